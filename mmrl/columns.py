@@ -1,0 +1,71 @@
+"""The data dictionary: every column of a Batch, with shape, unit and meaning. docs/columns.md is made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Column:
+    shape: str
+    unit: str
+    meaning: str
+    pad: float = 0  # fills the choices beyond a row's own T
+
+
+COLUMNS: dict[str, Column] = {
+    "action": Column("[N, T, ...]", "ids or policy units", "the stored choices"),
+    "mask": Column("[N, T]", "bool", "True where the policy chose; forced and padded choices are False"),
+    "logprobs": Column("[N, T]", "nats", "log-probability of each choice when it was sampled (behaviour policy)"),
+    "temperature": Column("[N]", "1", "what logits were divided by when sampling"),
+    "kept": Column("[N, T, K]", "ids", "choices that truncated sampling kept; -1 fills up", pad=-1),
+    "group": Column("[N]", "id", "attempts at one prompt share it"),
+    "episode": Column("[N]", "id", "rows of one episode share it"),
+    "step": Column("[N]", "decisions", "position of the row in its episode"),
+    "reward": Column("[N]", "reward", "paid for this decision; the composed episode reward is paid at the last one"),
+    "episode_reward": Column("[N]", "reward", "composed reward of the whole episode, the same on all its rows"),
+    "last": Column("[N]", "bool", "the episode's last row"),
+    "terminal": Column("[N]", "bool", "last row of an episode that ended by itself: nothing follows"),
+    "bootstrap": Column("[N]", "reward", "value of what follows the last row of an episode that was cut off, else 0"),
+    "is_demo": Column("[N]", "bool", "the row comes from a demonstration, not from the policy"),
+    "version": Column("[N]", "syncs", "version of the weights that sampled the row"),
+    "values": Column("[N] or [N, T]", "reward", "predicted return, per row or per choice, before the update"),
+    "old_logprobs": Column("[N, T]", "nats", "learner's log-probability of each choice before the update"),
+    "ref_logprobs": Column("[N, T]", "nats", "log-probability of each choice under the frozen reference policy"),
+    "advantages": Column("[N, T]", "reward or standard deviations", "how much better the choice was than expected"),
+    "returns": Column("[N] or [N, T]", "reward", "regression target of the values"),
+    "weights": Column("[N, T]", "1", "share of each choice in the loss; sums to one over the optimiser window"),
+}
+
+COLLATED = frozenset(
+    {
+        "action",
+        "mask",
+        "logprobs",
+        "temperature",
+        "group",
+        "episode",
+        "step",
+        "reward",
+        "episode_reward",
+        "last",
+        "terminal",
+        "bootstrap",
+        "is_demo",
+        "version",
+    }
+)
+"""Columns that every batch has when it leaves `collate`."""
+
+
+def pad_value(name: str) -> float:
+    """What fills the choices of a short row in this column."""
+    return COLUMNS[name].pad if name in COLUMNS else 0
+
+
+def table() -> str:
+    """The dictionary as a Markdown table."""
+    lines = ["| column | shape | unit | meaning |", "|---|---|---|---|"]
+    lines += [f"| `{name}` | `{c.shape}` | {c.unit} | {c.meaning} |" for name, c in COLUMNS.items()]
+    lines.append("| `obs.*` | `[N, ...]` | policy's own | inputs of the policy, named by its `encode` |")
+    return "\n".join(lines) + "\n"

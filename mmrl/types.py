@@ -1,0 +1,197 @@
+"""The nouns: ragged Python objects that travel between tasks, rollouts, engines and rewards.
+
+Nothing here is batched. `mmrl.batch.Batch` is the dense side; `mmrl.learners.collate` is the only door between them.
+Dims legend of the whole project: N rows, T choices, G group size, E episodes, H steps, V vocabulary, A action dims,
+K kept ids, C,H,W image.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:  # gymnasium is only needed by those who have a simulator
+    from gymnasium.vector import VectorEnv
+
+Observation = dict[str, Any]
+"""What one row of the network is run on: tensors without a batch axis (or per-row ragged ones), keyed by input name."""
+
+Ended = Literal["done", "length", "time", "cut", "error"]
+"""Why an episode stopped: by itself, at the token limit, at the time limit, at a segment's end, or by a failure."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One problem: what the policy is told, and what the verifier needs to judge the answer."""
+
+    key: str  # unique within the task, for example "arithmetic/train/17"
+    messages: tuple[dict[str, Any], ...] = ()  # chat messages; an image is a content part {"type": "image"}
+    images: tuple[np.ndarray, ...] = ()  # uint8 [H, W, C], in the order of the image parts
+    answer: Any = None
+    info: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def observation(self) -> dict[str, Any]:
+        """The raw observation of a text or VLM prompt, as `Policy.encode` takes it."""
+        return {"messages": self.messages, "images": self.images}
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How actions are drawn. The same numbers are used when log-probs are recomputed, so the ratio starts at one."""
+
+    temperature: float = 1.0  # divides the logits; must be > 0
+    top_k: int = 0  # 0 keeps all
+    top_p: float = 1.0  # smallest set of choices with at least this mass
+    max_tokens: int = 64  # per completion; policies with a fixed number of choices ignore it
+    stop: tuple[str, ...] = ()  # strings that end a completion, besides the end-of-sequence token
+    decode: Literal["sample", "argmax", "mean"] = "sample"  # "mean": expectation over ordered choices (action bins)
+
+    def __post_init__(self) -> None:
+        if self.temperature <= 0:
+            raise ValueError(f"sampling.temperature must be > 0, got {self.temperature}; for greedy use decode=argmax")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"sampling.top_p must be in (0, 1], got {self.top_p}")
+        if self.top_k < 0:
+            raise ValueError(f"sampling.top_k must be >= 0, got {self.top_k}")
+
+    @property
+    def truncated(self) -> bool:
+        """Whether some choices are cut off before drawing."""
+        return self.top_k > 0 or self.top_p < 1
+
+
+@dataclass
+class Request:
+    """One context for which an engine shall return one completion."""
+
+    observation: Mapping[str, Any]  # raw: messages and images, or what a simulator returns
+    seed: int  # 64-bit; the draw depends on this number only, not on the batch around it
+
+
+@dataclass
+class Completion:
+    """What an engine returns for one request."""
+
+    observation: Observation  # encoded: what Policy.forward needs to score the action again
+    action: Tensor  # [T] ids, or [T, A] reals
+    logprobs: Tensor  # [T] nats, of the distribution that was sampled from
+    mask: Tensor  # [T] bool, True where the policy chose
+    output: Any  # the action decoded: a string, or a float array for a simulator
+    ended: Ended = "done"
+    value: Tensor | None = None  # scalar or [T]
+    extra: dict[str, Tensor] = field(default_factory=dict)  # further row columns, named as in mmrl.columns
+    version: int = 0  # of the weights that sampled it
+
+
+@dataclass
+class Turn:
+    """One row: a context and the T choices sampled in it. A forced token is a choice whose mask is False."""
+
+    completion: Completion
+    reward: float = 0.0  # paid by the environment for this decision
+
+
+@dataclass
+class Episode:
+    """The turns of one attempt at one prompt, what they scored, and why they stopped."""
+
+    prompt: Prompt
+    group: int  # attempts at one prompt share it; unique in an iteration over all ranks
+    attempt: int
+    turns: list[Turn] = field(default_factory=list)
+    scores: dict[str, float] = field(default_factory=dict)  # named by the task's verifiers
+    reward: float = 0.0  # composed from the scores by a Reward; paid at the last turn
+    ended: Ended = "done"
+    bootstrap: float = 0.0  # value of the state after the last turn when it was cut off, not terminal; 0 at a terminal
+    source: Literal["policy", "demo", "replay"] = "policy"
+    role: str = "actor"
+    info: dict[str, Any] = field(default_factory=dict)  # what the simulator or the tools reported
+
+    @property
+    def output(self) -> Any:
+        """The last decoded action: the answer of a text episode."""
+        return self.turns[-1].completion.output if self.turns else None
+
+    @property
+    def tokens(self) -> int:
+        """How many choices the policy made."""
+        return int(sum(turn.completion.mask.sum() for turn in self.turns))
+
+    def light(self) -> Episode:
+        """A copy without tensors and images, cheap to send between processes and to log."""
+        return replace(
+            self, turns=[], prompt=replace(self.prompt, images=()), info={**self.info, "tokens": self.tokens}
+        )
+
+
+@dataclass
+class PolicyOutput:
+    """What one forward pass says about the stored actions."""
+
+    logprobs: Tensor  # [N, T] nats
+    entropy: Tensor  # [N, T] nats
+    values: Tensor | None = None  # [N] per row, or [N, T] per choice
+    extra: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass
+class Context:
+    """What one iteration lends to its parts. Read-only."""
+
+    task: Task
+    engine: Any
+    policy: Any
+    sampling: Sampling
+    seed: int
+    iteration: int
+    purpose: str = "train"  # keys the random streams: "train", "eval", ...
+    attempts: int = 1  # G, completions per prompt
+    rank: int = 0
+    world_size: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    progress: Callable[[str, int, int], None] = lambda phase, done, total: None
+    more: Callable[[int], list[Episode]] | None = None  # collects and scores that many further prompts of this rank
+
+
+class Task(ABC):
+    """A set of problems with a verifier. Splits are disjoint by construction."""
+
+    name: str
+    split: str
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def __getitem__(self, index: int) -> Prompt: ...
+
+    @abstractmethod
+    def score(self, episode: Episode) -> dict[str, float]:
+        """Named numbers for a finished episode. A bug raises; a wrong answer scores."""
+
+    @abstractmethod
+    def on(self, split: str) -> Task:
+        """The same task on another split: "train" or "held_out"."""
+
+    def demonstrate(self, index: int) -> str:
+        """The answer that an expert would give, as text. Only for tasks that can be imitated."""
+        raise NotImplementedError(f"task {self.name!r} has no demonstrations; it cannot be used with sft")
+
+
+class Sim(ABC):
+    """A simulator: makes vector environments and describes how they are used."""
+
+    name: str
+
+    @abstractmethod
+    def make(self, num_envs: int) -> VectorEnv: ...
+
+
+Group = Sequence[Episode]
