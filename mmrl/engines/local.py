@@ -1,0 +1,110 @@
+"""The policy itself as the engine: no copy of the weights, nothing to keep in step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from mmrl.batch import Batch
+from mmrl.engines.base import Engine
+from mmrl.policies.base import Policy
+from mmrl.rng import Noise
+from mmrl.types import Completion, Observation, Request, Sampling
+
+
+class LocalEngine(Engine):
+    """Runs `policy.act` on batches of requests of similar length, where the policy lives.
+
+    Args:
+        max_rows: most contexts in one batch; lower it when sampling runs out of memory.
+    """
+
+    def __init__(self, max_rows: int = 256):
+        if max_rows < 1:
+            raise ValueError(f"engine.max_rows must be at least 1, got {max_rows}")
+        self.max_rows = max_rows
+        self._policy: Policy | None = None
+        self._version = 0
+
+    def sync(self, policy: Policy, version: int) -> None:
+        self._policy, self._version = policy, version
+
+    @torch.no_grad()
+    def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        if self._policy is None:
+            raise RuntimeError("the engine has no weights yet: call sync(policy, version) before sample")
+        encoded = _encode_once(self._policy, requests)
+        order = sorted(range(len(requests)), key=lambda i: _length(encoded[i]))
+        training = self._policy.training
+        self._policy.eval()
+        try:
+            done: dict[int, Completion] = {}
+            for start in range(0, len(order), self.max_rows):
+                rows = order[start : start + self.max_rows]
+                completions = self._run([encoded[i] for i in rows], [requests[i].seed for i in rows], sampling)
+                done.update(zip(rows, completions))
+        finally:
+            self._policy.train(training)
+        return [done[i] for i in range(len(requests))]
+
+    def _run(self, observations: list[Observation], seeds: list[int], sampling: Sampling) -> list[Completion]:
+        policy = self._policy
+        columns = Batch(policy.collate(observations))
+        device = policy.device
+        inputs = {name: column.to(device) for name, column in columns.items()}
+        action = policy.act(inputs, sampling, Noise(seeds))
+        ended = action.ended or ["done"] * len(seeds)
+        lengths = _own_lengths(action.mask).tolist()
+        # one transfer per column, not one per row
+        chosen, logprobs, mask = action.action.cpu(), action.logprobs.float().cpu(), action.mask.cpu()
+        values = None if action.values is None else action.values.float().cpu()
+        extra = {name: column.cpu() for name, column in action.extra.items()}
+        memo = {name: column.cpu() for name, column in action.memo.items()}
+        completions = []
+        for i, observation in enumerate(observations):
+            if memo:
+                observation = {k: v for k, v in observation.items() if k not in policy.memoised}
+                observation |= {name: column[i] for name, column in memo.items()}
+            t = lengths[i]
+            completions.append(
+                Completion(
+                    observation=observation,
+                    action=chosen[i, :t],
+                    logprobs=logprobs[i, :t],
+                    mask=mask[i, :t],
+                    output=action.output[i],
+                    ended=ended[i],
+                    value=None if values is None else (values[i] if values.dim() == 1 else values[i, :t]),
+                    extra={
+                        "temperature": torch.tensor(sampling.temperature),
+                        **{name: column[i, :t] for name, column in extra.items()},
+                    },
+                    version=self._version,
+                )
+            )
+        return completions
+
+
+def _encode_once(policy: Policy, requests: Sequence[Request]) -> list[Observation]:
+    """Encode every distinct raw observation once: the attempts of a group share theirs."""
+    seen: dict[int, Observation] = {}
+    out = []
+    for request in requests:
+        raw: Mapping = request.observation
+        if id(raw) not in seen:
+            seen[id(raw)] = policy.encode(raw)
+        out.append(seen[id(raw)])
+    return out
+
+
+def _length(observation: Observation) -> int:
+    ids = observation.get("input_ids")
+    return 0 if ids is None else len(ids)
+
+
+def _own_lengths(mask: Tensor) -> Tensor:
+    """[N] choices up to and including the last one that counts, at least one."""
+    position = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    return (mask * position).amax(dim=1).clamp(min=1)

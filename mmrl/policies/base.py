@@ -1,0 +1,89 @@
+"""What every policy offers: it acts, and it scores again what was done."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mmrl.batch import Batch, Ragged, pad_stack
+from mmrl.columns import pad_value
+from mmrl.rng import Noise
+from mmrl.types import Observation, PolicyOutput, Sampling
+
+
+@dataclass
+class Action:
+    """What a policy did in N contexts. Choices beyond a row's own length are padding with mask False."""
+
+    action: Tensor  # [N, T] ids, or [N, T, A] reals
+    logprobs: Tensor  # [N, T] nats
+    mask: Tensor  # [N, T] bool
+    output: list[Any]  # N decoded actions: strings, or float arrays for a simulator
+    values: Tensor | None = None  # [N] or [N, T]
+    ended: list[str] | None = None  # N times "done" or "length"; None means all "done"
+    extra: dict[str, Tensor] = field(default_factory=dict)  # further columns of the rows, as in mmrl.columns
+    memo: dict[str, Tensor] = field(default_factory=dict)  # [N, ...] observation columns that replace the encoded ones
+
+
+class Policy(nn.Module, ABC):
+    """A network that chooses. `act` draws, `forward` scores; both go through the same distribution code.
+
+    A policy whose part is frozen may return that part's features in `Action.memo`: they then stand in the stored
+    observation for the inputs named in `memoised`, and learning does not run the frozen part again.
+    """
+
+    memoised: frozenset[str] = frozenset()  # observation keys dropped from storage when `Action.memo` is given
+
+    @classmethod
+    def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        """Columns that `act` writes beyond the collated ones, known from the configuration alone."""
+        return frozenset()
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    @abstractmethod
+    def encode(self, raw: Mapping[str, Any]) -> Observation:
+        """One raw observation as tensors without a batch axis. Refuses, by name, an input that it lacks."""
+
+    @abstractmethod
+    def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        """Choose in N collated contexts. No gradient; row i draws from noise row i only."""
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> PolicyOutput:
+        """Score the stored actions of a batch, with gradient. The only entry for training."""
+
+    def imitate(self, raw: Mapping[str, Any], output: Any) -> Tensor:
+        """The choices [T] that would have produced `output`: the inverse of decoding, for demonstrations."""
+        raise NotImplementedError(f"{type(self).__name__} cannot turn a demonstration into choices")
+
+    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor | Ragged]:
+        """Rows to a batch: equal shapes are stacked, others padded at the end. Override for left padding or ragged."""
+        return {name: pad_stack([torch.as_tensor(row[name]) for row in observations]) for name in observations[0]}
+
+    @abstractmethod
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write everything that `path=folder` needs to load the policy again."""
+
+
+def need(raw: Mapping[str, Any], names: Sequence[str], policy: Policy) -> None:
+    """Refuse a raw observation that lacks what the policy's processor reads."""
+    missing = [name for name in names if name not in raw]
+    if missing:
+        raise ValueError(
+            f"{type(policy).__name__} needs observation {missing}, but the task or sim gives {sorted(raw)}; "
+            "choose a policy that fits the task"
+        )
+
+
+def collate_rows(name: str, rows: Sequence[Tensor]) -> Tensor:
+    """Per-choice rows [T_i, ...] of one column as [N, T, ...], filled up as the data dictionary says."""
+    return pad_stack(rows, pad_value(name))

@@ -1,0 +1,24 @@
+"""The shape of interaction: how prompts become episodes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from mmrl.types import Context, Episode, Prompt
+
+
+class Rollout(ABC):
+    """Plays episodes. The group number of an episode is its prompt's slot; slots are global over ranks."""
+
+    @abstractmethod
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        """Play `ctx.attempts` episodes for every (slot, prompt), in that order."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must survive between iterations, as tensors and plain values; empty when nothing does."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved state."""

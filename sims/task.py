@@ -1,0 +1,48 @@
+"""A simulator as a task: every prompt is one initial state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mmrl.rng import derived_seed
+from mmrl.types import Episode, Prompt, Sim, Task
+
+
+@dataclass(frozen=True)
+class SimTask(Task):
+    """Initial states of a simulator, numbered; the two splits draw them from disjoint seed streams.
+
+    Args:
+        sim: the simulator.
+        count: how many initial states the split has.
+        split: "train" or "held_out".
+        seed: of the initial states; part of the task, not of the run.
+    """
+
+    sim: Sim
+    count: int = 4096
+    split: str = "train"
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.sim.name
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Prompt:
+        if not 0 <= index < self.count:
+            raise IndexError(f"task {self.name!r} has {self.count} initial states, asked for {index}")
+        # 62 bits from the seed and the split as the two lowest bits: a state of one split can never be one of the other
+        tag = {"train": 0, "held_out": 1}[self.split]
+        seed = (derived_seed(self.name, self.seed, index) >> 4 << 1) | tag
+        return Prompt(key=f"{self.name}/{self.split}/{index}", info={"seed": seed})
+
+    def on(self, split: str) -> SimTask:
+        return replace(self, split=split)
+
+    def score(self, episode: Episode) -> dict[str, float]:
+        """What the simulator reported at the end of the episode, and the undiscounted return."""
+        reported = {k: float(v) for k, v in episode.info.get("scores", {}).items()}
+        return {**reported, "return": float(sum(turn.reward for turn in episode.turns))}
