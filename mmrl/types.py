@@ -156,6 +156,7 @@ class Context:
     rank: int = 0
     world_size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    models: Mapping[str, Any] = field(default_factory=dict)  # frozen or co-trained companions, for example "reference"
     progress: Callable[[str, int, int], None] = lambda phase, done, total: None
     more: Callable[[int], list[Episode]] | None = None  # collects and scores that many further prompts of this rank
 

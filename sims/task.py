@@ -34,7 +34,7 @@ class SimTask(Task):
     def __getitem__(self, index: int) -> Prompt:
         if not 0 <= index < self.count:
             raise IndexError(f"task {self.name!r} has {self.count} initial states, asked for {index}")
-        # 62 bits from the seed and the split as the two lowest bits: a state of one split can never be one of the other
+        # the lowest bit is the split: a seed of one split can never be a seed of the other
         tag = {"train": 0, "held_out": 1}[self.split]
         seed = (derived_seed(self.name, self.seed, index) >> 4 << 1) | tag
         return Prompt(key=f"{self.name}/{self.split}/{index}", info={"seed": seed})

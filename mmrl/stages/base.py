@@ -1,0 +1,19 @@
+"""Annotators: batch in, batch with more columns out. Advantage estimators live here."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from mmrl.batch import Batch
+from mmrl.types import Context
+
+
+class Stage(ABC):
+    """Reads some columns, writes others, touches nothing else. Sees all rows of this rank's iteration at once."""
+
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+    models: frozenset[str] = frozenset()  # auxiliary models taken from ctx.models, for example "reference"
+
+    @abstractmethod
+    def __call__(self, batch: Batch, ctx: Context) -> Batch: ...
