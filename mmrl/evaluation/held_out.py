@@ -7,6 +7,7 @@ from dataclasses import replace
 from mmrl.evaluation.base import Evaluator
 from mmrl.learners import parallel
 from mmrl.rewards.base import Reward
+from mmrl.rewards.scoring import score
 from mmrl.rollouts.base import Rollout
 from mmrl.types import Context, Episode, Sampling, Task
 
@@ -51,8 +52,6 @@ class HeldOut:
 
     def play(self, task: Task, reward: Reward, ctx: Context, sampling: Sampling) -> list[Episode]:
         """This rank's scored held-out episodes under one decode."""
-        from mmrl.learners.rollout_data import score
-
         indices = range(self.first, min(self.first + self.count, len(task)))
         mine = [(slot, task[index]) for slot, index in list(enumerate(indices))[ctx.rank :: ctx.world_size]]
         here = replace(

@@ -41,9 +41,13 @@ class Learner(L.LightningModule):
         self.make_optimizer = optimizer
         self.make_scheduler = scheduler
         self.models = nn.ModuleDict()
-        if reference:
-            self.models["reference"] = copy.deepcopy(policy).requires_grad_(False).eval()
+        self.reference = reference
         self._sharded = False
+
+    def setup(self, stage: str) -> None:
+        """Copy the starting policy, after callbacks have given it its starting weights and before a resume."""
+        if self.reference and "reference" not in self.models:
+            self.models["reference"] = copy.deepcopy(self.policy).requires_grad_(False).eval()
 
     def configure_model(self) -> None:
         """Shard once when Lightning's strategy brings a device mesh."""
@@ -60,8 +64,14 @@ class Learner(L.LightningModule):
 
     def training_step(self, batch: Batch, _: int) -> torch.Tensor:
         loss, metrics = self.objective(self.policy(batch), batch)
-        self.log_dict({f"train/{name}": value for name, value in metrics.items()}, on_step=False, on_epoch=True, sync_dist=True, batch_size=1)
+        # the weights already hold the number of micro-batches and ranks, so the mean over both is the window's value
+        named = {f"train/{name}": value for name, value in metrics.items()}
+        self.log_dict(named, on_step=False, on_epoch=True, sync_dist=True, batch_size=1)
         return loss
+
+    def on_train_epoch_end(self) -> None:
+        """Numbers about the iteration's episodes come ready from the data module, the same on all ranks."""
+        self.log_dict(getattr(self.trainer.datamodule, "metrics", {}), sync_dist=False)
 
     def validation_step(self, metrics: dict[str, float], _: int) -> None:
         """Held-out numbers come ready from the data module's evaluators, the same on all ranks."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import lightning as L
@@ -26,6 +26,7 @@ from mmrl.learners.metrics import episode_metrics
 from mmrl.learners.windows import micro_batches
 from mmrl.objectives.weighting import Weighting
 from mmrl.rewards.base import Reward
+from mmrl.rewards.scoring import groups, score
 from mmrl.rollouts.base import Rollout
 from mmrl.stages.base import Stage
 from mmrl.types import Context, Episode, Sampling, Task
@@ -228,24 +229,3 @@ class _Loader:
     def __iter__(self) -> Iterator:
         return self._make()
 
-
-def score(episodes: Sequence[Episode], task: Task, reward: Reward) -> None:
-    """Write scores and the composed reward into finished episodes; errors keep neither."""
-    finished = [episode for episode in episodes if episode.ended != "error"]
-    for episode in finished:
-        try:
-            episode.scores = task.score(episode)
-        except Exception as error:
-            error.add_note(f"while scoring {episode.prompt.key!r} of task {task.name!r}, output {episode.output!r}")
-            raise
-    for group in groups(finished):
-        for episode, number in zip(group, reward(group)):
-            episode.reward = float(number)
-
-
-def groups(episodes: Sequence[Episode]) -> list[list[Episode]]:
-    """Episodes by group, groups and episodes in order of appearance."""
-    out: dict[int, list[Episode]] = {}
-    for episode in episodes:
-        out.setdefault(episode.group, []).append(episode)
-    return list(out.values())
