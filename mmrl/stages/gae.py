@@ -51,7 +51,7 @@ class GAE(Stage):
                 timeline.rewards(batch["reward"].float()),
                 timeline.pack(grid),
                 timeline.mask,
-                timeline.at_end(batch["last"], batch["bootstrap"].float()),
+                timeline.at_end(batch["last"], batch["bootstrap"].float(), mask),
                 self.discount,
                 self.decay,
             )
@@ -101,12 +101,16 @@ class Timeline:
         where = (self.row_episode[earned], at[earned])
         return out.index_put(where, reward[self.order][earned], accumulate=True)
 
-    def at_end(self, last: Tensor, value: Tensor) -> Tensor:
-        """[N] to [E]: the entry of each episode's last row."""
-        ends = torch.zeros(len(self.ids), dtype=torch.long).index_add(0, self.episode, last.long())
-        if (ends != 1).any():
-            wrong = self.ids[ends != 1].tolist()
-            raise ValueError(f"gae: episodes {wrong} do not have exactly one row with last=True; do not split episodes")
+    def at_end(self, last: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        """[N] to [E]: the entry of each episode's last row; 0 where nothing was chosen and nothing is learnt."""
+        counts = torch.zeros(2, len(self.ids), dtype=torch.long)
+        ends, chosen = counts.index_add(1, self.episode, torch.stack([last, mask.any(1)]).long())
+        wrong = (ends != 1) & (chosen > 0)
+        if wrong.any():
+            raise ValueError(
+                f"stage gae: episodes {self.ids[wrong].tolist()} do not have exactly one row with last=True; "
+                "keep all rows of an episode in one batch"
+            )
         out = value.new_zeros(len(self.ids))
         out[self.episode[last]] = value[last]
         return out
