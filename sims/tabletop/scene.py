@@ -22,8 +22,8 @@ COLOURS: dict[str, tuple[float, float, float]] = {
 }
 
 CAMERAS: dict[str, Camera] = {
-    "front": Camera(position=(1.06, 0.0, 0.66), target=(0.45, 0.0, 0.05), fovy=46.0),  # what the policy sees
-    "side": Camera(position=(1.25, -0.85, 0.75), target=(0.32, 0.02, 0.14), fovy=40.0),  # for people
+    "front": Camera(position=(1.06, 0.0, 0.66), target=(0.40, 0.0, 0.06), fovy=46.0),  # what the policy sees
+    "side": Camera(position=(1.35, -0.90, 0.85), target=(0.30, 0.0, 0.20), fovy=40.0),  # for people
 }
 
 TIMESTEP = 0.005  # seconds
