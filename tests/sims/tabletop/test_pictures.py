@@ -52,6 +52,22 @@ def test_a_ball_is_drawn_where_it_is():
     assert image[16, 50, 1] > image[31, 46, 1]  # the lamp stands above
 
 
+def test_rays_that_are_not_cast_would_have_missed():
+    """Pictures are the same bits as with every ray cast, cut into tiles of 8, of 4, and not at all."""
+    env = Reach(image_size=16).make(6)
+    env.reset(seed=list(range(6)))
+    env.step(np.random.default_rng(0).uniform(-1, 1, (6, 5, 3)))
+    batch, ids, renderer = env.worlds.batch, np.arange(6), env.renderer
+    for camera, size in (("front", 64), ("side", 64), ("front", 36), ("front", 31)):
+        view = renderer._view(camera, size)
+        _, geom = batch.ray(view.origin, view.rays)  # everything, moving or not
+        shown = renderer.geoms(batch, ids, camera, size).reshape(6, -1)
+        np.testing.assert_array_equal(shown, geom)
+        kept = view.tiles.worth_casting(view.origin, batch.geom_xpos[:, renderer._moving], renderer._radii)
+        if size == 64:
+            assert kept.shape[1] < 0.8 * len(view.tiles.pixels)
+
+
 def test_the_camera_of_the_model_is_the_same_camera():
     model, _ = ball()
     data = mujoco.MjData(model)
@@ -143,7 +159,7 @@ def test_gl_is_used_only_where_it_draws():
     for name in {"egl", "osmesa"} - set(works):
         with pytest.raises(ValueError, match=f"renderer={name} cannot draw"):
             Reach(renderer=name).make(1)
-    for name in works:  # both ways of drawing show the same scene
+    for name in works[:1]:  # a process can use one; both ways of drawing show the same scene
         rays, gl = (Reach(renderer=r).make(1).reset(seed=[0])[0]["image"][0].astype(float) for r in ("ray", name))
         assert np.corrcoef(rays.ravel(), gl.ravel())[0, 1] > 0.9
     with pytest.raises(ValueError, match="must be auto, ray, egl or osmesa"):
