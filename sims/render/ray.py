@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import mujoco
 import numpy as np
 from mujoco import MjModel
 from mujoco.batch import Batch
@@ -12,6 +13,7 @@ from mujoco.batch import Batch
 from sims.render.base import Renderer
 from sims.render.camera import Camera
 from sims.render.gl import shrink
+from sims.render.tiles import Tiles
 
 STATIC_GROUP = 1
 """Geoms of this group never move: they are cast once per camera, not once per frame."""
@@ -30,6 +32,7 @@ class _View:
 
     origin: np.ndarray  # [3]
     rays: np.ndarray  # [P, 3]
+    tiles: Tiles
     distance: np.ndarray  # [P] metres, infinite where nothing is hit
     colour: np.ndarray  # [P, 3] shaded, 0 to 255
     geom: np.ndarray  # [P] geom ids, -1 where nothing is hit
@@ -49,6 +52,9 @@ class RayRenderer(Renderer):
         groups = np.arange(6)
         self._moving_groups = (groups != STATIC_GROUP).astype(np.uint8)
         self._static_groups = (groups == STATIC_GROUP).astype(np.uint8)
+        self._moving = np.flatnonzero(model.geom_group != STATIC_GROUP)
+        bound = model.geom_rbound[self._moving]
+        self._radii = np.where(bound > 0, bound, np.inf)  # zero stands for a plane
 
     def frames(self, batch: Batch, ids: np.ndarray, camera: str, size: int) -> np.ndarray:
         return self._images(batch, ids, camera, size)[0]
@@ -96,17 +102,23 @@ class RayRenderer(Renderer):
             colour = _HORIZON * (1 - sky) + _ZENITH * sky
             colour[hit] = self._shade(geom[hit], normal[hit], rays[hit])
             far = np.where(hit, distance, np.inf)
-            self._views[camera, size] = _View(origin, rays, far, colour.astype(np.uint8), geom)
+            self._views[camera, size] = _View(origin, rays, Tiles.cut(rays), far, colour.astype(np.uint8), geom)
         return self._views[camera, size]
 
     def _cast(self, batch: Batch, ids: np.ndarray, view: _View) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Colours [k, P, 3], geom ids [k, P] and distances [k, P] of every pixel's nearest surface."""
-        distance, geom, normal = batch.ray(view.origin, view.rays, geomgroup=self._moving_groups, ids=ids, normal=True)
-        front = (geom >= 0) & (distance < view.distance)
-        world, pixel = np.nonzero(front)
-        colour = np.repeat(view.colour[None], len(ids), axis=0)
-        colour[world, pixel] = self._shade(geom[world, pixel], normal[world, pixel], view.rays[pixel])
-        return colour, np.where(front, geom, view.geom), np.where(front, distance, view.distance)
+        places = batch.bind("geom_xpos")  # bound first: the call fills what is bound
+        batch.forward(ids, stage=mujoco.mjtStage.mjSTAGE_POS.value)
+        centres = places[ids][:, self._moving]
+        tiles = view.tiles.worth_casting(view.origin, centres, self._radii)
+        cast = view.tiles.pixels[tiles].reshape(len(ids), -1)
+        hit, what, normal = batch.ray(view.origin, view.rays[cast], geomgroup=self._moving_groups, ids=ids, normal=True)
+        world, ray = np.nonzero((what >= 0) & (hit < view.distance[cast]))
+        pixel, what, hit = cast[world, ray], what[world, ray], hit[world, ray]
+        colour, geom, distance = (np.repeat(a[None], len(ids), axis=0) for a in (view.colour, view.geom, view.distance))
+        colour[world, pixel] = self._shade(what, normal[world, ray], view.rays[pixel])
+        geom[world, pixel], distance[world, pixel] = what, hit
+        return colour, geom, distance
 
     def _shade(self, geom: np.ndarray, normal: np.ndarray, ray: np.ndarray) -> np.ndarray:
         """Lambert: colour * (ambient + diffuse max(0, n.l) + frontal max(0, -n.r)), uint8 [K, 3]."""

@@ -14,7 +14,7 @@ from sims.render import make_renderer
 from sims.render.base import resolve
 from sims.tabletop.arm import STEP_M
 from sims.tabletop.demos import Demo, label, play
-from sims.tabletop.reach import ReachTask
+from sims.tabletop.reach import APART_M, ReachTask
 from sims.tabletop.scene import CAMERAS, COLOURS, CONTROL_HZ, scene_model
 from sims.tabletop.vector import TabletopVectorEnv
 from sims.tabletop.worlds import Worlds
@@ -55,6 +55,8 @@ class Reach(Sim):
             raise ValueError(f"sim.colours must be at least two different colours, got {list(self.colours)}")
         if not self.templates or any("{colour}" not in template for template in self.templates):
             raise ValueError(f"every one of sim.templates must hold '{{colour}}', got {list(self.templates)}")
+        if not 0 < self.radius_m < APART_M / 2:
+            raise ValueError(f"sim.radius_m must be in (0, {APART_M / 2}): two balls may not overlap")
         for name in ("chunk", "max_decisions", "image_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"sim.{name} must be at least 1, got {getattr(self, name)}")
