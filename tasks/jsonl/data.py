@@ -110,10 +110,10 @@ def _image(record: dict[str, Any], name: str, place: str, folder: Path) -> Path:
     return found
 
 
-def load_image(row: Row) -> np.ndarray:
-    """The row's image as uint8 [height, width, 3]."""
+def load_image(path: Path, place: str) -> np.ndarray:
+    """The image of the row at `place` as uint8 [height, width, 3]."""
     try:
-        with Image.open(row.image) as image:
+        with Image.open(path) as image:
             return np.array(image.convert("RGB"))
     except (UnidentifiedImageError, OSError) as error:
-        raise ValueError(f"{row.place}: {row.image} cannot be read as an image ({error}); replace the file") from error
+        raise ValueError(f"{place}: {path} cannot be read as an image ({error}); replace the file") from error

@@ -63,7 +63,7 @@ class JsonlTask(Task):
         return Prompt(
             key=f"{self.name}/{self.split}/{index}",
             messages=({"role": "user", "content": content},),
-            images=() if row.image is None else (load_image(row),),
+            images=() if row.image is None else (load_image(row.image, row.place),),
             answer=row.answer,
             info={"place": row.place},
         )
