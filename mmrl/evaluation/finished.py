@@ -34,11 +34,3 @@ def binary_score(episode: Episode, name: str) -> float:
             f"score {name!r} of {episode.prompt.key!r} is {value}, neither 0 nor 1; measure it with MeanScores"
         )
     return float(value)
-
-
-def by_group(episodes: Sequence[Episode]) -> list[list[Episode]]:
-    """Attempts at the same prompt together."""
-    groups: dict[int, list[Episode]] = {}
-    for episode in episodes:
-        groups.setdefault(episode.group, []).append(episode)
-    return list(groups.values())

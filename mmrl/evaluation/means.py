@@ -24,17 +24,17 @@ class MeanScores(Evaluator):
 
 @dataclass(frozen=True)
 class Tokens(Evaluator):
-    """Mean number of choices per finished episode, `tokens`, and the share cut at the token limit, `cut_at_length`."""
+    """Mean number of choices per finished episode, `mean`, and the share cut at the token limit, `cut_at_length`."""
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
         valid = finished(episodes)
         if not valid:
-            return {"tokens": nan, "cut_at_length": nan, "errors": failures(episodes)}
+            return {"mean": nan, "cut_at_length": nan, "errors": failures(episodes)}
         missing = [episode.prompt.key for episode in valid if "tokens" not in episode.info]
         if missing:
             raise KeyError(f"the episode of {missing[0]!r} has no info['tokens']; evaluators take Episode.light()")
         return {
-            "tokens": sum(episode.info["tokens"] for episode in valid) / len(valid),
+            "mean": sum(episode.info["tokens"] for episode in valid) / len(valid),
             "cut_at_length": sum(episode.ended == "length" for episode in valid) / len(valid),
             "errors": failures(episodes),
         }

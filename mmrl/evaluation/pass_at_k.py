@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb, nan
 
+from mmrl.episodes.filter import grouped
 from mmrl.evaluation.base import Evaluator
-from mmrl.evaluation.finished import binary_score, by_group, failures
+from mmrl.evaluation.finished import binary_score, failures
 from mmrl.evaluation.intervals import wilson
 from mmrl.types import Episode
 
@@ -49,7 +50,7 @@ class PassAtK(Evaluator):
         if not episodes:
             raise ValueError("no episodes to evaluate")
         counts = []  # (finished attempts, right ones) of every prompt
-        for group in by_group(episodes):
+        for group in grouped(episodes).values():
             if len(group) < max(self.ks):
                 raise ValueError(
                     f"pass@{max(self.ks)} needs {max(self.ks)} attempts per prompt, {group[0].prompt.key!r} has "

@@ -3,10 +3,10 @@ from math import isnan
 
 import pytest
 
+from mmrl.evaluation.accuracy import Rate
 from mmrl.evaluation.intervals import wilson
 from mmrl.evaluation.means import MeanScores, Tokens
 from mmrl.evaluation.pass_at_k import PassAtK, pass_at_k
-from mmrl.evaluation.success import Rate
 from mmrl.types import Episode, Prompt
 
 
@@ -16,31 +16,31 @@ def episode(group=0, ended="done", tokens=3, **scores):
 
 def test_rate_is_the_share_with_its_interval():
     found = Rate()([episode(i, exact=float(i < 95)) for i in range(100)])
-    assert found.pop("exact") == 0.95 and found.pop("n") == 100 and found.pop("errors") == 0
-    assert {name: round(end, 3) for name, end in found.items()} == {"exact_lower": 0.888, "exact_upper": 0.978}
+    assert found.pop("mean") == 0.95 and found.pop("n") == 100 and found.pop("errors") == 0
+    assert {name: round(end, 3) for name, end in found.items()} == {"lower": 0.888, "upper": 0.978}
 
 
 def test_rate_counts_prompts_in_the_interval_of_repeated_attempts():
     # 10 prompts, 8 attempts each, always the same result: as uncertain as 10 attempts, not as 80
     found = Rate("success")([episode(i % 10, success=float(i % 10 < 6)) for i in range(80)])
-    assert found["success"] == pytest.approx(0.6) and found["n"] == 80
-    assert (found["success_lower"], found["success_upper"]) == pytest.approx(wilson(6, 10))
+    assert found["mean"] == pytest.approx(0.6) and found["n"] == 80
+    assert (found["lower"], found["upper"]) == pytest.approx(wilson(6, 10))
 
 
 @pytest.mark.parametrize("ended", ["done", "length", "time", "cut"])
 def test_failures_are_reported_not_scored(ended):
     episodes = [episode(0, exact=1.0, ended=ended), episode(1, exact=0.0, ended=ended), episode(2, ended="error")]
     found = Rate()(episodes)
-    assert (found["exact"], found["n"], found["errors"]) == (0.5, 2, 1)
+    assert (found["mean"], found["n"], found["errors"]) == (0.5, 2, 1)
     assert MeanScores()(episodes) == {"exact": 0.5, "errors": 1}
     assert Tokens()(episodes)["errors"] == 1
 
 
 def test_only_failures_measure_nothing():
     found = Rate()([episode(ended="error")])
-    assert isnan(found["exact"]) and (found["exact_lower"], found["exact_upper"]) == (0, 1)
+    assert isnan(found["mean"]) and (found["lower"], found["upper"]) == (0, 1)
     assert (found["n"], found["errors"]) == (0, 1)
-    assert isnan(Tokens()([episode(ended="error")])["tokens"])
+    assert isnan(Tokens()([episode(ended="error")])["mean"])
     assert isnan(PassAtK()([episode(ended="error")])["pass@1"])
 
 
@@ -71,7 +71,7 @@ def test_mean_scores():
 
 def test_tokens():
     found = Tokens()([episode(tokens=2), episode(tokens=6, ended="length"), episode(tokens=1), episode(tokens=3)])
-    assert found == {"tokens": 3.0, "cut_at_length": 0.25, "errors": 0}
+    assert found == {"mean": 3.0, "cut_at_length": 0.25, "errors": 0}
     with pytest.raises(KeyError, match=r"Episode\.light"):
         Tokens()([Episode(Prompt("t/0"), 0, 0)])
 

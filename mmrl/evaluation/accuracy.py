@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
 
+from mmrl.episodes.filter import grouped
 from mmrl.evaluation.base import Evaluator
-from mmrl.evaluation.finished import binary_score, by_group, failures, finished
+from mmrl.evaluation.finished import binary_score, failures, finished
 from mmrl.evaluation.intervals import wilson
 from mmrl.types import Episode
 
 
 @dataclass(frozen=True)
 class Rate(Evaluator):
-    """Share of finished episodes whose score is 1, with its Wilson interval: NAME, NAME_lower, NAME_upper, n, errors.
+    """Share of finished episodes whose score is 1, with its Wilson interval: mean, lower, upper, n, errors.
 
     Attempts at one prompt are not independent, so the interval counts prompts, not episodes; with one attempt per
     prompt, as in greedy evaluation, both are the same. `n` counts finished episodes, `errors` those left out.
@@ -31,12 +32,12 @@ class Rate(Evaluator):
         valid = finished(episodes)
         values = [binary_score(episode, self.score) for episode in valid]
         mean = sum(values) / len(values) if values else nan
-        prompts = len(by_group(valid))
+        prompts = len(grouped(valid))
         lower, upper = wilson(mean * prompts if values else 0, prompts, self.level)
         return {
-            self.score: mean,
-            f"{self.score}_lower": lower,
-            f"{self.score}_upper": upper,
+            "mean": mean,
+            "lower": lower,
+            "upper": upper,
             "n": float(len(valid)),
             "errors": failures(episodes),
         }
