@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from law_examples import TERMS, WEIGHTINGS, Tabular, Watched, dirty, discovered, rows
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Objective, Term
 from mmrl.objectives.weighting import TokenMean, Weighting
 from mmrl.types import PolicyOutput
+from tests.laws.law_examples import TERMS, WEIGHTINGS, Tabular, Watched, dirty, discovered, rows
 
 terms = pytest.mark.parametrize("example", TERMS, ids=lambda example: example.name)
 weightings = pytest.mark.parametrize("weights", WEIGHTINGS, ids=lambda example: example.name)

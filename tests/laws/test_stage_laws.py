@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from law_examples import STAGES, Watched, context, dirty, discovered, rows
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
 from mmrl.columns import COLUMNS
 from mmrl.stages.base import Stage
+from tests.laws.law_examples import STAGES, Watched, context, dirty, discovered, rows
 
 every = pytest.mark.parametrize("example", STAGES, ids=lambda example: example.name)
 

@@ -8,6 +8,7 @@ from torch.distributions import Categorical
 from torch.testing import assert_close
 
 from mmrl.ops import logprob
+from mmrl.ops.choice import draw
 from mmrl.ops.logprob import logprob_entropy
 
 HEAT = torch.tensor([0.5, 1.0, 2.0])
@@ -115,3 +116,12 @@ def test_strided_logits_and_wrong_shapes():
     assert_close(logprob_entropy(logits[:, 1:], action[:, 1:])[0], logprob_entropy(logits, action)[0][:, 1:])
     with pytest.raises(ValueError, match=r"action \[N, T\]"):
         logprob_entropy(logits, action[:, 1:])
+
+
+@pytest.mark.parametrize("truncation", [{}, {"top_k": 3}, {"top_p": 0.7}, {"top_k": 4, "top_p": 0.9}], ids=str)
+def test_what_was_drawn_is_scored_as_it_was_drawn(truncation):
+    generator = torch.Generator().manual_seed(3)
+    logits, uniform = torch.randn(200, 9, generator=generator), torch.rand(200, generator=generator)
+    ids, drawn, kept = draw(logits, uniform, temperature=0.7, **truncation)
+    scored, _ = logprob_entropy(logits[:, None], ids[:, None], 0.7, None if kept is None else kept[:, None])
+    assert_close(scored[:, 0], drawn, rtol=0, atol=1e-5)
