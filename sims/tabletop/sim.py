@@ -46,6 +46,7 @@ class Reach(Sim):
     threads: int = 0
     templates: tuple[str, ...] = ("reach the {colour} cube",)
     radius_m: float = 0.05
+    name = "tabletop-reach"
 
     def __post_init__(self) -> None:
         unknown = [colour for colour in self.colours if colour not in COLOURS]
@@ -60,10 +61,6 @@ class Reach(Sim):
         for name in ("chunk", "max_decisions", "image_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"sim.{name} must be at least 1, got {getattr(self, name)}")
-
-    @property
-    def name(self) -> str:
-        return "tabletop-reach"
 
     @property
     def renderer_name(self) -> str:
