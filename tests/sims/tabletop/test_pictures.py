@@ -148,6 +148,7 @@ def test_contracts_are_compared():
         check_same(sim.contract(), Reach(image_size=32).contract())
     with pytest.raises(ValueError, match=r"renderer: 'egl' was recorded, this simulator has 'ray'"):
         check_same({**sim.contract(), "renderer": "egl"}, sim.contract())
+    assert sim.contract()["scene"] != Reach(colours=("red", "blue")).contract()["scene"]
     with pytest.raises(ValueError, match="not recorded"):
         check_same({}, sim.contract())
 
