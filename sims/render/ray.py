@@ -55,13 +55,10 @@ class RayRenderer(Renderer):
         self._radii = np.where(bound > 0, bound, np.inf)  # zero stands for a plane
 
     def frames(self, batch: Batch, ids: np.ndarray, camera: str, size: int) -> np.ndarray:
-        return self._images(batch, ids, camera, size)[0]
+        return self.labelled(batch, ids, camera, size)[0]
 
-    def geoms(self, batch: Batch, ids: np.ndarray, camera: str, size: int) -> np.ndarray:
-        """Id of the geom that each pixel shows, -1 for the background, int32 [len(ids), size, size]."""
-        return self._images(batch, ids, camera, size)[1]
-
-    def _images(self, batch: Batch, ids: np.ndarray, camera: str, size: int) -> tuple[np.ndarray, np.ndarray]:
+    def labelled(self, batch: Batch, ids: np.ndarray, camera: str, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """The frames, and the id of the geom that each pixel shows, -1 for the sky, int32 [len(ids), size, size]."""
         images = np.empty((len(ids), size, size, 3), np.uint8)
         geoms = np.empty((len(ids), size, size), np.int32)
         view = self._view(camera, size)
