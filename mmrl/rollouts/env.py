@@ -70,7 +70,7 @@ def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, 
     """Play the episodes to their ends; worlds beyond them repeat the last one's state and are never asked about."""
     seeds = [int(_seed(episode.prompt)) for episode in episodes]
     spare = env.num_envs - len(seeds)
-    observation, _ = env.reset(seed=seeds + seeds[-1:] * spare)
+    observation, _ = env.reset(seed=seeds + seeds[-1:] * spare)  # type: ignore[arg-type]  # one seed per world
     live = list(range(len(episodes)))
     decision = 0
     while live:
@@ -78,8 +78,7 @@ def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, 
         if decision == 0:
             raws = _shared(raws, episodes)
         completions = ctx.engine.sample(_requests(raws, episodes, live, decision, ctx), ctx.sampling)
-        actions = np.zeros(env.action_space.shape, env.action_space.dtype)
-        actions[live] = np.stack([np.asarray(c.output) for c in completions])
+        actions = _actions(env, live, completions)
         observation, rewards, terminated, truncated, infos = env.step(actions)
         for i, completion in zip(live, completions):
             if "executed" in infos:
@@ -92,6 +91,21 @@ def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, 
         decision += 1
         _bootstrap(observation, [i for i in over if episodes[i].ended == "time"], episodes, decision, ctx)
         ctx.progress("rollout", finished + len(episodes) - len(live), total)
+
+
+def _actions(env: VectorEnv, live: Sequence[int], completions: Sequence[Completion]) -> np.ndarray:
+    """What the policy decided for the live worlds; zeros for those that keep still."""
+    outputs = np.stack([np.asarray(completion.output) for completion in completions])
+    space = env.action_space
+    assert space.shape is not None  # of a box or of discrete actions
+    if (len(live), *space.shape[1:]) != outputs.shape:
+        raise ValueError(
+            f"the policy's actions have shape {outputs.shape[1:]}, but the simulator takes {space.shape[1:]} per "
+            "decision; set the policy's chunk and action size to the sim's"
+        )
+    actions = np.zeros(space.shape, dtype=space.dtype)  # type: ignore[arg-type]
+    actions[live] = outputs
+    return actions
 
 
 def _seed(prompt: Prompt) -> int:

@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 from mujoco.batch import Batch
 
-from sims.render.base import Renderer
+from sims.render.base import Renderer, shrink
 
 _SUPERSAMPLE = 2  # pictures for people are drawn larger and averaged down
 _LARGEST = 1024
@@ -82,12 +82,6 @@ def fast(model: mujoco.MjModel) -> mujoco.MjModel:
     quality.shadowsize, quality.offsamples, quality.numslices, quality.numstacks = 0, 0, 12, 8
     model.vis.global_.offwidth = model.vis.global_.offheight = _LARGEST
     return model
-
-
-def shrink(image: np.ndarray, factor: int) -> np.ndarray:
-    """Average blocks of factor x factor pixels, [H * f, W * f, C] to [H, W, C]."""
-    height, width, channels = image.shape
-    return image.reshape(height // factor, factor, width // factor, factor, channels).mean(axis=(1, 3))
 
 
 def self_test(name: str) -> None:

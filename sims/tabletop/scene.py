@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -55,17 +56,25 @@ class Cube:
         )
 
 
-def scene_model(things: Sequence[Cube], cameras: Mapping[str, Camera] = CAMERAS) -> mujoco.MjModel:
-    """The compiled scene with these things; where they lie is set per episode."""
-    return mujoco.MjModel.from_xml_string(
-        _SCENE.format(
-            timestep=TIMESTEP,
-            cameras="\n    ".join(camera.xml(name) for name, camera in cameras.items()),
-            arm=ARM_XML,
-            things="\n    ".join(thing.xml() for thing in things),
-            actuators=GAINS,
-        )
+def scene_xml(things: Sequence[Cube], cameras: Mapping[str, Camera] = CAMERAS) -> str:
+    """The scene with these things as MJCF; where they lie is set per episode."""
+    return _SCENE.format(
+        timestep=TIMESTEP,
+        cameras="\n    ".join(camera.xml(name) for name, camera in cameras.items()),
+        arm=ARM_XML,
+        things="\n    ".join(thing.xml() for thing in things),
+        actuators=GAINS,
     )
+
+
+def scene_model(things: Sequence[Cube]) -> mujoco.MjModel:
+    """The compiled scene."""
+    return mujoco.MjModel.from_xml_string(scene_xml(things))
+
+
+def scene_digest(things: Sequence[Cube]) -> str:
+    """Eight hex digits that change with anything in the scene: bodies, gains, colours, lights, cameras."""
+    return hashlib.blake2b(scene_xml(things).encode(), digest_size=4).hexdigest()
 
 
 # a diverged world must be seen, not silently reset: autoreset is off

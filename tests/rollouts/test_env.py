@@ -221,6 +221,8 @@ def test_refusals():
         EnvEpisodes(max_envs=0)
     with pytest.raises(ValueError, match=r"info\['seed'\]"):
         EnvEpisodes().collect([(0, Prompt("p"))], context(task, Guess()))
+    with pytest.raises(ValueError, match=r"shape \(4, 3\), but the simulator takes \(5, 3\)"):
+        play(task, Guess(shape=(4, 3)), [0])
     with pytest.raises(ValueError, match="single_turn"):
         EnvEpisodes().collect([(0, Prompt("p"))], context(_TextTask(), Guess()))
 

@@ -42,12 +42,12 @@ def test_a_ball_is_drawn_where_it_is():
     """Radius 0.25 m at 2 m: seen under asin(.125), that is tan(.1253) * 64 = 8.06 pixels around (48, 24)."""
     model, renderer = ball(x=0.5, z=0.25)
     batch, ids = Batch(model, 1, 1), np.array([0])
-    shown = renderer.geoms(batch, ids, "eye", 64)[0]
+    image, shown = (column[0] for column in renderer.labelled(batch, ids, "eye", 64))
     rows, columns = np.nonzero(shown == 0)
     np.testing.assert_allclose([columns.mean() + 0.5, rows.mean() + 0.5], [48, 24], atol=0.5)
     assert np.pi * 7.5**2 < len(rows) < np.pi * 9**2
     assert set(np.unique(shown)) == {-1, 0}
-    image = renderer.frames(batch, ids, "eye", 64)[0]
+    np.testing.assert_array_equal(renderer.frames(batch, ids, "eye", 64)[0], image)
     assert (image[shown == 0].argmax(axis=1) == 1).all() and (image[shown == 0][:, [0, 2]] == 0).all()
     assert image[16, 50, 1] > image[31, 46, 1]  # the lamp stands above
 
@@ -61,7 +61,7 @@ def test_rays_that_are_not_cast_would_have_missed():
     for camera, size in (("front", 64), ("side", 64), ("front", 36), ("front", 31)):
         view = renderer._view(camera, size)
         _, geom = batch.ray(view.origin, view.rays)  # everything, moving or not
-        shown = renderer.geoms(batch, ids, camera, size).reshape(6, -1)
+        shown = renderer.labelled(batch, ids, camera, size)[1].reshape(6, -1)
         np.testing.assert_array_equal(shown, geom)
         kept = view.tiles.worth_casting(view.origin, batch.geom_xpos[:, renderer._moving], renderer._radii)
         if size == 64:
@@ -148,6 +148,7 @@ def test_contracts_are_compared():
         check_same(sim.contract(), Reach(image_size=32).contract())
     with pytest.raises(ValueError, match=r"renderer: 'egl' was recorded, this simulator has 'ray'"):
         check_same({**sim.contract(), "renderer": "egl"}, sim.contract())
+    assert sim.contract()["scene"] != Reach(colours=("red", "blue")).contract()["scene"]
     with pytest.raises(ValueError, match="not recorded"):
         check_same({}, sim.contract())
 

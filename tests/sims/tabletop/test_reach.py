@@ -8,6 +8,9 @@ from gymnasium.vector import AutoresetMode
 from sims.tabletop import Reach, expert
 from sims.tabletop.arm import HOME
 from sims.tabletop.reach import APART_M, above
+from sims.tabletop.scene import Cube
+from sims.tabletop.task import Start
+from sims.tabletop.worlds import Worlds
 from sims.task import SimTask
 
 SIZE = 24  # pixels; small, because these tests are not about pictures
@@ -197,6 +200,20 @@ def test_the_arm_follows_its_set_point():
     assert np.abs(moved).max() < 0.003  # metres, at rest
     upright = env.worlds.batch.bind("site_xmat")[0, 0].reshape(3, 3)[:, 2]
     np.testing.assert_allclose(upright, [0, 0, -1], atol=0.05)
+
+
+def test_solid_cubes_rest_on_the_table():
+    """The scene serves tasks with contact too: a cube set down stays, one in the air falls on the table."""
+    worlds = Worlds([Cube("mark", "green"), Cube("low", "red", ghost=False), Cube("high", "blue", ghost=False)], 2, 1)
+    places = np.array([[0.5, 0.2, 0.03], [0.4, -0.1, 0.03], [0.5, 0.0, 0.1]])
+    worlds.place(np.arange(2), [Start(places, np.zeros(7), 0, "")] * 2)
+    np.testing.assert_array_equal(worlds.objects, np.stack([places] * 2))
+    for _ in range(20):  # one second
+        assert not worlds.control(np.arange(2), np.zeros((2, 3))).any()
+    rest = places.copy()
+    rest[2, 2] = 0.03
+    np.testing.assert_allclose(worlds.objects, np.stack([rest] * 2), atol=1e-3)
+    np.testing.assert_array_equal(worlds.objects[:, 0], [places[0]] * 2)
 
 
 def test_refusals():
