@@ -159,13 +159,17 @@ class TextPolicy(Policy):
         return self._allowed(out.logits[:, -1])
 
     def _stops(self, strings: Sequence[str]) -> Any:
-        eos = torch.tensor(sorted(self._eos_ids()))
+        special = set(strings) & set(self.tokenizer.all_special_tokens)
+        final = torch.tensor(sorted({*self._eos_ids(), *map(self.tokenizer.convert_tokens_to_ids, special)}))
+        written = [s for s in strings if s not in special]
+        # a stop string ends in the newest token, and no character has more than four tokens
+        reach = 4 * max((len(s) for s in written), default=0) + 4
 
         def stops(ids: Tensor) -> Tensor:
-            ended = torch.isin(ids[:, -1], eos.to(ids.device))
-            if strings:
-                texts = self.tokenizer.batch_decode(ids)
-                found = [any(s in text for s in strings) for text in texts]
+            ended = torch.isin(ids[:, -1], final.to(ids.device))
+            if written:
+                texts = self.tokenizer.batch_decode(ids[:, -reach:], skip_special_tokens=True)
+                found = [any(s in text for s in written) for text in texts]
                 ended = ended | torch.tensor(found, device=ids.device)
             return ended
 
