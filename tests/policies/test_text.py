@@ -135,7 +135,7 @@ def test_a_completion_ends_at_a_stop_string_the_end_token_or_the_limit(policy):
 
 
 def test_a_prompt_with_an_image_is_refused(policy):
-    with pytest.raises(ValueError, match="cannot see.*policy=tiny_vlm"):
+    with pytest.raises(ValueError, match=r"cannot see.*policy=tiny_vlm"):
         policy.encode({"messages": PROMPTS[0].messages, "images": (torch.zeros(4, 4, 3).byte().numpy(),)})
 
 
