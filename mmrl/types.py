@@ -30,11 +30,16 @@ Ended = Literal["done", "length", "time", "cut", "error"]
 class Prompt:
     """One problem: what the policy is told, and what the verifier needs to judge the answer."""
 
-    key: str  # unique within the task, for example "arithmetic/train/17"
+    key: str  # "task/split/index", for example "arithmetic/train/17"
     messages: tuple[dict[str, Any], ...] = ()  # chat messages; an image is a content part {"type": "image"}
     images: tuple[np.ndarray, ...] = ()  # uint8 [H, W, C], in the order of the image parts
     answer: Any = None
     info: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def index(self) -> int:
+        """Position in the task: the last part of the key."""
+        return int(self.key.rsplit("/", 1)[1])
 
     @property
     def observation(self) -> dict[str, Any]:
@@ -158,7 +163,9 @@ class Context:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     models: Mapping[str, Any] = field(default_factory=dict)  # frozen or co-trained companions, for example "reference"
     progress: Callable[[str, int, int], None] = lambda phase, done, total: None
-    more: Callable[[int], list[Episode]] | None = None  # collects and scores that many further prompts of this rank
+    more: Callable[[int], list[Episode] | None] | None = None
+    """Collective over ranks: asks for that many further prompts and returns this rank's scored share of all that was
+    asked for; None when no rank wants any."""
 
 
 class Task(ABC):
@@ -183,7 +190,11 @@ class Task(ABC):
 
     def demonstrate(self, index: int) -> str:
         """The answer that an expert would give, as text. Only for tasks that can be imitated."""
-        raise NotImplementedError(f"task {self.name!r} has no demonstrations; it cannot be used with sft")
+        raise NotImplementedError(f"task {self.name!r} has no demonstrations; it cannot be imitated")
+
+    def demonstrations(self, prompts: Sequence[Prompt]) -> list[list[tuple[Mapping[str, Any], Any]]]:
+        """For each prompt the expert's decisions: raw observation and output, in order."""
+        return [[(prompt.observation, self.demonstrate(prompt.index))] for prompt in prompts]
 
 
 class Sim(ABC):

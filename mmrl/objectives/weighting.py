@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -20,3 +21,64 @@ class Weighting(ABC):
 
     @abstractmethod
     def __call__(self, batch: Batch, total: Total) -> Tensor: ...
+
+
+# Each class calls `total` exactly once whatever the mask, so that processes never wait for each other in vain. A window
+# in which nobody chose anything gets weights 0.
+
+
+@dataclass(frozen=True)
+class TokenMean(Weighting):
+    """Every choice counts the same: w = mask / choices."""
+
+    def __call__(self, batch: Batch, total: Total) -> Tensor:
+        mask = batch["mask"].float()
+        return mask / total(mask.sum()).clamp(min=1)
+
+
+@dataclass(frozen=True)
+class SequenceMean(Weighting):
+    """Every row with a choice counts the same, and so do the choices within it: w = mask / choices of row / rows."""
+
+    def __call__(self, batch: Batch, total: Total) -> Tensor:
+        mask = batch["mask"].float()
+        choices = mask.sum(1)
+        rows = total((choices > 0).float().sum())
+        return mask / choices.clamp(min=1)[:, None] / rows.clamp(min=1)
+
+
+@dataclass(frozen=True)
+class EpisodeMean(Weighting):
+    """Every episode with a choice in the window counts the same: w = mask / choices of episode / episodes."""
+
+    reads = frozenset({"mask", "episode"})
+
+    def __call__(self, batch: Batch, total: Total) -> Tensor:
+        mask = batch["mask"].float()
+        ids, episode = batch["episode"].unique(return_inverse=True)
+        choices = mask.new_zeros(len(ids)).index_add(0, episode, mask.sum(1))
+        episodes = total((choices > 0).float().sum())
+        return mask / choices[episode].clamp(min=1)[:, None] / episodes.clamp(min=1)
+
+
+@dataclass(frozen=True)
+class ConstantLength(Weighting):
+    """Every choice counts the same, whatever the rows' lengths are: w = mask / (rows * length).
+
+    The weights sum to the mean row length over `length`, so a choice counts no less for being in a long row. Rows
+    without a choice are not counted. Source: Understanding R1-Zero-Like Training, 2025, section 3, arXiv:2503.20783.
+
+    Args:
+        length: number of choices that a row's sum is divided by, usually sampling.max_tokens.
+    """
+
+    length: int
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ValueError(f"constant_length.length must be at least 1, got {self.length}")
+
+    def __call__(self, batch: Batch, total: Total) -> Tensor:
+        mask = batch["mask"].float()
+        rows = total(batch["mask"].any(1).float().sum())
+        return mask / (rows.clamp(min=1) * self.length)

@@ -45,6 +45,11 @@ class Policy(nn.Module, ABC):
         """Columns that `act` writes beyond the collated ones, known from the configuration alone."""
         return frozenset()
 
+    @classmethod
+    def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        """Parts of `forward`'s output beyond log-probs and entropy ("values", ...), from the configuration alone."""
+        return frozenset()
+
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device

@@ -13,6 +13,7 @@ class Stage(ABC):
 
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()  # parts of the policy's output beyond logprobs and entropy: "values", ...
     models: frozenset[str] = frozenset()  # auxiliary models taken from ctx.models, for example "reference"
 
     @abstractmethod

@@ -1,0 +1,30 @@
+"""Rich progress with the two phases of an iteration: rollout, then learning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import RichProgressBar
+
+
+class Progress(RichProgressBar):
+    """One bar for the rollout of this iteration and one for its optimiser steps; falls silent without a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__(leave=False)
+        self._rollout_id: Any = None
+
+    def on_rollout_progress(self, phase: str, done: int, of: int) -> None:
+        """Called by the data module while it collects."""
+        if self.progress is None or not self.is_enabled:
+            return
+        if self._rollout_id is None:
+            self._rollout_id = self._add_task(of, f"{phase:>8}")
+        self.progress.update(self._rollout_id, total=of, completed=done, description=f"{phase:>8}", visible=True)
+        self.refresh()
+
+    def get_metrics(self, trainer: L.Trainer, pl_module: L.LightningModule) -> dict[str, Any]:
+        metrics = {k: v for k, v in trainer.callback_metrics.items() if k == "rollout/reward" or k.startswith("val/")}
+        short = {k.split("/")[-1] if k.startswith("rollout") else k.removeprefix("val/"): f"{float(v):.3f}" for k, v in metrics.items()}
+        return {k: v for k, v in short.items() if k.count("/") < 2 or k.endswith("/mean")}

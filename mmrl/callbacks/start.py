@@ -1,0 +1,77 @@
+"""Starting weights for a policy that has none: earlier stages, each a run of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import lightning as L
+import torch
+
+from mmrl.learners import parallel
+
+log = logging.getLogger(__name__)
+
+
+class Start(L.Callback):
+    """Runs stages one after the other and gives the last one's weights to the policy before training.
+
+    A stage is the words of an `mmrl fit` command. It runs in a process of its own, in <run_dir>/start/<name>, and
+    begins with the weights of the stage before it. A policy that was loaded from a path has its weights already and
+    is left alone, and so is a run that resumes.
+
+    Args:
+        run_dir: folder of the run.
+        stages: words of each stage, in order.
+        common: words that all stages share, such as the task and the policy.
+        checkpoint: begin with these weights; with stages, the first of them does.
+    """
+
+    def __init__(
+        self,
+        run_dir: str,
+        stages: dict[str, list[str]] | None = None,
+        common: list[str] | None = None,
+        checkpoint: str | None = None,
+    ):
+        self.run_dir, self.stages, self.common, self.checkpoint = Path(run_dir), stages or {}, common or [], checkpoint
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        if stage != "fit" or trainer.ckpt_path is not None or getattr(pl_module.policy, "path", None) is not None:
+            return
+        checkpoint = self.checkpoint
+        for name, words in self.stages.items():
+            folder = self.run_dir / "start" / name
+            if trainer.is_global_zero:
+                self._run(name, words, folder, checkpoint)
+            checkpoint = str(folder / "checkpoints" / "last.ckpt")
+        trainer.strategy.barrier("start") if trainer.world_size > 1 else None
+        if checkpoint is not None:
+            load_policy(pl_module.policy, checkpoint)
+
+    def _run(self, name: str, words: list[str], folder: Path, checkpoint: str | None) -> None:
+        command = [*self.common, *words, f"run_dir={folder}"]
+        if checkpoint is not None:
+            command.append(f"trainer.callbacks.start.checkpoint={checkpoint}")
+        log.info("start stage %r: mmrl fit %s", name, " ".join(command))
+        environment = {k: v for k, v in os.environ.items() if k not in _LAUNCHED}
+        subprocess.run([sys.executable, "-m", "mmrl", "fit", *command], check=True, env=environment)
+
+
+_LAUNCHED = {"WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK"}
+
+
+def load_policy(policy: torch.nn.Module, checkpoint: str) -> None:
+    """Give the policy the weights of a checkpoint; a value head that the checkpoint lacks keeps its own."""
+    state = torch.load(checkpoint, map_location="cpu", weights_only=False)["state_dict"]
+    own = {k.removeprefix("policy."): v for k, v in state.items() if k.startswith("policy.")}
+    missing, unexpected = policy.load_state_dict(own, strict=False)
+    missing = [name for name in missing if not name.startswith("value_head")]
+    if missing or unexpected:
+        raise ValueError(
+            f"the weights of {checkpoint} do not fit the policy: missing {missing[:5]}, unexpected {unexpected[:5]}; "
+            "train the start with the same policy"
+        )

@@ -1,0 +1,143 @@
+"""One config world: Hydra composes, LightningCLI checks types and builds.
+
+`mmrl fit recipe=grpo policy.path=...` are Hydra words; `mmrl fit --config run/config.yaml` is LightningCLI. Both end in
+the same classes, and the second reads what the first wrote.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+CONF = next(
+    folder
+    for folder in (Path(__file__).parent / "conf", Path(__file__).parent.parent / "conf")
+    if (folder / "config.yaml").exists()
+)
+"""The folder of config groups: inside an installed package, or beside it in a checkout."""
+
+SHORT = {
+    "policy": "model.policy",
+    "objective": "model.objective",
+    "optimizer": "model.optimizer",
+    "task": "data.task",
+    "sim": "data.task.sim",
+    "engine": "data.engine",
+    "rollout": "data.rollout",
+    "reward": "data.reward",
+    "curriculum": "data.curriculum",
+    "weighting": "data.weighting",
+    "sampling": "data.sampling",
+    "evaluation": "data.evaluation",
+}
+"""What `slot.key=value` stands for."""
+
+PLAIN = ("seed", "run_dir", "ckpt_path")
+ROOTS = ("trainer", "model", "data")
+
+
+class ConfigError(ValueError):
+    """A word, key or value of the configuration that cannot be used; the message says which and what to do."""
+
+
+def groups() -> dict[str, list[str]]:
+    """Every config group with its options."""
+    folders = sorted(folder for folder in CONF.iterdir() if folder.is_dir())
+    return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
+
+
+def hydra_words(words: Sequence[str]) -> list[str]:
+    """A user's words as Hydra overrides: short slot names spelled out, keys that a file leaves out allowed.
+
+    Typing errors are refused here or by the typed parser, so Hydra need not insist that a key is already there.
+    """
+    options = groups()
+    out = []
+    for word in words:
+        if "=" not in word:
+            raise ConfigError(f"{word!r} is not of the form key=value, for example recipe=grpo or trainer.max_epochs=5")
+        key, value = word.split("=", 1)
+        key = key.lstrip("+~") if key.startswith(("+", "~")) else key
+        head, _, rest = key.partition(".")
+        if not rest and key in options:
+            if value not in options[key] and value != "null":
+                raise ConfigError(f"{key}={value}: no such {key}.{_suggest(value, options[key])} {key} can be {options[key]}")
+            out.append(f"{key}={value}")
+        elif rest and head in SHORT:
+            out.append(f"++{SHORT[head]}.{rest}={value}")
+        elif key in PLAIN or head in ROOTS:
+            out.append(f"++{key}={value}")
+        else:
+            known = [*PLAIN, *ROOTS, *SHORT, *options]
+            raise ConfigError(f"{key}: unknown key.{_suggest(head, known)} Top-level keys are {sorted(set(known))}")
+    return out
+
+
+def compose(words: Sequence[str]) -> DictConfig:
+    """The words composed over conf/, with the run folder filled in; still with Hydra's `_target_`."""
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            cfg = hydra_compose("config", overrides=hydra_words(words), return_hydra_config=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(str(error).strip()) from error
+    choices = OmegaConf.to_container(cfg.hydra.runtime.choices)
+    return finish(cfg, choices)
+
+
+def finish(cfg: DictConfig, choices: Mapping[str, Any]) -> DictConfig:
+    """Drop Hydra's own part, note the choices, and name the run folder."""
+    chosen = {group: choices[group] for group in groups() if choices.get(group)}
+    cfg = OmegaConf.create({k: v for k, v in OmegaConf.to_container(cfg, resolve=False).items() if k != "hydra"})
+    cfg.choices = chosen
+    if cfg.get("run_dir") is None:
+        cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{time.strftime('%Y%m%d-%H%M%S')}"
+    return cfg
+
+
+def typed(cfg: DictConfig) -> dict[str, Any]:
+    """The composed configuration as LightningCLI reads it."""
+    try:
+        plain = OmegaConf.to_container(cfg, resolve=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(str(error).strip()) from error
+    unknown = sorted(set(plain) - {*PLAIN, *ROOTS, "choices", "paper", "prove"})
+    if unknown:
+        raise ConfigError(f"unknown top-level keys {unknown}; they must be under trainer, model or data")
+    out = {root: to_class_path(plain[root]) for root in ROOTS}
+    for name in ("callbacks", "logger"):
+        named = out["trainer"].get(name)
+        if isinstance(named, dict) and "class_path" not in named:
+            out["trainer"][name] = [part for part in named.values() if part]
+    return {
+        "seed_everything": plain["seed"],
+        "run_dir": plain["run_dir"],
+        "recipe": plain["choices"].get("recipe"),
+        "ckpt_path": plain.get("ckpt_path"),
+        **out,
+    }
+
+
+def to_class_path(node: Any) -> Any:
+    """Hydra's {_target_: C, a: 1} as jsonargparse's {class_path: C, init_args: {a: 1}}, all the way down."""
+    if isinstance(node, list):
+        return [to_class_path(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    inner = {key: to_class_path(value) for key, value in node.items() if key != "_target_"}
+    if "_target_" not in node:
+        return inner
+    return {"class_path": node["_target_"], "init_args": inner}
+
+
+def _suggest(word: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""

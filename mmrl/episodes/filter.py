@@ -1,0 +1,57 @@
+"""Leaving out what nothing can be learnt from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mmrl.episodes.base import EpisodeTransform
+from mmrl.types import Context, Episode
+
+
+@dataclass(frozen=True)
+class DropUniform(EpisodeTransform):
+    """Keeps the groups whose attempts did not all earn the same: the others have no advantage to learn from.
+
+    A group of one is uniform.
+
+    Args:
+        field: "reward", or the name of a score.
+        tolerance: largest difference that counts as the same, in units of the field.
+    """
+
+    field: str = "reward"
+    tolerance: float = 1e-6
+
+    def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
+        return [
+            episode
+            for group in grouped(episodes).values()
+            if not uniform(group, self.field, self.tolerance)
+            for episode in group
+        ]
+
+
+def grouped(episodes: Sequence[Episode]) -> dict[int, list[Episode]]:
+    """Episodes by group, in order of first appearance."""
+    out: dict[int, list[Episode]] = {}
+    for episode in episodes:
+        out.setdefault(episode.group, []).append(episode)
+    return out
+
+
+def uniform(group: Sequence[Episode], field: str, tolerance: float) -> bool:
+    """Whether all episodes of the group earned the same."""
+    earned = [_earned(episode, field) for episode in group]
+    return max(earned) - min(earned) <= tolerance
+
+
+def _earned(episode: Episode, field: str) -> float:
+    if field == "reward":
+        return episode.reward
+    if field not in episode.scores:
+        raise KeyError(
+            f"field {field!r} is neither 'reward' nor a score of {episode.prompt.key!r}, "
+            f"which has {sorted(episode.scores)}; set episodes.*.field"
+        )
+    return episode.scores[field]

@@ -1,0 +1,62 @@
+"""Measuring a policy on prompts that it is never trained on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mmrl.evaluation.base import Evaluator
+from mmrl.learners import parallel
+from mmrl.rewards.base import Reward
+from mmrl.rewards.scoring import score
+from mmrl.rollouts.base import Rollout
+from mmrl.types import Context, Episode, Sampling, Task
+
+
+class HeldOut:
+    """Plays the first `count` held-out prompts under each decode and lets evaluators name numbers.
+
+    The prompts and the random draws are the same at every call, so that two policies meet the same problems.
+
+    Args:
+        rollout: how episodes are played; may differ from the training rollout.
+        sampling: the decodes to measure, by name.
+        evaluators: what to say about the episodes, by name.
+        count: held-out prompts, over all ranks; fewer when the split is smaller.
+        attempts: episodes per prompt.
+        seed: of the draws; not the run's, so that runs of different seeds are measured alike.
+        first: number of the first prompt, to keep a stream for choosing settings apart from the one reported.
+    """
+
+    def __init__(
+        self,
+        rollout: Rollout,
+        sampling: dict[str, Sampling],
+        evaluators: dict[str, Evaluator],
+        count: int = 256,
+        attempts: int = 1,
+        seed: int = 12345,
+        first: int = 0,
+    ):
+        self.rollout, self.sampling, self.evaluators = rollout, sampling, evaluators
+        self.count, self.attempts, self.seed, self.first = count, attempts, seed, first
+
+    def measure(self, task: Task, reward: Reward, ctx: Context) -> dict[str, float]:
+        """Every evaluator's numbers under every decode, named decode/evaluator/number."""
+        out: dict[str, float] = {}
+        for decode, sampling in self.sampling.items():
+            episodes = [e.light() for e in self.play(task, reward, ctx, sampling)]
+            everyone = parallel.gathered(episodes)
+            for name, evaluator in self.evaluators.items():
+                out |= {f"{decode}/{name}/{key}": value for key, value in evaluator(everyone).items()}
+        return out
+
+    def play(self, task: Task, reward: Reward, ctx: Context, sampling: Sampling) -> list[Episode]:
+        """This rank's scored held-out episodes under one decode."""
+        indices = range(self.first, min(self.first + self.count, len(task)))
+        mine = [(slot, task[index]) for slot, index in list(enumerate(indices))[ctx.rank :: ctx.world_size]]
+        here = replace(
+            ctx, task=task, sampling=sampling, seed=self.seed, iteration=0, purpose="eval", attempts=self.attempts, more=None
+        )
+        episodes = self.rollout.collect(mine, here)
+        score(episodes, task, reward)
+        return episodes

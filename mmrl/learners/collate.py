@@ -1,0 +1,56 @@
+"""The only door from episodes to tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from mmrl.batch import Batch
+from mmrl.policies.base import Policy, collate_rows
+from mmrl.types import Episode, Turn
+
+
+def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:
+    """One row per turn, in order. The episode's composed reward is paid at its last turn."""
+    rows: list[tuple[int, int, Episode, Turn]] = [
+        (number, step, episode, turn)
+        for number, episode in enumerate(episodes)
+        for step, turn in enumerate(episode.turns)
+    ]
+    if not rows:
+        raise ValueError("no turns to collate: every episode is empty")
+    done = [turn.completion for _, _, _, turn in rows]
+    last = [step == len(episode.turns) - 1 for _, step, episode, _ in rows]
+    batch = Batch(
+        action=collate_rows("action", [c.action for c in done]),
+        logprobs=collate_rows("logprobs", [c.logprobs for c in done]),
+        mask=collate_rows("mask", [c.mask for c in done]),
+        group=torch.tensor([episode.group for _, _, episode, _ in rows]),
+        episode=torch.tensor([number for number, _, _, _ in rows]),
+        step=torch.tensor([step for _, step, _, _ in rows]),
+        reward=torch.tensor(
+            [turn.reward + (episode.reward if end else 0.0) for (_, _, episode, turn), end in zip(rows, last)]
+        ),
+        episode_reward=torch.tensor([float(episode.reward) for _, _, episode, _ in rows]),
+        last=torch.tensor(last),
+        terminal=torch.tensor([end and episode.ended in ("done", "length") for (_, _, episode, _), end in zip(rows, last)]),
+        bootstrap=torch.tensor([float(episode.bootstrap) if end else 0.0 for (_, _, episode, _), end in zip(rows, last)]),
+        is_demo=torch.tensor([episode.source == "demo" for _, _, episode, _ in rows]),
+        version=torch.tensor([c.version for c in done]),
+    )
+    values = [c.value for c in done]
+    if all(value is not None for value in values):
+        batch["values"] = collate_rows("values", values)
+    elif any(value is not None for value in values):
+        raise ValueError("some turns carry a value and some do not; all must come from the same kind of policy")
+    for name in sorted({name for c in done for name in c.extra}):
+        batch[name] = collate_rows(name, [_extra(c.extra, name) for c in done])
+    observations = policy.collate([c.observation for c in done])
+    return batch.with_columns(**{f"obs.{name}": column for name, column in observations.items()})
+
+
+def _extra(extra: dict, name: str) -> torch.Tensor:
+    if name not in extra:
+        raise ValueError(f"column {name!r} is given by some turns and not by others; all turns of a batch must have it")
+    return extra[name]

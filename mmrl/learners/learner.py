@@ -1,0 +1,78 @@
+"""The learner for everything that minimises one scalar: Lightning's automatic optimisation does the rest."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
+from torch import nn
+
+from mmrl.batch import Batch
+from mmrl.learners import parallel
+from mmrl.objectives.objective import Objective
+from mmrl.policies.base import Policy
+
+
+class Learner(L.LightningModule):
+    """A policy, what it minimises, and how.
+
+    Args:
+        policy: what acts and learns.
+        objective: the loss over a batch of rows.
+        optimizer: made from the parameters that require gradients.
+        scheduler: of the learning rate, stepped once per optimiser step.
+        reference: keep a frozen copy of the starting policy as `models["reference"]`, for terms that stay close to it.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        objective: Objective,
+        optimizer: OptimizerCallable,
+        scheduler: LRSchedulerCallable | None = None,
+        reference: bool = False,
+    ):
+        super().__init__()
+        self.policy = policy
+        self.objective = objective
+        self.make_optimizer = optimizer
+        self.make_scheduler = scheduler
+        self.models = nn.ModuleDict()
+        self.reference = reference
+        self._sharded = False
+
+    def setup(self, stage: str) -> None:
+        """Copy the starting policy, after callbacks have given it its starting weights and before a resume."""
+        if self.reference and "reference" not in self.models:
+            self.models["reference"] = copy.deepcopy(self.policy).requires_grad_(False).eval()
+
+    def configure_model(self) -> None:
+        """Shard once when Lightning's strategy brings a device mesh."""
+        if self.device_mesh is not None and not self._sharded:
+            parallel.shard(self.policy, self.device_mesh["data_parallel"])
+            self._sharded = True
+
+    def configure_optimizers(self) -> Any:
+        optimizer = self.make_optimizer([p for p in self.policy.parameters() if p.requires_grad])
+        if self.make_scheduler is None:
+            return optimizer
+        scheduler = self.make_scheduler(optimizer)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def training_step(self, batch: Batch, _: int) -> torch.Tensor:
+        loss, metrics = self.objective(self.policy(batch), batch)
+        # the weights already hold the number of micro-batches and ranks, so the mean over both is the window's value
+        named = {f"train/{name}": value for name, value in metrics.items()}
+        self.log_dict(named, on_step=False, on_epoch=True, sync_dist=True, batch_size=1)
+        return loss
+
+    def on_train_epoch_end(self) -> None:
+        """Numbers about the iteration's episodes come ready from the data module, the same on all ranks."""
+        self.log_dict(getattr(self.trainer.datamodule, "metrics", {}), sync_dist=False)
+
+    def validation_step(self, metrics: dict[str, float], _: int) -> None:
+        """Held-out numbers come ready from the data module's evaluators, the same on all ranks."""
+        self.log_dict({f"val/{name}": float(value) for name, value in metrics.items()}, batch_size=1, sync_dist=False)

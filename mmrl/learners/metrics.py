@@ -1,0 +1,30 @@
+"""What an iteration says about its episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mmrl.types import Episode
+
+
+def episode_metrics(episodes: Sequence[Episode], kept: int, rows: int) -> dict[str, float]:
+    """Means over the episodes of all ranks. Failed episodes are counted, and are in no mean.
+
+    Args:
+        episodes: light episodes of all ranks, before any was dropped.
+        kept: episodes of this rank that are learnt from.
+        rows: rows of this rank that are learnt from.
+    """
+    finished = [episode for episode in episodes if episode.ended != "error"]
+    out = {"errors": float(len(episodes) - len(finished)), "episodes": float(kept), "rows": float(rows)}
+    if finished:
+        out["reward"] = _mean([e.reward for e in finished])
+        out["tokens"] = _mean([e.info["tokens"] for e in finished])
+        out["cut_by_length"] = _mean([float(e.ended == "length") for e in finished])
+        for name in sorted({name for e in finished for name in e.scores}):
+            out[f"score/{name}"] = _mean([e.scores[name] for e in finished if name in e.scores])
+    return {f"rollout/{name}": value for name, value in out.items()}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(sum(values) / len(values))

@@ -1,0 +1,52 @@
+"""Everything that knows about several processes. With one process each function is the identity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+def rank_and_size() -> tuple[int, int]:
+    """This process's number and how many there are."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1
+
+
+def total(value: Tensor, device: torch.device | None = None) -> Tensor:
+    """Sum over all processes, returned where the value was."""
+    if rank_and_size()[1] == 1:
+        return value
+    out = value.detach().clone().to(device or value.device)
+    dist.all_reduce(out)
+    return out.to(value.device)
+
+
+def gathered(items: Sequence[Any]) -> list[Any]:
+    """The items of all processes, in rank order, on every process."""
+    size = rank_and_size()[1]
+    if size == 1:
+        return list(items)
+    parts: list[list[Any]] = [[] for _ in range(size)]
+    dist.all_gather_object(parts, list(items))
+    return [item for part in parts for item in part]
+
+
+def shard(policy: nn.Module, mesh: Any) -> None:
+    """Shard every repeated block of the policy and then its root over the data-parallel mesh (FSDP2).
+
+    `act` is registered as an entry, so that sampling gathers the weights as training does.
+    """
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
+    for module in policy.modules():
+        if isinstance(module, nn.ModuleList):
+            for block in module:
+                if any(p.requires_grad for p in block.parameters()):
+                    fully_shard(block, mesh=mesh)
+    fully_shard(policy, mesh=mesh)
+    register_fsdp_forward_method(policy, "act")

@@ -1,0 +1,48 @@
+"""How much better an attempt was than the other attempts at the same problem."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Baseline = Literal["mean", "leave_one_out"]
+Scale = Literal["std", "sample"]
+
+
+def group_advantage(
+    reward: Tensor,  # [E]
+    group: Tensor,  # [E] ids
+    baseline: Baseline | None = "mean",
+    scale: Scale | None = "std",
+    epsilon: float = 1e-4,
+) -> Tensor:  # [E]
+    """Reward minus what its group earns, in units of the group's spread when `scale` is given.
+
+    A_i = (r_i - b_i) / (s + epsilon). b: the group's mean, or the mean of the G - 1 others, or 0. s: the group's
+    population ("std") or sample ("sample", over G - 1) standard deviation; without it A_i = r_i - b_i.
+    Exactly 0 in a group whose rewards are all equal. A group of one has nobody to be compared with: 0 with any
+    baseline. Source: DeepSeekMath, 2024, section 4.1.2, arXiv:2402.03300; leave_one_out: Buy 4 REINFORCE Samples, Get a
+    Baseline for Free!, 2019.
+    """
+    if baseline is None and scale is None:
+        return reward.clone()
+    _, index, size = group.unique(return_inverse=True, return_counts=True)
+    exact = reward.double()
+    # measured from the group's minimum, equal rewards differ by exactly 0, whatever their common offset
+    floor = exact.new_zeros(len(size)).scatter_reduce(0, index, exact, "amin", include_self=False)
+    above = exact - floor[index]
+    centred = above - _mean(above, index, size)[index]
+    out = exact if baseline is None else centred
+    if baseline == "leave_one_out":
+        out = out * (size / (size - 1).clamp(min=1))[index]
+    if scale is not None:
+        free = size if scale == "std" else (size - 1).clamp(min=1)
+        spread = (_mean(centred.square(), index, size) * size / free).sqrt()[index]
+        out = torch.where(spread > 0, out / (spread + epsilon), 0)
+    return out.to(reward.dtype)
+
+
+def _mean(value: Tensor, index: Tensor, size: Tensor) -> Tensor:
+    return value.new_zeros(len(size)).index_add(0, index, value) / size

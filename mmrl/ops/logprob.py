@@ -1,0 +1,98 @@
+"""Log-probability and entropy of stored choices from logits, in fp32, without an fp32 copy of all logits.
+
+Logits of a language model are the largest tensor of a training step ([N, T, V], often bf16). Both directions work on
+slices, so that the fp32 intermediate never exceeds SLICE numbers; only the logits themselves are kept for backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+SLICE = 1 << 24  # fp32 numbers held at once: 64 MiB
+_NEVER = -1e30  # logit of a choice outside the kept set; finite, so that 0 * logit stays 0
+
+
+def logprob_entropy(
+    logits: Tensor,  # [N, T, V]
+    action: Tensor,  # [N, T] ids
+    temperature: Tensor | float = 1.0,  # [N] or a number
+    kept: Tensor | None = None,  # [N, T, K] ids, -1 fills up
+) -> tuple[Tensor, Tensor]:  # logprobs [N, T] nats, entropy [N, T] nats
+    """How likely each stored choice was, and how open the choice was.
+
+    p = softmax(logits / temperature), over the kept ids only where they are given; logprobs = log p[action],
+    entropy = -sum_v p_v log p_v. A choice with no kept id at all was forced: log-probability 0, entropy 0. An action
+    outside a non-empty kept set could not have been drawn: log-probability -inf.
+    """
+    if logits.dim() != 3 or action.shape != logits.shape[:2]:
+        raise ValueError(
+            f"logits must be [N, T, V] and action [N, T], got {tuple(logits.shape)} and {tuple(action.shape)}"
+        )
+    heat = torch.as_tensor(temperature, device=logits.device).to(_precision(logits)).expand(len(logits))
+    if kept is None:
+        return _LogprobEntropy.apply(logits, action, heat)
+    return _over_kept(logits, action, heat, kept)
+
+
+def _precision(logits: Tensor) -> torch.dtype:
+    return torch.float64 if logits.dtype == torch.float64 else torch.float32
+
+
+def _over_kept(logits: Tensor, action: Tensor, heat: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+    present = kept >= 0
+    x = logits.gather(-1, kept.clamp(min=0)).to(heat.dtype) / heat[:, None, None]
+    log_p = torch.where(present, x, _NEVER).log_softmax(-1)
+    entropy = -(log_p.exp() * torch.where(present, log_p, 0)).sum(-1)
+    chosen = present & (kept == action[..., None])
+    logprobs = torch.where(chosen, log_p, 0).sum(-1)
+    forced = ~present.any(-1)
+    # no gradient reaches what was forced: the inner selections are constant there
+    return torch.where(chosen.any(-1) | forced, logprobs, -torch.inf), torch.where(forced, 0, entropy)
+
+
+def _slices(shape: torch.Size) -> Iterator[tuple[slice, slice]]:
+    """Pieces of [N, T, V] of at most about SLICE numbers, as views: the logits are often a strided slice."""
+    n, t, v = shape
+    if t * v <= SLICE:
+        size = max(SLICE // max(t * v, 1), 1)
+        for start in range(0, n, size):
+            yield slice(start, start + size), slice(None)
+        return
+    size = max(SLICE // v, 1)
+    for row in range(n):
+        for start in range(0, t, size):
+            yield slice(row, row + 1), slice(start, start + size)
+
+
+class _LogprobEntropy(torch.autograd.Function):
+    """With x = logits / heat: d logprob / dx_v = 1[v = action] - p_v; d entropy / dx_v = -p_v (log p_v + entropy)."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, action: Tensor, heat: Tensor) -> tuple[Tensor, Tensor]:
+        logprobs = torch.empty(action.shape, dtype=heat.dtype, device=logits.device)
+        entropy, log_z = torch.empty_like(logprobs), torch.empty_like(logprobs)
+        for at in _slices(logits.shape):
+            x = logits[at].to(heat.dtype) / heat[at[0], None, None]
+            log_z[at] = x.logsumexp(-1)
+            logprobs[at] = x.gather(-1, action[at][..., None]).squeeze(-1) - log_z[at]
+            entropy[at] = torch.special.entr((x - log_z[at][..., None]).exp_()).sum(-1)
+        ctx.save_for_backward(logits, action, heat, log_z, entropy)
+        return logprobs, entropy
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_logprobs: Tensor, d_entropy: Tensor) -> tuple[Tensor, None, None]:
+        logits, action, heat, log_z, entropy = ctx.saved_tensors
+        grad = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
+        for at in _slices(logits.shape):
+            p = (logits[at].to(heat.dtype) / heat[at[0], None, None] - log_z[at][..., None]).exp_()
+            g, h = d_logprobs[at][..., None], d_entropy[at][..., None]
+            x = torch.special.entr(p).sub_(p * entropy[at][..., None]).mul_(h).sub_(p.mul_(g))
+            x.scatter_add_(-1, action[at][..., None], g.to(x.dtype).contiguous())
+            grad[at] = x.div_(heat[at[0], None, None]).to(logits.dtype)
+        return grad, None, None

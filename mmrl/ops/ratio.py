@@ -1,0 +1,38 @@
+"""How much more likely a choice has become since it was sampled, at three levels of joining choices."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+from mmrl.ops.masked import masked_mean, masked_sum, zero_outside
+
+Level = Literal["token", "sequence", "row"]
+
+LIMIT = 20.0
+"""Largest |log-ratio| in nats: e^20 = 4.9e8 is finite in fp32 and in the square of a gradient norm. Beyond it the
+gradient is 0, which only an unbounded surrogate at a negative advantage would notice."""
+
+
+def log_ratio(
+    logprobs: Tensor,  # [N, T] nats, with gradient
+    old: Tensor,  # [N, T] nats
+    mask: Tensor,  # [N, T] bool
+    level: Level = "token",
+) -> Tensor:  # [N, T] nats, 0 outside the mask
+    """log(pi / pi_old) of each choice, of its row per choice, or of its row as one joint action.
+
+    With d_t = logprobs_t - old_t over the choices inside the mask:
+    token: d_t; sequence: mean_t d_t (geometric mean of the ratios); row: sum_t d_t (ratio of joint probabilities).
+    Row levels are given to each choice of the row, so `row` belongs with weights that sum to the same for each row.
+    Source: sequence: Group Sequence Policy Optimization, 2025, equation 7, arXiv:2507.18071.
+    """
+    d = zero_outside(logprobs - old, mask)
+    if level == "sequence":
+        d = zero_outside(masked_mean(d, mask, dim=1)[:, None].expand_as(d), mask)
+    elif level == "row":
+        d = zero_outside(masked_sum(d, mask, dim=1)[:, None].expand_as(d), mask)
+    elif level != "token":
+        raise ValueError(f'level must be "token", "sequence" or "row", got {level!r}')
+    return d.clamp(-LIMIT, LIMIT)

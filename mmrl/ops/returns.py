@@ -1,0 +1,53 @@
+"""What follows a choice: discounted returns and their mixtures with predicted values, on padded episodes [E, H].
+
+Entries outside the mask are skipped as if they were not there: the choice before them is followed by the choice after
+them. `bootstrap` is the value of what follows the last choice: 0 when the episode terminated, the predicted value when
+it was only cut off. This is the one place where termination and truncation differ.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mmrl.ops.masked import zero_outside
+
+
+def discounted_returns(
+    reward: Tensor,  # [E, H]
+    mask: Tensor,  # [E, H] bool
+    bootstrap: Tensor,  # [E]
+    discount: float,  # per step
+) -> Tensor:  # [E, H]
+    """Sum of the rewards from each step on, later ones counting less: R_t = r_t + discount * R_{t+1}."""
+    following = bootstrap
+    out = torch.zeros_like(reward)
+    for t in reversed(range(reward.shape[1])):
+        following = torch.where(mask[:, t], reward[:, t] + discount * following, following)
+        out[:, t] = zero_outside(following, mask[:, t])
+    return out
+
+
+def generalised_advantages(
+    reward: Tensor,  # [E, H]
+    values: Tensor,  # [E, H]
+    mask: Tensor,  # [E, H] bool
+    bootstrap: Tensor,  # [E]
+    discount: float,  # per step
+    decay: float,
+) -> Tensor:  # [E, H]
+    """How much better each choice did than its value, averaging the n-step estimates with weights decay^(n-1).
+
+    A_t = delta_t + discount * decay * A_{t+1} with delta_t = r_t + discount * V_{t+1} - V_t; 0 outside the mask.
+    Source: High-Dimensional Continuous Control Using Generalized Advantage Estimation, 2016, equation 16,
+    arXiv:1506.02438.
+    """
+    following, advantage = bootstrap, torch.zeros_like(bootstrap)
+    out = torch.zeros_like(values)
+    for t in reversed(range(values.shape[1])):
+        here = mask[:, t]
+        delta = reward[:, t] + discount * following - values[:, t]
+        advantage = torch.where(here, delta + discount * decay * advantage, advantage)
+        following = torch.where(here, values[:, t], following)
+        out[:, t] = zero_outside(advantage, here)
+    return out

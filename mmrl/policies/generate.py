@@ -1,0 +1,103 @@
+"""Autoregressive sampling with a key-value cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from mmrl.batch import pad_stack
+from mmrl.ops.choice import draw
+from mmrl.rng import Noise
+from mmrl.types import Sampling
+
+DROP_BELOW = 0.75  # share of live rows under which finished ones leave the batch; 10-25 % finished measured best
+
+
+@dataclass
+class Generated:
+    """Sampled tokens; a row is padded after its own length."""
+
+    ids: Tensor  # [N, T]
+    logprobs: Tensor  # [N, T] nats, of the distribution sampled from
+    lengths: Tensor  # [N]
+    stopped: Tensor  # [N] bool: ended by itself, not by the limit
+    kept: Tensor | None  # [N, T, K] ids that truncated sampling kept, -1 fills up
+
+
+def generate(
+    step: Callable[..., Tensor],
+    inputs: Mapping[str, Any],
+    attention: Tensor,  # [N, P] of the left-padded prompts
+    positions: Tensor,  # [N, P], or [3, N, P] for models with rotary positions in three dimensions
+    sampling: Sampling,
+    noise: Noise,
+    stops: Callable[[Tensor], Tensor],
+) -> Generated:
+    """Draw tokens until every row has stopped or reached sampling.max_tokens.
+
+    Args:
+        step: runs the model on new inputs with a cache and returns the logits [N, V] of the next token.
+        stops: which rows [N] bool have ended, given their ids so far [N, t].
+    """
+    rows, limit, device = attention.shape[0], sampling.max_tokens, attention.device
+    ids = torch.zeros(rows, limit, dtype=torch.long, device=device)
+    logprobs = torch.zeros(rows, limit, device=device)
+    lengths = torch.full((rows,), limit, device=device)
+    stopped = torch.zeros(rows, dtype=torch.bool, device=device)
+    kept: list[tuple[Tensor, Tensor]] = []
+
+    uniform = noise.uniform(limit).to(device)  # the same number for a row and a position, whoever else is in the batch
+    live = torch.arange(rows, device=device)  # rows still in the cache, in its order
+    cache = DynamicCache()
+    logits = step(inputs, attention, positions, cache)
+    following = positions[..., -1:] + 1
+    for t in range(limit):
+        token, logprob, support = draw(
+            logits,
+            uniform[live, t],
+            temperature=sampling.temperature,
+            top_k=sampling.top_k,
+            top_p=sampling.top_p,
+            greedy=sampling.decode == "argmax",
+        )
+        ids[live, t], logprobs[live, t] = token, logprob
+        if support is not None:
+            kept.append((live, support))
+        ended = stops(ids[live, : t + 1]) & ~stopped[live]
+        lengths[live[ended]], stopped[live[ended]] = t + 1, True
+        running = ~stopped[live]
+        if t + 1 == limit or not running.any():
+            break
+        if running.float().mean() < DROP_BELOW:
+            keep = running.nonzero().flatten()
+            cache.batch_select_indices(keep)
+            live, token, attention = live[keep], token[keep], attention[keep]
+            following = following[..., keep, :]
+        attention = torch.cat([attention, attention.new_ones(len(live), 1)], dim=1)
+        logits = step({"input_ids": token[:, None]}, attention, following, cache)
+        following = following + 1
+
+    longest = int(lengths.max())
+    inside = torch.arange(longest, device=device) < lengths[:, None]
+    return Generated(
+        ids=torch.where(inside, ids[:, :longest], 0),
+        logprobs=torch.where(inside, logprobs[:, :longest], 0),
+        lengths=lengths,
+        stopped=stopped,
+        kept=_full(kept, rows) if kept else None,
+    )
+
+
+def _full(kept: list[tuple[Tensor, Tensor]], rows: int) -> Tensor:
+    """Per-step supports of the live rows as [N, T, K]."""
+    steps = []
+    for live, support in kept:
+        step = support.new_full((rows, support.shape[1]), -1)
+        step[live] = support
+        steps.append(step.transpose(0, 1))
+    return pad_stack(steps, -1).permute(2, 0, 1)

@@ -1,0 +1,39 @@
+"""Checkpoints in, adapters on, merged weights out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+
+@contextmanager
+def checkpoint_error(path: str) -> Iterator[None]:
+    """Say which checkpoint could not be read, and what to do."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ValueError(
+            f"policy.path={path!r} cannot be loaded: {first}. Give a folder written by save_pretrained with its "
+            "tokenizer or processor, or a hub id that this machine can reach"
+        ) from error
+
+
+def adapted(model: nn.Module, lora: dict[str, Any] | None) -> nn.Module:
+    """The model with low-rank adapters as its only trainable weights; unchanged for None."""
+    if lora is None:
+        return model
+    from peft import LoraConfig, get_peft_model
+
+    return get_peft_model(model, LoraConfig(**{"r": 16, "target_modules": "all-linear", **lora}))
+
+
+def merged(model: nn.Module) -> Any:
+    """The plain transformers model, adapters folded into a copy of the weights."""
+    if not hasattr(model, "merge_and_unload"):
+        return model
+    return copy.deepcopy(model).merge_and_unload()

@@ -1,0 +1,229 @@
+"""Language models as policies: a row is an episode, its choices are tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from mmrl.batch import Batch, Ragged, pad_stack
+from mmrl.ops.logprob import logprob_entropy
+from mmrl.policies.base import Action, Policy, need
+from mmrl.policies.generate import generate
+from mmrl.policies.loading import adapted, checkpoint_error, merged
+from mmrl.policies.tiny import character_tokenizer, special_ids
+from mmrl.rng import Noise
+from mmrl.types import Observation, PolicyOutput, Sampling
+
+MASKED = torch.finfo(torch.float32).min / 2  # a logit that is never drawn; finite, so that entropy stays finite
+
+
+class TextPolicy(Policy):
+    """Any causal language model of transformers.
+
+    Args:
+        path: hub id or folder of a checkpoint with its tokenizer.
+        config: instead of a path, an architecture with random weights and the character tokenizer: the arguments of
+            its transformers configuration, with `model_type`.
+        value_head: also predict the return before each token, for objectives that need it.
+        lora: arguments of `peft.LoraConfig`; the base stays frozen and exports are merged. None trains all weights.
+        dtype: of the loaded weights, as transformers names it; the compute precision is the Trainer's.
+        attention: transformers attention implementation.
+        gradient_checkpointing: trade time for memory in the learn step.
+    """
+
+    auto_model: Any = AutoModelForCausalLM
+
+    def __init__(
+        self,
+        path: str | None = None,
+        config: dict[str, Any] | None = None,
+        value_head: bool = False,
+        lora: dict[str, Any] | None = None,
+        dtype: str = "float32",
+        attention: str = "sdpa",
+        gradient_checkpointing: bool = False,
+    ):
+        super().__init__()
+        if path is None and config is None:
+            raise ValueError("policy: give `path` (a hub id or a folder) or `config` (an architecture)")
+        self.path = path
+        options = {"dtype": dtype, "attn_implementation": attention}
+        if path is not None:
+            with checkpoint_error(path):
+                self.processor = self.load_processor(path)
+                model = self.auto_model.from_pretrained(path, **options)
+        else:
+            full, self.processor = self.random_parts(dict(config or {}))
+            model = self.auto_model.from_config(full, **options)
+        if gradient_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        self.hidden_size: int = model.config.get_text_config().hidden_size
+        self.model = adapted(model, lora)
+        self.value_head = nn.Linear(self.hidden_size, 1) if value_head else None
+        if self.value_head is not None:
+            nn.init.zeros_(self.value_head.weight)
+            nn.init.zeros_(self.value_head.bias)
+            head = Path(path or "") / "value_head.safetensors"
+            if path is not None and head.exists():
+                self.value_head.load_state_dict(load_file(head))
+
+    @classmethod
+    def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        # `act` gives no values, since an engine may hold the language model alone: the stage `values` writes them
+        return frozenset({"values"} if init_args.get("value_head") else ())
+
+    # ---------------------------------------------------------------- what a vision-language policy overrides
+
+    def load_processor(self, path: str) -> Any:
+        return AutoTokenizer.from_pretrained(path, padding_side="left")
+
+    def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:
+        """A configuration that fits the character tokenizer, and that tokenizer."""
+        tokenizer = character_tokenizer()
+        kind = config.pop("model_type", "qwen2")
+        return AutoConfig.for_model(kind, **config, **special_ids(tokenizer)), tokenizer
+
+    @property
+    def tokenizer(self) -> Any:
+        return getattr(self.processor, "tokenizer", self.processor)
+
+    @property
+    def forbidden(self) -> list[int]:
+        """Ids that the policy may not emit, because the model would take them for inputs of another kind."""
+        return []
+
+    def encode(self, raw: Mapping[str, Any]) -> Observation:
+        need(raw, ["messages"], self)
+        if raw.get("images"):
+            raise ValueError(
+                f"{type(self).__name__} cannot see, but the prompt has {len(raw['images'])} image(s); "
+                "choose a vision-language policy, for example policy=tiny_vlm"
+            )
+        return {"input_ids": torch.tensor(self._chat_ids(list(raw["messages"])), dtype=torch.long)}
+
+    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor | Ragged]:
+        """Prompts padded on the left, so that all completions start at the same place."""
+        return {
+            "input_ids": pad_stack([o["input_ids"] for o in observations], self.tokenizer.pad_token_id, left=True),
+            "attention_mask": pad_stack([torch.ones(len(o["input_ids"]), dtype=torch.long) for o in observations], left=True),
+        }
+
+    def positions(self, ids: Tensor, attention: Tensor, inputs: Mapping[str, Any]) -> Tensor:
+        """Rotary positions [N, L]: counted from the first token that is not padding."""
+        return (attention.cumsum(dim=1) - 1).clamp(min=0)
+
+    def extra_inputs(self, observation: Mapping[str, Any], choices: int) -> dict[str, Tensor]:
+        """Model inputs besides ids, mask and positions, for prompts followed by that many tokens."""
+        return {}
+
+    # ---------------------------------------------------------------- acting
+
+    @torch.no_grad()
+    def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        if sampling.decode == "mean":
+            raise ValueError("decode=mean averages over ordered choices; tokens have no order: use argmax or sample")
+        ids, attention = observation["input_ids"], observation["attention_mask"]
+        inputs = {"input_ids": ids, **self.extra_inputs(observation, 0)}
+        positions = self.positions(ids, attention, inputs)
+        made = generate(self._step, inputs, attention, positions, sampling, noise, self._stops(sampling.stop))
+        lengths = made.lengths.tolist()
+        return Action(
+            action=made.ids,
+            logprobs=made.logprobs,
+            mask=torch.arange(made.ids.shape[1], device=ids.device) < made.lengths[:, None],
+            output=[
+                self.tokenizer.decode(row[:n], skip_special_tokens=True) for row, n in zip(made.ids.tolist(), lengths)
+            ],
+            ended=["done" if stop else "length" for stop in made.stopped.tolist()],
+            extra={} if made.kept is None else {"kept": made.kept},
+        )
+
+    def _step(self, inputs: Mapping[str, Any], attention: Tensor, positions: Tensor, cache: Any) -> Tensor:
+        out = self.model(
+            **inputs, attention_mask=attention, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1
+        )
+        return self._allowed(out.logits[:, -1])
+
+    def _stops(self, strings: Sequence[str]) -> Any:
+        eos = torch.tensor(sorted(self._eos_ids()))
+
+        def stops(ids: Tensor) -> Tensor:
+            ended = torch.isin(ids[:, -1], eos.to(ids.device))
+            if strings:
+                texts = self.tokenizer.batch_decode(ids)
+                found = [any(s in text for s in strings) for text in texts]
+                ended = ended | torch.tensor(found, device=ids.device)
+            return ended
+
+        return stops
+
+    def _eos_ids(self) -> set[int]:
+        configured = self.model.generation_config.eos_token_id
+        ids = configured if isinstance(configured, list) else [configured]
+        return {i for i in [*ids, self.tokenizer.eos_token_id] if i is not None}
+
+    def _allowed(self, logits: Tensor) -> Tensor:
+        if not self.forbidden:
+            return logits
+        return logits.index_fill(-1, torch.tensor(self.forbidden, device=logits.device), MASKED)
+
+    # ---------------------------------------------------------------- learning
+
+    def forward(self, batch: Batch) -> PolicyOutput:
+        observation, action = batch.observation(), batch["action"]
+        choices = action.shape[1]
+        emitted = action
+        if self.forbidden:  # a stray id of this kind is scored as a forced token and never fed to the model
+            stray = torch.isin(action, torch.tensor(self.forbidden, device=action.device))
+            emitted = action.masked_fill(stray, self.tokenizer.pad_token_id)
+        ids = torch.cat([observation["input_ids"], emitted], dim=1)
+        attention = torch.cat([observation["attention_mask"], torch.ones_like(action)], dim=1)
+        inputs = {"input_ids": ids, **self.extra_inputs(observation, choices)}
+        out = self.model(
+            **inputs,
+            attention_mask=attention,
+            position_ids=self.positions(ids, attention, inputs),
+            use_cache=False,
+            logits_to_keep=choices + 1,
+            output_hidden_states=self.value_head is not None,
+        )
+        logits = self._allowed(out.logits[:, -choices - 1 : -1])
+        logprobs, entropy = logprob_entropy(logits, emitted, batch["temperature"][:, None], batch.get("kept"))
+        if self.forbidden:
+            logprobs = logprobs.masked_fill(stray, 0.0)
+        values = None
+        if self.value_head is not None:
+            hidden = out.hidden_states[-1][:, -choices - 1 : -1]
+            values = self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float()
+        return PolicyOutput(logprobs, entropy, values)
+
+    def imitate(self, raw: Mapping[str, Any], output: str) -> Tensor:
+        ids = self.tokenizer.encode(output, add_special_tokens=False)
+        return torch.tensor([*ids, self.tokenizer.eos_token_id], dtype=torch.long)
+
+    def _chat_ids(self, messages: list[dict[str, Any]]) -> list[int]:
+        text = self.prompt_text(messages)
+        # a chat template writes its own special tokens
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def prompt_text(self, messages: list[dict[str, Any]]) -> str:
+        """The messages as the text that the model reads."""
+        if self.processor.chat_template is None:
+            return "\n".join(message["content"] for message in messages)
+        return self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Model, tokenizer or processor as transformers writes them; adapters are merged; the value head beside it."""
+        folder = Path(folder)
+        merged(self.model).save_pretrained(folder)
+        self.processor.save_pretrained(folder)
+        if self.value_head is not None:
+            save_file(self.value_head.state_dict(), folder / "value_head.safetensors")
+        (folder / "mmrl_policy.json").write_text(json.dumps({"class": type(self).__name__}) + "\n")

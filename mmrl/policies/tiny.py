@@ -1,0 +1,82 @@
+"""Small models made on the spot: real architectures with random weights and a character tokenizer built in code.
+
+They stand in for hub checkpoints on a machine without a GPU or a network, and go through the same loading code once
+they are saved.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+    "{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}{{ image_token }}{% else %}{{ part['text'] }}{% endif %}"
+    "{% endfor %}{% endif %}{% endfor %}"
+)
+"""Contents end to end; an image part becomes the image token."""
+
+
+def character_tokenizer(image_token: str = "<image>", extra: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
+    """One token per printable ASCII character, pads on the left. Ids 0, 1, 2, 3 are pad, bos, eos, unknown."""
+    special = ["<pad>", "<bos>", "<eos>", "<unk>"]
+    characters = [c for c in string.printable if c.isprintable()] + ["\n"]
+    vocabulary = {token: i for i, token in enumerate([*special, *characters])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        bos_token="<bos>",
+        eos_token="<eos>",
+        unk_token="<unk>",
+        additional_special_tokens=[image_token, *extra],
+        padding_side="left",
+        chat_template=CHAT_TEMPLATE.replace("image_token", f"'{image_token}'"),
+    )
+    return fast
+
+
+def special_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
+    """The ids that a model's configuration must agree on with its tokenizer."""
+    return {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+    }
+
+
+def llava_parts(config: dict[str, Any]) -> tuple[Any, Any]:
+    """A LLaVA configuration and its processor, from `text_config` and `vision_config` dictionaries."""
+    from transformers import CLIPImageProcessor, LlavaConfig, LlavaProcessor
+
+    tokenizer = character_tokenizer()
+    vision = dict(config["vision_config"])
+    size, patch = vision["image_size"], vision["patch_size"]
+    full = LlavaConfig(
+        text_config={**config["text_config"], **special_ids(tokenizer)},
+        vision_config=vision,
+        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
+        image_seq_length=(size // patch) ** 2,
+        vision_feature_select_strategy="full",
+        vision_feature_layer=-1,
+        tie_word_embeddings=config["text_config"].get("tie_word_embeddings", True),
+    )
+    processor = LlavaProcessor(
+        CLIPImageProcessor(
+            size={"height": size, "width": size}, do_center_crop=False, image_mean=[0.5] * 3, image_std=[0.5] * 3
+        ),
+        tokenizer,
+        patch_size=patch,
+        vision_feature_select_strategy="full",
+        num_additional_image_tokens=0,
+        chat_template=tokenizer.chat_template,
+    )
+    return full, processor

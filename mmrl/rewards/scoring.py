@@ -1,0 +1,30 @@
+"""Scores and rewards are written into episodes here, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mmrl.rewards.base import Reward
+from mmrl.types import Episode, Task
+
+
+def score(episodes: Sequence[Episode], task: Task, reward: Reward) -> None:
+    """Write scores and the composed reward into finished episodes; errors keep neither."""
+    finished = [episode for episode in episodes if episode.ended != "error"]
+    for episode in finished:
+        try:
+            episode.scores = task.score(episode)
+        except Exception as error:
+            error.add_note(f"while scoring {episode.prompt.key!r} of task {task.name!r}, output {episode.output!r}")
+            raise
+    for group in groups(finished):
+        for episode, number in zip(group, reward(group)):
+            episode.reward = float(number)
+
+
+def groups(episodes: Sequence[Episode]) -> list[list[Episode]]:
+    """Episodes by group, groups and episodes in order of appearance."""
+    out: dict[int, list[Episode]] = {}
+    for episode in episodes:
+        out.setdefault(episode.group, []).append(episode)
+    return list(out.values())

@@ -1,0 +1,92 @@
+"""Log-probabilities of the stored choices under frozen weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from mmrl.batch import Batch
+from mmrl.columns import COLLATED
+from mmrl.stages.base import Stage
+from mmrl.types import Context, PolicyOutput
+
+
+@torch.no_grad()
+def scored(
+    model: nn.Module,
+    batch: Batch,
+    column: Callable[[PolicyOutput], Tensor],
+    rows: int,
+    device: torch.device,
+) -> Tensor:
+    """One entry of the model's output for all rows, on the CPU, computed in evaluation mode `rows` rows at a time."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        pieces = []
+        for piece in batch.split(rows):
+            there = Batch({name: part.to(device) for name, part in piece.items()})
+            pieces.append(column(model(there)).float().cpu())
+    finally:
+        # each module's own mode: a frozen part may be in evaluation mode inside a training policy
+        for module, training in modes:
+            module.training = training
+    return torch.cat(pieces)
+
+
+def positive_rows(rows: int, part: str) -> None:
+    if rows < 1:
+        raise ValueError(f"{part}.rows must be at least 1, got {rows}")
+
+
+@dataclass(frozen=True)
+class ReferenceLogprobs(Stage):
+    """How likely the frozen reference policy finds each stored choice.
+
+    Args:
+        rows: contexts per forward pass; lower it when memory runs out.
+    """
+
+    rows: int = 64
+
+    reads = COLLATED
+    writes = frozenset({"ref_logprobs"})
+    models = frozenset({"reference"})
+
+    def __post_init__(self) -> None:
+        positive_rows(self.rows, "reference_logprobs")
+
+    def __call__(self, batch: Batch, ctx: Context) -> Batch:
+        batch.require(self.reads, "stage reference_logprobs")
+        if "reference" not in ctx.models:
+            raise KeyError(f"reference_logprobs needs model.models.reference; the models are {sorted(ctx.models)}")
+        reference = ctx.models["reference"]
+        return batch.with_columns(ref_logprobs=scored(reference, batch, _logprobs, self.rows, ctx.device))
+
+
+@dataclass(frozen=True)
+class OldLogprobs(Stage):
+    """How likely the policy finds each stored choice before this iteration's updates, by the learner's own arithmetic.
+
+    Args:
+        rows: contexts per forward pass; lower it when memory runs out.
+    """
+
+    rows: int = 64
+
+    reads = COLLATED
+    writes = frozenset({"old_logprobs"})
+
+    def __post_init__(self) -> None:
+        positive_rows(self.rows, "old_logprobs")
+
+    def __call__(self, batch: Batch, ctx: Context) -> Batch:
+        batch.require(self.reads, "stage old_logprobs")
+        return batch.with_columns(old_logprobs=scored(ctx.policy, batch, _logprobs, self.rows, ctx.device))
+
+
+def _logprobs(out: PolicyOutput) -> Tensor:
+    return out.logprobs

@@ -1,0 +1,65 @@
+"""Refuses a recipe whose parts do not fit together, before any model is built."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from mmrl.columns import COLLATED
+from mmrl.config import ConfigError
+
+
+def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str | None) -> None:
+    """Follow the columns through the pipeline; raise with the recipe, the part and the column when one is missing.
+
+    Args:
+        model: {class_path, init_args} of the learner.
+        data: {class_path, init_args} of the data module.
+        recipe: its name, for messages.
+    """
+    where = f"recipe {recipe!r}: " if recipe else ""
+    learner, module = model["init_args"], data["init_args"]
+    policy = learner["policy"]
+    policy_class, policy_args = load(policy["class_path"]), policy.get("init_args") or {}
+    predicted = policy_class.predicts(policy_args)
+    models = {"reference"} if learner.get("reference") else set()
+    columns = COLLATED | policy_class.provides(policy_args)
+
+    def need(wanted: frozenset[str], have: frozenset[str] | set[str], part: str, hint: str) -> None:
+        missing = sorted(name for name in wanted - set(have) if not name.startswith("obs."))
+        if missing:
+            raise ConfigError(f"{where}{part} {hint.format(missing=missing)}")
+
+    stages = module.get("stages") or {}
+    for name in module.get("pipeline") or []:
+        if stages.get(name) is None:
+            raise ConfigError(f"{where}data.pipeline names {name!r}, but data.stages has {sorted(stages)}")
+        stage = build(stages[name])
+        part = f"stage {name!r}"
+        need(stage.reads, columns, part, "reads {missing}, and nobody before it writes them")
+        need(stage.needs, predicted, part, "needs {missing} from the policy; set model.policy.value_head=true")
+        need(stage.models, models, part, "needs models {missing}; set model.reference=true")
+        columns |= stage.writes
+    weighting = build(module["weighting"])
+    need(weighting.reads, columns, "the weighting", "reads {missing}, and nobody writes them")
+    objective = learner["objective"].get("init_args", learner["objective"])
+    for name, spec in objective["terms"].items():
+        if spec is None:
+            raise ConfigError(f"{where}term {name!r} is null; leave it out instead")
+        term = build(spec)
+        need(term.reads, columns, f"term {name!r}", "reads {missing}, and nobody writes them")
+        need(term.needs, predicted, f"term {name!r}", "needs {missing} from the policy; set model.policy.value_head=true")
+    for name, column in (objective.get("rows") or {}).items():
+        need(frozenset({column}), columns, f"objective.rows[{name!r}]", "reads {missing}, and nobody writes them")
+
+
+def load(path: str) -> Any:
+    """The class behind an import path."""
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def build(spec: Mapping[str, Any]) -> Any:
+    """A small part from its {class_path, init_args}; parts hold plain values only."""
+    return load(spec["class_path"])(**(spec.get("init_args") or {}))

@@ -1,0 +1,37 @@
+"""Real handwritten digits as pictures, and the part of them that belongs to each split."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from mmrl.rng import derived_rng
+
+
+@lru_cache(maxsize=4)
+def pictures(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """All 1797 scans: uint8 [1797, size, size, 3] in grey, white ink on black, and their digits, int64 [1797].
+
+    Source: Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998; the copy inside scikit-learn.
+    """
+    scans = load_digits()
+    ink = np.round(scans.images * (255 / 16)).astype(np.uint8)  # [1797, 8, 8], from counts 0..16
+    factor = size // 8
+    grey = ink.repeat(factor, axis=1).repeat(factor, axis=2)
+    return np.repeat(grey[..., None], 3, axis=3), scans.target
+
+
+@lru_cache(maxsize=8)
+def members(held_out_fraction: float, seed: int, split: str) -> tuple[int, ...]:
+    """Positions of this split's scans, in seeded random order; every digit gives the same share to held_out."""
+    digits = load_digits().target
+    chosen: list[int] = []
+    for digit in range(10):
+        positions = np.flatnonzero(digits == digit)
+        positions = positions[derived_rng("digits", "split", digit, seed).permutation(len(positions))]
+        held = round(held_out_fraction * len(positions))
+        chosen += (positions[:held] if split == "held_out" else positions[held:]).tolist()
+    order = derived_rng("digits", "order", seed, split).permutation(len(chosen))
+    return tuple(chosen[position] for position in order)

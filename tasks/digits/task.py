@@ -1,0 +1,66 @@
+"""Which digit is in the picture?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mmrl.types import Episode, Prompt, Task
+from tasks.checks import check_fraction, check_index, check_split, reply_text
+from tasks.digits.data import members, pictures
+from tasks.digits.verify import verify
+
+
+@dataclass(frozen=True)
+class Digits(Task):
+    """scikit-learn's 1797 handwritten digits; the held-out scans, the same share of each digit, are never trained on.
+
+    Args:
+        size: side of the picture in pixels, a multiple of 8; every scanned pixel becomes a square block.
+        question: what is asked about the picture.
+        split: "train" or "held_out".
+        held_out_fraction: share of the scans of each digit that is kept for the held-out split.
+        seed: of the split; part of the task, not of the run.
+    """
+
+    size: int = 32
+    question: str = "Which digit is this?"
+    split: str = "train"
+    held_out_fraction: float = 0.25
+    seed: int = 0
+
+    name = "digits"
+
+    def __post_init__(self) -> None:
+        check_split(self.name, self.split)
+        check_fraction(self.name, self.held_out_fraction)
+        if self.size < 8 or self.size % 8:
+            raise ValueError(f"task {self.name!r}: size must be a multiple of 8 pixels, got {self.size}")
+
+    @property
+    def _members(self) -> tuple[int, ...]:
+        return members(self.held_out_fraction, self.seed, self.split)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __getitem__(self, index: int) -> Prompt:
+        check_index(self, index)
+        scan = self._members[index]
+        images, digits = pictures(self.size)
+        content = [{"type": "image"}, {"type": "text", "text": self.question}]
+        return Prompt(
+            key=f"{self.name}/{self.split}/{index}",
+            messages=({"role": "user", "content": content},),
+            images=(images[scan].copy(),),
+            answer=int(digits[scan]),
+            info={"scan": scan},
+        )
+
+    def on(self, split: str) -> Digits:
+        return replace(self, split=split)
+
+    def score(self, episode: Episode) -> dict[str, float]:
+        return verify(reply_text(episode), episode.prompt.answer)
+
+    def demonstrate(self, index: int) -> str:
+        return str(self[index].answer)

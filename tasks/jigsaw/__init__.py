@@ -1,0 +1,5 @@
+"""Photos cut into four tiles and shuffled."""
+
+from tasks.jigsaw.task import Jigsaw
+
+__all__ = ["Jigsaw"]

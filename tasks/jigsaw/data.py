@@ -1,0 +1,92 @@
+"""Photos, the part of each that belongs to a split, and the crops taken from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+import numpy as np
+from PIL import Image
+
+from mmrl.rng import derived_rng
+
+PHOTOS = ("astronaut.png", "camera.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
+"""Pictures of things that lie inside the scikit-image wheel; its other ones are textures, charts and micrographs."""
+
+SMALLEST = 64  # pixels; below, a crop of these photos rarely shows a thing
+LARGEST = 192  # pixels
+CONTRAST = 12.0  # grey levels; below, two tiles look alike and the puzzle has no answer that can be seen
+TRIES = 1000
+
+
+@dataclass(frozen=True)
+class Crop:
+    """A square of a photo, in pixels."""
+
+    photo: str
+    left: int
+    top: int
+    side: int
+
+
+@lru_cache(maxsize=len(PHOTOS))
+def photo(name: str) -> np.ndarray:
+    """uint8 [height, width, 3], read from the installed package; nothing is downloaded."""
+    found = files("skimage") / "data" / name
+    if not found.is_file():
+        raise FileNotFoundError(f"task 'jigsaw' reads {found}, which this scikit-image does not ship; install 0.24+")
+    with found.open("rb") as stream:
+        return np.asarray(Image.open(stream).convert("RGB"))
+
+
+@lru_cache(maxsize=64)
+def columns(name: str, held_out_fraction: float, seed: int, split: str) -> tuple[int, int]:
+    """First column and the one after the last of the upright band of the photo that belongs to the split.
+
+    The held-out band is at the left or the right edge, as the seed says, and the rest trains: no pixel is in both.
+    """
+    width = photo(name).shape[1]
+    held = round(held_out_fraction * width)
+    at_left = bool(derived_rng("jigsaw", "side", name, seed).integers(2))
+    held_out, train = ((0, held), (held, width)) if at_left else ((width - held, width), (0, width - held))
+    return held_out if split == "held_out" else train
+
+
+def pixels(crop: Crop, size: int) -> np.ndarray:
+    """The crop as uint8 [size, size, 3]; only pixels inside it are averaged."""
+    inside = photo(crop.photo)[crop.top : crop.top + crop.side, crop.left : crop.left + crop.side]
+    return np.asarray(Image.fromarray(inside).resize((size, size), Image.Resampling.LANCZOS))
+
+
+def tiles(image: np.ndarray) -> np.ndarray:
+    """The four quarters in reading order, [4, size / 2, size / 2, 3]."""
+    half = len(image) // 2
+    return image.reshape(2, half, 2, half, 3).swapaxes(1, 2).reshape(4, half, half, 3)
+
+
+def joined(quarters: np.ndarray) -> np.ndarray:
+    """The inverse of `tiles`."""
+    half = quarters.shape[1]
+    return quarters.reshape(2, 2, half, half, 3).swapaxes(1, 2).reshape(2 * half, 2 * half, 3)
+
+
+def contrast(quarters: np.ndarray) -> float:
+    """Mean absolute difference in grey levels of the two quarters that are most alike."""
+    flat = quarters.reshape(4, -1).astype(np.float32)
+    return min(float(np.abs(flat[i] - flat[j]).mean()) for i in range(4) for j in range(i))
+
+
+@lru_cache(maxsize=65536)
+def puzzle(size: int, held_out_fraction: float, seed: int, split: str, index: int) -> tuple[Crop, tuple[int, ...]]:
+    """The crop of problem `index`, and the place 0..3 to which each of the four tiles shown belongs."""
+    rng = derived_rng("jigsaw", "puzzle", seed, split, index)
+    for _ in range(TRIES):
+        name = PHOTOS[rng.integers(len(PHOTOS))]
+        first, end = columns(name, held_out_fraction, seed, split)
+        height = photo(name).shape[0]
+        side = int(rng.integers(SMALLEST, min(LARGEST, end - first, height), endpoint=True))
+        crop = Crop(name, int(rng.integers(first, end - side + 1)), int(rng.integers(height - side + 1)), side)
+        if contrast(tiles(pixels(crop, size))) >= CONTRAST:
+            return crop, tuple(rng.permutation(4).tolist())
+    raise RuntimeError(f"task 'jigsaw': none of {TRIES} crops for {split} problem {index} had enough contrast")

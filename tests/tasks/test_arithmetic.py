@@ -1,0 +1,90 @@
+import pytest
+
+from tasks.arithmetic import Arithmetic
+from tasks.arithmetic.verify import verify
+from tests.tasks.replies import reply
+
+
+def facts(task: Arithmetic) -> list[tuple[str, int, int]]:
+    infos = [task[i].info for i in range(len(task))]
+    return [(info["operation"], info["left"], info["right"]) for info in infos]
+
+
+@pytest.mark.parametrize("operations", [("+",), ("+", "-", "*")])
+def test_splits_are_disjoint_and_cover_every_problem(operations):
+    train = Arithmetic(digits=1, operations=operations, held_out_fraction=0.2, seed=3)
+    seen, unseen = facts(train), facts(train.on("held_out"))
+    everything = {(op, a, b) for op in operations for a in range(10) for b in range(10)}
+    assert len(seen) + len(unseen) == len(everything) == 100 * len(operations)
+    assert set(seen) | set(unseen) == everything
+
+
+def test_swapping_the_operands_does_not_cross_the_split():
+    train = Arithmetic()
+    seen, unseen = facts(train), facts(train.on("held_out"))
+    # 5050 unordered pairs of 0..99, a tenth of them held out: 505, most of them in two orders
+    assert len({(op, *sorted(ab)) for op, *ab in unseen}) == 505
+    assert not set(seen) & {(op, b, a) for op, a, b in unseen}
+    assert len(seen) + len(unseen) == 10_000
+
+
+def test_same_seed_same_problems_and_another_seed_others():
+    assert facts(Arithmetic(digits=1)) == facts(Arithmetic(digits=1))
+    assert set(facts(Arithmetic(digits=1).on("held_out"))) != set(facts(Arithmetic(digits=1, seed=1).on("held_out")))
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"), [("+", lambda a, b: a + b), ("-", lambda a, b: a - b), ("*", lambda a, b: a * b)]
+)
+def test_question_answer_and_demonstration_agree(operation, expected):
+    task = Arithmetic(digits=1, operations=[operation])
+    for index in range(len(task)):
+        prompt = task[index]
+        left, right = prompt.info["left"], prompt.info["right"]
+        assert prompt.messages == ({"role": "user", "content": f"{left}{operation}{right}="},)
+        assert prompt.answer == expected(left, right)
+        assert task.score(reply(prompt, task.demonstrate(index))) == {"exact": 1.0, "format": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "exact", "well_formed"),
+    [
+        ("85", 1, 1),
+        (" 85\n", 1, 1),
+        ("7 and 8 make 15, carry 1\n85", 1, 1),  # reasoning on earlier lines is free
+        ("86", 0, 1),
+        ("-85", 0, 1),
+        ("085", 0, 0),
+        ("85.", 0, 0),
+        ("8 5", 0, 0),
+        ("it is 85", 0, 0),
+        ("85\nyes", 0, 0),
+        ("٨٥", 0, 0),  # int() would read these digits; the verifier does not
+        ("", 0, 0),
+        ("9" * 5000, 0, 1),  # beyond the length that int() accepts
+    ],
+)
+def test_verify(text, exact, well_formed):
+    assert verify(text, 85) == {"exact": exact, "format": well_formed}
+
+
+def test_zero_has_one_spelling():
+    assert verify("0", 0)["exact"] == 1
+    assert verify("-0", 0) == {"exact": 0, "format": 0}
+
+
+def test_refusals_name_the_task():
+    task = Arithmetic(digits=1)
+    for index in (-1, len(task)):
+        with pytest.raises(IndexError, match=r"'arithmetic' \(train\) has 90 problems, asked for index"):
+            task[index]
+    with pytest.raises(ValueError, match="'arithmetic' has the splits 'train' and 'held_out', not 'test'"):
+        task.on("test")
+    with pytest.raises(ValueError, match="operations must be distinct"):
+        Arithmetic(operations=("+", "/"))
+    with pytest.raises(ValueError, match="digits must be 1, 2 or 3, got 4"):
+        Arithmetic(digits=4)
+    with pytest.raises(ValueError, match="held_out_fraction"):
+        Arithmetic(held_out_fraction=1.0)
+    with pytest.raises(TypeError, match="not text"):
+        task.score(reply(task[0], None))

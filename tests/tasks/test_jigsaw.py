@@ -1,0 +1,117 @@
+import itertools
+import socket
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tasks.jigsaw import Jigsaw
+from tasks.jigsaw.data import CONTRAST, PHOTOS, contrast, joined, photo, tiles
+from tasks.jigsaw.verify import verify
+from tests.tasks.replies import reply
+
+
+def test_photos_come_from_the_installed_package_without_network(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("the network was touched")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    photo.cache_clear()
+    for name in PHOTOS:
+        assert photo(name).ndim == 3 and photo(name).shape[2] == 3 and min(photo(name).shape[:2]) >= 300
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_pixel_is_in_crops_of_both_splits(seed):
+    seen = {name: np.zeros((2, *photo(name).shape[:2]), bool) for name in PHOTOS}
+    for row, split in enumerate(("train", "held_out")):
+        task = Jigsaw(count=400, held_out_count=400, seed=seed, split=split)
+        for index in range(400):
+            crop = task[index].info
+            top, left, side = crop["top"], crop["left"], crop["side"]
+            assert top + side <= seen[crop["photo"]].shape[1] and left + side <= seen[crop["photo"]].shape[2]
+            seen[crop["photo"]][row, top : top + side, left : left + side] = True
+    for name, (train, held_out) in seen.items():
+        assert train.any() and held_out.any(), name
+        assert not (train & held_out).any(), name
+
+
+def test_tiles_are_the_quarters_in_reading_order():
+    # 4x4 picture whose pixel at (row, column) is 4 row + column
+    image = np.arange(16, dtype=np.uint8).reshape(4, 4, 1).repeat(3, axis=2)
+    assert tiles(image)[..., 0].tolist() == [
+        [[0, 1], [4, 5]],
+        [[2, 3], [6, 7]],
+        [[8, 9], [12, 13]],
+        [[10, 11], [14, 15]],
+    ]
+    np.testing.assert_array_equal(joined(tiles(image)), image)
+
+
+def test_contrast_is_that_of_the_most_similar_tiles():
+    flat = np.stack([np.full((2, 2, 3), level, np.uint8) for level in (0, 250, 100, 93)])
+    assert contrast(flat) == 7.0
+
+
+def test_putting_the_tiles_where_the_answer_says_restores_the_crop():
+    task = Jigsaw(size=48)
+    for index in range(30):
+        prompt = task[index]
+        (image,) = prompt.images
+        assert image.dtype == np.uint8 and image.shape == (48, 48, 3)
+        restored = np.empty_like(tiles(image))
+        for shown, place in zip(tiles(image), prompt.answer):
+            restored[place - 1] = shown
+        where = prompt.info
+        square = photo(where["photo"])[where["top"] :, where["left"] :][: where["side"], : where["side"]]
+        expected = np.asarray(Image.fromarray(square).resize((48, 48), Image.Resampling.LANCZOS))
+        np.testing.assert_array_equal(joined(restored), expected)
+        assert contrast(restored) >= CONTRAST
+
+
+def test_answers_are_spread_over_all_orders():
+    answers = [Jigsaw()[i].answer for i in range(480)]
+    counts = [answers.count(order) for order in itertools.permutations((1, 2, 3, 4))]
+    assert sum(counts) == 480
+    # chi-squared over 24 cells of 20 expected; 49.7 is the 99.9 % point with 23 degrees of freedom
+    assert sum((count - 20) ** 2 / 20 for count in counts) < 49.7
+
+
+def test_problems_repeat_with_the_seed_and_demonstrations_are_right():
+    task = Jigsaw(count=50)
+    for index in range(50):
+        np.testing.assert_array_equal(task[index].images[0], Jigsaw(count=50)[index].images[0])
+        assert task.score(reply(task[index], task.demonstrate(index))) == {"exact": 1.0, "tiles": 1.0, "format": 1.0}
+    assert any(task[i].info != Jigsaw(seed=1)[i].info for i in range(50))
+
+
+@pytest.mark.parametrize(
+    ("text", "exact", "right", "well_formed"),
+    [
+        ("2 4 1 3", 1, 1.0, 1),
+        ("The sky is up.\n2 4 1 3\n", 1, 1.0, 1),
+        ("2 4 3 1", 0, 0.5, 1),
+        ("1 2 3 4", 0, 0.0, 1),
+        ("4 2 1 3", 0, 0.5, 1),
+        ("2 2 2 2", 0, 0.0, 0),
+        ("2413", 0, 0.0, 0),
+        ("2, 4, 1, 3", 0, 0.0, 0),
+        ("2 4 1 3 2", 0, 0.0, 0),
+        ("2 4 1 5", 0, 0.0, 0),
+        ("", 0, 0.0, 0),
+    ],
+)
+def test_verify(text, exact, right, well_formed):
+    assert verify(text, (2, 4, 1, 3)) == {"exact": exact, "tiles": right, "format": well_formed}
+
+
+def test_refusals_name_the_task():
+    with pytest.raises(IndexError, match=r"'jigsaw' \(held_out\) has 512 problems, asked for index 512"):
+        Jigsaw(split="held_out")[512]
+    with pytest.raises(ValueError, match="'jigsaw' has the splits"):
+        Jigsaw().on("test")
+    with pytest.raises(ValueError, match=r"between 0\.2 and 0\.8"):
+        Jigsaw(held_out_fraction=0.1)
+    with pytest.raises(ValueError, match="even number of pixels"):
+        Jigsaw(size=33)
