@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import create_empty_array
 
@@ -19,8 +20,9 @@ class Transition:
     reward: float
     terminated: bool
     truncated: bool
-    following: dict[str, Any] | None  # raw observation after the last decision of a life, before any reset
-    error: str | None  # why the simulator gave this world up; its reward and observation mean nothing then
+    following: dict[str, Any] | None = None  # raw observation after the last decision of a life, before any reset
+    scores: Mapping[str, float] | None = None  # what the simulator reported at the end of a life
+    error: str | None = None  # why the simulator gave the world up; its reward and observation mean nothing then
 
 
 class ContinuedEnv:
@@ -30,15 +32,15 @@ class ContinuedEnv:
     same_step: the returned observation is already that of the new life; the final one is in the infos.
     disabled: the finished worlds are reset here.
 
-    A simulator reports the failure of one world as a truncated step with `info["error"]`.
+    A simulator may report, in `infos`, "scores" {name: float [n]} and "error" [n], a message or True in a truncated
+    world that failed.
     """
 
     def __init__(self, venv: VectorEnv):
-        self.venv = venv
         mode = venv.metadata.get("autoreset_mode")
         if not isinstance(mode, AutoresetMode):
             raise ValueError(f"{venv} does not say its autoreset mode in metadata['autoreset_mode'], got {mode!r}")
-        self.mode = mode
+        self.venv, self.mode = venv, mode
         self.acting = np.ones(venv.num_envs, dtype=bool)  # worlds that take a decision in the next step
         self._observations: Any = None
         self._actions = create_empty_array(venv.single_action_space, venv.num_envs, fn=np.zeros)
@@ -52,42 +54,42 @@ class ContinuedEnv:
         """The raw observation on which this world acts next."""
         return raw_observation(self._observations, world)
 
-    def step(self, worlds: Sequence[int], outputs: Sequence[Any]) -> list[Transition]:
-        """Take one decision in each of `worlds`, which are those that act; what happened, in the same order."""
+    def step(self, worlds: Sequence[int], outputs: Sequence[Any], seed: Callable[[int], int]) -> list[Transition]:
+        """Take one decision in each of `worlds`, which are those that act; what happened, in the same order.
+
+        `seed(world)` starts the world's next life; used where the reset is ours.
+        """
         self._actions[worlds] = outputs
         observations, rewards, terminated, truncated, infos = self.venv.step(self._actions)
         ended = (terminated | truncated) & self.acting
-        final, reports = observations, infos
-        if self.mode is AutoresetMode.SAME_STEP:
-            final, reports = infos.get("final_obs"), infos.get("final_info", {})
-        errors = reports.get("error")
-        transitions = [
-            Transition(
-                float(rewards[world]),
-                bool(terminated[world]),
-                bool(truncated[world]),
-                _copy(raw_observation(final, world)) if ended[world] else None,
-                errors[world] if errors is not None and ended[world] else None,
-            )
-            for world in worlds
-        ]
-        if self.mode is AutoresetMode.DISABLED and ended.any():
-            observations, _ = self.venv.reset(options={"reset_mask": ended})
-        elif self.mode is AutoresetMode.NEXT_STEP:
+        transitions = [Transition(float(rewards[w]), bool(terminated[w]), bool(truncated[w])) for w in worlds]
+        if ended.any():
+            final, reports = observations, infos
+            if self.mode is AutoresetMode.SAME_STEP:
+                final, reports = infos["final_obs"], infos.get("final_info", {})
+            for w, transition in zip(worlds, transitions):
+                if ended[w]:
+                    _complete(transition, w, final, reports)
+            if self.mode is AutoresetMode.DISABLED:
+                seeds = [seed(w) if ended[w] else 0 for w in range(len(ended))]
+                observations, _ = self.venv.reset(seed=seeds, options={"reset_mask": ended})
+        if self.mode is AutoresetMode.NEXT_STEP:
             self.acting = ~ended
         self._observations = observations
         self._check_finite()
         return transitions
 
-    def get_state(self) -> bytes:
-        """Everything that the next step depends on; refused by simulators that cannot be saved."""
-        if not hasattr(self.venv, "get_state"):
-            raise NotImplementedError(f"{self.venv} has no get_state and set_state")
-        return pickle.dumps((self.venv.get_state(), self._observations, self.acting))
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next step depends on, as tensors; refused by simulators that cannot be saved."""
+        if not hasattr(self.venv, "state_dict"):
+            raise NotImplementedError(f"{self.venv} has no state_dict")
+        seen = pickle.dumps((self._observations, self.acting))
+        return {"venv": self.venv.state_dict(), "seen": torch.frombuffer(bytearray(seen), dtype=torch.uint8)}
 
-    def set_state(self, state: bytes) -> None:
-        simulator, self._observations, self.acting = pickle.loads(state)
-        self.venv.set_state(simulator)
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state. It holds a pickle: load only what you trust."""
+        self.venv.load_state_dict(state["venv"])
+        self._observations, self.acting = pickle.loads(state["seen"].numpy().tobytes())
 
     def _check_finite(self) -> None:
         seen = self._observations
@@ -95,7 +97,7 @@ class ContinuedEnv:
             if getattr(array, "dtype", np.dtype(object)).kind == "f" and not np.isfinite(array).all():
                 raise FloatingPointError(
                     f"{self.venv} gave observation {name!r} with numbers that are not finite; "
-                    "a simulator must end such a world with info['error']"
+                    "a simulator must end such a world with infos['error']"
                 )
 
 
@@ -106,6 +108,13 @@ def raw_observation(observations: Any, world: int) -> dict[str, Any]:
     return {"state": observations[world]}
 
 
-def _copy(raw: dict[str, Any]) -> dict[str, Any]:
-    """Apart from the buffers, which some vector environments use again."""
-    return {name: np.array(part) if isinstance(part, np.ndarray) else part for name, part in raw.items()}
+def _complete(transition: Transition, world: int, final: Any, reports: Mapping[str, Any]) -> None:
+    """What is known only at the end of a life."""
+    seen = raw_observation(final, world)
+    # apart from the buffers, which some vector environments use again
+    transition.following = {name: part.copy() if isinstance(part, np.ndarray) else part for name, part in seen.items()}
+    columns = reports.get("scores", {})  # gymnasium adds one named _name per name, which says whose entries are set
+    transition.scores = {name: float(column[world]) for name, column in columns.items() if not name.startswith("_")}
+    error = reports["error"][world] if "error" in reports else None
+    if error:
+        transition.error = error if isinstance(error, str) else "the simulator reported an error"

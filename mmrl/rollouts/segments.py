@@ -14,17 +14,22 @@ class World:
     """One world's life so far, over segments and iterations."""
 
     number: int = 0  # over all ranks
+    lives: int = 0  # that ended
     life_return: float = 0.0
     life_length: int = 0
     draws: int = 0  # decisions of this iteration, learnt from or not
     turns: list[Turn] = field(default_factory=list)  # of the open segment
 
+    def end_life(self) -> None:
+        self.lives += 1
+        self.life_return, self.life_length = 0.0, 0
+
 
 class Harvest:
     """The segments of one iteration while they grow."""
 
-    def __init__(self, sim_name: str):
-        self.sim_name = sim_name
+    def __init__(self, name: str):
+        self.name = name
         self.rows = 0
         self._segments: list[Episode] = []
         self._following: list[tuple[Episode, dict[str, Any]]] = []  # unfinished ones and what was seen after them
@@ -49,7 +54,8 @@ class Harvest:
 
     def _end(self, world: World, transition: Transition) -> None:
         segment = self._close(world, "done" if transition.terminated else "time")
-        segment.info["scores"] = {"episode_return": world.life_return, "episode_length": float(world.life_length)}
+        life = {"episode_return": world.life_return, "episode_length": float(world.life_length)}
+        segment.info["scores"] = {**(transition.scores or {}), **life}
         if not transition.terminated:
             self._following.append((segment, transition.following))
 
@@ -72,7 +78,7 @@ class Harvest:
     def _close(self, world: World, ended: Ended) -> Episode | None:
         if not world.turns:
             return None
-        prompt = Prompt(key=f"{self.sim_name}/world/{world.number}")
+        prompt = Prompt(key=f"{self.name}/world/{world.number}")
         segment = Episode(prompt, group=0, attempt=0, turns=world.turns, ended=ended)
         world.turns = []
         self._segments.append(segment)
