@@ -70,7 +70,9 @@ def hydra_words(words: Sequence[str]) -> list[str]:
         head, _, rest = key.partition(".")
         if not rest and key in options:
             if value not in options[key] and value != "null":
-                raise ConfigError(f"{key}={value}: no such {key}.{_suggest(value, options[key])} {key} can be {options[key]}")
+                raise ConfigError(
+                    f"{key}={value}: no such {key}.{_suggest(value, options[key])} {key} can be {options[key]}"
+                )
             out.append(f"{key}={value}")
         elif rest and head in SHORT:
             out.append(f"++{SHORT[head]}.{rest}={value}")

@@ -49,7 +49,9 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
             raise ConfigError(f"{where}term {name!r} is null; leave it out instead")
         term = build(spec)
         need(term.reads, columns, f"term {name!r}", "reads {missing}, and nobody writes them")
-        need(term.needs, predicted, f"term {name!r}", "needs {missing} from the policy; set model.policy.value_head=true")
+        need(
+            term.needs, predicted, f"term {name!r}", "needs {missing} from the policy; set model.policy.value_head=true"
+        )
     for name, column in (objective.get("rows") or {}).items():
         need(frozenset({column}), columns, f"objective.rows[{name!r}]", "reads {missing}, and nobody writes them")
 

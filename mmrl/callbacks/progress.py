@@ -26,5 +26,8 @@ class Progress(RichProgressBar):
 
     def get_metrics(self, trainer: L.Trainer, pl_module: L.LightningModule) -> dict[str, Any]:
         metrics = {k: v for k, v in trainer.callback_metrics.items() if k == "rollout/reward" or k.startswith("val/")}
-        short = {k.split("/")[-1] if k.startswith("rollout") else k.removeprefix("val/"): f"{float(v):.3f}" for k, v in metrics.items()}
+        short = {
+            k.split("/")[-1] if k.startswith("rollout") else k.removeprefix("val/"): f"{float(v):.3f}"
+            for k, v in metrics.items()
+        }
         return {k: v for k, v in short.items() if k.count("/") < 2 or k.endswith("/mean")}

@@ -11,8 +11,6 @@ from pathlib import Path
 import lightning as L
 import torch
 
-from mmrl.learners import parallel
-
 log = logging.getLogger(__name__)
 
 

@@ -55,7 +55,14 @@ class HeldOut:
         indices = range(self.first, min(self.first + self.count, len(task)))
         mine = [(slot, task[index]) for slot, index in list(enumerate(indices))[ctx.rank :: ctx.world_size]]
         here = replace(
-            ctx, task=task, sampling=sampling, seed=self.seed, iteration=0, purpose="eval", attempts=self.attempts, more=None
+            ctx,
+            task=task,
+            sampling=sampling,
+            seed=self.seed,
+            iteration=0,
+            purpose="eval",
+            attempts=self.attempts,
+            more=None,
         )
         episodes = self.rollout.collect(mine, here)
         score(episodes, task, reward)

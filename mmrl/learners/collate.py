@@ -34,8 +34,12 @@ def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:
         ),
         episode_reward=torch.tensor([float(episode.reward) for _, _, episode, _ in rows]),
         last=torch.tensor(last),
-        terminal=torch.tensor([end and episode.ended in ("done", "length") for (_, _, episode, _), end in zip(rows, last)]),
-        bootstrap=torch.tensor([float(episode.bootstrap) if end else 0.0 for (_, _, episode, _), end in zip(rows, last)]),
+        terminal=torch.tensor(
+            [end and episode.ended in ("done", "length") for (_, _, episode, _), end in zip(rows, last)]
+        ),
+        bootstrap=torch.tensor(
+            [float(episode.bootstrap) if end else 0.0 for (_, _, episode, _), end in zip(rows, last)]
+        ),
         is_demo=torch.tensor([episode.source == "demo" for _, _, episode, _ in rows]),
         version=torch.tensor([c.version for c in done]),
     )

@@ -19,6 +19,7 @@ from mmrl.batch import Batch
 from mmrl.curricula.base import Curriculum
 from mmrl.engines.base import Engine
 from mmrl.episodes.base import EpisodeTransform
+from mmrl.episodes.filter import grouped
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.learners import parallel
 from mmrl.learners.collate import collate
@@ -26,7 +27,7 @@ from mmrl.learners.metrics import episode_metrics
 from mmrl.learners.windows import micro_batches
 from mmrl.objectives.weighting import Weighting
 from mmrl.rewards.base import Reward
-from mmrl.rewards.scoring import groups, score
+from mmrl.rewards.scoring import score
 from mmrl.rollouts.base import Rollout
 from mmrl.stages.base import Stage
 from mmrl.types import Context, Episode, Sampling, Task
@@ -180,7 +181,7 @@ class RolloutData(L.LightningDataModule):
         mine = [(slot, self.task[index]) for slot, index in slots[ctx.rank :: ctx.world_size]]
         episodes = self.rollout.collect(mine, ctx) if mine else []
         score(episodes, self.task, self.reward)
-        self.curriculum.observe(groups(parallel.gathered([e.light() for e in episodes])))
+        self.curriculum.observe(list(grouped(parallel.gathered([e.light() for e in episodes])).values()))
         return episodes
 
     def _more(self, count: int, ctx: Context) -> list[Episode] | None:
@@ -228,4 +229,3 @@ class _Loader:
 
     def __iter__(self) -> Iterator:
         return self._make()
-

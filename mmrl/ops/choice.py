@@ -34,10 +34,7 @@ def draw(
         order, logits = _truncated(logits, top_k, top_p)
         support = torch.where(logits > -torch.inf, order, -1)
     logprobs = logits.log_softmax(dim=-1)
-    if greedy:
-        place = logprobs.argmax(dim=-1)
-    else:
-        place = inverse_cdf(logprobs.exp(), uniform)
+    place = logprobs.argmax(dim=-1) if greedy else inverse_cdf(logprobs.exp(), uniform)
     chosen = logprobs.gather(-1, place[:, None]).squeeze(-1)
     if support is None:
         return place, chosen, None

@@ -112,7 +112,9 @@ class TextPolicy(Policy):
         """Prompts padded on the left, so that all completions start at the same place."""
         return {
             "input_ids": pad_stack([o["input_ids"] for o in observations], self.tokenizer.pad_token_id, left=True),
-            "attention_mask": pad_stack([torch.ones(len(o["input_ids"]), dtype=torch.long) for o in observations], left=True),
+            "attention_mask": pad_stack(
+                [torch.ones(len(o["input_ids"]), dtype=torch.long) for o in observations], left=True
+            ),
         }
 
     def positions(self, ids: Tensor, attention: Tensor, inputs: Mapping[str, Any]) -> Tensor:
@@ -147,7 +149,12 @@ class TextPolicy(Policy):
 
     def _step(self, inputs: Mapping[str, Any], attention: Tensor, positions: Tensor, cache: Any) -> Tensor:
         out = self.model(
-            **inputs, attention_mask=attention, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1
+            **inputs,
+            attention_mask=attention,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
         )
         return self._allowed(out.logits[:, -1])
 
@@ -195,7 +202,7 @@ class TextPolicy(Policy):
             output_hidden_states=self.value_head is not None,
         )
         logits = self._allowed(out.logits[:, -choices - 1 : -1])
-        logprobs, entropy = logprob_entropy(logits, emitted, batch["temperature"][:, None], batch.get("kept"))
+        logprobs, entropy = logprob_entropy(logits, emitted, batch["temperature"], batch.get("kept"))
         if self.forbidden:
             logprobs = logprobs.masked_fill(stray, 0.0)
         values = None

@@ -41,13 +41,21 @@ class VisionLanguagePolicy(TextPolicy):
     def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:
         kind = config.pop("model_type", "llava")
         if kind != "llava":
-            raise ValueError(f"policy.config: only llava can be built from a configuration alone, got {kind!r}; give a path")
+            raise ValueError(
+                f"policy.config: only llava can be built from a configuration alone, got {kind!r}; give a path"
+            )
         return llava_parts(config)
 
     @property
     def forbidden(self) -> list[int]:
         config = self.model.config
-        names = ("image_token_id", "image_token_index", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+        names = (
+            "image_token_id",
+            "image_token_index",
+            "video_token_id",
+            "vision_start_token_id",
+            "vision_end_token_id",
+        )
         return sorted({i for name in names if isinstance(i := getattr(config, name, None), int)})
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
@@ -57,7 +65,9 @@ class VisionLanguagePolicy(TextPolicy):
             part.get("type") == "image" for m in messages if not isinstance(m["content"], str) for part in m["content"]
         )
         if slots != len(images):
-            raise ValueError(f"the prompt's messages have {slots} image part(s) but the prompt brings {len(images)} image(s)")
+            raise ValueError(
+                f"the prompt's messages have {slots} image part(s) but the prompt brings {len(images)} image(s)"
+            )
         # a plain string becomes one text part: processors' templates differ in what they accept
         messages = [
             {**m, "content": [{"type": "text", "text": m["content"]}]} if isinstance(m["content"], str) else m
@@ -113,4 +123,3 @@ class VisionLanguagePolicy(TextPolicy):
         grids = {k: v for k, v in inputs.items() if k.endswith("grid_thw") or k == "mm_token_type_ids"}
         positions, _ = self._inner.get_rope_index(ids, attention_mask=attention, **grids)
         return positions
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mmrl.episodes.filter import grouped
 from mmrl.rewards.base import Reward
 from mmrl.types import Episode, Task
 
@@ -17,14 +18,7 @@ def score(episodes: Sequence[Episode], task: Task, reward: Reward) -> None:
         except Exception as error:
             error.add_note(f"while scoring {episode.prompt.key!r} of task {task.name!r}, output {episode.output!r}")
             raise
-    for group in groups(finished):
+    for group in grouped(finished).values():
         for episode, number in zip(group, reward(group)):
             episode.reward = float(number)
 
-
-def groups(episodes: Sequence[Episode]) -> list[list[Episode]]:
-    """Episodes by group, groups and episodes in order of appearance."""
-    out: dict[int, list[Episode]] = {}
-    for episode in episodes:
-        out.setdefault(episode.group, []).append(episode)
-    return list(out.values())

@@ -14,7 +14,7 @@ _POSTURE = 0.1  # pull towards HOME in the joint direction that does not move th
 _MAX_TURN = 0.6  # rad that one control step may ask of a joint
 
 # arm links do not collide; fingers do, with things that are not ghosts
-ARM_XML = f"""
+ARM_XML = """
     <body name="link1" pos="0 0 .04" gravcomp="1" childclass="arm">
       <joint name="j1" axis="0 0 1" range="-2.6 2.6"/>
       <geom type="capsule" fromto="0 0 .03 0 0 .22" size=".06" mass="2.5"/>
