@@ -41,6 +41,9 @@ SHORT = {
 }
 """What `slot.key=value` stands for."""
 
+SHARED = ("task", "sim", "policy", "engine")
+"""Slots that a start stage takes over from the run that it prepares."""
+
 PLAIN = ("seed", "run_dir", "ckpt_path")
 ROOTS = ("trainer", "model", "data")
 
@@ -92,16 +95,21 @@ def compose(words: Sequence[str]) -> DictConfig:
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(str(error).strip()) from error
     choices = OmegaConf.to_container(cfg.hydra.runtime.choices)
-    return finish(cfg, choices)
+    return finish(cfg, choices, words)
 
 
-def finish(cfg: DictConfig, choices: Mapping[str, Any]) -> DictConfig:
-    """Drop Hydra's own part, note the choices, and name the run folder."""
+def finish(cfg: DictConfig, choices: Mapping[str, Any], words: Sequence[str]) -> DictConfig:
+    """Drop Hydra's own part, name the run folder, and tell the start stages what they share with this run."""
     chosen = {group: choices[group] for group in groups() if choices.get(group)}
     cfg = OmegaConf.create({k: v for k, v in OmegaConf.to_container(cfg, resolve=False).items() if k != "hydra"})
     cfg.choices = chosen
     if cfg.get("run_dir") is None:
         cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{time.strftime('%Y%m%d-%H%M%S')}"
+    start = OmegaConf.select(cfg, "trainer.callbacks.start")
+    if start is not None:
+        start.common = [f"{group}={chosen[group]}" for group in SHARED if group in chosen]
+        start.common += [w for w in words if w.split("=")[0].split(".")[0] in SHARED and "." in w.split("=")[0]]
+        start.common.append(f"seed={cfg.seed}")
     return cfg
 
 

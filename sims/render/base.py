@@ -54,3 +54,9 @@ def make_renderer(backend: Backend, model: MjModel, cameras: Mapping[str, Camera
     from sims.render.gl import GLRenderer
 
     return GLRenderer(model, name)
+
+
+def shrink(image: np.ndarray, factor: int) -> np.ndarray:
+    """Average blocks of factor x factor pixels, [H * f, W * f, C] to [H, W, C]."""
+    height, width, channels = image.shape
+    return image.reshape(height // factor, factor, width // factor, factor, channels).mean(axis=(1, 3))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import importlib
+import os
 
 import mujoco
 import numpy as np
 from mujoco.batch import Batch
 
-from sims.render.base import Renderer
+from sims.render.base import Renderer, shrink
 
 _SUPERSAMPLE = 2  # pictures for people are drawn larger and averaged down
 _LARGEST = 1024
@@ -25,10 +26,17 @@ class GLRenderer(Renderer):
         self.name = name
         self._model = fast(model)
         self._data = mujoco.MjData(self._model)
+        if os.environ.get("PYOPENGL_PLATFORM", name) != name:
+            raise ValueError(
+                f"sim.renderer={name}: this process draws with {os.environ['PYOPENGL_PLATFORM']} already (or the "
+                "PYOPENGL_PLATFORM variable says so); one process can use one GL back end"
+            )
         self._gl = importlib.import_module(f"mujoco.{name}").GLContext(_LARGEST, _LARGEST)
         self._gl.make_current()
         self._context = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
+        self._option = mujoco.MjvOption()
+        self._option.sitegroup[:] = 0  # sites are marks for the code, the ray caster does not draw them either
         self._scene = mujoco.MjvScene(self._model, maxgeom=1000)
         for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
             self._scene.flags[flag.value] = 0
@@ -52,7 +60,7 @@ class GLRenderer(Renderer):
         view.type = mujoco.mjtCamera.mjCAMERA_FIXED.value
         view.fixedcamid = self._model.camera(camera).id
         every = mujoco.mjtCatBit.mjCAT_ALL.value
-        mujoco.mjv_updateScene(self._model, self._data, mujoco.MjvOption(), None, view, every, self._scene)
+        mujoco.mjv_updateScene(self._model, self._data, self._option, None, view, every, self._scene)
         self._gl.make_current()
         rectangle = mujoco.MjrRect(0, 0, size, size)
         mujoco.mjr_render(rectangle, self._scene, self._context)
@@ -74,12 +82,6 @@ def fast(model: mujoco.MjModel) -> mujoco.MjModel:
     quality.shadowsize, quality.offsamples, quality.numslices, quality.numstacks = 0, 0, 12, 8
     model.vis.global_.offwidth = model.vis.global_.offheight = _LARGEST
     return model
-
-
-def shrink(image: np.ndarray, factor: int) -> np.ndarray:
-    """Average blocks of factor x factor pixels, [H * f, W * f, C] to [H, W, C]."""
-    height, width, channels = image.shape
-    return image.reshape(height // factor, factor, width // factor, factor, channels).mean(axis=(1, 3))
 
 
 def self_test(name: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import mujoco
 import numpy as np
 from mujoco import MjModel
 from mujoco.batch import Batch
 
-from sims.render.base import Renderer
+from sims.render.base import Renderer, shrink
 from sims.render.camera import Camera
-from sims.render.gl import shrink
+from sims.render.tiles import Tiles
 
 STATIC_GROUP = 1
 """Geoms of this group never move: they are cast once per camera, not once per frame."""
@@ -20,7 +21,7 @@ _AT_ONCE = 64  # worlds in one cast; bounds the memory for rays
 _LIGHT = np.array([0.35, -0.45, 0.82]) / np.linalg.norm([0.35, -0.45, 0.82])
 _AMBIENT, _DIFFUSE, _FRONTAL = 0.42, 0.42, 0.20  # from everywhere, from the lamp, from the camera
 _HORIZON, _ZENITH = np.array([226.0, 232.0, 238.0]), np.array([164.0, 186.0, 208.0])
-_SUPERSAMPLE = 3  # pictures for people
+_SUPERSAMPLE = 2  # pictures for people
 _SHADOW = 0.62
 
 
@@ -30,6 +31,7 @@ class _View:
 
     origin: np.ndarray  # [3]
     rays: np.ndarray  # [P, 3]
+    tiles: Tiles
     distance: np.ndarray  # [P] metres, infinite where nothing is hit
     colour: np.ndarray  # [P, 3] shaded, 0 to 255
     geom: np.ndarray  # [P] geom ids, -1 where nothing is hit
@@ -44,20 +46,19 @@ class RayRenderer(Renderer):
         self._cameras = dict(cameras)
         self._rgb = model.geom_rgba[:, :3].astype(np.float64) * 255
         self._views: dict[tuple[str, int], _View] = {}
-        # one world of its own for what never moves
-        self._still = Batch(model, 1, 1)
+        self._still = Batch(model, 1, 1)  # a world of its own for what never moves
         groups = np.arange(6)
         self._moving_groups = (groups != STATIC_GROUP).astype(np.uint8)
         self._static_groups = (groups == STATIC_GROUP).astype(np.uint8)
+        self._moving = np.flatnonzero(model.geom_group != STATIC_GROUP)
+        bound = model.geom_rbound[self._moving]
+        self._radii = np.where(bound > 0, bound, np.inf)  # zero stands for a plane
 
     def frames(self, batch: Batch, ids: np.ndarray, camera: str, size: int) -> np.ndarray:
-        return self._images(batch, ids, camera, size)[0]
+        return self.labelled(batch, ids, camera, size)[0]
 
-    def geoms(self, batch: Batch, ids: np.ndarray, camera: str, size: int) -> np.ndarray:
-        """Id of the geom that each pixel shows, -1 for the background, int32 [len(ids), size, size]."""
-        return self._images(batch, ids, camera, size)[1]
-
-    def _images(self, batch: Batch, ids: np.ndarray, camera: str, size: int) -> tuple[np.ndarray, np.ndarray]:
+    def labelled(self, batch: Batch, ids: np.ndarray, camera: str, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """The frames, and the id of the geom that each pixel shows, -1 for the sky, int32 [len(ids), size, size]."""
         images = np.empty((len(ids), size, size, 3), np.uint8)
         geoms = np.empty((len(ids), size, size), np.int32)
         view = self._view(camera, size)
@@ -69,17 +70,22 @@ class RayRenderer(Renderer):
         return images, geoms
 
     def picture(self, batch: Batch, world: int, camera: str, size: int) -> np.ndarray:
-        view = self._view(camera, size * _SUPERSAMPLE)
-        ids = np.array([world])
-        colour, geom, distance = self._cast(batch, ids, view)
-        image = colour[0].astype(np.float32)
-        solid = np.flatnonzero(geom[0] >= 0)
-        # start a little off the surface, towards the camera, so that it does not shade itself
-        start = view.origin + view.rays[solid] * (distance[0, solid, None] - 1e-3)
-        blocked = batch.ray(start, _LIGHT, geomgroup=None, ids=ids)[1][0] >= 0
-        image[solid[blocked]] *= _SHADOW
+        view, ids = self._view(camera, size * _SUPERSAMPLE), np.array([world])
+        colour, geom, distance = (column[0] for column in self._cast(batch, ids, view))
+        image = colour.astype(np.float32)
+        solid = np.flatnonzero(geom >= 0)
+        shaded = self._shadowed(batch, ids, view, distance[solid], view.rays[solid], self._moving_groups)
+        image[solid[shaded]] *= _SHADOW
         side = size * _SUPERSAMPLE
         return shrink(image.reshape(side, side, 3), _SUPERSAMPLE).round().astype(np.uint8)
+
+    def _shadowed(
+        self, batch: Batch, ids: np.ndarray, view: _View, distance: np.ndarray, rays: np.ndarray, groups: np.ndarray
+    ) -> np.ndarray:
+        """Whether geoms of these groups stand between the lamp and the surfaces that the rays meet, bool [K]."""
+        # start a little off the surface, towards the camera, so that it does not shade itself
+        start = view.origin + rays * (distance[:, None] - 1e-3)
+        return batch.ray(start, _LIGHT, geomgroup=groups, ids=ids)[1][0] >= 0
 
     def close(self) -> None:
         self._views.clear()
@@ -88,7 +94,6 @@ class RayRenderer(Renderer):
         if (camera, size) not in self._views:
             spec = self._cameras[camera]
             rays, origin = spec.rays(size), np.asarray(spec.position, float)
-            # reset leaves the moving things where the model has them: only the static group is cast here
             distance, geom, normal = self._still.ray(origin, rays, geomgroup=self._static_groups, normal=True)
             distance, geom, normal = distance[0], geom[0], normal[0]
             hit = geom >= 0
@@ -96,17 +101,23 @@ class RayRenderer(Renderer):
             colour = _HORIZON * (1 - sky) + _ZENITH * sky
             colour[hit] = self._shade(geom[hit], normal[hit], rays[hit])
             far = np.where(hit, distance, np.inf)
-            self._views[camera, size] = _View(origin, rays, far, colour.astype(np.uint8), geom)
+            self._views[camera, size] = _View(origin, rays, Tiles.cut(rays), far, colour.astype(np.uint8), geom)
         return self._views[camera, size]
 
     def _cast(self, batch: Batch, ids: np.ndarray, view: _View) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Colours [k, P, 3], geom ids [k, P] and distances [k, P] of every pixel's nearest surface."""
-        distance, geom, normal = batch.ray(view.origin, view.rays, geomgroup=self._moving_groups, ids=ids, normal=True)
-        front = (geom >= 0) & (distance < view.distance)
-        world, pixel = np.nonzero(front)
-        colour = np.repeat(view.colour[None], len(ids), axis=0)
-        colour[world, pixel] = self._shade(geom[world, pixel], normal[world, pixel], view.rays[pixel])
-        return colour, np.where(front, geom, view.geom), np.where(front, distance, view.distance)
+        places = batch.bind("geom_xpos")  # bound first: the call fills what is bound
+        batch.forward(ids, stage=mujoco.mjtStage.mjSTAGE_POS.value)
+        centres = places[ids][:, self._moving]
+        tiles = view.tiles.worth_casting(view.origin, centres, self._radii)
+        cast = view.tiles.pixels[tiles].reshape(len(ids), -1)
+        hit, what, normal = batch.ray(view.origin, view.rays[cast], geomgroup=self._moving_groups, ids=ids, normal=True)
+        world, ray = np.nonzero((what >= 0) & (hit < view.distance[cast]))
+        pixel, what, hit = cast[world, ray], what[world, ray], hit[world, ray]
+        colour, geom, distance = (np.repeat(a[None], len(ids), axis=0) for a in (view.colour, view.geom, view.distance))
+        colour[world, pixel] = self._shade(what, normal[world, ray], view.rays[pixel])
+        geom[world, pixel], distance[world, pixel] = what, hit
+        return colour, geom, distance
 
     def _shade(self, geom: np.ndarray, normal: np.ndarray, ray: np.ndarray) -> np.ndarray:
         """Lambert: colour * (ambient + diffuse max(0, n.l) + frontal max(0, -n.r)), uint8 [K, 3]."""

@@ -55,11 +55,13 @@ def label(env: TabletopVectorEnv, seeds: Sequence[int], spread: float) -> dict[s
     env.begin(ids, starts)
     batch, size = env.worlds.batch, env.image_size
     ray = env.renderer if isinstance(env.renderer, RayRenderer) else RayRenderer(env.worlds.model, CAMERAS)
-    shown = ray.geoms(batch, ids, "front", size)
+    image, shown = ray.labelled(batch, ids, "front", size)
+    if env.renderer is not ray:
+        image = env.renderer.frames(batch, ids, "front", size)
     geoms = np.array([env.worlds.model.geom(thing.name).id for thing in env.task.things])
     mask = shown == geoms[env.goal][:, None, None]
     return {
-        "image": env.renderer.frames(batch, ids, "front", size),
+        "image": image,
         "proprio": env.worlds.proprio,
         "instruction": list(env.instructions),
         "mask": mask,

@@ -54,7 +54,7 @@ class ReachTask(TabletopTask):
 
 def above(objects: np.ndarray) -> np.ndarray:
     """The points to reach over cubes at [..., 3], metres."""
-    return objects + (0.0, 0.0, HOVER_M)
+    return objects + np.array([0.0, 0.0, HOVER_M])
 
 
 def _scatter(rng: np.random.Generator, count: int) -> np.ndarray:

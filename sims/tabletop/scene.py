@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,8 +23,8 @@ COLOURS: dict[str, tuple[float, float, float]] = {
 }
 
 CAMERAS: dict[str, Camera] = {
-    "front": Camera(position=(1.06, 0.0, 0.66), target=(0.45, 0.0, 0.05), fovy=46.0),  # what the policy sees
-    "side": Camera(position=(1.25, -0.85, 0.75), target=(0.32, 0.02, 0.14), fovy=40.0),  # for people
+    "front": Camera(position=(1.06, 0.0, 0.66), target=(0.40, 0.0, 0.06), fovy=46.0),  # what the policy sees
+    "side": Camera(position=(1.35, -0.90, 0.85), target=(0.30, 0.0, 0.20), fovy=40.0),  # for people
 }
 
 TIMESTEP = 0.005  # seconds
@@ -55,17 +56,25 @@ class Cube:
         )
 
 
-def scene_model(things: Sequence[Cube], cameras: Mapping[str, Camera] = CAMERAS) -> mujoco.MjModel:
-    """The compiled scene with these things; where they lie is set per episode."""
-    return mujoco.MjModel.from_xml_string(
-        _SCENE.format(
-            timestep=TIMESTEP,
-            cameras="\n    ".join(camera.xml(name) for name, camera in cameras.items()),
-            arm=ARM_XML,
-            things="\n    ".join(thing.xml() for thing in things),
-            actuators=GAINS,
-        )
+def scene_xml(things: Sequence[Cube], cameras: Mapping[str, Camera] = CAMERAS) -> str:
+    """The scene with these things as MJCF; where they lie is set per episode."""
+    return _SCENE.format(
+        timestep=TIMESTEP,
+        cameras="\n    ".join(camera.xml(name) for name, camera in cameras.items()),
+        arm=ARM_XML,
+        things="\n    ".join(thing.xml() for thing in things),
+        actuators=GAINS,
     )
+
+
+def scene_model(things: Sequence[Cube]) -> mujoco.MjModel:
+    """The compiled scene."""
+    return mujoco.MjModel.from_xml_string(scene_xml(things))
+
+
+def scene_digest(things: Sequence[Cube]) -> str:
+    """Eight hex digits that change with anything in the scene: bodies, gains, colours, lights, cameras."""
+    return hashlib.blake2b(scene_xml(things).encode(), digest_size=4).hexdigest()
 
 
 # a diverged world must be seen, not silently reset: autoreset is off
@@ -73,9 +82,12 @@ _SCENE = """
 <mujoco model="tabletop">
   <compiler angle="radian" autolimits="true"/>
   <option timestep="{timestep}" integrator="implicitfast" cone="elliptic"><flag autoreset="disable"/></option>
-  <visual><headlight ambient=".4 .4 .4" diffuse=".3 .3 .3" specular="0 0 0"/></visual>
+  <visual><headlight ambient=".42 .42 .42" diffuse=".2 .2 .2" specular="0 0 0"/></visual>
+  <asset>
+    <texture type="skybox" builtin="gradient" rgb1=".64 .73 .82" rgb2=".89 .91 .93" width="64" height="64"/>
+  </asset>
   <default>
-    <default class="static"><geom group="1" rgba=".80 .76 .70 1"/></default>
+    <default class="static"><geom group="1" rgba=".88 .83 .76 1"/></default>
     <default class="ghost"><geom contype="0" conaffinity="0"/></default>
     <default class="arm">
       <geom contype="0" conaffinity="0" rgba=".93 .93 .91 1"/>
@@ -88,7 +100,7 @@ _SCENE = """
     </default>
   </default>
   <worldbody>
-    <light pos=".4 -.5 1.5" dir="-.2 .4 -1" diffuse=".5 .5 .5" specular="0 0 0"/>
+    <light type="directional" pos=".4 -.5 1.5" dir="-.35 .45 -.82" diffuse=".45 .45 .45" specular="0 0 0"/>
     {cameras}
     <geom name="floor" class="static" type="plane" size="4 4 .1" pos="0 0 -.62" rgba=".38 .42 .48 1"/>
     <geom name="table" class="static" type="box" size=".52 .52 .02" pos=".36 0 -.02"/>

@@ -14,8 +14,8 @@ from sims.render import make_renderer
 from sims.render.base import resolve
 from sims.tabletop.arm import STEP_M
 from sims.tabletop.demos import Demo, label, play
-from sims.tabletop.reach import ReachTask
-from sims.tabletop.scene import CAMERAS, COLOURS, CONTROL_HZ, scene_model
+from sims.tabletop.reach import APART_M, ReachTask
+from sims.tabletop.scene import CAMERAS, COLOURS, CONTROL_HZ, scene_digest
 from sims.tabletop.vector import TabletopVectorEnv
 from sims.tabletop.worlds import Worlds
 
@@ -46,6 +46,7 @@ class Reach(Sim):
     threads: int = 0
     templates: tuple[str, ...] = ("reach the {colour} cube",)
     radius_m: float = 0.05
+    name = "tabletop-reach"
 
     def __post_init__(self) -> None:
         unknown = [colour for colour in self.colours if colour not in COLOURS]
@@ -55,30 +56,33 @@ class Reach(Sim):
             raise ValueError(f"sim.colours must be at least two different colours, got {list(self.colours)}")
         if not self.templates or any("{colour}" not in template for template in self.templates):
             raise ValueError(f"every one of sim.templates must hold '{{colour}}', got {list(self.templates)}")
+        if not 0 < self.radius_m < APART_M / 2:
+            raise ValueError(f"sim.radius_m must be in (0, {APART_M / 2}): two balls may not overlap")
         for name in ("chunk", "max_decisions", "image_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"sim.{name} must be at least 1, got {getattr(self, name)}")
-
-    @property
-    def name(self) -> str:
-        return "tabletop-reach"
 
     @property
     def renderer_name(self) -> str:
         """The back end that draws here: "auto" resolved."""
         return resolve(self.renderer)
 
+    @property
+    def task(self) -> ReachTask:
+        """The rules of the episode."""
+        return ReachTask(tuple(self.colours), tuple(self.templates), self.radius_m)
+
     def make(self, num_envs: int) -> TabletopVectorEnv:
-        task = ReachTask(tuple(self.colours), tuple(self.templates), self.radius_m)
-        model = scene_model(task.things)
-        worlds = Worlds(model, num_envs, self.threads)
-        renderer = make_renderer(self.renderer, model, CAMERAS)
+        task = self.task
+        worlds = Worlds(task.things, num_envs, self.threads)
+        renderer = make_renderer(self.renderer, worlds.model, CAMERAS)
         return TabletopVectorEnv(task, worlds, renderer, self.image_size, self.chunk, self.max_decisions)
 
     def contract(self) -> dict[str, Any]:
         """What must be equal wherever data, checkpoints and results of this simulator meet."""
         return {
             "sim": self.name,
+            "scene": scene_digest(self.task.things),
             "renderer": self.renderer_name,
             "image_size": self.image_size,
             "colours": list(self.colours),

@@ -162,7 +162,9 @@ class TabletopVectorEnv(VectorEnv):
         scores = {event: column.copy() for event, column in self.scores.items()}
         return {"executed": executed, "scores": scores, "error": self.error.copy()}
 
-    def render(self, i: int = 0, size: int = 256, camera: str = "side") -> np.ndarray:
+    def render(  # type: ignore[override]  # one world at a time, at a size of choice
+        self, i: int = 0, size: int = 256, camera: str = "side"
+    ) -> np.ndarray:
         """One world for people to look at, uint8 RGB [size, size, 3]."""
         return self.renderer.picture(self.worlds.batch, i, camera, size)
 

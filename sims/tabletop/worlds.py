@@ -9,7 +9,7 @@ import numpy as np
 from mujoco.batch import Batch, SimulationError
 
 from sims.tabletop.arm import HOME, JOINTS, OPEN_M, REACH_BOX, STEP_M, joint_targets
-from sims.tabletop.scene import SUBSTEPS
+from sims.tabletop.scene import SUBSTEPS, Cube, scene_model
 from sims.tabletop.task import Start
 
 _POSITION = mujoco.mjtStage.mjSTAGE_POS.value
@@ -19,12 +19,14 @@ _MAX_SPEED = 100.0  # rad/s; the servos reach about 5, more is a diverged simula
 class Worlds:
     """The physical state of n tables. `tip` and `joints` describe the present, not the substep before."""
 
-    def __init__(self, model: mujoco.MjModel, count: int, threads: int):
+    def __init__(self, things: Sequence[Cube], count: int, threads: int):
+        self.model = model = scene_model(things)
         self.batch = Batch(model, count, threads)
-        self.model = model
+        self.things = tuple(things)
+        self._bodies = [model.body(thing.name).id for thing in things]
         self.setpoint = np.zeros((count, 3))
         self._qpos, self._qvel = self.batch.bind("qpos"), self.batch.bind("qvel")
-        self._ctrl, self._mocap = self.batch.bind("ctrl"), self.batch.bind("mocap_pos")
+        self._ctrl, self._places = self.batch.bind("ctrl"), self.batch.bind("xpos")
         self._anchors, self._axes = self.batch.bind("xanchor"), self.batch.bind("xaxis")
         self._site, self._frame = self.batch.bind("site_xpos"), self.batch.bind("site_xmat")
         self._tip = model.site("tip").id
@@ -37,7 +39,7 @@ class Worlds:
     @property
     def objects(self) -> np.ndarray:
         """Centres of the things, [n, K, 3] metres."""
-        return self._mocap
+        return self._places[:, self._bodies]
 
     @property
     def proprio(self) -> np.ndarray:
@@ -48,7 +50,8 @@ class Worlds:
     def place(self, ids: np.ndarray, starts: Sequence[Start]) -> None:
         """Begin anew in some worlds."""
         self.batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
-        self._mocap[ids] = np.stack([start.objects for start in starts])
+        for k, thing in enumerate(self.things):
+            self._put(ids, thing, np.stack([start.objects[k] for start in starts]))
         joints = HOME + np.stack([start.joints for start in starts])
         self._qpos[ids, :JOINTS] = joints
         self._ctrl[ids, :JOINTS] = joints
@@ -56,6 +59,15 @@ class Worlds:
         self._ctrl[ids, JOINTS:] = OPEN_M
         self.refresh(ids)
         self.setpoint[ids] = self.tip[ids]
+
+    def _put(self, ids: np.ndarray, thing: Cube, centres: np.ndarray) -> None:
+        """Set one thing down upright, at rest; centres [k, 3] metres."""
+        body = self.model.body(thing.name)
+        if thing.ghost:
+            self.batch.bind("mocap_pos")[ids, int(body.mocapid[0])] = centres
+        else:
+            start = int(self.model.jnt_qposadr[body.jntadr[0]])
+            self._qpos[ids, start : start + 3] = centres
 
     def refresh(self, ids: np.ndarray) -> None:
         """Recompute everything that follows from the state."""

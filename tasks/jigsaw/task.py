@@ -19,7 +19,7 @@ class Jigsaw(Task):
     The answer names, for the tiles shown in reading order, the places 1 to 4 (in reading order) they belong to.
 
     Args:
-        size: side of the picture in pixels, even.
+        size: side of the picture in pixels, a multiple of 4.
         count: problems of the train split.
         held_out_count: problems of the held-out split.
         question: what is asked about the picture.
@@ -45,8 +45,8 @@ class Jigsaw(Task):
                 f"task {self.name!r}: held_out_fraction must lie between 0.2 and 0.8 so that crops fit into both "
                 f"bands of each photo, got {self.held_out_fraction}"
             )
-        if self.size < 2 or self.size % 2:
-            raise ValueError(f"task {self.name!r}: size must be an even number of pixels, got {self.size}")
+        if self.size < 8 or self.size % 4:
+            raise ValueError(f"task {self.name!r}: size must be a multiple of 4 pixels, at least 8, got {self.size}")
         if self.count < 1 or self.held_out_count < 1:
             raise ValueError(f"task {self.name!r}: count and held_out_count must be at least 1")
 

@@ -1,0 +1,43 @@
+"""How often the policy is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import nan
+
+from mmrl.episodes.filter import grouped
+from mmrl.evaluation.base import Evaluator
+from mmrl.evaluation.finished import binary_score, failures, finished
+from mmrl.evaluation.intervals import wilson
+from mmrl.types import Episode
+
+
+@dataclass(frozen=True)
+class Rate(Evaluator):
+    """Share of finished episodes whose score is 1, with its Wilson interval: mean, lower, upper, n, errors.
+
+    Attempts at one prompt are not independent, so the interval counts prompts, not episodes; with one attempt per
+    prompt, as in greedy evaluation, both are the same. `n` counts finished episodes, `errors` those left out.
+
+    Args:
+        score: a score of 0 or 1 that the task gives.
+        level: share of repetitions in which the interval covers the true rate.
+    """
+
+    score: str = "exact"
+    level: float = 0.95
+
+    def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        valid = finished(episodes)
+        values = [binary_score(episode, self.score) for episode in valid]
+        mean = sum(values) / len(values) if values else nan
+        prompts = len(grouped(valid))
+        lower, upper = wilson(mean * prompts if values else 0, prompts, self.level)
+        return {
+            "mean": mean,
+            "lower": lower,
+            "upper": upper,
+            "n": float(len(valid)),
+            "errors": failures(episodes),
+        }

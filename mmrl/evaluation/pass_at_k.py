@@ -1,0 +1,68 @@
+"""How often at least one of k attempts is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb, nan
+
+from mmrl.episodes.filter import grouped
+from mmrl.evaluation.base import Evaluator
+from mmrl.evaluation.finished import binary_score, failures
+from mmrl.evaluation.intervals import wilson
+from mmrl.types import Episode
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Unbiased probability that k attempts drawn from n, of which c are right, include a right one.
+
+    1 - C(n - c, k) / C(n, k)
+
+    Source: Chen et al., "Evaluating Large Language Models Trained on Code", arXiv:2107.03374, equation 1.
+    """
+    if not 0 <= c <= n or not 1 <= k <= n:
+        raise ValueError(f"pass@k needs 0 <= c <= n and 1 <= k <= n, got n={n}, c={c}, k={k}")
+    return 1 - comb(n - c, k) / comb(n, k)
+
+
+@dataclass(frozen=True)
+class PassAtK(Evaluator):
+    """Mean pass@k over prompts for each k, with a Wilson interval over prompts: pass@K, pass@K_lower, pass@K_upper.
+
+    `prompts` counts those measured at the largest k, `errors` the attempts left out. A prompt that lost so many
+    attempts to failures that fewer than k remain is left out of pass@k; one that never had k attempts is refused.
+
+    Args:
+        ks: numbers of attempts.
+        score: a score of 0 or 1 that the task gives.
+        level: share of repetitions in which the interval covers the true value.
+    """
+
+    ks: Sequence[int] = (1,)
+    score: str = "exact"
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        if not self.ks or min(self.ks) < 1:
+            raise ValueError(f"evaluator.ks must be numbers of attempts, at least 1 each, got {self.ks}")
+
+    def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        if not episodes:
+            raise ValueError("no episodes to evaluate")
+        counts = []  # (finished attempts, right ones) of every prompt
+        for group in grouped(episodes).values():
+            if len(group) < max(self.ks):
+                raise ValueError(
+                    f"pass@{max(self.ks)} needs {max(self.ks)} attempts per prompt, {group[0].prompt.key!r} has "
+                    f"{len(group)}; raise the attempts of the evaluation or lower evaluator.ks"
+                )
+            values = [binary_score(episode, self.score) for episode in group if episode.ended != "error"]
+            counts.append((len(values), int(sum(values))))
+        named: dict[str, float] = {}
+        for k in sorted(self.ks):
+            chances = [pass_at_k(n, c, k) for n, c in counts if n >= k]
+            lower, upper = wilson(sum(chances), len(chances), self.level)
+            mean = sum(chances) / len(chances) if chances else nan
+            named |= {f"pass@{k}": mean, f"pass@{k}_lower": lower, f"pass@{k}_upper": upper}
+            named["prompts"] = float(len(chances))
+        return {**named, "errors": failures(episodes)}

@@ -1,0 +1,110 @@
+"""The table of a before/after comparison: for the terminal, for Markdown and for JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from mmrl.evaluation.intervals import disjoint, wilson
+
+HEADERS = ("decode", "before", "after", "episodes", "disjoint")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """So many successes in so many episodes, with the Wilson interval at `level`."""
+
+    successes: int
+    episodes: int
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        if self.episodes < 1:
+            raise ValueError("a success rate needs at least one episode")
+
+    @property
+    def rate(self) -> float:
+        return self.successes / self.episodes
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return wilson(self.successes, self.episodes, self.level)
+
+    def __str__(self) -> str:
+        lower, upper = self.interval
+        return f"{100 * self.rate:.1f} % [{100 * lower:.1f}, {100 * upper:.1f}]"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The same decode of two checkpoints."""
+
+    decode: str
+    before: Measured
+    after: Measured
+
+    @property
+    def disjoint(self) -> bool:
+        """Whether the intervals have no point in common."""
+        return disjoint(self.before.interval, self.after.interval)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """What the row shows, in the order of HEADERS; two numbers of episodes only where they differ."""
+        counts = dict.fromkeys((self.before.episodes, self.after.episodes))
+        episodes = " / ".join(map(str, counts))
+        return self.decode, str(self.before), str(self.after), episodes, "yes" if self.disjoint else "no"
+
+
+def table(comparisons: Sequence[Comparison], title: str = "") -> Table:
+    """A rich renderable: `console.print(table(...))`."""
+    made = Table(title=title or None, title_justify="left", caption=_caption(comparisons), caption_justify="left")
+    for position, header in enumerate(HEADERS):
+        made.add_column(header, justify="left" if position == 0 else "right", no_wrap=True)
+    for comparison in comparisons:
+        made.add_row(*comparison.cells, style="bold" if comparison.disjoint else "")
+    return made
+
+
+def markdown(comparisons: Sequence[Comparison]) -> str:
+    """The same rows as a Markdown table."""
+    lines = [f"| {' | '.join(HEADERS)} |", "|---|" + "---:|" * (len(HEADERS) - 1)]
+    lines += [f"| {' | '.join(comparison.cells)} |" for comparison in comparisons]
+    return "\n".join([*lines, "", _caption(comparisons)]) + "\n"
+
+
+def as_json(comparisons: Sequence[Comparison]) -> str:
+    """The same rows with every number at full precision; rates and interval ends are shares, not percent."""
+    rows = [
+        {
+            "decode": comparison.decode,
+            "before": _plain(comparison.before),
+            "after": _plain(comparison.after),
+            "disjoint": comparison.disjoint,
+        }
+        for comparison in comparisons
+    ]
+    return json.dumps(rows, indent=2) + "\n"
+
+
+def _plain(measured: Measured) -> dict[str, Any]:
+    lower, upper = measured.interval
+    return {
+        "successes": measured.successes,
+        "episodes": measured.episodes,
+        "rate": measured.rate,
+        "lower": lower,
+        "upper": upper,
+        "level": measured.level,
+    }
+
+
+def _caption(comparisons: Sequence[Comparison]) -> str:
+    levels = {part.level for comparison in comparisons for part in (comparison.before, comparison.after)}
+    if len(levels) != 1:
+        raise ValueError(f"a table needs rows, all with intervals of one level; got levels {sorted(levels)}")
+    return f"success rate [Wilson {100 * levels.pop():g} % interval]"

@@ -1,0 +1,167 @@
+"""Episodes in a simulator: every decision of every live world is one request, and becomes one turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mmrl.rng import derived_seed
+from mmrl.rollouts.base import Rollout
+from mmrl.types import Completion, Context, Episode, Prompt, Request, Turn
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+
+class EnvEpisodes(Rollout):
+    """All attempts are played side by side in one vector environment, each to its own end.
+
+    The environment's `reset(seed=[one per world])` must make world i's initial state a function of seed[i] alone, and
+    a world that ended must keep still until the next reset (autoreset disabled). It may report in `infos`
+    "executed" int [n] control steps of the decision, "scores" {name: float [n]} and "error" bool [n].
+
+    Args:
+        max_envs: most worlds at once; more episodes are played in equal waves.
+    """
+
+    def __init__(self, max_envs: int = 256):
+        if max_envs < 1:
+            raise ValueError(f"rollout.max_envs must be at least 1, got {max_envs}")
+        self.max_envs = max_envs
+        self._env: VectorEnv | None = None
+        self._made_for: tuple[Any, int] | None = None
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        episodes = [Episode(p, group=slot, attempt=a) for slot, p in prompts for a in range(ctx.attempts)]
+        if not episodes:
+            return []
+        waves = -(-len(episodes) // self.max_envs)
+        size = -(-len(episodes) // waves)
+        env = self._environment(ctx.task, size)
+        ctx.progress("rollout", 0, len(episodes))
+        for start in range(0, len(episodes), size):
+            _play(env, episodes[start : start + size], ctx, finished=start, total=len(episodes))
+        return episodes
+
+    def _environment(self, task: Any, count: int) -> VectorEnv:
+        """The environment of the last call while simulator and size are the same: making one costs time."""
+        if not hasattr(task, "sim"):
+            raise ValueError(
+                f"rollout EnvEpisodes needs a task with a simulator, but task {task.name!r} has none; use single_turn"
+            )
+        if self._env is None or self._made_for != (task.sim, count):
+            self.close()
+            self._env, self._made_for = task.sim.make(count), (task.sim, count)
+        return self._env
+
+    def close(self) -> None:
+        """Give the simulator back."""
+        if self._env is not None:
+            self._env.close()
+        self._env = self._made_for = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"max_envs": self.max_envs, "_env": None, "_made_for": None}
+
+
+def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, total: int) -> None:
+    """Play the episodes to their ends; worlds beyond them repeat the last one's state and are never asked about."""
+    seeds = [int(_seed(episode.prompt)) for episode in episodes]
+    spare = env.num_envs - len(seeds)
+    observation, _ = env.reset(seed=seeds + seeds[-1:] * spare)  # type: ignore[arg-type]  # one seed per world
+    live = list(range(len(episodes)))
+    decision = 0
+    while live:
+        raws = _rows(observation, live)
+        if decision == 0:
+            raws = _shared(raws, episodes)
+        completions = ctx.engine.sample(_requests(raws, episodes, live, decision, ctx), ctx.sampling)
+        actions = _actions(env, live, completions)
+        observation, rewards, terminated, truncated, infos = env.step(actions)
+        for i, completion in zip(live, completions):
+            if "executed" in infos:
+                _mask_unplayed(completion, int(infos["executed"][i]))
+            episodes[i].turns.append(Turn(completion, float(rewards[i])))
+        over = [i for i in live if terminated[i] or truncated[i]]
+        for i in over:
+            _finish(episodes[i], i, bool(terminated[i]), infos)
+        live = [i for i in live if not (terminated[i] or truncated[i])]
+        decision += 1
+        _bootstrap(observation, [i for i in over if episodes[i].ended == "time"], episodes, decision, ctx)
+        ctx.progress("rollout", finished + len(episodes) - len(live), total)
+
+
+def _actions(env: VectorEnv, live: Sequence[int], completions: Sequence[Completion]) -> np.ndarray:
+    """What the policy decided for the live worlds; zeros for those that keep still."""
+    outputs = np.stack([np.asarray(completion.output) for completion in completions])
+    space = env.action_space
+    assert space.shape is not None  # of a box or of discrete actions
+    if (len(live), *space.shape[1:]) != outputs.shape:
+        raise ValueError(
+            f"the policy's actions have shape {outputs.shape[1:]}, but the simulator takes {space.shape[1:]} per "
+            "decision; set the policy's chunk and action size to the sim's"
+        )
+    actions = np.zeros(space.shape, dtype=space.dtype)  # type: ignore[arg-type]
+    actions[live] = outputs
+    return actions
+
+
+def _seed(prompt: Prompt) -> int:
+    if "seed" not in prompt.info:
+        raise ValueError(f"prompt {prompt.key!r} has no info['seed'] for the simulator's initial state")
+    return prompt.info["seed"]
+
+
+def _rows(observation: Any, worlds: Sequence[int]) -> list[dict[str, Any]]:
+    """The raw observation of each world: its row of every entry, or {"state": row} of a plain array."""
+    if isinstance(observation, Mapping):
+        return [{name: rows[i] for name, rows in observation.items()} for i in worlds]
+    return [{"state": observation[i]} for i in worlds]
+
+
+def _shared(raws: list[dict[str, Any]], episodes: Sequence[Episode]) -> list[dict[str, Any]]:
+    """One object per group: its attempts start in the same state, so the engine encodes it once."""
+    first: dict[int, dict[str, Any]] = {}
+    return [first.setdefault(episode.group, raw) for episode, raw in zip(episodes, raws)]
+
+
+def _requests(
+    raws: list[dict[str, Any]], episodes: Sequence[Episode], worlds: Sequence[int], decision: int, ctx: Context
+) -> list[Request]:
+    key = (ctx.seed, ctx.purpose, ctx.iteration)
+    return [
+        Request(raw, derived_seed(*key, episodes[i].group, episodes[i].attempt, decision))
+        for raw, i in zip(raws, worlds)
+    ]
+
+
+def _mask_unplayed(completion: Completion, executed: int) -> None:
+    """Choices for control steps that were never played had no effect: they are not learnt from.
+
+    Applies where the T choices are the entries of the output, control step by control step (action tokens, Gaussian
+    chunks); the choices of a chain, such as denoising steps, shape the whole output and stay.
+    """
+    shape, choices = np.shape(completion.output), len(completion.mask)
+    if not shape or executed >= shape[0]:
+        return
+    if completion.action.numel() == np.prod(shape) and choices % shape[0] == 0:
+        completion.mask = completion.mask.clone()
+        completion.mask[choices * executed // shape[0] :] = False
+
+
+def _finish(episode: Episode, world: int, terminated: bool, infos: Mapping[str, Any]) -> None:
+    error = "error" in infos and bool(infos["error"][world])
+    episode.ended = "error" if error else "done" if terminated else "time"
+    episode.info["scores"] = {name: float(column[world]) for name, column in infos.get("scores", {}).items()}
+
+
+def _bootstrap(observation: Any, worlds: list[int], episodes: Sequence[Episode], decision: int, ctx: Context) -> None:
+    """Ask for the value of the state in which time ran out; a policy without values leaves zero."""
+    worlds = [i for i in worlds if episodes[i].turns[-1].completion.value is not None]
+    if not worlds:
+        return
+    requests = _requests(_rows(observation, worlds), episodes, worlds, decision, ctx)
+    for i, completion in zip(worlds, ctx.engine.sample(requests, ctx.sampling)):
+        episodes[i].bootstrap = float(completion.value.reshape(-1)[0])

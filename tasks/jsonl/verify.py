@@ -1,0 +1,36 @@
+"""Judges free-form answers: the same text, or the same number."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from fractions import Fraction
+
+from tasks.checks import final_line
+
+# 12, -0.5, .5, 1,250.75, 3e-7, 1/2; bounded, so that a rambling policy cannot make the arithmetic slow
+_DECIMAL = r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3}){1,10}|[0-9]{1,40})?(?:\.[0-9]{1,40})?(?:e[+-]?[0-9]{1,2})?"
+NUMBER = re.compile(rf"(?=[+-]?\.?[0-9]){_DECIMAL}|[+-]?[0-9]{{1,40}}/[0-9]{{1,40}}")
+
+
+def verify(text: str, answer: str) -> dict[str, float]:
+    """exact: 1 when the whole reply or its final line is the answer, as normalised text or as a number."""
+    replies = {normalised(text), normalised(final_line(text))}
+    wanted = normalised(answer)
+    right = wanted in replies
+    if not right and (value := number(wanted)) is not None:
+        right = value in {number(reply) for reply in replies}
+    return {"exact": float(right)}
+
+
+def normalised(text: str) -> str:
+    """Without differences of case, width, spacing, and one full stop at the end."""
+    flat = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return flat.removesuffix(".").rstrip()
+
+
+def number(text: str) -> Fraction | None:
+    """The exact value of a decimal number or a fraction; None for other text."""
+    if not NUMBER.fullmatch(text) or re.search(r"/0+$", text):
+        return None
+    return Fraction(text.replace(",", ""))

@@ -1,0 +1,118 @@
+"""Tiny checkpoints of real architectures, made with transformers alone: `python -m tests.checkpoints qwen2_5_vl DIR`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForImageTextToText, Qwen2_5_VLConfig, Qwen2_5_VLProcessor, Qwen3VLConfig, Qwen3VLProcessor
+from transformers import Qwen2VLImageProcessor, Qwen2VLVideoProcessor, Qwen3VLVideoProcessor
+
+from mmrl.policies.tiny import character_tokenizer, special_ids
+
+VISION_TOKENS = ("<|vision_start|>", "<|vision_end|>", "<|video_pad|>")
+TEMPLATE = (
+    "{% for m in messages %}{% if m['content'] is string %}{{ m['content'] }}{% else %}{% for p in m['content'] %}"
+    "{% if p['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ p['text'] }}{% endif %}"
+    "{% endfor %}{% endif %}{% endfor %}"
+)
+TEXT = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": True,
+}
+
+
+def _tokenizer() -> Any:
+    tokenizer = character_tokenizer("<|image_pad|>", VISION_TOKENS)
+    tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+def _ids(tokenizer: Any) -> dict[str, int]:
+    names = {
+        "image_token_id": "<|image_pad|>",
+        "video_token_id": "<|video_pad|>",
+        "vision_start_token_id": "<|vision_start|>",
+        "vision_end_token_id": "<|vision_end|>",
+    }
+    return {key: tokenizer.convert_tokens_to_ids(token) for key, token in names.items()}
+
+
+def qwen2_5_vl(folder: str | Path) -> Path:
+    """A Qwen2.5-VL with M-RoPE and ragged patches."""
+    tokenizer = _tokenizer()
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}
+    config = Qwen2_5_VLConfig(
+        text_config={**TEXT, **special_ids(tokenizer), "rope_parameters": rope, "max_window_layers": 2},
+        vision_config={
+            "depth": 2,
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_heads": 4,
+            "patch_size": 14,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+            "window_size": 112,
+            "out_hidden_size": TEXT["hidden_size"],
+            "fullatt_block_indexes": [1],
+        },
+        tie_word_embeddings=True,
+        **_ids(tokenizer),
+    )
+    size = {"shortest_edge": 28 * 28, "longest_edge": 64 * 64}
+    options: dict[str, Any] = {"size": size, "patch_size": 14, "temporal_patch_size": 2, "merge_size": 2}
+    processor = Qwen2_5_VLProcessor(
+        Qwen2VLImageProcessor(**options), tokenizer, Qwen2VLVideoProcessor(**options), chat_template=TEMPLATE
+    )
+    return _saved(config, processor, folder)
+
+
+def qwen3_vl(folder: str | Path) -> Path:
+    """A Qwen3-VL: interleaved M-RoPE, deep-stacked vision features."""
+    tokenizer = _tokenizer()
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 2, 2], "mrope_interleaved": True}
+    config = Qwen3VLConfig(
+        text_config={**TEXT, **special_ids(tokenizer), "head_dim": 16, "rope_parameters": rope},
+        vision_config={
+            "depth": 2,
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_heads": 4,
+            "patch_size": 8,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+            "out_hidden_size": TEXT["hidden_size"],
+            "num_position_embeddings": 64,
+            "deepstack_visual_indexes": [0],
+        },
+        tie_word_embeddings=True,
+        **_ids(tokenizer),
+    )
+    size = {"shortest_edge": 16 * 16, "longest_edge": 64 * 64}
+    options: dict[str, Any] = {"size": size, "patch_size": 8, "temporal_patch_size": 2, "merge_size": 2}
+    processor = Qwen3VLProcessor(
+        Qwen2VLImageProcessor(**options), tokenizer, Qwen3VLVideoProcessor(**options), chat_template=TEMPLATE
+    )
+    return _saved(config, processor, folder)
+
+
+def _saved(config: Any, processor: Any, folder: str | Path) -> Path:
+    torch.manual_seed(0)
+    model = AutoModelForImageTextToText.from_config(config)
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return Path(folder)
+
+
+if __name__ == "__main__":
+    kinds = {"qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl}
+    if len(sys.argv) != 3 or sys.argv[1] not in kinds:
+        raise SystemExit(f"usage: python -m tests.checkpoints {{{','.join(kinds)}}} FOLDER")
+    print(kinds[sys.argv[1]](sys.argv[2]))

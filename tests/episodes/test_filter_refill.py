@@ -1,0 +1,106 @@
+"""Dropping groups without an advantage, and asking for others."""
+
+import logging
+
+import pytest
+
+from mmrl.episodes.filter import DropUniform
+from mmrl.episodes.refill import Refill
+from mmrl.types import Context, Episode, Prompt, Sampling
+
+
+def group(number, *rewards, **extra):
+    return [
+        Episode(Prompt(f"toy/train/{number}"), number, i, reward=reward, scores={"exact": reward > 0.5}, **extra)
+        for i, reward in enumerate(rewards)
+    ]
+
+
+def context(more=None, **fields):
+    return Context(None, None, None, Sampling(), seed=0, iteration=0, attempts=2, more=more, **fields)
+
+
+def numbers(episodes):
+    return list(dict.fromkeys(episode.group for episode in episodes))
+
+
+class Supply:
+    """Further prompts: each round gives the next of the prepared groups, as many as are asked for."""
+
+    def __init__(self, *groups):
+        self.groups, self.asked = list(groups), []
+
+    def __call__(self, count):
+        self.asked.append(count)
+        if not count:
+            return None
+        given, self.groups = self.groups[:count], self.groups[count:]
+        return [episode for members in given for episode in members]
+
+
+START = group(0, 1.0, 1.0) + group(1, 0.0, 1.0) + group(2, 0.0, 0.0) + group(3, 0.1 + 0.2, 0.3)
+
+
+def test_drop_uniform():
+    out = DropUniform()(START, context())
+    assert numbers(out) == [1] and len(out) == 2
+    assert numbers(DropUniform(tolerance=0)(START, context())) == [1, 3]  # 0.1 + 0.2 != 0.3
+    assert DropUniform()(group(0, 1.0), context()) == []
+    assert numbers(DropUniform()(group(2, 0.0, 1.0)[:1] + START[2:4] + group(2, 0.0, 1.0)[1:], context())) == [2, 1]
+
+
+def test_drop_by_score():
+    mixed_reward = group(0, 0.6, 0.9)
+    assert numbers(DropUniform()(mixed_reward, context())) == [0]
+    assert DropUniform("exact")(mixed_reward, context()) == []
+    with pytest.raises(KeyError, match=r"'format'.*'toy/train/0'.*exact"):
+        DropUniform("format")(mixed_reward, context())
+
+
+def test_refill_until_enough():
+    supply = Supply(group(4, 0, 0), group(5, 0, 1), group(6, 1, 0), group(7, 1, 1), group(8, 0, 1), group(9, 1, 0))
+    out = Refill()(START, context(supply))
+    # 4 came, 1 was mixed: asks for 3 (5 and 6 are mixed), then for 1 (7 is not), then for 1 (8 is)
+    assert supply.asked == [3, 1, 1]
+    assert numbers(out) == [1, 5, 6, 8] and len(out) == 8
+
+
+def test_refill_after_drop_with_the_number_given():
+    supply = Supply(group(4, 0, 1), group(5, 0, 1))
+    dropped = DropUniform()(START, context())
+    assert numbers(Refill(groups=2)(dropped, context(supply))) == [1, 4]
+    # enough at once: still takes part in the question, gets no more, keeps no more than wanted
+    supply = Supply()
+    assert numbers(Refill(groups=1)(dropped + group(9, 0, 1), context(supply))) == [1]
+    assert supply.asked == [0]
+
+
+def test_refill_is_bounded_and_says_so(caplog):
+    supply = Supply(*(group(10 + i, 1, 1) for i in range(20)))
+    with caplog.at_level(logging.WARNING):
+        out = Refill(groups=3, rounds=2)(START, context(supply))
+    assert numbers(out) == [1] and supply.asked == [2, 2]
+    assert "1 of 3 groups after 2 rounds" in caplog.text
+
+
+def test_each_process_refills_its_share():
+    # 3 groups over 2 processes: 2 for the first, 1 for the second
+    for rank, expected in ((0, [1, 9]), (1, [1])):
+        ctx = context(Supply(), rank=rank, world_size=2)
+        assert numbers(Refill(groups=3)(group(1, 0, 1) + group(9, 0, 1), ctx)) == expected
+
+
+def test_errors_are_left_out():
+    broken = group(4, 0, 1)
+    broken[0].ended = "error"
+    supply = Supply(broken, group(5, 0, 1))
+    assert numbers(Refill(groups=2, rounds=2)(group(1, 0, 1), context(supply))) == [1, 5]
+
+
+def test_refusals():
+    with pytest.raises(RuntimeError, match="cannot collect"):
+        Refill()(START, context())
+    with pytest.raises(ValueError, match=r"\[1\] were given twice"):
+        Refill()(START, context(Supply(group(1, 0, 1))))
+    with pytest.raises(ValueError, match=r"refill\.groups"):
+        Refill(groups=0)

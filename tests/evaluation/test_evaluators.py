@@ -1,0 +1,104 @@
+from itertools import combinations
+from math import isnan
+
+import pytest
+
+from mmrl.evaluation.accuracy import Rate
+from mmrl.evaluation.intervals import wilson
+from mmrl.evaluation.means import MeanScores, Tokens
+from mmrl.evaluation.pass_at_k import PassAtK, pass_at_k
+from mmrl.types import Episode, Prompt
+
+
+def episode(group=0, ended="done", tokens=3, **scores):
+    return Episode(Prompt(f"t/{group}"), group, 0, scores=scores, ended=ended, info={"tokens": tokens})
+
+
+def test_rate_is_the_share_with_its_interval():
+    found = Rate()([episode(i, exact=float(i < 95)) for i in range(100)])
+    assert found.pop("mean") == 0.95 and found.pop("n") == 100 and found.pop("errors") == 0
+    assert {name: round(end, 3) for name, end in found.items()} == {"lower": 0.888, "upper": 0.978}
+
+
+def test_rate_counts_prompts_in_the_interval_of_repeated_attempts():
+    # 10 prompts, 8 attempts each, always the same result: as uncertain as 10 attempts, not as 80
+    found = Rate("success")([episode(i % 10, success=float(i % 10 < 6)) for i in range(80)])
+    assert found["mean"] == pytest.approx(0.6) and found["n"] == 80
+    assert (found["lower"], found["upper"]) == pytest.approx(wilson(6, 10))
+
+
+@pytest.mark.parametrize("ended", ["done", "length", "time", "cut"])
+def test_failures_are_reported_not_scored(ended):
+    episodes = [episode(0, exact=1.0, ended=ended), episode(1, exact=0.0, ended=ended), episode(2, ended="error")]
+    found = Rate()(episodes)
+    assert (found["mean"], found["n"], found["errors"]) == (0.5, 2, 1)
+    assert MeanScores()(episodes) == {"exact": 0.5, "errors": 1}
+    assert Tokens()(episodes)["errors"] == 1
+
+
+def test_only_failures_measure_nothing():
+    found = Rate()([episode(ended="error")])
+    assert isnan(found["mean"]) and (found["lower"], found["upper"]) == (0, 1)
+    assert (found["n"], found["errors"]) == (0, 1)
+    assert isnan(Tokens()([episode(ended="error")])["mean"])
+    assert isnan(PassAtK()([episode(ended="error")])["pass@1"])
+
+
+def test_unknown_scores_are_refused_with_those_there_are():
+    with pytest.raises(KeyError, match=r"no score 'exakt' in the episode of 't/0'; it has \['exact', 'format'\]"):
+        Rate("exakt")([episode(exact=1.0, format=1.0)])
+    with pytest.raises(KeyError, match=r"no score 'success' .*it has \['exact'\]"):
+        PassAtK(score="success")([episode(exact=1.0)])
+
+
+def test_rate_refuses_a_score_that_is_not_binary():
+    with pytest.raises(ValueError, match=r"'tiles' of 't/0' is 0\.25, neither 0 nor 1; measure it with MeanScores"):
+        Rate("tiles")([episode(tiles=0.25)])
+
+
+@pytest.mark.parametrize("evaluator", [Rate(), MeanScores(), Tokens(), PassAtK()])
+def test_nothing_to_evaluate_is_refused(evaluator):
+    with pytest.raises(ValueError, match="no episodes to evaluate"):
+        evaluator([])
+
+
+def test_mean_scores():
+    found = MeanScores()([episode(exact=1.0, tiles=1.0), episode(exact=0.0, tiles=0.25)])
+    assert found == {"exact": 0.5, "tiles": 0.625, "errors": 0}
+    with pytest.raises(KeyError, match="no score 'tiles'"):
+        MeanScores()([episode(exact=1.0, tiles=1.0), episode(exact=0.0)])
+
+
+def test_tokens():
+    found = Tokens()([episode(tokens=2), episode(tokens=6, ended="length"), episode(tokens=1), episode(tokens=3)])
+    assert found == {"mean": 3.0, "cut_at_length": 0.25, "errors": 0}
+    with pytest.raises(KeyError, match=r"Episode\.light"):
+        Tokens()([Episode(Prompt("t/0"), 0, 0)])
+
+
+def test_pass_at_k_is_the_share_of_subsets_with_a_right_one():
+    for n in range(1, 7):
+        for c in range(n + 1):
+            for k in range(1, n + 1):
+                subsets = list(combinations([True] * c + [False] * (n - c), k))
+                assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
+
+
+def test_pass_at_k_over_prompts():
+    # prompt 0: 1 of 4 right, prompt 1: 3 of 4. pass@1 = (1/4 + 3/4) / 2; pass@2 = (1 - 3/6 + 1 - 0/6) / 2
+    episodes = [episode(0, exact=float(i < 1)) for i in range(4)] + [episode(1, exact=float(i < 3)) for i in range(4)]
+    found = PassAtK(ks=[2, 1])(episodes)
+    assert (found["pass@1"], found["pass@2"], found["prompts"], found["errors"]) == (0.5, 0.75, 2, 0)
+    assert (found["pass@2_lower"], found["pass@2_upper"]) == pytest.approx(wilson(1.5, 2))
+
+
+def test_pass_at_k_without_enough_attempts():
+    episodes = [episode(0, exact=1.0), episode(0, ended="error"), episode(1, exact=1.0), episode(1, exact=0.0)]
+    found = PassAtK(ks=(1, 2))(episodes)  # prompt 0 has one finished attempt: in pass@1, not in pass@2
+    assert (found["pass@1"], found["pass@2"], found["prompts"], found["errors"]) == (0.75, 1.0, 1, 1)
+    with pytest.raises(ValueError, match=r"pass@4 needs 4 attempts per prompt, 't/0' has 2"):
+        PassAtK(ks=(4,))(episodes)
+    with pytest.raises(ValueError, match=r"evaluator\.ks"):
+        PassAtK(ks=(0,))
+    with pytest.raises(ValueError, match=r"got n=2, c=3, k=1"):
+        pass_at_k(2, 3, 1)

@@ -1,0 +1,177 @@
+"""One example of every part, and the batch that they are tried on. A new part adds its line here."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from mmrl.batch import Batch
+from mmrl.objectives.imitation import NegativeLogLikelihood
+from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
+from mmrl.objectives.regularizer import KL, Entropy
+from mmrl.objectives.value import SquaredValue
+from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
+from mmrl.ops.logprob import logprob_entropy
+from mmrl.stages.advantage import GroupAdvantage
+from mmrl.stages.gae import GAE
+from mmrl.stages.logprobs import OldLogprobs, ReferenceLogprobs
+from mmrl.stages.values import Values
+from mmrl.types import Context, PolicyOutput, Sampling
+
+SLOTS = ("mmrl.stages", "mmrl.objectives", "mmrl.methods")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A part, and what a law has to know about it."""
+
+    part: Any
+    per_row: bool = False  # tried with values per row [N], else per choice [N, T]
+    scores: bool = False  # hands the whole batch to a model, so that what it touches is the model's matter
+    group_relative: bool = False  # adding the same to all rewards of a group changes nothing
+    sums_to_one: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"{self.part}{'/per_row' if self.per_row else ''}"
+
+
+STAGES = [
+    *(
+        Example(GroupAdvantage(scale, baseline), group_relative=True)
+        for scale in ("std", "sample", None)
+        for baseline in ("mean", "leave_one_out")
+    ),
+    Example(GroupAdvantage(None, None)),
+    Example(GAE(0.9, 0.8)),
+    Example(GAE(0.9, 0.8, whiten=True)),
+    Example(GAE(0.9, 0.8), per_row=True),
+    Example(GAE(0.9, 0.8, whiten=True), per_row=True),
+    Example(ReferenceLogprobs(rows=3), scores=True),
+    Example(OldLogprobs(rows=3), scores=True),
+    Example(Values(rows=3), scores=True),
+    Example(Values(rows=3), per_row=True, scores=True),
+]
+TERMS = [
+    Example(PolicyGradient()),
+    *(
+        Example(ClippedSurrogate(0.1, 0.2, dual, level))
+        for dual in (None, 1.5)
+        for level in ("token", "sequence", "row")
+    ),
+    Example(ClippedSurrogate(old="old_logprobs")),
+    *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
+    Example(Entropy()),
+    Example(NegativeLogLikelihood()),
+    *(Example(SquaredValue(clip), per_row) for clip in (None, 0.1) for per_row in (False, True)),
+]
+WEIGHTINGS = [
+    Example(TokenMean()),
+    Example(SequenceMean()),
+    Example(EpisodeMean()),
+    Example(ConstantLength(5), sums_to_one=False),
+]
+
+
+def discovered(base: type) -> set[type]:
+    """Every concrete subclass in the slots."""
+    found = set()
+    for slot in SLOTS:
+        try:
+            package = importlib.import_module(slot)
+        except ModuleNotFoundError as error:
+            if error.name != slot:
+                raise
+            continue
+        for module in pkgutil.walk_packages(package.__path__, f"{slot}."):
+            for _, part in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+                if issubclass(part, base) and not inspect.isabstract(part) and part.__module__.startswith(SLOTS):
+                    found.add(part)
+    return found
+
+
+class Tabular(nn.Module):
+    """A softmax over four choices and a value for each of six states: every choice is made in a state."""
+
+    def __init__(self, seed: int, per_row: bool):
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.logits = nn.Parameter(torch.randn(6, 4, generator=generator))
+        self.value = nn.Parameter(torch.randn(6, generator=generator))
+        self.per_row = per_row
+
+    def forward(self, batch: Batch) -> PolicyOutput:
+        state = batch["obs.state"]
+        logprobs, entropy = logprob_entropy(self.logits[state], batch["action"], batch["temperature"])
+        values = self.value[state]
+        return PolicyOutput(logprobs, entropy, values[:, 0] if self.per_row else values)
+
+
+def rows(per_row: bool) -> Batch:
+    """Eleven rows in no order: three groups, six episodes of 1 to 3 rows, T = 5, one row without a choice."""
+    generator = torch.Generator().manual_seed(1)
+    episode = torch.tensor([5, 0, 1, 2, 2, 3, 3, 3, 4, 5, 5])
+    step = torch.tensor([1, 0, 0, 1, 0, 2, 0, 1, 0, 0, 2])
+    n, t = len(episode), 5
+    mask = torch.rand(n, t, generator=generator) < 0.6
+    mask[3], mask[0, 0] = False, True
+    real = {
+        name: torch.randn(n, t, generator=generator)
+        for name in ("logprobs", "old_logprobs", "ref_logprobs", "advantages", "values", "returns")
+    }
+    real["logprobs"] = -real["logprobs"].abs()
+    if per_row:
+        real |= {name: real[name][:, 0].clone() for name in ("values", "returns")}
+    episode_reward = torch.tensor([1.0, 0.0, 0.5, 0.25, 0.75, 2.0])[episode]
+    last = torch.tensor([int(s) == max(step[episode == e]) for s, e in zip(step, episode)])
+    return Batch(
+        **{"obs.state": torch.randint(6, (n, t), generator=generator)},
+        action=torch.randint(4, (n, t), generator=generator),
+        mask=mask,
+        temperature=torch.linspace(0.5, 1.5, n),
+        group=torch.tensor([0, 0, 0, 8, 8, 8])[episode],
+        episode=episode,
+        step=step,
+        reward=torch.randn(n, generator=generator) + episode_reward * last,
+        episode_reward=episode_reward,
+        last=last,
+        terminal=last & (episode % 2 == 0),
+        bootstrap=torch.where(last & (episode % 2 == 1), 0.7, 0.0),
+        is_demo=torch.zeros(n).bool(),
+        version=torch.zeros(n).long(),
+        **real,
+    )
+
+
+def context(per_row: bool) -> Context:
+    models = {"reference": Tabular(3, per_row)}
+    return Context(None, None, Tabular(2, per_row), Sampling(), seed=0, iteration=0, attempts=3, models=models)
+
+
+def dirty(batch: Batch) -> Batch:
+    """NaN in every entry of a real [N, T] column that the policy did not choose."""
+    mask = batch["mask"]
+    real = {name for name, column in batch.items() if column.is_floating_point() and column.shape == mask.shape}
+    return batch.with_columns(**{name: torch.where(mask, batch[name], torch.nan) for name in real})
+
+
+class Watched(Batch):
+    """Remembers which columns were looked at."""
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self.touched: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.touched.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.touched.add(name)
+        return super().get(name, default)

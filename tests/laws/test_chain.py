@@ -1,0 +1,135 @@
+"""Expected gradients on a chain of two states, by enumerating every episode, against closed forms.
+
+In state 0 one stops for reward 0.5, or pays 0.2 and goes on to state 1, where either choice ends with 1 or -0.5. The
+episode is laid out twice: as rows of one decision each (robot), and as one row of several choices (text).
+"""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mmrl.batch import Batch
+from mmrl.objectives.objective import Objective
+from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
+from mmrl.ops.logprob import logprob_entropy
+from mmrl.stages.gae import GAE
+from mmrl.types import Context, PolicyOutput, Sampling
+
+LOGITS = torch.tensor([[0.3, -0.4], [0.8, 0.1]], dtype=torch.float64)  # [state, choice]
+STOP, GO = 0.5, -0.2
+END = torch.tensor([1.0, -0.5], dtype=torch.float64)  # rewards of the two choices in state 1
+PATHS = [[0], [1, 0], [1, 1]]  # choices, from state 0 on
+PAID = [[STOP], [GO, 1.0], [GO, -0.5]]
+CTX = Context(None, None, None, Sampling(), seed=0, iteration=0)
+WRONG = (0.9, -0.7)  # values of an untrained critic
+
+
+def chances(logits):
+    p = logits.softmax(-1)
+    return torch.stack([p[0, 0], p[0, 1] * p[1, 0], p[0, 1] * p[1, 1]])
+
+
+def true_values(discount):
+    p = LOGITS.softmax(-1)
+    v1 = (p[1] * END).sum()
+    return (p[0, 0] * STOP + p[0, 1] * (GO + discount * v1)).item(), v1.item()
+
+
+def as_rows(values):
+    """One row per decision: [5, 1], values per row."""
+    flat = [(e, s, a) for e, path in enumerate(PATHS) for s, a in enumerate(path)]
+    return Batch(
+        episode=torch.tensor([e for e, _, _ in flat]),
+        step=torch.tensor([s for _, s, _ in flat]),
+        action=torch.tensor([[a] for _, _, a in flat]),
+        state=torch.tensor([[s] for _, s, _ in flat]),
+        reward=torch.tensor([PAID[e][s] for e, s, _ in flat]),
+        values=torch.tensor([values[s] for _, s, _ in flat]),
+        last=torch.tensor([s == len(PATHS[e]) - 1 for e, s, _ in flat]),
+        bootstrap=torch.zeros(5),
+        mask=torch.ones(5, 1).bool(),
+    )
+
+
+def as_choices(values):
+    """One row per episode with a forced choice between its two: [3, 3], values per choice.
+
+    A row is paid once, at its end, so this layout can only stand for the other one where nothing is paid on the way:
+    the price of going on is taken into the end, which is the same return at discount 1.
+    """
+    mask = torch.tensor([[1, 0, 0], [1, 0, 1], [1, 0, 1]]).bool()
+    return Batch(
+        episode=torch.arange(3),
+        step=torch.zeros(3).long(),
+        action=torch.tensor([[0, 0, 0], [1, 0, 0], [1, 0, 1]]),
+        state=torch.tensor([[0, 0, 1]] * 3),
+        reward=torch.tensor([sum(paid) for paid in PAID]),
+        values=torch.tensor([[values[0], 9.0, values[1]]] * 3),
+        last=torch.ones(3).bool(),
+        bootstrap=torch.zeros(3),
+        mask=mask,
+    )
+
+
+def expected_gradient(batch, term, discount, decay):
+    """d/dlogits of the sum over episodes of chance times the loss of all its choices."""
+    logits = LOGITS.clone().requires_grad_()
+    batch = GAE(discount, decay)(batch, CTX)
+    out = PolicyOutput(*logprob_entropy(logits[batch["state"]], batch["action"]))
+    weights = torch.where(batch["mask"], chances(LOGITS)[batch["episode"]][:, None], 0)
+    batch = batch.with_columns(logprobs=out.logprobs.detach(), weights=weights)
+    return torch.autograd.grad(Objective({"policy": term})(out, batch)[0], logits)[0]
+
+
+def closed_form(first, second):
+    """-sum_s d(s) sum_a dp(a | s) A(s, a), with d(0) = 1 and d(1) = p(go on)."""
+    logits = LOGITS.clone().requires_grad_()
+    p = logits.softmax(-1)
+    first, second = (torch.as_tensor(advantage, dtype=torch.float64) for advantage in (first, second))
+    return torch.autograd.grad(-(p[0] * first).sum() - p[0, 1].detach() * (p[1] * second).sum(), logits)[0]
+
+
+terms = pytest.mark.parametrize("term", [PolicyGradient(), ClippedSurrogate(), ClippedSurrogate(dual=3.0)], ids=str)
+
+
+@terms
+@pytest.mark.parametrize("discount, decay", [(1.0, 1.0), (0.9, 0.95), (0.9, 0.5), (0.7, 0.0)])
+@pytest.mark.parametrize("wrong", [False, True], ids=["true values", "wrong values"])
+def test_decisions(term, discount, decay, wrong):
+    """E[A | 0, go] = GO + gamma V1 - V0 + gamma lambda (E[END] - V1): the last part is 0 for true values."""
+    v0, v1 = WRONG if wrong else true_values(discount)
+    p1 = LOGITS.softmax(-1)[1]
+    on = GO + discount * v1 - v0 + discount * decay * ((p1 * END).sum().item() - v1)
+    out = expected_gradient(as_rows((v0, v1)), term, discount, decay)
+    assert_close(out, closed_form([STOP - v0, on], END - v1), rtol=1e-6, atol=1e-7)
+
+
+@terms
+@pytest.mark.parametrize("layout", [as_rows, as_choices])
+@pytest.mark.parametrize("values, decay", [(WRONG, 1.0), (true_values(1.0), 1.0), (true_values(1.0), 0.3)])
+def test_undiscounted_it_is_the_gradient_of_the_expected_return(term, layout, values, decay):
+    """At discount 1 with decay 1 whatever the values, or with true values whatever the decay."""
+    if layout is as_choices and decay < 1:
+        # paying GO at the end makes it part of state 1's value
+        values = (values[0], values[1] + GO)
+    logits = LOGITS.clone().requires_grad_()
+    paid = torch.tensor([sum(path) for path in PAID], dtype=torch.float64)
+    expected = torch.autograd.grad(-(chances(logits) * paid).sum(), logits)[0]
+    assert_close(expected_gradient(layout(values), term, 1.0, decay), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_cut_off_after_the_first_decision():
+    """Truncated in state 1, bootstrapped from its true value: state 0 learns what it learns from whole episodes."""
+    v0, v1 = true_values(0.9)
+    whole = expected_gradient(as_rows((v0, v1)), PolicyGradient(), 0.9, 0.95)
+    rows = as_rows((v0, v1))
+    rows = rows.select((rows["step"] == 0).nonzero().flatten())
+    bootstrap = torch.tensor([0.0, v1, v1])
+    cut = expected_gradient(
+        rows.with_columns(last=torch.ones(3).bool(), bootstrap=bootstrap), PolicyGradient(), 0.9, 0.95
+    )
+    assert_close(cut[0], whole[0], rtol=1e-6, atol=1e-7)
+    assert (cut[1] == 0).all()
+    # taken for an end, it would be another gradient
+    terminal = rows.with_columns(last=torch.ones(3).bool(), bootstrap=torch.zeros(3))
+    assert (expected_gradient(terminal, PolicyGradient(), 0.9, 0.95)[0] - whole[0]).abs().max() > 0.01

@@ -1,0 +1,177 @@
+"""What holds for every term and every weighting, through the objective that joins them."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mmrl.batch import Batch
+from mmrl.objectives.objective import Objective, Term
+from mmrl.objectives.weighting import TokenMean, Weighting
+from mmrl.types import PolicyOutput
+from tests.laws.law_examples import TERMS, WEIGHTINGS, Tabular, Watched, dirty, discovered, rows
+
+terms = pytest.mark.parametrize("example", TERMS, ids=lambda example: example.name)
+weightings = pytest.mark.parametrize("weights", WEIGHTINGS, ids=lambda example: example.name)
+TOKEN_MEAN = TokenMean()
+
+
+def alone(number):
+    """The total over one process."""
+    return number
+
+
+def window(example, weighting=TOKEN_MEAN) -> Batch:
+    batch = rows(example.per_row)
+    return batch.with_columns(weights=weighting(batch, alone))
+
+
+def leaves(policy, batch) -> PolicyOutput:
+    """The policy's output, cut from the policy: gradients are taken with respect to it."""
+    out = policy(batch)
+    return PolicyOutput(*(part.detach().requires_grad_() for part in (out.logprobs, out.entropy, out.values)))
+
+
+def gradients(out) -> list[torch.Tensor]:
+    return [torch.zeros_like(p) if p.grad is None else p.grad for p in (out.logprobs, out.entropy, out.values)]
+
+
+def test_every_part_has_an_example():
+    for base, examples, name in ((Term, TERMS, "TERMS"), (Weighting, WEIGHTINGS, "WEIGHTINGS")):
+        missing = {part.__name__ for part in discovered(base)} - {type(example.part).__name__ for example in examples}
+        assert not missing, f"add an Example of {sorted(missing)} to {name} in tests/laws/law_examples.py"
+
+
+# ---------------------------------------------------------------- terms
+
+
+@terms
+def test_reads_and_needs_are_exactly_what_is_touched(example):
+    batch, policy = window(example), Tabular(2, example.per_row)
+    watched = Watched(batch)
+    example.part(policy(batch), watched)
+    example.part.metrics(policy(batch), watched)
+    assert watched.touched == example.part.reads
+    without = policy(batch)
+    without.values = None
+    if "values" in example.part.needs:
+        with pytest.raises(ValueError, match="values"):
+            example.part(without, batch)
+    else:
+        example.part(without, batch)
+
+
+@terms
+def test_never_reduces(example):
+    batch = window(example)
+    out = Tabular(2, example.per_row)(batch)
+    for entry in (example.part(out, batch), *example.part.metrics(out, batch).values()):
+        assert tuple(entry.shape) in (tuple(batch["mask"].shape), (batch.rows,))
+
+
+@terms
+@weightings
+def test_micro_batches_make_no_difference(example, weights):
+    batch, policy = window(example, weights.part), Tabular(2, example.per_row)
+    objective = Objective({"term": example.part}, {"term": 0.5})
+
+    def learn(pieces):
+        policy.zero_grad()
+        losses, metrics = zip(*(objective(policy(piece), piece) for piece in pieces))
+        sum(losses).backward()
+        summed = {name: sum(metric[name] for metric in metrics) for name in metrics[0]}
+        return sum(losses).detach(), [p.grad.clone() for p in policy.parameters()], summed
+
+    whole = learn([batch])
+    assert any((gradient != 0).any() for gradient in whole[1])
+    for size in (1, 3, 4):
+        assert_close(learn(batch.split(size)), whole, rtol=1e-5, atol=1e-6)
+
+
+@terms
+def test_nan_outside_the_mask_changes_neither_loss_nor_gradient(example):
+    batch, policy = window(example), Tabular(2, example.per_row)
+    objective = Objective({"term": example.part})
+    clean, soiled = leaves(policy, batch), leaves(policy, batch)
+    with torch.no_grad():
+        for part in (soiled.logprobs, soiled.entropy, *([] if example.per_row else [soiled.values])):
+            part[~batch["mask"]] = torch.nan
+    results = []
+    for out, data in ((clean, batch), (soiled, dirty(batch.with_columns()))):
+        data = data.with_columns(weights=batch["weights"])
+        loss, metrics = objective(out, data)
+        loss.backward()
+        results.append((loss.detach(), metrics, gradients(out)))
+    assert results[0][0].isfinite()
+    assert_close(results[1], results[0], rtol=0, atol=0)
+    assert all((g[~batch["mask"]] == 0).all() for g in results[0][2] if g.dim() == 2)
+
+
+@terms
+def test_rows_in_another_order(example):
+    batch, policy = window(example), Tabular(2, example.per_row)
+    order = torch.randperm(batch.rows, generator=torch.Generator().manual_seed(0))
+    moved = batch.select(order)
+    assert_close(example.part(policy(batch), batch)[order], example.part(policy(moved), moved))
+
+
+@pytest.mark.parametrize("example", [e for e in TERMS if "advantages" in e.part.reads], ids=lambda e: e.name)
+def test_zero_advantage_means_zero_gradient(example):
+    batch, policy = window(example), Tabular(2, example.per_row)
+    batch = batch.with_columns(advantages=torch.zeros_like(batch["advantages"]))
+    Objective({"term": example.part})(policy(batch), batch)[0].backward()
+    assert all((p.grad == 0).all() for p in policy.parameters())
+
+
+@pytest.mark.parametrize("example", [e for e in TERMS if "advantages" in e.part.reads], ids=lambda e: e.name)
+def test_descent_raises_good_choices_and_lowers_bad_ones(example):
+    """At ratio 1, the first step on fresh data."""
+    batch, policy = window(example), Tabular(2, example.per_row)
+    out = leaves(policy, batch)
+    fresh = out.logprobs.detach()
+    sign = torch.where(torch.arange(batch.rows) % 2 == 0, 1.0, -1.0)[:, None].expand(fresh.shape)
+    batch = batch.with_columns(logprobs=fresh, old_logprobs=fresh, advantages=sign)
+    Objective({"term": example.part})(out, batch)[0].backward()
+    assert torch.equal(-out.logprobs.grad.sign(), torch.where(batch["mask"], sign, 0))
+
+
+# ---------------------------------------------------------------- weightings
+
+
+@weightings
+def test_weights_are_shares_of_the_choices(weights):
+    batch = rows(per_row=False)
+    column = weights.part(batch, alone)
+    assert column.shape == batch["mask"].shape and column.dtype == torch.float32
+    assert (column[~batch["mask"]] == 0).all() and (column[batch["mask"]] > 0).all()
+    if weights.sums_to_one:
+        assert_close(column.sum(), torch.tensor(1.0))
+
+
+@weightings
+def test_weighting_reads_exactly_what_it_says(weights):
+    watched = Watched(rows(per_row=False))
+    weights.part(watched, alone)
+    assert watched.touched == weights.part.reads
+
+
+@weightings
+def test_weights_follow_the_rows(weights):
+    batch = rows(per_row=False)
+    order = torch.randperm(batch.rows, generator=torch.Generator().manual_seed(0))
+    assert_close(weights.part(batch, alone)[order], weights.part(batch.select(order), alone))
+
+
+@weightings
+def test_padding_makes_no_difference(weights):
+    """More padded choices, and a further row without a choice, as refills and idle processes make them."""
+    batch = rows(per_row=False)
+    mask = torch.nn.functional.pad(batch["mask"], (0, 3, 0, 1))
+    padded = Batch(mask=mask, episode=torch.cat([batch["episode"], torch.tensor([99])]))
+    assert_close(weights.part(padded, alone)[:-1, :5], weights.part(batch, alone))
+
+
+@weightings
+def test_nothing_chosen_weighs_nothing(weights):
+    batch = rows(per_row=False)
+    batch = batch.with_columns(mask=torch.zeros_like(batch["mask"]))
+    assert (weights.part(batch, alone) == 0).all()

@@ -1,0 +1,91 @@
+"""Terms and their diagnostics on numbers worked out by hand."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mmrl.batch import Batch
+from mmrl.objectives.imitation import NegativeLogLikelihood
+from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
+from mmrl.objectives.regularizer import KL, Entropy
+from mmrl.objectives.value import SquaredValue
+from mmrl.types import PolicyOutput
+
+LOGPROBS = torch.tensor([[1.3, 0.7, 5.0]]).log()
+OUT = PolicyOutput(LOGPROBS, torch.tensor([[0.1, 0.2, 0.3]]))
+BATCH = Batch(
+    mask=torch.tensor([[True, True, False]]),
+    logprobs=torch.zeros(1, 3),
+    old_logprobs=LOGPROBS,
+    ref_logprobs=LOGPROBS - 0.3,
+    advantages=torch.tensor([[1.0, -1.0, 9.0]]),
+)
+
+
+def test_policy_terms():
+    assert_close(PolicyGradient()(OUT, BATCH), torch.tensor([[-math.log(1.3), math.log(0.7), 0.0]]))
+    # both choices are held: -1.2 and 0.8
+    assert_close(ClippedSurrogate()(OUT, BATCH), torch.tensor([[-1.2, 0.8, 0.0]]))
+    # the policy before the update as the denominator: ratio 1
+    assert_close(ClippedSurrogate(old="old_logprobs")(OUT, BATCH), torch.tensor([[-1.0, 1.0, 0.0]]))
+    # joint ratio 1.3 * 0.7 = 0.91
+    assert_close(ClippedSurrogate(level="row")(OUT, BATCH), torch.tensor([[-0.91, 0.91, 0.0]]))
+
+
+def test_policy_metrics():
+    metrics = ClippedSurrogate(low=0.2, high=0.4)(OUT, BATCH), ClippedSurrogate(low=0.2, high=0.4).metrics(OUT, BATCH)
+    ratio, clip_fraction, kl = (metrics[1][name][0, :2] for name in ("ratio", "clip_fraction", "kl"))
+    assert_close(ratio, torch.tensor([1.3, 0.7]))
+    assert_close(clip_fraction, torch.tensor([0.0, 1.0]))
+    # k3 of the sampling policy: r - 1 - log r
+    assert_close(kl, torch.tensor([0.3 - math.log(1.3), -0.3 - math.log(0.7)]))
+
+
+def test_which_columns_are_read_depends_on_the_fields():
+    assert ClippedSurrogate(old="old_logprobs").reads == {"mask", "advantages", "old_logprobs"}
+    assert KL(reference="teacher_logprobs").reads == {"mask", "teacher_logprobs"}
+    assert SquaredValue().reads == {"mask", "returns"} and SquaredValue(1.0).reads == {"mask", "returns", "values"}
+
+
+def test_regularizers_and_imitation():
+    assert_close(KL()(OUT, BATCH), torch.tensor([[0.040818, 0.040818, 0.0]]), atol=1e-6, rtol=0)
+    assert_close(KL("k1")(OUT, BATCH), torch.tensor([[0.3, 0.3, 0.0]]))
+    assert_close(Entropy()(OUT, BATCH), torch.tensor([[-0.1, -0.2, 0.0]]))
+    assert_close(NegativeLogLikelihood()(OUT, BATCH), torch.tensor([[-math.log(1.3), -math.log(0.7), 0.0]]))
+
+
+def values(clip=None, per_row=True):
+    predicted = torch.tensor([2.0, 0.1])
+    columns = {"returns": torch.tensor([1.0, 1.0]), "values": torch.tensor([0.0, 0.0])}
+    if not per_row:
+        predicted, columns = predicted[None], {name: column[None] for name, column in columns.items()}
+    mask = torch.ones(2, 1).bool() if per_row else torch.ones(1, 2).bool()
+    out = PolicyOutput(torch.zeros(mask.shape), torch.zeros(mask.shape), predicted)
+    return SquaredValue(clip)(out, Batch(mask=mask, **columns))
+
+
+@pytest.mark.parametrize("per_row", [True, False])
+def test_values(per_row):
+    assert_close(values(per_row=per_row).flatten(), torch.tensor([0.5, 0.405]))
+    # moved from 0 to 2, held at 0.5: max(1, 0.25) / 2; moved to 0.1: not held
+    assert_close(values(0.5, per_row).flatten(), torch.tensor([0.5, 0.405]))
+    # the target 1 lies beyond what a move of 0.05 reaches: 0.95^2 / 2 is the larger
+    assert_close(values(0.05, per_row).flatten(), torch.tensor([0.5, 0.45125]))
+
+
+def test_refusals():
+    out = PolicyOutput(torch.zeros(1, 2), torch.zeros(1, 2))
+    batch = Batch(mask=torch.ones(1, 2).bool(), returns=torch.zeros(1))
+    with pytest.raises(ValueError, match="value_head=true"):
+        SquaredValue()(out, batch)
+    out.values = torch.zeros(1, 2)
+    with pytest.raises(ValueError, match="differ in shape"):
+        SquaredValue()(out, batch)
+    with pytest.raises(ValueError, match="dual must be > 1"):
+        ClippedSurrogate(dual=1.1)
+    with pytest.raises(ValueError, match="low"):
+        ClippedSurrogate(low=1.5)
+    with pytest.raises(ValueError, match="clip"):
+        SquaredValue(0.0)

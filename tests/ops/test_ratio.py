@@ -1,0 +1,113 @@
+"""Ratios at the level of a choice, of a row per choice, and of a row."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mmrl.ops.ratio import LIMIT, log_ratio
+from mmrl.ops.surrogate import clipped, clipped_surrogate
+
+D = torch.tensor([[0.2, -0.1, 0.3, 0.0]])
+ALL = torch.ones(1, 4).bool()
+
+
+@pytest.mark.parametrize(
+    "level, expected",
+    [("token", [0.2, -0.1, 0.3, 0.0]), ("sequence", [0.1] * 4), ("row", [0.4] * 4)],  # sum 0.4, mean 0.1
+)
+def test_levels(level, expected):
+    assert_close(log_ratio(D, torch.zeros(1, 4), ALL, level), torch.tensor([expected]))
+    # equal log-probs: ratio exactly 1
+    assert (log_ratio(D, D, ALL, level).exp() == 1).all()
+
+
+@pytest.mark.parametrize(
+    "level, expected", [("token", [0.2, 0, 0.3, 0]), ("sequence", [0.25, 0, 0.25, 0]), ("row", [0.5, 0, 0.5, 0])]
+)
+def test_choices_outside_the_mask_take_no_part(level, expected):
+    mask = torch.tensor([[True, False, True, False]])
+    old = torch.where(mask, 0.0, torch.nan)
+    assert_close(log_ratio(D, old, mask, level), torch.tensor([expected]))
+    assert_close(log_ratio(D, old, ~ALL, level), torch.zeros(1, 4))
+
+
+def test_gradient_of_the_row_levels():
+    # d exp(mean d) / d d_t = s / T and d exp(sum d) / d d_t = r, for each of the T broadcast copies
+    for level, share in (("sequence", math.exp(0.1) / 4), ("row", math.exp(0.4))):
+        d = D.clone().requires_grad_()
+        log_ratio(d, torch.zeros(1, 4), ALL, level).exp()[0, 0].backward()
+        assert_close(d.grad, torch.full((1, 4), share))
+
+
+def test_held_finite():
+    d = torch.tensor([[500.0, -500.0]], requires_grad=True)
+    ratio = log_ratio(d, torch.zeros(1, 2), torch.ones(1, 2).bool()).exp()
+    assert_close(ratio, torch.tensor([[math.exp(LIMIT), math.exp(-LIMIT)]]))
+    ratio.sum().backward()
+    assert (d.grad == 0).all()
+
+
+def test_unknown_level():
+    with pytest.raises(ValueError, match="sequence"):
+        log_ratio(D, D, ALL, "word")
+
+
+def surrogate(ratio, advantage, low=0.2, high=0.2, dual=None):
+    return clipped_surrogate(torch.tensor(ratio), torch.tensor(advantage), low, high, dual).item()
+
+
+@pytest.mark.parametrize(
+    "ratio, advantage, loss",
+    [
+        (1.3, 1.0, -1.2),  # gain held at 1 + high
+        (0.7, -1.0, 0.8),  # loss held at 1 - low
+        (0.7, 1.0, -0.7),  # the pessimistic side is open
+        (1.3, -1.0, 1.3),
+        (1.0, 2.0, -2.0),
+    ],
+)
+def test_clipped_surrogate(ratio, advantage, loss):
+    assert surrogate(ratio, advantage) == pytest.approx(loss)
+
+
+def test_dual_bounds_only_bad_choices():
+    assert surrogate(5.0, -1.0) == pytest.approx(5.0)
+    assert surrogate(5.0, -1.0, dual=3.0) == pytest.approx(3.0)
+    assert surrogate(2.0, -1.0, dual=3.0) == pytest.approx(2.0)
+    assert surrogate(5.0, 1.0, dual=3.0) == pytest.approx(-1.2)
+
+
+def test_mean_over_the_policys_own_choices():
+    # ratios 1.1, 1.3 -> 1.2, 0.9 inside the mask: (1.1 + 1.2 + 0.9) / 3
+    ratio = torch.tensor([1.1, 1.3, 5.0, 0.2, 0.9])
+    mask = torch.tensor([1, 1, 0, 0, 1]).bool()
+    loss = clipped_surrogate(ratio, torch.ones(5), 0.2, 0.2)
+    assert loss[mask].mean().item() == pytest.approx(-1.066667, abs=1e-6)
+    assert loss.mean().item() == pytest.approx(-0.92)
+
+
+def test_sequence_ratio_with_tight_bounds():
+    # log-ratios average 0.1: s = 1.105171; at A = 1 held at 1.0004, at A = -1 open
+    s = log_ratio(D, torch.zeros(1, 4), ALL, "sequence").exp()
+    good, bad = torch.ones(1, 4), -torch.ones(1, 4)
+    assert_close(clipped_surrogate(s, good, 3e-4, 4e-4), torch.full((1, 4), -1.0004))
+    assert_close(clipped_surrogate(s, bad, 3e-4, 4e-4), torch.full((1, 4), 1.105171), atol=1e-6, rtol=0)
+
+
+def test_leave_one_out_with_clipped_ratios():
+    # advantages 2/3, -2/3, 0, 0 at ratios 1.5, 0.5, 1, 1: terms 0.8, -0.5333, 0, 0; their mean is 0.0667
+    ratio, advantage = torch.tensor([1.5, 0.5, 1, 1]), torch.tensor([2 / 3, -2 / 3, 0, 0])
+    loss = clipped_surrogate(ratio, advantage, 0.2, 0.2)
+    assert_close(loss, torch.tensor([-0.8, 0.533333, 0, 0]), atol=1e-6, rtol=0)
+    assert loss.mean().item() == pytest.approx(-0.066667, abs=1e-6)
+
+
+@pytest.mark.parametrize("dual", [None, 3.0])
+def test_clipped_says_where_the_gradient_is_zero(dual):
+    ratio = torch.linspace(0.05, 4, 80).requires_grad_()
+    for sign in (-1.0, 1.0):
+        advantages = torch.full((80,), sign)
+        slope = torch.autograd.grad(clipped_surrogate(ratio, advantages, 0.2, 0.28, dual).sum(), ratio)[0]
+        assert torch.equal(slope == 0, clipped(ratio, advantages, 0.2, 0.28, dual))
