@@ -20,6 +20,7 @@ class Transition:
     reward: float
     terminated: bool
     truncated: bool
+    executed: int | None = None  # control steps of the decision that were played, where the simulator says so
     following: dict[str, Any] | None = None  # raw observation after the last decision of a life, before any reset
     scores: Mapping[str, float] | None = None  # what the simulator reported at the end of a life
     error: str | None = None  # why the simulator gave the world up; its reward and observation mean nothing then
@@ -32,8 +33,8 @@ class ContinuedEnv:
     same_step: the returned observation is already that of the new life; the final one is in the infos.
     disabled: the finished worlds are reset here.
 
-    A simulator may report, in `infos`, "scores" {name: float [n]} and "error" [n], a message or True in a truncated
-    world that failed.
+    A simulator may report, in `infos`, "executed" int [n] control steps of the decision, "scores" {name: float [n]}
+    and "error" [n], a message or True in a truncated world that failed.
     """
 
     def __init__(self, venv: VectorEnv):
@@ -63,6 +64,9 @@ class ContinuedEnv:
         observations, rewards, terminated, truncated, infos = self.venv.step(self._actions)
         ended = (terminated | truncated) & self.acting
         transitions = [Transition(float(rewards[w]), bool(terminated[w]), bool(truncated[w])) for w in worlds]
+        if "executed" in infos:
+            for w, transition in zip(worlds, transitions):
+                transition.executed = int(infos["executed"][w])
         if ended.any():
             final, reports = observations, infos
             if self.mode is AutoresetMode.SAME_STEP:
