@@ -181,7 +181,7 @@ def test_a_saved_policy_is_the_same_policy(kind, tmp_path):
 def test_refusals(tmp_path):
     with pytest.raises(ValueError, match=r"config\.json is missing"):
         ControlPolicy(path=str(tmp_path))
-    with pytest.raises(ValueError, match="policy.observation_dims and policy.actions"):
+    with pytest.raises(ValueError, match=r"policy\.observation_dims and policy\.actions"):
         ControlPolicy(actions=2)
     with pytest.raises(ValueError, match=r"policy\.activation must be one of"):
         ControlPolicy(3, 2, activation="nonsense")
