@@ -123,10 +123,10 @@ def typed(cfg: DictConfig) -> dict[str, Any]:
     if unknown:
         raise ConfigError(f"unknown top-level keys {unknown}; they must be under trainer, model or data")
     out = {root: to_class_path(plain[root]) for root in ROOTS}
-    for name in ("callbacks", "logger"):
+    for name in ("callbacks", "logger"):  # named here, so that they can be changed one by one; a list for Lightning
         named = out["trainer"].get(name)
         if isinstance(named, dict) and "class_path" not in named:
-            out["trainer"][name] = [part for part in named.values() if part]
+            out["trainer"][name] = list(named.values())
     return {
         "seed_everything": plain["seed"],
         "run_dir": plain["run_dir"],
@@ -136,6 +136,10 @@ def typed(cfg: DictConfig) -> dict[str, Any]:
     }
 
 
+NAMED_PARTS = ("callbacks", "logger", "stages", "episodes", "terms", "evaluators", "sampling")
+"""Dictionaries of named parts: a recipe takes one out by setting it to null."""
+
+
 def to_class_path(node: Any) -> Any:
     """Hydra's {_target_: C, a: 1} as jsonargparse's {class_path: C, init_args: {a: 1}}, all the way down."""
     if isinstance(node, list):
@@ -143,6 +147,9 @@ def to_class_path(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     inner = {key: to_class_path(value) for key, value in node.items() if key != "_target_"}
+    for key in NAMED_PARTS:
+        if isinstance(inner.get(key), dict):
+            inner[key] = {name: part for name, part in inner[key].items() if part is not None}
     if "_target_" not in node:
         return inner
     return {"class_path": node["_target_"], "init_args": inner}
