@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import numpy as np
 import torch
 
 from mmrl.cli import CLI
@@ -48,15 +49,20 @@ class Counting(Task):
     """Write digits: `digits` is the share of five characters that are one, `exact` whether any is."""
 
     split: str = "train"
+    picture: bool = False  # before the words
     name = "counting"
 
     def __len__(self) -> int:
         return 40
 
     def __getitem__(self, index: int) -> Prompt:
-        return Prompt(
-            f"counting/{self.split}/{index}", ({"role": "user", "content": f"{'count ' * (index % 4)}{index}="},)
-        )
+        words = f"{'count ' * (index % 4)}{index}="
+        key = f"counting/{self.split}/{index}"
+        if not self.picture:
+            return Prompt(key, ({"role": "user", "content": words},))
+        image = np.random.default_rng(index).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+        content = [{"type": "image"}, {"type": "text", "text": words}]
+        return Prompt(key, ({"role": "user", "content": content},), (image,))
 
     def on(self, split: str) -> Counting:
         return replace(self, split=split)
