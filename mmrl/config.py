@@ -7,6 +7,7 @@ the same classes, and the second reads what the first wrote.
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ SHORT = {
     "policy": "model.policy",
     "objective": "model.objective",
     "optimizer": "model.optimizer",
+    "scheduler": "model.scheduler",
     "task": "data.task",
     "sim": "data.task.sim",
     "engine": "data.engine",
@@ -41,6 +43,8 @@ SHORT = {
     "evaluation": "data.evaluation",
 }
 """What `slot.key=value` stands for."""
+
+OmegaConf.register_new_resolver("product", lambda *factors: math.prod(factors), replace=True)
 
 SHARED = ("task", "sim", "policy", "engine")
 """Slots that a start stage takes over from the run that it prepares."""
@@ -146,7 +150,7 @@ def typed(cfg: DictConfig) -> dict[str, Any]:
     }
 
 
-NAMED_PARTS = ("callbacks", "logger", "stages", "episodes", "terms", "evaluators", "sampling")
+NAMED_PARTS = ("callbacks", "logger", "stages", "episodes", "terms", "evaluators", "sampling", "weights")
 """Dictionaries of named parts: a recipe takes one out by setting it to null."""
 
 

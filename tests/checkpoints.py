@@ -11,10 +11,12 @@ from transformers import (
     AutoModelForImageTextToText,
     Qwen2_5_VLConfig,
     Qwen2_5_VLProcessor,
+    Qwen2VLImageProcessor,
+    Qwen2VLVideoProcessor,
     Qwen3VLConfig,
     Qwen3VLProcessor,
+    Qwen3VLVideoProcessor,
 )
-from transformers import Qwen2VLImageProcessor, Qwen2VLVideoProcessor, Qwen3VLVideoProcessor
 
 from mmrl.policies.tiny import character_tokenizer, special_ids
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from mmrl.cli import CLI
 from mmrl.config import compose, typed
 from mmrl.types import Episode, Prompt, Task
 
+OWN = ("recipe=ppo_control", "recipe=demo_vla")
 ROOT = Path(__file__).parent.parent
 TEXT = (
     "recipe=grpo",
@@ -103,9 +105,22 @@ class Recorder(L.Callback):
         torch.save(left, self.folder / f"rank{trainer.global_rank}.pt")
 
 
+class Killed(L.Callback):
+    """Ends the process without warning in the middle of an iteration."""
+
+    def __init__(self, epoch: int):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        if trainer.current_epoch == self.epoch:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def words(folder: Path, *more: str) -> list[str]:
+    """A text run unless `more` begins with another recipe of its own."""
     recorder = f"trainer.callbacks.recorder={{_target_: tests.runs.Recorder, folder: '{folder}/record'}}"
-    return [*TEXT, *QUIET, f"run_dir='{folder}'", recorder, *more]
+    base = () if more and more[0] in OWN else TEXT
+    return [*base, *QUIET, f"run_dir='{folder}'", recorder, *more]
 
 
 def fit(folder: Path, *more: str) -> dict[str, Any]:
