@@ -40,8 +40,9 @@ TEXT = (
 QUIET = (
     "trainer.accelerator=cpu",
     "trainer.callbacks.start.stages=null",
-    "trainer.logger=null",
+    "trainer.logger=false",
     "trainer.callbacks.progress=null",
+    "trainer.enable_progress_bar=false",
     "trainer.callbacks.checkpoint.every_n_epochs=1",
 )
 
@@ -87,11 +88,13 @@ class Recorder(L.Callback):
         weights = batch["weights"].sum(1).tolist()
         self.windows.append([(g, a) for g, a, w in zip(batch["group"].tolist(), actions, weights) if w > 0])
 
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        self.metrics.append({k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")})
+
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        numbers = {k: float(v) for k, v in trainer.callback_metrics.items()}
-        self.metrics.append(
-            {k: v for k, v in numbers.items() if not k.startswith(("seconds", "peak", "rollout/seconds"))}
-        )
+        learnt = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("train/")}
+        played = {k: v for k, v in trainer.datamodule.metrics.items() if not k.startswith("seconds")}
+        self.metrics.append({**learnt, **played})
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
