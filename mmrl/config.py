@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -108,13 +109,22 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], words: Sequence[str]) ->
     cfg = OmegaConf.create({k: v for k, v in OmegaConf.to_container(cfg, resolve=False).items() if k != "hydra"})
     cfg.choices = chosen
     if cfg.get("run_dir") is None:
-        cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{time.strftime('%Y%m%d-%H%M%S')}"
+        cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{_started()}"
     start = OmegaConf.select(cfg, "trainer.callbacks.start")
     if start is not None:
         start.common = [f"{group}={chosen[group]}" for group in SHARED if group in chosen]
         start.common += [w for w in words if w.split("=")[0].split(".")[0] in SHARED and "." in w.split("=")[0]]
         start.common.append(f"seed={cfg.seed}")
     return cfg
+
+
+def _started() -> str:
+    """The time in the name of a run's folder, the same in the processes that Lightning launches for one run."""
+    if "LOCAL_RANK" not in os.environ:
+        os.environ["MMRL_STARTED"] = time.strftime("%Y%m%d-%H%M%S")
+    elif "MMRL_STARTED" not in os.environ:
+        raise ConfigError("run_dir: name the folder of the run when another program launches its processes")
+    return os.environ["MMRL_STARTED"]
 
 
 def typed(cfg: DictConfig) -> dict[str, Any]:
