@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mmrl.rng import derived_seed
 from mmrl.types import Episode, Prompt, Sim, Task
@@ -46,3 +47,7 @@ class SimTask(Task):
         """What the simulator reported at the end of the episode, and the undiscounted return."""
         reported = {k: float(v) for k, v in episode.info.get("scores", {}).items()}
         return {**reported, "return": float(sum(turn.reward for turn in episode.turns))}
+
+    def contract(self) -> dict[str, Any]:
+        """The simulator's: its scene, its pictures, its units."""
+        return self.sim.contract()
