@@ -70,11 +70,18 @@ class Filmed(Sim):
         self.sim, self.name, self.size = sim, sim.name, size
         self.films = [Film() for _ in range(count)]
         self.fps = FPS
+        self._made: list[VectorEnv] = []
 
     def make(self, num_envs: int) -> VectorEnv:
         env = self.sim.make(num_envs)
         self.fps = float(env.metadata.get("render_fps", FPS))
+        self._made.append(env)
         return FilmedEnv(env, self.films, self.size)
+
+    def close(self) -> None:
+        """Give every environment that was made back."""
+        while self._made:
+            self._made.pop().close()
 
     def contract(self) -> dict[str, Any]:
         return self.sim.contract()
@@ -111,9 +118,11 @@ def film(trainer: Any, learner: Any, data: Any, decode: str, count: int = 6, siz
     shown.task = replace(data.task, sim=sim)
     shown.evaluation = copy.copy(data.evaluation)
     shown.evaluation.rollout = copy.deepcopy(data.evaluation.rollout)
-    shown.evaluation.count, shown.evaluation.attempts = count, 1
+    # one wave of worlds, so that world i is initial state i
+    shown.evaluation.count = min(count, getattr(data.evaluation.rollout, "max_envs", count))
+    shown.evaluation.attempts = 1
     shown.evaluation.sampling = {decode: data.evaluation.sampling[decode]}
     trainer.validate(learner, shown, verbose=False)
-    shown.evaluation.rollout.close()
+    sim.close()
     episodes = shown.evaluation.latest[decode]
     return Shown(sim.films[: len(episodes)], episodes, sim.fps)
