@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import lru_cache, reduce
 
 import numpy as np
 
 from mmrl.rng import derived_rng
 
 SYMBOLS = ("+", "-", "*")
+MOST = 6  # digits of a question, since all its problems are listed
 
 
 @lru_cache(maxsize=8)
-def problems(digits: int, operations: tuple[str, ...], held_out_fraction: float, seed: int, split: str) -> np.ndarray:
-    """[problems, 3] int32: operation (position in `operations`), left and right operand, in seeded random order.
+def problems(
+    digits: tuple[int, ...], operations: tuple[str, ...], held_out_fraction: float, seed: int, split: str
+) -> np.ndarray:
+    """[problems, 1 + operands] int32: operation (position in `operations`), then the operands, in seeded random order.
 
-    a+b and b+a are one fact, as are a-b and b-a up to the sign, so both orders of a pair go to the same split: an
-    unordered pair of operands {a, b} under one operation is drawn for the held-out split or it is not.
+    Orders of the same operands are one fact, or nearly, so all of them go to the same split: a multiset of operands
+    under one operation is drawn for the held-out split or it is not.
     """
-    top = 10**digits
-    low, high = np.triu_indices(top)  # every unordered pair once, equal operands included
+    everything = np.indices([10**d for d in digits], dtype=np.int32).reshape(len(digits), -1).T
+    _, fact = np.unique(np.sort(everything, axis=1), axis=0, return_inverse=True)
+    fact = fact.reshape(-1)
     parts = []
     for position, symbol in enumerate(operations):
-        rng = derived_rng("arithmetic", "split", digits, symbol, seed)
-        held = round(held_out_fraction * len(low))
-        pairs = rng.permutation(len(low))
-        pairs = pairs[:held] if split == "held_out" else pairs[held:]
-        a, b = low[pairs], high[pairs]
-        other = a != b
-        left, right = np.concatenate([a, b[other]]), np.concatenate([b, a[other]])
-        parts.append(np.stack([np.full_like(left, position), left, right], axis=1).astype(np.int32))
+        rng = derived_rng("arithmetic", "split", *digits, symbol, seed)
+        facts = rng.permutation(fact.max() + 1)
+        held = np.zeros(len(facts), dtype=bool)
+        held[facts[: round(held_out_fraction * len(facts))]] = True
+        rows = everything[held[fact] == (split == "held_out")]
+        parts.append(np.concatenate([np.full((len(rows), 1), position, dtype=np.int32), rows], axis=1))
     found = np.concatenate(parts)
-    found = found[derived_rng("arithmetic", "order", digits, *operations, seed, split).permutation(len(found))]
+    order = derived_rng("arithmetic", "order", *digits, *operations, seed, split).permutation(len(found))
+    found = found[order]
     found.flags.writeable = False  # shared by every user of the cache
     return found
 
 
-def result(symbol: str, left: int, right: int) -> int:
-    """left + right, left - right or left * right."""
-    return {"+": left + right, "-": left - right, "*": left * right}[symbol]
+def result(symbol: str, operands: Sequence[int]) -> int:
+    """The operation applied from left to right."""
+    return reduce({"+": int.__add__, "-": int.__sub__, "*": int.__mul__}[symbol], operands)

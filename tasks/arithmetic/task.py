@@ -1,4 +1,4 @@
-"""Short questions such as "27+58=" with one right number."""
+"""Short questions such as "27+8=" with one right number."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mmrl.types import Episode, Prompt, Task
-from tasks.arithmetic.data import SYMBOLS, problems, result
+from tasks.arithmetic.data import MOST, SYMBOLS, problems, result
 from tasks.arithmetic.verify import verify
 from tasks.checks import check_fraction, check_index, check_split, reply_text
 
 
 @dataclass(frozen=True)
 class Arithmetic(Task):
-    """All problems with operands of at most `digits` digits; held-out pairs of operands are never trained on.
+    """All problems of one size; held-out sets of operands are never trained on, in any order.
 
     Args:
-        digits: most decimal digits of an operand, 1 to 3; 2 gives 10,000 problems per operation.
+        digits: most decimal digits of each operand, at least two operands; all are joined by the same operation.
         operations: any of "+", "-", "*".
         split: "train" or "held_out".
-        held_out_fraction: share of the unordered pairs of operands that is kept for the held-out split.
+        held_out_fraction: share of the sets of operands that is kept for the held-out split.
         seed: of the split; part of the task, not of the run.
     """
 
-    digits: int = 2
+    digits: Sequence[int] = (2, 1)
     operations: Sequence[str] = ("+",)
     split: str = "train"
     held_out_fraction: float = 0.1
@@ -36,29 +36,34 @@ class Arithmetic(Task):
     def __post_init__(self) -> None:
         check_split(self.name, self.split)
         check_fraction(self.name, self.held_out_fraction)
-        if self.digits not in (1, 2, 3):
-            raise ValueError(f"task {self.name!r}: digits must be 1, 2 or 3, got {self.digits}")
+        digits = tuple(self.digits)
+        if len(digits) < 2 or min(digits) < 1 or sum(digits) > MOST:
+            raise ValueError(
+                f"task {self.name!r}: digits must give at least 1 for each of two or more operands and at most {MOST} "
+                f"together, got {list(digits)}"
+            )
+        object.__setattr__(self, "digits", digits)  # configs give lists; a list is not hashable
         operations = tuple(self.operations)
         if not operations or len(set(operations)) < len(operations) or not set(operations) <= set(SYMBOLS):
             raise ValueError(f"task {self.name!r}: operations must be distinct ones of {SYMBOLS}, got {operations}")
-        object.__setattr__(self, "operations", operations)  # configs give lists; a list is not hashable
+        object.__setattr__(self, "operations", operations)
 
     @property
     def _problems(self) -> np.ndarray:
-        return problems(self.digits, tuple(self.operations), self.held_out_fraction, self.seed, self.split)
+        return problems(tuple(self.digits), tuple(self.operations), self.held_out_fraction, self.seed, self.split)
 
     def __len__(self) -> int:
         return len(self._problems)
 
     def __getitem__(self, index: int) -> Prompt:
         check_index(self, index)
-        position, left, right = map(int, self._problems[index])
+        position, *operands = map(int, self._problems[index])
         symbol = self.operations[position]
         return Prompt(
             key=f"{self.name}/{self.split}/{index}",
-            messages=({"role": "user", "content": f"{left}{symbol}{right}="},),
-            answer=result(symbol, left, right),
-            info={"left": left, "operation": symbol, "right": right},
+            messages=({"role": "user", "content": symbol.join(map(str, operands)) + "="},),
+            answer=result(symbol, operands),
+            info={"operation": symbol, "operands": tuple(operands)},
         )
 
     def on(self, split: str) -> Arithmetic:

@@ -7,12 +7,12 @@ from tests.tasks.replies import reply
 
 def facts(task: Arithmetic) -> list[tuple[str, int, int]]:
     infos = [task[i].info for i in range(len(task))]
-    return [(info["operation"], info["left"], info["right"]) for info in infos]
+    return [(info["operation"], *info["operands"]) for info in infos]
 
 
 @pytest.mark.parametrize("operations", [("+",), ("+", "-", "*")])
 def test_splits_are_disjoint_and_cover_every_problem(operations):
-    train = Arithmetic(digits=1, operations=operations, held_out_fraction=0.2, seed=3)
+    train = Arithmetic(digits=(1, 1), operations=operations, held_out_fraction=0.2, seed=3)
     seen, unseen = facts(train), facts(train.on("held_out"))
     everything = {(op, a, b) for op in operations for a in range(10) for b in range(10)}
     assert len(seen) + len(unseen) == len(everything) == 100 * len(operations)
@@ -20,7 +20,7 @@ def test_splits_are_disjoint_and_cover_every_problem(operations):
 
 
 def test_swapping_the_operands_does_not_cross_the_split():
-    train = Arithmetic()
+    train = Arithmetic(digits=(2, 2))
     seen, unseen = facts(train), facts(train.on("held_out"))
     # 5050 unordered pairs of 0..99, a tenth of them held out: 505, most of them in two orders
     assert len({(op, *sorted(ab)) for op, *ab in unseen}) == 505
@@ -28,19 +28,29 @@ def test_swapping_the_operands_does_not_cross_the_split():
     assert len(seen) + len(unseen) == 10_000
 
 
+def test_no_order_of_three_operands_crosses_the_split():
+    train = Arithmetic(digits=(1, 1, 1))
+    seen, unseen = facts(train), facts(train.on("held_out"))
+    # 220 multisets of three digits, a tenth of them held out
+    assert len({tuple(sorted(o)) for _, *o in unseen}) == 22
+    assert not {tuple(sorted(o)) for _, *o in seen} & {tuple(sorted(o)) for _, *o in unseen}
+    assert len(seen) + len(unseen) == 1000
+    assert train[0].answer == sum(train[0].info["operands"])
+
+
 def test_same_seed_same_problems_and_another_seed_others():
-    assert facts(Arithmetic(digits=1)) == facts(Arithmetic(digits=1))
-    assert set(facts(Arithmetic(digits=1).on("held_out"))) != set(facts(Arithmetic(digits=1, seed=1).on("held_out")))
+    assert facts(Arithmetic(digits=(1, 1))) == facts(Arithmetic(digits=(1, 1)))
+    assert set(facts(Arithmetic(digits=(1, 1)).on("held_out"))) != set(facts(Arithmetic(digits=(1, 1), seed=1).on("held_out")))
 
 
 @pytest.mark.parametrize(
     ("operation", "expected"), [("+", lambda a, b: a + b), ("-", lambda a, b: a - b), ("*", lambda a, b: a * b)]
 )
 def test_question_answer_and_demonstration_agree(operation, expected):
-    task = Arithmetic(digits=1, operations=[operation])
+    task = Arithmetic(digits=(1, 1), operations=[operation])
     for index in range(len(task)):
         prompt = task[index]
-        left, right = prompt.info["left"], prompt.info["right"]
+        left, right = prompt.info["operands"]
         assert prompt.messages == ({"role": "user", "content": f"{left}{operation}{right}="},)
         assert prompt.answer == expected(left, right)
         assert task.score(reply(prompt, task.demonstrate(index))) == {"exact": 1.0, "format": 1.0}
@@ -74,7 +84,7 @@ def test_zero_has_one_spelling():
 
 
 def test_refusals_name_the_task():
-    task = Arithmetic(digits=1)
+    task = Arithmetic(digits=(1, 1))
     for index in (-1, len(task)):
         with pytest.raises(IndexError, match=r"'arithmetic' \(train\) has 90 problems, asked for index"):
             task[index]
@@ -82,8 +92,8 @@ def test_refusals_name_the_task():
         task.on("test")
     with pytest.raises(ValueError, match="operations must be distinct"):
         Arithmetic(operations=("+", "/"))
-    with pytest.raises(ValueError, match="digits must be 1, 2 or 3, got 4"):
-        Arithmetic(digits=4)
+    with pytest.raises(ValueError, match="digits"):
+        Arithmetic(digits=(4, 4))
     with pytest.raises(ValueError, match="held_out_fraction"):
         Arithmetic(held_out_fraction=1.0)
     with pytest.raises(TypeError, match="not text"):

@@ -1,0 +1,175 @@
+"""Action heads for one choice per row (T = 1): a layer that gives a distribution, which acting and scoring share."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from mmrl.rng import Noise
+from mmrl.types import Sampling
+
+LOG_STD_RANGE = (-5.0, 2.0)  # of a log-std that is a function of the state; keeps the density finite
+
+
+class Choices(ABC):
+    """A distribution over the choices of N rows. Stored choices are scored by the same object that drew them."""
+
+    @abstractmethod
+    def sample(self, noise: Noise) -> Tensor:
+        """[N, 1, ...] choices; row i is a function of noise stream i."""
+
+    @abstractmethod
+    def logprobs(self, action: Tensor) -> Tensor:
+        """[N, 1] nats of stored choices [N, 1, ...]."""
+
+    @abstractmethod
+    def entropy(self) -> Tensor:
+        """[N, 1] nats."""
+
+    @abstractmethod
+    def mode(self) -> Tensor:
+        """[N, 1, ...] the most likely choices."""
+
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """[N, 1, ...] expectation, where choices are ordered."""
+
+    @abstractmethod
+    def truncated(self, top_k: int, top_p: float) -> Choices:
+        """The same distribution without its unlikely choices."""
+
+    def draw(self, sampling: Sampling, noise: Noise) -> Tensor:
+        """[N, 1, ...] choices, decoded as `sampling.decode` says."""
+        if sampling.decode == "sample":
+            return self.sample(noise)
+        return self.mode() if sampling.decode == "argmax" else self.mean()
+
+
+@dataclass(frozen=True)
+class Categorical(Choices):
+    """p(a) = softmax(logits)_a over the kept actions; choices are ids [N, 1]."""
+
+    logits: Tensor  # [N, A], temperature already applied
+    kept: Tensor | None = None  # [N, 1, K] ids that truncation kept, -1 fills up; None keeps all
+
+    def sample(self, noise: Noise) -> Tensor:
+        """The first id whose cumulative probability exceeds a uniform draw."""
+        cdf = self._log_softmax.exp().cumsum(dim=-1)
+        level = noise.uniform().to(cdf.device)[:, None] * cdf[:, -1:]  # the last entry is 1 up to rounding
+        return (cdf <= level).sum(dim=-1, keepdim=True)
+
+    def logprobs(self, action: Tensor) -> Tensor:
+        return self._log_softmax.gather(1, action)
+
+    def entropy(self) -> Tensor:
+        logp = self._log_softmax
+        return -(logp.exp() * logp.masked_fill(logp.isneginf(), 0)).sum(dim=-1, keepdim=True)
+
+    def mode(self) -> Tensor:
+        return self.logits.argmax(dim=-1, keepdim=True)
+
+    def mean(self) -> Tensor:
+        raise ValueError(
+            "sampling.decode=mean needs ordered choices; a categorical policy takes decode=argmax or decode=sample"
+        )
+
+    def truncated(self, top_k: int, top_p: float) -> Categorical:
+        logp, ids = self._log_softmax.sort(dim=-1, descending=True, stable=True)
+        if 0 < top_k < logp.shape[-1]:
+            logp, ids = logp[:, :top_k].log_softmax(dim=-1), ids[:, :top_k]
+        mass = logp.exp()
+        before = mass.cumsum(dim=-1) - mass  # probability of all that is more likely
+        return self.restricted(ids.masked_fill((before >= top_p).index_fill(1, ids.new_zeros(1), False), -1)[:, None])
+
+    def restricted(self, kept: Tensor) -> Categorical:
+        """Only the ids in `kept` [N, 1, K] can be chosen; -1 stands for none."""
+        ids = kept[:, 0]
+        # one column more takes the -1s
+        allowed = torch.zeros(len(ids), self.logits.shape[1] + 1, dtype=torch.bool, device=ids.device)
+        allowed.scatter_(1, ids.where(ids >= 0, self.logits.shape[1]), True)
+        return replace(self, logits=self.logits.masked_fill(~allowed[:, :-1], -torch.inf), kept=kept)
+
+    @cached_property
+    def _log_softmax(self) -> Tensor:  # [N, A]
+        return self.logits.float().log_softmax(dim=-1)
+
+
+@dataclass(frozen=True)
+class Gaussian(Choices):
+    """N(centre, exp(log_std)^2) with independent dimensions, summed to one choice: action [N, 1, A]."""
+
+    centre: Tensor  # [N, A]
+    log_std: Tensor  # [N, A], temperature already applied
+
+    def sample(self, noise: Noise) -> Tensor:
+        return (self.centre + self.log_std.exp() * noise.normal(self.centre.shape[1]).to(self.centre.device))[:, None]
+
+    def logprobs(self, action: Tensor) -> Tensor:
+        """-sum_a ((x_a - centre_a) / std_a)^2 / 2 + log std_a + log(2 pi) / 2."""
+        score = (action[:, 0] - self.centre) * (-self.log_std).exp()
+        return -(0.5 * score**2 + self.log_std + 0.5 * math.log(2 * math.pi)).sum(dim=-1, keepdim=True)
+
+    def entropy(self) -> Tensor:
+        return (self.log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(dim=-1, keepdim=True)
+
+    def mode(self) -> Tensor:
+        return self.centre[:, None]
+
+    def mean(self) -> Tensor:
+        return self.centre[:, None]
+
+    def truncated(self, top_k: int, top_p: float) -> Gaussian:
+        raise ValueError(
+            f"a Gaussian policy cannot drop unlikely choices (sampling.top_k={top_k}, sampling.top_p={top_p}); "
+            "lower sampling.temperature instead"
+        )
+
+
+class Head(nn.Module, ABC):
+    """Turns features [N, F] into a distribution over the choices of each row."""
+
+    @abstractmethod
+    def forward(self, features: Tensor, temperature: Tensor) -> Choices:
+        """`temperature` [N] flattens the distribution above 1 and sharpens it below."""
+
+
+class CategoricalHead(Head):
+    """Linear logits, divided by the temperature."""
+
+    def __init__(self, features: int, actions: int):
+        super().__init__()
+        self.linear = nn.Linear(features, actions)
+
+    def forward(self, features: Tensor, temperature: Tensor) -> Categorical:
+        return Categorical(self.linear(features).float() / temperature[:, None])
+
+
+class GaussianHead(Head):
+    """Linear mean and a standard deviation that the temperature multiplies.
+
+    Args:
+        features: F, width of the input.
+        actions: A, dimensions of the action.
+        log_std: where the logarithm of the standard deviation starts.
+        state_dependent: whether it is a linear function of the features, or one parameter per dimension.
+    """
+
+    def __init__(self, features: int, actions: int, log_std: float = 0.0, state_dependent: bool = False):
+        super().__init__()
+        self.linear = nn.Linear(features, actions)
+        self.start = log_std
+        self.spread = nn.Linear(features, actions) if state_dependent else None
+        self.log_std = None if state_dependent else nn.Parameter(torch.full((actions,), float(log_std)))
+
+    def forward(self, features: Tensor, temperature: Tensor) -> Gaussian:
+        centre = self.linear(features).float()
+        if self.spread is None:
+            log_std = self.log_std.float().expand_as(centre)
+        else:
+            log_std = (self.spread(features).float() + self.start).clamp(*LOG_STD_RANGE)
+        return Gaussian(centre, log_std + temperature.log()[:, None])

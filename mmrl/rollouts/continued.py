@@ -1,0 +1,124 @@
+"""Worlds that go on for ever: one view of vector environments in every autoreset mode."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import create_empty_array
+
+
+@dataclass(slots=True)
+class Transition:
+    """What one decision led to in one world."""
+
+    reward: float
+    terminated: bool
+    truncated: bool
+    executed: int | None = None  # control steps of the decision that were played, where the simulator says so
+    following: dict[str, Any] | None = None  # raw observation after the last decision of a life, before any reset
+    scores: Mapping[str, float] | None = None  # what the simulator reported at the end of a life
+    error: str | None = None  # why the simulator gave the world up; its reward and observation mean nothing then
+
+
+class ContinuedEnv:
+    """Steps a vector environment and starts every finished world again, whichever way its autoreset mode asks for.
+
+    next_step: the step after the end only resets that world, whose action is ignored: it does not act then.
+    same_step: the returned observation is already that of the new life; the final one is in the infos.
+    disabled: the finished worlds are reset here.
+
+    A simulator may report, in `infos`, "executed" int [n] control steps of the decision, "scores" {name: float [n]}
+    and "error" [n], a message or True in a truncated world that failed.
+    """
+
+    def __init__(self, venv: VectorEnv):
+        mode = venv.metadata.get("autoreset_mode")
+        if not isinstance(mode, AutoresetMode):
+            raise ValueError(f"{venv} does not say its autoreset mode in metadata['autoreset_mode'], got {mode!r}")
+        self.venv, self.mode = venv, mode
+        self.acting = np.ones(venv.num_envs, dtype=bool)  # worlds that take a decision in the next step
+        self._observations: Any = None
+        self._actions = create_empty_array(venv.single_action_space, venv.num_envs, fn=np.zeros)
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        self._observations, _ = self.venv.reset(seed=list(seeds))
+        self.acting[:] = True
+        self._check_finite()
+
+    def observation(self, world: int) -> dict[str, Any]:
+        """The raw observation on which this world acts next."""
+        return raw_observation(self._observations, world)
+
+    def step(self, worlds: Sequence[int], outputs: Sequence[Any], seed: Callable[[int], int]) -> list[Transition]:
+        """Take one decision in each of `worlds`, which are those that act; what happened, in the same order.
+
+        `seed(world)` starts the world's next life; used where the reset is ours.
+        """
+        self._actions[worlds] = outputs
+        observations, rewards, terminated, truncated, infos = self.venv.step(self._actions)
+        ended = (terminated | truncated) & self.acting
+        transitions = [Transition(float(rewards[w]), bool(terminated[w]), bool(truncated[w])) for w in worlds]
+        if "executed" in infos:
+            for w, transition in zip(worlds, transitions):
+                transition.executed = int(infos["executed"][w])
+        if ended.any():
+            final, reports = observations, infos
+            if self.mode is AutoresetMode.SAME_STEP:
+                final, reports = infos["final_obs"], infos.get("final_info", {})
+            for w, transition in zip(worlds, transitions):
+                if ended[w]:
+                    _complete(transition, w, final, reports)
+            if self.mode is AutoresetMode.DISABLED:
+                seeds = [seed(w) if ended[w] else 0 for w in range(len(ended))]
+                observations, _ = self.venv.reset(seed=seeds, options={"reset_mask": ended})
+        if self.mode is AutoresetMode.NEXT_STEP:
+            self.acting = ~ended
+        self._observations = observations
+        self._check_finite()
+        return transitions
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next step depends on, as tensors; refused by simulators that cannot be saved."""
+        if not hasattr(self.venv, "state_dict"):
+            raise NotImplementedError(f"{self.venv} has no state_dict")
+        seen = pickle.dumps((self._observations, self.acting))
+        return {"venv": self.venv.state_dict(), "seen": torch.frombuffer(bytearray(seen), dtype=torch.uint8)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state. It holds a pickle: load only what you trust."""
+        self.venv.load_state_dict(state["venv"])
+        self._observations, self.acting = pickle.loads(state["seen"].numpy().tobytes())
+
+    def _check_finite(self) -> None:
+        seen = self._observations
+        for name, array in seen.items() if isinstance(seen, Mapping) else [("state", seen)]:
+            if getattr(array, "dtype", np.dtype(object)).kind == "f" and not np.isfinite(array).all():
+                raise FloatingPointError(
+                    f"{self.venv} gave observation {name!r} with numbers that are not finite; "
+                    "a simulator must end such a world with infos['error']"
+                )
+
+
+def raw_observation(observations: Any, world: int) -> dict[str, Any]:
+    """One world's part of a batched observation, by name; an unnamed one is called "state"."""
+    if isinstance(observations, Mapping):
+        return {name: part[world] for name, part in observations.items()}
+    return {"state": observations[world]}
+
+
+def _complete(transition: Transition, world: int, final: Any, reports: Mapping[str, Any]) -> None:
+    """What is known only at the end of a life."""
+    seen = raw_observation(final, world)
+    # apart from the buffers, which some vector environments use again
+    transition.following = {name: part.copy() if isinstance(part, np.ndarray) else part for name, part in seen.items()}
+    columns = reports.get("scores", {})  # gymnasium adds one named _name per name, which says whose entries are set
+    transition.scores = {name: float(column[world]) for name, column in columns.items() if not name.startswith("_")}
+    error = reports["error"][world] if "error" in reports else None
+    if error:
+        transition.error = error if isinstance(error, str) else "the simulator reported an error"

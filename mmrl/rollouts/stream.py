@@ -1,0 +1,155 @@
+"""Worlds that live on from one iteration to the next, cut into segments of a fixed number of decisions."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mmrl.rng import derived_seed
+from mmrl.rollouts.base import Rollout
+from mmrl.rollouts.continued import ContinuedEnv, Transition
+from mmrl.rollouts.segments import Harvest, World
+from mmrl.types import Context, Episode, Prompt, Request, Task
+
+log = logging.getLogger(__name__)
+
+
+class EnvSegments(Rollout):
+    """Takes `num_envs * horizon` decisions per iteration in worlds that are not interrupted by its end.
+
+    A segment is a piece of a world's life: up to its end ("done", "time", "error") or the end of the iteration
+    ("cut"). Each is one Episode in a group of its own. What follows a segment that did not terminate is worth the
+    policy's value of the final observation. An error costs the failed decision, whose outcome is unknown.
+
+    In autoreset mode next_step some worlds spend steps on resetting, so that the last step of an iteration can yield
+    more decisions than are wanted; those are taken in the worlds but not learnt from.
+
+    Prompts count only at the very start, as the worlds' first initial states. Whole episodes, for evaluation, are
+    played by `mmrl.rollouts.env.EnvEpisodes`.
+
+    Args:
+        num_envs: worlds per process.
+        horizon: decisions per world and iteration, on average.
+        max_errors: failures of the simulator in one iteration beyond which the run stops.
+        window: how many of the last finished lives the reported mean return is over.
+    """
+
+    def __init__(self, num_envs: int = 8, horizon: int = 32, max_errors: int = 10, window: int = 100):
+        for name, value in (("num_envs", num_envs), ("horizon", horizon), ("window", window)):
+            if value < 1:
+                raise ValueError(f"rollout.{name} must be at least 1, got {value}")
+        self.num_envs, self.horizon, self.max_errors, self.window = num_envs, horizon, max_errors, window
+        self._env: ContinuedEnv | None = None
+        self._saved: dict[str, Any] | None = None  # simulator state to go on from, until the simulator is known
+        self._checked: Any = None  # the policy that was last compared with the simulator
+        self._worlds = [World() for _ in range(num_envs)]
+        self._returns: deque[float] = deque(maxlen=window)
+        self._env_steps = self._errors = 0
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        """Segments with `num_envs * horizon` turns together; prompts and attempts play no part after the start."""
+        if ctx.purpose != "train":
+            raise ValueError(
+                f"EnvSegments cuts episodes and cannot play those of purpose {ctx.purpose!r}: "
+                "set data.evaluation.rollout to mmrl.rollouts.env.EnvEpisodes"
+            )
+        env = self._open(prompts, ctx)
+        wanted, harvest, errors = self.num_envs * self.horizon, Harvest(ctx.task.name), self._errors
+        while harvest.rows < wanted:
+            acting = np.flatnonzero(env.acting).tolist()
+            completions = ctx.engine.sample([self._request(w, ctx) for w in acting], ctx.sampling)
+            outputs = [completion.output for completion in completions]
+            transitions = env.step(acting, outputs, lambda w: self._life_seed(w, ctx, following=1))
+            for w, completion, transition in zip(acting, completions, transitions):
+                learnt = harvest.rows < wanted and transition.error is None
+                harvest.add(self._worlds[w], completion, transition, learnt)
+                self._count(self._worlds[w], transition, ctx.task)
+            if self._errors - errors > self.max_errors:
+                raise RuntimeError(
+                    f"{ctx.task.name} failed {self._errors - errors} times in iteration {ctx.iteration}, more than "
+                    f"rollout.max_errors={self.max_errors}; the log has every failure"
+                )
+            ctx.progress("rollout", harvest.rows, wanted)
+        for w, world in enumerate(self._worlds):
+            harvest.cut(world, env.observation(w))
+        return harvest.finish(ctx, first_group=ctx.rank * wanted)
+
+    def metrics(self) -> dict[str, float]:
+        """Mean undiscounted return of the last `window` finished lives, decisions taken and failures so far."""
+        counts = {"env_steps": float(self._env_steps), "sim_errors": float(self._errors)}
+        return counts | ({f"return_{self.window}": float(np.mean(self._returns))} if self._returns else {})
+
+    def state_dict(self) -> dict[str, Any]:
+        """The worlds between two iterations; without the inside of a simulator that cannot be saved."""
+        simulator = self._saved
+        if self._env is not None:
+            try:
+                simulator = self._env.state_dict()
+            except NotImplementedError as error:
+                log.warning("this checkpoint has no simulator state, resuming will start new lives: %s", error)
+        kept = ("lives", "life_return", "life_length")
+        return {
+            "simulator": simulator,
+            "worlds": [{name: getattr(world, name) for name in kept} for world in self._worlds],
+            "returns": list(self._returns),
+            "env_steps": self._env_steps,
+            "errors": self._errors,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if len(state["worlds"]) != self.num_envs:
+            raise ValueError(f"rollout.num_envs is {self.num_envs}, the checkpoint has {len(state['worlds'])} worlds")
+        self._worlds = [World(**world) for world in state["worlds"]]
+        self._returns = deque(state["returns"], maxlen=self.window)
+        self._env_steps, self._errors = state["env_steps"], state["errors"]
+        self._env, self._saved = None, state["simulator"]
+        if self._saved is None and self._env_steps:
+            log.warning("the checkpoint has no simulator state: the worlds start new lives")
+            for world in self._worlds:
+                world.end_life()
+
+    def _open(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> ContinuedEnv:
+        """The worlds, started if this is the first time, and known to fit the policy."""
+        for w, world in enumerate(self._worlds):
+            world.number, world.draws = ctx.rank * self.num_envs + w, 0
+        if self._env is None:
+            if not hasattr(ctx.task, "sim"):
+                raise ValueError(f"EnvSegments needs a task with a simulator, but {ctx.task.name!r} has none")
+            self._env = ContinuedEnv(ctx.task.sim.make(self.num_envs))
+            if self._saved is None:
+                first = [prompt.info["seed"] for _, prompt in prompts][: self.num_envs] if not self._env_steps else []
+                self._env.reset([*first, *(self._life_seed(w, ctx) for w in range(len(first), self.num_envs))])
+            else:
+                self._env.load_state_dict(self._saved)
+                self._saved = None
+        if self._checked is not ctx.policy and hasattr(ctx.policy, "check_spaces"):
+            ctx.policy.check_spaces(self._env.venv.single_observation_space, self._env.venv.single_action_space)
+        self._checked = ctx.policy
+        return self._env
+
+    def _life_seed(self, w: int, ctx: Context, following: int = 0) -> int:
+        """The seed of a life of world `w`, this one or a following one: one of the task's initial states."""
+        world = self._worlds[w]
+        index = derived_seed(ctx.seed, "life", world.number, world.lives + following) % len(ctx.task)
+        return ctx.task[index].info["seed"]
+
+    def _request(self, w: int, ctx: Context) -> Request:
+        world = self._worlds[w]
+        seed = derived_seed(ctx.seed, ctx.purpose, ctx.iteration, world.number, world.draws)
+        world.draws += 1
+        return Request(self._env.observation(w), seed)
+
+    def _count(self, world: World, transition: Transition, task: Task) -> None:
+        """Statistics over whole lives, which do not care where segments are cut."""
+        self._env_steps += 1
+        if transition.error is not None:
+            self._errors += 1
+            log.warning("world %d of %s failed: %s", world.number, task.name, transition.error)
+        elif transition.following is not None:
+            self._returns.append(world.life_return)
+        if transition.following is not None:
+            world.end_life()

@@ -1,0 +1,5 @@
+"""Any environment registered with gymnasium."""
+
+from sims.gym.sim import GymSim
+
+__all__ = ["GymSim"]

@@ -1,0 +1,79 @@
+"""Keeps the failure of one world from ending the others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from mmrl.rng import derived_seed
+
+log = logging.getLogger(__name__)
+
+
+class Guard(gymnasium.Wrapper):
+    """Turns an exception or a number that is not finite into a truncated step whose info has "error".
+
+    The observation of such a step is the one before it. The next reset starts a new environment. A world that ended
+    keeps still: steps before the next reset repeat its flags.
+
+    Args:
+        make: makes the environment, now and after every failure.
+    """
+
+    def __init__(self, make: Callable[[], gymnasium.Env]):
+        super().__init__(make())
+        self._make = make
+        self._seed = 0
+        self._failures = 0
+        self._broken = False
+        self._observation: Any = None
+        self._flags = (False, False)  # terminated, truncated
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if seed is not None:
+            self._seed, self._failures = seed, 0
+        if self._broken:
+            self._close_broken()
+            self.env, self._broken = self._make(), False
+            # the random stream of the old one may be lost: a new one that depends on the world and the failure only
+            seed = derived_seed("remake", self._seed, self._failures) if seed is None else seed
+        self._flags = (False, False)
+        self._observation, info = self.env.reset(seed=seed, options=options)
+        return self._observation, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if any(self._flags):
+            return self._observation, 0.0, *self._flags, {}
+        try:
+            observation, reward, terminated, truncated, info = self.env.step(action)
+        except Exception as error:
+            log.exception("%s failed in step", self.env)
+            return self._failed(f"{type(error).__name__}: {error}")
+        if not (_finite(observation) and np.isfinite(reward)):
+            log.error("%s gave an observation or reward that is not finite: %s, %s", self.env, observation, reward)
+            return self._failed("observation or reward is not finite")
+        self._observation, self._flags = observation, (terminated, truncated)
+        return observation, float(reward), terminated, truncated, info
+
+    def _failed(self, message: str) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._broken = True
+        self._failures += 1
+        self._flags = (False, True)
+        return self._observation, 0.0, False, True, {"error": message}
+
+    def _close_broken(self) -> None:
+        try:
+            self.env.close()
+        except Exception:
+            log.exception("%s failed to close after an error", self.env)
+
+
+def _finite(observation: Any) -> bool:
+    if isinstance(observation, Mapping):
+        return all(_finite(part) for part in observation.values())
+    array = np.asarray(observation)
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())

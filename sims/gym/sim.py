@@ -1,0 +1,81 @@
+"""A gymnasium environment, by id, as a simulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import gymnasium
+
+from mmrl.types import Sim
+from sims.gym.guard import Guard
+from sims.gym.vector import GymVectorEnv
+
+
+@dataclass(frozen=True)
+class GymSim(Sim):
+    """Worlds of one registered environment, stepped one after the other in this process.
+
+    A world that raises, or reports a number that is not finite, is truncated with `info["error"]` and made anew.
+
+    Args:
+        id: as in `gymnasium.make`, for example "CartPole-v1", or "package:Name-v0" to import a package first.
+        kwargs: further arguments of the environment.
+        autoreset: what happens after an episode. "disabled": whoever steps asks for the reset; needed for evaluation.
+        max_episode_steps: time limit in decisions; None keeps the registered one.
+        fast_render: MuJoCo cameras without shadows and anti-aliasing, many times faster; the images differ.
+    """
+
+    id: str
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    autoreset: Literal["next_step", "same_step", "disabled"] = "disabled"
+    max_episode_steps: int | None = None
+    fast_render: bool = True
+
+    def __post_init__(self) -> None:
+        try:
+            gymnasium.spec(self.id)
+        except (gymnasium.error.Error, ImportError) as error:
+            raise ValueError(
+                f"sim.id={self.id!r} is not a registered environment: {error}; "
+                "write package:Name-v0 if a package registers it when imported"
+            ) from error
+        if self.autoreset not in _MODES:
+            raise ValueError(f"sim.autoreset must be one of {sorted(_MODES)}, got {self.autoreset!r}")
+
+    @property
+    def name(self) -> str:
+        return self.id
+
+    def make(self, num_envs: int) -> GymVectorEnv:
+        if num_envs < 1:
+            raise ValueError(f"a vector environment needs at least one world, got num_envs={num_envs}")
+        guarded = [lambda: Guard(self.world)] * num_envs
+        return GymVectorEnv(guarded, autoreset_mode=_MODES[self.autoreset])
+
+    def world(self) -> gymnasium.Env:
+        """One environment."""
+        env = gymnasium.make(self.id, max_episode_steps=self.max_episode_steps, disable_env_checker=True, **self.kwargs)
+        if self.fast_render:
+            _simplify_cameras(env)
+        return env
+
+    def contract(self) -> dict[str, Any]:
+        """What results must have in common to be compared."""
+        return {"sim": self.id, "kwargs": dict(self.kwargs), "max_episode_steps": self.max_episode_steps}
+
+
+_MODES = {
+    "next_step": gymnasium.vector.AutoresetMode.NEXT_STEP,
+    "same_step": gymnasium.vector.AutoresetMode.SAME_STEP,
+    "disabled": gymnasium.vector.AutoresetMode.DISABLED,
+}
+
+
+def _simplify_cameras(env: gymnasium.Env) -> None:
+    """Shadow maps, multisampling and fine tessellation cost most of the time of software rendering."""
+    visual = getattr(getattr(env.unwrapped, "model", None), "vis", None)
+    if visual is None:
+        return
+    for name, value in (("shadowsize", 0), ("offsamples", 0), ("numslices", 12), ("numstacks", 8)):
+        setattr(visual.quality, name, value)

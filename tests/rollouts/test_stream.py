@@ -1,0 +1,267 @@
+"""Segments of lives: where they are cut, what follows them, and that they go on exactly."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from mmrl.engines.local import LocalEngine
+from mmrl.learners.collate import collate
+from mmrl.policies.control import ControlPolicy
+from mmrl.rollouts.stream import EnvSegments
+from mmrl.stages.gae import GAE
+from mmrl.types import Context, Sampling
+from sims.gym import GymSim
+from sims.task import SimTask
+
+MODES = ["next_step", "same_step", "disabled"]
+DISCOUNT = 0.5
+
+
+class Walk(gymnasium.Env):
+    """A life of `limit` steps. The observation is the number of steps so far, one-hot; every step pays 1 + action."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, limit: int = 3, terminate: bool = True, fault: str = "", spread: int = 0, bonus: bool = False):
+        self.limit, self.terminate, self.fault, self.spread, self.bonus = limit, terminate, fault, spread, bonus
+        self.observation_space = gymnasium.spaces.Box(0, 1, (limit + spread + 1,), np.float32)
+        self.end = limit
+
+    def _seen(self) -> np.ndarray:
+        return np.eye(*self.observation_space.shape, dtype=np.float32)[self.time]
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        self.end = self.limit + int(self.np_random.integers(self.spread + 1))
+        return self._seen(), {}
+
+    def step(self, action):
+        self.time += 1
+        if self.fault == "raise" and self.time == 2:
+            raise RuntimeError("the floor gave way")
+        seen = self._seen() * (np.nan if self.fault == "nan" and self.time == 2 else 1)
+        over = self.time == self.end
+        info = {"scores": {"success": 1.0}} if over else {}
+        reward = 1.0 + (int(action) if self.bonus else 0)
+        return seen, reward, over and self.terminate, over and not self.terminate, info
+
+
+gymnasium.register("tests/Walk-v0", entry_point=Walk)
+
+
+def walk(mode: str, **kwargs) -> SimTask:
+    return SimTask(GymSim("tests/Walk-v0", kwargs=kwargs, autoreset=mode))
+
+
+def valued(values: list[float]) -> ControlPolicy:
+    """A policy whose value of state i is values[i]."""
+    policy = ControlPolicy(len(values), 2, hidden=[])
+    with torch.no_grad():
+        policy.value.weight.copy_(torch.tensor([values]))
+        policy.value.bias.zero_()
+    return policy
+
+
+def context(task: SimTask, policy: ControlPolicy, iteration: int = 0, **options) -> Context:
+    engine = LocalEngine()
+    engine.sync(policy, iteration)
+    return Context(task, engine, policy, Sampling(), seed=7, iteration=iteration, **options)
+
+
+def summary(segment):
+    return segment.ended, len(segment.turns), segment.bootstrap
+
+
+def rows_of(segments) -> dict[str, list]:
+    """Per world: (observation, action, reward) of its rows in order."""
+    out: dict[str, list] = {}
+    for segment in segments:
+        for turn in segment.turns:
+            state = turn.completion.observation["state"].tolist()
+            out.setdefault(segment.prompt.key, []).append((state, turn.completion.action.item(), turn.reward))
+    return out
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "terminate, values",
+    [
+        # reward 1 each step, discount 1/2. Terminating: 1 + 1/2 + 1/4, 1 + 1/2, 1, and 99 must never be asked for
+        (True, [1.75, 1.5, 1.0, 99.0]),
+        # only watched for a while: 1 / (1 - 1/2) everywhere
+        (False, [2.0, 2.0, 2.0, 2.0]),
+    ],
+)
+def test_true_values_have_no_advantage_because_truncation_bootstraps_and_termination_does_not(mode, terminate, values):
+    task, policy, rollout = walk(mode, terminate=terminate), valued(values), EnvSegments(num_envs=2, horizon=5)
+    for iteration in range(4):
+        segments = rollout.collect([], context(task, policy, iteration))
+        batch = collate(segments, policy)
+        assert batch.rows == 10
+        out = GAE(discount=DISCOUNT, decay=0.9)(batch, context(task, policy, iteration))
+        assert out["advantages"].eq(0).all()
+        assert torch.equal(out["returns"], batch["values"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_follows_each_kind_of_end(mode):
+    # value of state i is 10 i: the final observation is state 3, never the state 0 of the next life
+    policy = valued([0.0, 10.0, 20.0, 30.0])
+    for terminate, ended, bootstrap in ((True, "done", 0.0), (False, "time", 30.0)):
+        segments = EnvSegments(num_envs=1, horizon=5).collect([], context(walk(mode, terminate=terminate), policy))
+        assert [summary(s) for s in segments] == [(ended, 3, bootstrap), ("cut", 2, 20.0)]
+    batch = collate(segments, policy)
+    assert batch["terminal"].tolist() == [False] * 5
+    assert batch["bootstrap"].tolist() == [0, 0, 30, 0, 20]
+    assert batch["last"].tolist() == [False, False, True, False, True]
+
+
+def test_rows_are_the_same_in_every_autoreset_mode():
+    seen = {}
+    for mode in MODES:
+        task, policy, rollout = walk(mode, limit=4, bonus=True), valued([0.0, 1, 2, 3, 4]), EnvSegments(3, 6)
+        seen[mode] = [rows_of(rollout.collect([], context(task, policy, i))) for i in range(3)]
+    assert seen["next_step"] == seen["same_step"] == seen["disabled"]
+    rows = seen["disabled"][0]["tests/Walk-v0/world/0"]
+    assert [state.index(1.0) for state, _, _ in rows] == [0, 1, 2, 3, 0, 1]
+    assert {action for world in seen["disabled"][0].values() for _, action, _ in world} == {0, 1}
+
+
+def test_reset_steps_give_no_row_and_the_number_of_rows_stays():
+    # lives of different lengths: in mode next_step the worlds spend different numbers of steps on resetting
+    policy = valued([float(i) for i in range(9)])
+    whole = EnvSegments(4, 40).collect([], context(walk("next_step", limit=3, spread=5, bonus=True), policy))
+    assert sum(len(segment.turns) for segment in whole) == 160
+    for segment in whole:
+        times = [turn.completion.observation["state"].argmax().item() for turn in segment.turns]
+        assert times == list(range(times[0], times[0] + len(times)))
+        assert segment.bootstrap == (0.0 if segment.ended == "done" else times[-1] + 1)
+    assert {segment.ended for segment in whole} == {"done", "cut"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_life_is_scored_where_it_ends_over_all_its_segments(mode):
+    task, policy, rollout = walk(mode, limit=7), valued([0.0] * 8), EnvSegments(num_envs=1, horizon=3)
+    lives = [rollout.collect([], context(task, policy, iteration)) for iteration in range(3)]
+    assert [[summary(s)[:2] for s in segments] for segments in lives] == [
+        [("cut", 3)],
+        [("cut", 3)],
+        [("done", 1), ("cut", 2)],
+    ]
+    last = lives[2][0]
+    assert last.info["scores"] == {"success": 1.0, "episode_return": 7.0, "episode_length": 7.0}
+    assert task.score(last) == {**last.info["scores"], "return": 1.0}
+    assert "scores" not in lives[0][0].info
+    assert rollout.metrics() == {"return_100": 7.0, "env_steps": 9.0, "sim_errors": 0.0}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("fault", ["raise", "nan"])
+def test_a_failing_world_ends_its_segment_and_is_counted(mode, fault, caplog):
+    # the second decision of every life fails: one row per life, worth the state in which the failure happened
+    task, policy = walk(mode, fault=fault), valued([0.0, 10.0, 20.0, 30.0])
+    rollout = EnvSegments(num_envs=1, horizon=3)
+    segments = rollout.collect([], context(task, policy))
+    assert [summary(s) for s in segments] == [("error", 1, 10.0), ("error", 1, 10.0), ("cut", 1, 10.0)]
+    assert ("the floor gave way" if fault == "raise" else "not finite") in segments[0].info["error"]
+    assert "scores" not in segments[0].info
+    assert rollout.metrics() == {"env_steps": 5.0, "sim_errors": 2.0}
+    assert "world 0 of tests/Walk-v0 failed" in caplog.text
+    with pytest.raises(RuntimeError, match=r"failed 3 times in iteration 1, more than rollout\.max_errors=2"):
+        EnvSegments(num_envs=1, horizon=9, max_errors=2).collect([], context(task, policy, 1))
+
+
+def same(left, right) -> None:
+    assert [(summary(s), s.group, s.info) for s in left] == [(summary(s), s.group, s.info) for s in right]
+    for a, b in zip(left, right):
+        for one, two in zip(a.turns, b.turns):
+            assert one.reward == two.reward
+            assert torch.equal(one.completion.observation["state"], two.completion.observation["state"])
+            assert torch.equal(one.completion.action, two.completion.action)
+            assert torch.equal(one.completion.logprobs, two.completion.logprobs)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["CartPole-v1", "InvertedPendulum-v5"])
+def test_going_on_from_a_checkpoint_is_the_same_run(name, mode, tmp_path):
+    if name.startswith("Inverted"):
+        pytest.importorskip("mujoco")
+        policy = ControlPolicy(4, 1, kind="gaussian", low=-3.0, high=3.0)
+    else:
+        policy = ControlPolicy(4, 2)
+    task, rollout = SimTask(GymSim(name, autoreset=mode)), EnvSegments(num_envs=3, horizon=15)
+    for iteration in range(3):
+        rollout.collect([], context(task, policy, iteration))
+    torch.save(rollout.state_dict(), tmp_path / "state.pt")
+    again = EnvSegments(num_envs=3, horizon=15)
+    again.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    for iteration in range(3, 6):
+        expected = rollout.collect([], context(task, policy, iteration))
+        same(again.collect([], context(task, policy, iteration)), expected)
+        assert again.metrics() == rollout.metrics()
+    assert any(segment.ended == "done" for segment in expected)
+
+
+def test_a_checkpoint_before_the_first_iteration_and_right_after_a_resume():
+    task, policy = SimTask(GymSim("CartPole-v1")), ControlPolicy(4, 2)
+    fresh, loaded = EnvSegments(2, 4), EnvSegments(2, 4)
+    loaded.load_state_dict(fresh.state_dict())
+    first = fresh.collect([], context(task, policy))
+    same(loaded.collect([], context(task, policy)), first)
+    passed = EnvSegments(2, 4)
+    passed.load_state_dict(fresh.state_dict())
+    twice = EnvSegments(2, 4)
+    twice.load_state_dict(passed.state_dict())
+    same(twice.collect([], context(task, policy, 1)), fresh.collect([], context(task, policy, 1)))
+    with pytest.raises(ValueError, match=r"rollout\.num_envs is 3, the checkpoint has 2 worlds"):
+        EnvSegments(3, 4).load_state_dict(fresh.state_dict())
+
+
+def test_a_simulator_that_cannot_be_saved_starts_new_lives_and_says_so(caplog):
+    task, policy, rollout = walk("disabled", limit=7), valued([0.0] * 8), EnvSegments(1, 3)
+    rollout.collect([], context(task, policy))
+    rollout._env.venv.envs[0].unwrapped.handle = lambda: None  # as a library's handle would
+    state = rollout.state_dict()
+    again = EnvSegments(1, 3)
+    again.load_state_dict(state)
+    segments = again.collect([], context(task, policy, 1))
+    assert segments[0].turns[0].completion.observation["state"].argmax() == 0
+    assert "this checkpoint has no simulator state" in caplog.text
+    assert "the worlds start new lives" in caplog.text
+
+
+def test_prompts_are_the_first_initial_states_and_later_lives_differ():
+    task, policy = SimTask(GymSim("CartPole-v1")), ControlPolicy(4, 2)
+    segments = EnvSegments(2, 80).collect([(0, task[5]), (1, task[6])], context(task, policy))
+    starts = {key: rows[0][0] for key, rows in rows_of(segments).items()}
+    for world, index in ((0, 5), (1, 6)):
+        first, _ = gymnasium.make("CartPole-v1").reset(seed=task[index].info["seed"])
+        assert starts[f"CartPole-v1/world/{world}"] == first.tolist()
+    begun = [tuple(s.turns[0].completion.observation["state"].tolist()) for s in segments]
+    assert len(set(begun)) == len(begun) > 4
+
+
+def test_draws_depend_on_the_world_and_not_on_the_worlds_beside_it():
+    task, policy = walk("disabled", limit=4, bonus=True), valued([0.0] * 5)
+    few = rows_of(EnvSegments(1, 12).collect([], context(task, policy)))
+    many = rows_of(EnvSegments(3, 12).collect([], context(task, policy)))
+    assert few["tests/Walk-v0/world/0"] == many["tests/Walk-v0/world/0"]
+    assert many["tests/Walk-v0/world/0"] != many["tests/Walk-v0/world/1"]
+    other = EnvSegments(1, 12).collect([], context(task, policy, rank=1, world_size=2))
+    assert rows_of(other)["tests/Walk-v0/world/1"] == many["tests/Walk-v0/world/1"]
+    groups = [s.group for s in other]
+    assert len(set(groups)) == len(groups) and min(groups) == 12  # rank 0 has the 12 before
+
+
+def test_refusals():
+    task, policy = walk("disabled"), valued([0.0] * 4)
+    with pytest.raises(ValueError, match=r"rollout\.horizon must be at least 1"):
+        EnvSegments(horizon=0)
+    with pytest.raises(
+        ValueError, match=r"purpose 'eval'.*data\.evaluation\.rollout to mmrl\.rollouts\.env\.EnvEpisodes"
+    ):
+        EnvSegments().collect([], context(task, policy, purpose="eval"))
+    with pytest.raises(ValueError, match=r"policy\.observation_dims=9"):
+        EnvSegments().collect([], context(task, ControlPolicy(9, 2)))
