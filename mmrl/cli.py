@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 
 from mmrl.config import ConfigError
+from mmrl.refusal import readable
 from mmrl.wiring import check_wiring
 
 
@@ -110,14 +110,3 @@ def load_run(config: str | Path, checkpoint: str | Path | None, words: Sequence[
         own = {k.removeprefix("policy."): v for k, v in state.items() if k.startswith("policy.")}
         cli.model.policy.load_state_dict(own)
     return cli
-
-
-def readable(text: str) -> str:
-    """The line of jsonargparse's message that says what is wrong, with the path of keys that leads to it."""
-    found = re.findall(r"(?:Option|Group|Key|Expected|Parser key|does not|not a subclass|Import path)[^\n]*", text)
-    path = re.findall(r"[Pp]arser key \"?([\w.]+)\"?", text)
-    detail = next((line for line in found if line.startswith(("Option", "Group", "Key"))), None)
-    lines = [line.strip(" -") for line in text.splitlines() if line.strip()]
-    if detail is None:
-        detail = next((line for line in lines if "Expected" in line or "Unable" in line or "nvalid" in line), lines[-1])
-    return f"{path[0]}: {detail}" if path and path[0] not in detail else detail

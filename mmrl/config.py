@@ -81,6 +81,8 @@ def hydra_words(words: Sequence[str]) -> list[str]:
             out.append(f"++{SHORT[head]}.{rest}={value}")
         elif key in PLAIN or head in ROOTS:
             out.append(f"++{key}={value}")
+        elif key in SHORT:
+            raise ConfigError(f"{key}={value}: {key!r} has no named options; set its keys, as in {key}.KEY=VALUE")
         else:
             known = [*PLAIN, *ROOTS, *SHORT, *options]
             raise ConfigError(f"{key}: unknown key.{_suggest(head, known)} Top-level keys are {sorted(set(known))}")
@@ -116,7 +118,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], words: Sequence[str]) ->
 def typed(cfg: DictConfig) -> dict[str, Any]:
     """The composed configuration as LightningCLI reads it."""
     try:
-        plain = OmegaConf.to_container(cfg, resolve=True)
+        plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError(str(error).strip()) from error
     unknown = sorted(set(plain) - {*PLAIN, *ROOTS, "choices", "paper", "prove"})

@@ -28,9 +28,7 @@ class Export(L.Callback):
             return
         contract, before = data.task.contract(), recorded(self.run_dir)
         if trainer.ckpt_path is not None and before is not None and (lines := differences(before, contract)):
-            raise ValueError(
-                f"{self.run_dir} cannot be resumed, its simulator has changed:\n  " + "\n  ".join(lines)
-            )
+            raise ValueError(f"{self.run_dir} cannot be resumed, its simulator has changed:\n  " + "\n  ".join(lines))
         record(self.run_dir, contract)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
