@@ -11,6 +11,8 @@ _KEY = re.compile(r'^[Pp]arser key "(?P<key>[^"]+)":')
 _CLASS = re.compile(r"^Problem with given class_path '(?P<path>[^']+)':")
 _NOISE = ("Does not validate", "Subtypes:", "Errors:", "Given value", "Expected a <class 'NoneType'>")
 
+_MANY = 15  # more keys than a reader wants to see where one is clearly meant
+
 
 def readable(text: str) -> str:
     """jsonargparse nests one level per key and class; the deepest complaint is the cause.
@@ -65,4 +67,6 @@ def _alternatives(word: str, part: str | None) -> str:
         return ""
     known = [key for key in inspect.signature(made).parameters if key != "self"]
     near = difflib.get_close_matches(word.split(".")[0], known, n=1)
+    if near and len(known) > _MANY:
+        return f" Did you mean {near[0]!r}?"
     return (f" Did you mean {near[0]!r}?" if near else "") + f" It takes {', '.join(known) or 'nothing'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import platform
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,10 +16,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mmrl.commands.versions import installed, versions
+from mmrl.commands.versions import PACKAGES, installed
 from mmrl.config import CONF, ConfigError, groups
 
 OPTIONAL = {
+    "mmrl": "runs from a checkout: pip install -e .",
     "mujoco": "needed by the simulators of sims/: pip install 'mmrl[sim]'",
     "vllm": "faster sampling on CUDA machines: pip install 'mmrl[vllm]'",
 }
@@ -58,12 +60,13 @@ def doctor(words: Sequence[str]) -> None:
 
 def examine() -> Iterator[Finding]:
     """Everything that is looked at, in the order of the report."""
-    for name, number in versions().items():
-        good = name != "python" or sys.version_info >= OLDEST_PYTHON
-        yield Finding(name, number if good else f"{number}: needs 3.11 or newer", good, essential=True)
-    for name, hint in OPTIONAL.items():
-        if installed(name) is None:
-            yield Finding(name, f"missing; {hint}", good=False)
+    new_enough = sys.version_info >= OLDEST_PYTHON
+    number = platform.python_version()
+    yield Finding("python", number if new_enough else f"{number}; needs 3.11 or newer", new_enough, essential=True)
+    for name in PACKAGES:
+        hint = OPTIONAL.get(name, f"pip install {name}")
+        found = installed(name)
+        yield Finding(name, found or f"missing; {hint}", found is not None, essential=name not in OPTIONAL)
     yield from _devices()
     yield from _drawing()
     yield _video()
