@@ -7,6 +7,7 @@ the same classes, and the second reads what the first wrote.
 from __future__ import annotations
 
 import difflib
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ SHORT = {
     "policy": "model.policy",
     "objective": "model.objective",
     "optimizer": "model.optimizer",
+    "scheduler": "model.scheduler",
     "task": "data.task",
     "sim": "data.task.sim",
     "engine": "data.engine",
@@ -40,6 +42,8 @@ SHORT = {
     "evaluation": "data.evaluation",
 }
 """What `slot.key=value` stands for."""
+
+OmegaConf.register_new_resolver("product", lambda *factors: math.prod(factors), replace=True)
 
 SHARED = ("task", "sim", "policy", "engine")
 """Slots that a start stage takes over from the run that it prepares."""
@@ -127,10 +131,10 @@ def typed(cfg: DictConfig) -> dict[str, Any]:
     if unknown:
         raise ConfigError(f"unknown top-level keys {unknown}; they must be under trainer, model or data")
     out = {root: to_class_path(plain[root]) for root in ROOTS}
-    for name in ("callbacks", "logger"):
+    for name in ("callbacks", "logger"):  # named here, so that they can be changed one by one; a list for Lightning
         named = out["trainer"].get(name)
         if isinstance(named, dict) and "class_path" not in named:
-            out["trainer"][name] = [part for part in named.values() if part]
+            out["trainer"][name] = list(named.values())
     return {
         "seed_everything": plain["seed"],
         "run_dir": plain["run_dir"],
@@ -140,6 +144,10 @@ def typed(cfg: DictConfig) -> dict[str, Any]:
     }
 
 
+NAMED_PARTS = ("callbacks", "logger", "stages", "episodes", "terms", "evaluators", "sampling", "weights")
+"""Dictionaries of named parts: a recipe takes one out by setting it to null."""
+
+
 def to_class_path(node: Any) -> Any:
     """Hydra's {_target_: C, a: 1} as jsonargparse's {class_path: C, init_args: {a: 1}}, all the way down."""
     if isinstance(node, list):
@@ -147,6 +155,9 @@ def to_class_path(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     inner = {key: to_class_path(value) for key, value in node.items() if key != "_target_"}
+    for key in NAMED_PARTS:
+        if isinstance(inner.get(key), dict):
+            inner[key] = {name: part for name, part in inner[key].items() if part is not None}
     if "_target_" not in node:
         return inner
     return {"class_path": node["_target_"], "init_args": inner}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,6 +43,13 @@ class SimTask(Task):
 
     def on(self, split: str) -> SimTask:
         return replace(self, split=split)
+
+    def demonstrations(self, prompts: Sequence[Prompt]) -> list[list[tuple[Mapping[str, Any], Any]]]:
+        """The scripted expert's decisions from each initial state."""
+        demonstrate = getattr(self.sim, "demonstrate", None)
+        if demonstrate is None:
+            raise NotImplementedError(f"sim {self.name!r} has no scripted expert; it cannot be imitated")
+        return demonstrate([prompt.info["seed"] for prompt in prompts])
 
     def score(self, episode: Episode) -> dict[str, float]:
         """What the simulator reported at the end of the episode, and the undiscounted return."""

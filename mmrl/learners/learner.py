@@ -62,6 +62,14 @@ class Learner(L.LightningModule):
         scheduler = self.make_scheduler(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
+    def on_train_start(self) -> None:
+        """Measure the starting policy too, so that a run holds its own before and after."""
+        measure = getattr(self.trainer.datamodule, "measure", None)
+        metrics = measure() if measure is not None and self.trainer.current_epoch == 0 else {}
+        if metrics:
+            for logger in self.loggers:
+                logger.log_metrics({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
+
     def training_step(self, batch: Batch, _: int) -> torch.Tensor:
         loss, metrics = self.objective(self.policy(batch), batch)
         # the weights already hold the number of micro-batches and ranks, so the mean over both is the window's value
@@ -71,8 +79,10 @@ class Learner(L.LightningModule):
 
     def on_train_epoch_end(self) -> None:
         """Numbers about the iteration's episodes come ready from the data module, the same on all ranks."""
-        self.log_dict(getattr(self.trainer.datamodule, "metrics", {}), sync_dist=False)
+        metrics = getattr(self.trainer.datamodule, "metrics", {})
+        self.log_dict({"iterations": float(self.trainer.current_epoch + 1), **metrics}, sync_dist=False)
 
     def validation_step(self, metrics: dict[str, float], _: int) -> None:
         """Held-out numbers come ready from the data module's evaluators, the same on all ranks."""
-        self.log_dict({f"val/{name}": float(value) for name, value in metrics.items()}, batch_size=1, sync_dist=False)
+        named = {f"val/{name}": float(value) for name, value in metrics.items()}
+        self.log_dict({"iterations": float(self.trainer.current_epoch + 1), **named}, batch_size=1, sync_dist=False)

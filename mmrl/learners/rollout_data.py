@@ -98,7 +98,7 @@ class RolloutData(L.LightningDataModule):
         return _Loader(self._iteration, self.passes * self.updates * self.trainer.accumulate_grad_batches)
 
     def val_dataloader(self) -> list | _Loader:
-        return [] if self.evaluation is None else _Loader(self._evaluation, 1)
+        return [] if self.evaluation is None else _Loader(self._measured, 1)
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -211,11 +211,16 @@ class RolloutData(L.LightningDataModule):
 
     # ---------------------------------------------------------------- held-out numbers
 
-    def _evaluation(self) -> Iterator[dict[str, float]]:
+    def measure(self) -> dict[str, float]:
+        """The evaluators' numbers for the policy as it is; empty without an evaluation."""
+        if self.evaluation is None:
+            return {}
         learner = self.trainer.lightning_module
         self.engine.sync(learner.policy, self.iteration)
-        ctx = self._context(learner)
-        yield self.evaluation.measure(self.task.on("held_out"), self.reward, ctx)
+        return self.evaluation.measure(self.task.on("held_out"), self.reward, self._context(learner))
+
+    def _measured(self) -> Iterator[dict[str, float]]:
+        yield self.measure()
 
 
 class _Loader:

@@ -106,6 +106,10 @@ class ControlPolicy(Policy):
                 nn.init.zeros_(layer.bias)
 
     @classmethod
+    def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset({"values"})
+
+    @classmethod
     def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
         return frozenset({"values"})
 

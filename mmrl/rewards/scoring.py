@@ -21,4 +21,3 @@ def score(episodes: Sequence[Episode], task: Task, reward: Reward) -> None:
     for group in grouped(finished).values():
         for episode, number in zip(group, reward(group)):
             episode.reward = float(number)
-

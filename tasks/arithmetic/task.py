@@ -28,7 +28,7 @@ class Arithmetic(Task):
     digits: Sequence[int] = (2, 1)
     operations: Sequence[str] = ("+",)
     split: str = "train"
-    held_out_fraction: float = 0.1
+    held_out_fraction: float = 0.2
     seed: int = 0
 
     name = "arithmetic"

@@ -40,7 +40,9 @@ def test_no_order_of_three_operands_crosses_the_split():
 
 def test_same_seed_same_problems_and_another_seed_others():
     assert facts(Arithmetic(digits=(1, 1))) == facts(Arithmetic(digits=(1, 1)))
-    assert set(facts(Arithmetic(digits=(1, 1)).on("held_out"))) != set(facts(Arithmetic(digits=(1, 1), seed=1).on("held_out")))
+    assert set(facts(Arithmetic(digits=(1, 1)).on("held_out"))) != set(
+        facts(Arithmetic(digits=(1, 1), seed=1).on("held_out"))
+    )
 
 
 @pytest.mark.parametrize(
