@@ -32,7 +32,6 @@ def main(argv: list[str] | None = None) -> int:
     if command not in COMMANDS:
         print(f"mmrl: unknown command {command!r}; commands are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    sys.argv = sys.argv[:1]  # LightningCLI warns about words that it was not given itself
     try:
         COMMANDS[command](rest)
     except ConfigError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveCon
 from mmrl.config import ConfigError
 from mmrl.refusal import readable
 from mmrl.wiring import check_wiring
+
+# the words are ours to read; they stay in sys.argv, because further processes are started with the same command
+warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
 
 
 class SavedConfig(SaveConfigCallback):

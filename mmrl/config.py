@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -110,13 +111,26 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], words: Sequence[str]) ->
     cfg = OmegaConf.create({k: v for k, v in OmegaConf.to_container(cfg, resolve=False).items() if k != "hydra"})
     cfg.choices = chosen
     if cfg.get("run_dir") is None:
-        cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{time.strftime('%Y%m%d-%H%M%S')}"
+        cfg.run_dir = _dated_folder(chosen.get("recipe", "run"))
     start = OmegaConf.select(cfg, "trainer.callbacks.start")
     if start is not None:
         start.common = [f"{group}={chosen[group]}" for group in SHARED if group in chosen]
         start.common += [w for w in words if w.split("=")[0].split(".")[0] in SHARED and "." in w.split("=")[0]]
         start.common.append(f"seed={cfg.seed}")
     return cfg
+
+
+def _dated_folder(recipe: str) -> str:
+    """runs/<recipe>/<time>; the further processes of a distributed run are told what the first one chose."""
+    if "LOCAL_RANK" in os.environ:
+        if _CHOSEN not in os.environ:
+            raise ConfigError("give run_dir=...: the processes of a distributed run must agree on one folder")
+        return os.environ[_CHOSEN]
+    os.environ[_CHOSEN] = f"runs/{recipe}/{time.strftime('%Y%m%d-%H%M%S')}"
+    return os.environ[_CHOSEN]
+
+
+_CHOSEN = "MMRL_RUN_DIR"
 
 
 def typed(cfg: DictConfig) -> dict[str, Any]:
