@@ -41,14 +41,16 @@ class HeldOut:
     ):
         self.rollout, self.sampling, self.evaluators = rollout, sampling, evaluators
         self.count, self.attempts, self.seed, self.first, self.split = count, attempts, seed, first, split
+        self.latest: dict[str, list[Episode]] = {}  # light episodes of all ranks, by decode, as last measured
 
     def measure(self, task: Task, reward: Reward, ctx: Context) -> dict[str, float]:
         """Every evaluator's numbers under every decode, named decode/evaluator/number."""
         task = task.on(self.split)
         out: dict[str, float] = {}
+        self.latest = {}
         for decode, sampling in self.sampling.items():
             episodes = [e.light() for e in self.play(task, reward, ctx, sampling)]
-            everyone = parallel.gathered(episodes)
+            everyone = self.latest[decode] = parallel.gathered(episodes)
             for name, evaluator in self.evaluators.items():
                 out |= {f"{decode}/{name}/{key}": value for key, value in evaluator(everyone).items()}
         return out
