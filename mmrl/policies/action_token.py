@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2Model
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
 
 from mmrl.batch import Batch
 from mmrl.policies.action_bins import bin_centres, choice_logprobs, draw, entropy_nats, keep, to_bins
+from mmrl.policies.action_transformer import ActionTransformer
 from mmrl.policies.base import Action, Policy, need
 from mmrl.policies.instruction_tokenizer import WORDS, instruction_tokenizer
 from mmrl.policies.vision_encoder import VisionEncoder
@@ -95,49 +96,41 @@ class ActionTokenPolicy(Policy):
         )
         self.architecture = given if path is None else _saved_architecture(path)
         self.tokenizer = instruction_tokenizer(words) if path is None else _saved_tokenizer(path)
-        self._build(**self.architecture)
-        self.value = nn.Linear(self.hidden_size, 1) if value_head else None
-        self.value_query = nn.Parameter(torch.zeros(1, self.hidden_size)) if value_head else None
-        if path is not None:
-            self._load(Path(path))
         self.freeze_vision = freeze_vision
         self.memoised = frozenset({"image"}) if freeze_vision else frozenset()
+        self._spelt: dict[str, Tensor] = {}
+        self._build(value_head, **self.architecture)
+        if path is not None:
+            self._load(Path(path))
         if freeze_vision:
             self.vision.requires_grad_(False)
-            self.transformer.embed_tokens.requires_grad_(False)
-        self._spelt: dict[str, Tensor] = {}
+            self.body.words.requires_grad_(False)
 
     def _build(
         self,
+        value_head: bool,
         vision: str,
         vision_args: Mapping[str, Any],
         visual_tokens: int,
         hidden_size: int,
-        layers: int,
-        heads: int,
-        intermediate_size: int,
         action_dims: int,
         chunk: int,
         bins: int,
         proprio_dims: int,
+        **transformer: int,
     ) -> None:
-        self.hidden_size, self.action_dims, self.chunk, self.bins = hidden_size, action_dims, chunk, bins
-        self.proprio_dims = proprio_dims
+        self.action_dims, self.chunk, self.bins, self.proprio_dims = action_dims, chunk, bins, proprio_dims
         self.vision = VisionEncoder(vision, vision_args, hidden_size, hidden_size, visual_tokens)
-        config = Qwen2Config(
-            vocab_size=len(self.tokenizer),
+        self.body = ActionTransformer(
+            vocabulary=len(self.tokenizer),
             hidden_size=hidden_size,
-            intermediate_size=intermediate_size,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            num_key_value_heads=heads,
-            pad_token_id=self.tokenizer.pad_token_id,
-            use_cache=False,
+            action_dims=action_dims,
+            chunk=chunk,
+            bins=bins,
+            proprio_dims=proprio_dims,
+            value_head=value_head,
+            **transformer,
         )
-        self.transformer = Qwen2Model(config)
-        self.proprio = nn.Linear(proprio_dims, hidden_size)
-        self.queries = nn.Parameter(0.02 * torch.randn(chunk, hidden_size))
-        self.head = nn.Linear(hidden_size, action_dims * bins)
 
     @classmethod
     def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
@@ -156,15 +149,16 @@ class ActionTokenPolicy(Policy):
             raise ValueError(f"observation 'image' must be uint8 [H, W, 3], got {image.dtype} {tuple(image.shape)}")
         if proprio.shape != (self.proprio_dims,):
             raise ValueError(
-                f"observation 'proprio' has shape {tuple(proprio.shape)}, but policy.proprio_dims is {self.proprio_dims}"
+                f"observation 'proprio' has shape {tuple(proprio.shape)}, "
+                f"but policy.proprio_dims is {self.proprio_dims}"
             )
         return {"image": image, "instruction": self._spelt[text], "proprio": proprio}
 
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
         """Draw a chunk. decode="mean" acts with the expectation over the bins and stores the bin it falls in."""
-        visual, _ = self._see(observation)
-        logits, values = self._run(visual, observation)
+        visual, _ = self._look(observation)
+        logits, values = self._think(visual, observation)
         kept = keep(logits, sampling)
         logprobs = choice_logprobs(logits, logits.new_full((len(logits),), sampling.temperature), kept)
         centres = bin_centres(self.bins, logits.device)
@@ -185,11 +179,14 @@ class ActionTokenPolicy(Policy):
         )
 
     def forward(self, batch: Batch) -> PolicyOutput:
-        """Score stored bins [N, T]. extra: choice_logprobs [N, T, B]; map_logits [N, K, h, w] when the image was seen."""
+        """Score stored bins [N, T].
+
+        extra: choice_logprobs [N, T, B], and map_logits [N, K, h, w] when the rows have images.
+        """
         batch.require({"action", "temperature"}, type(self).__name__)
         observation = batch.observation()
-        visual, maps = self._see(observation)
-        logits, values = self._run(visual, observation)
+        visual, maps = self._look(observation)
+        logits, values = self._think(visual, observation)
         logprobs = choice_logprobs(logits, batch["temperature"], batch.get("kept"))
         extra = {"choice_logprobs": logprobs} | ({} if maps is None else {"map_logits": maps})
         chosen = logprobs.gather(2, batch["action"][..., None])[..., 0]
@@ -219,38 +216,28 @@ class ActionTokenPolicy(Policy):
     def _load(self, folder: Path) -> None:
         missing, unexpected = self.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
         # a value head may be new, or no longer wanted; anything else is another network
-        wrong = [name for name in (*missing, *unexpected) if not name.startswith("value")]
+        wrong = [name for name in (*missing, *unexpected) if not name.startswith("body.value")]
         if wrong:
             raise ValueError(f"policy.path={folder}: weights do not fit the architecture in config.json: {wrong}")
 
-    def _see(self, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
+    def _look(self, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
         """Visual tokens [N, K, D] and map logits: from the image, or the tokens that were stored instead of it."""
         if "visual" in observation:
             return observation["visual"], None
         need(observation, ("image", "instruction"), self)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.freeze_vision):
-            ids = observation["instruction"]
-            present = (ids != self.tokenizer.pad_token_id).float()[..., None]
-            text = (self.transformer.embed_tokens(ids) * present).sum(dim=1) / present.sum(dim=1).clamp(min=1)
-            return self.vision(observation["image"], text)
+            present = self._present(observation)[..., None].float()
+            words = self.body.words(observation["instruction"]) * present
+            return self.vision(observation["image"], words.sum(dim=1) / present.sum(dim=1))
 
-    def _run(self, visual: Tensor, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
+    def _think(self, visual: Tensor, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
         """Logits [N, T, B] and values [N]."""
-        ids, proprio = observation["instruction"], observation["proprio"]
-        queries = self.queries if self.value_query is None else torch.cat([self.queries, self.value_query])
-        words = self.transformer.embed_tokens(ids)
-        body = self.proprio(proprio.to(words.dtype))[:, None]
-        tokens = torch.cat([visual.to(words.dtype), words, body, queries.expand(len(ids), -1, -1)], dim=1)
-        present = torch.ones(tokens.shape[:2], dtype=torch.long, device=tokens.device)
-        start = visual.shape[1]
-        present[:, start : start + ids.shape[1]] = ids != self.tokenizer.pad_token_id
-        # positions count only what is there, so that padding changes nothing
-        position = (present.cumsum(dim=1) - 1).clamp(min=0)
-        hidden = self.transformer(
-            inputs_embeds=tokens, attention_mask=present, position_ids=position
-        ).last_hidden_state[:, -len(queries) :]
-        logits = self.head(hidden[:, : self.chunk]).view(len(ids), self.chunk * self.action_dims, self.bins)
-        return logits, None if self.value is None else self.value(hidden[:, -1])[:, 0]
+        need(observation, ("instruction", "proprio"), self)
+        return self.body(visual, observation["instruction"], self._present(observation), observation["proprio"])
+
+    def _present(self, observation: Mapping[str, Any]) -> Tensor:
+        """[N, L] bool, False where a shorter instruction was filled up."""
+        return observation["instruction"] != self.tokenizer.pad_token_id
 
 
 def _saved_architecture(path: str) -> dict[str, Any]:

@@ -16,7 +16,8 @@ class VisionEncoder(nn.Module):
     f = timm features, scaled and shifted per channel by the instruction (FiLM); m_k = softmax over the grid of
     sharpness * logits_k(f); token_k = MLP(sum_p m_k(p) f(p), sum_p m_k(p) xy(p)) + e_k.
     The expected position makes "where" available to one linear layer; tokens without it do not ground within minutes.
-    Source: Perez et al., "FiLM", arXiv 1709.07871, eq. 2; Levine et al., arXiv 1504.00702, section 5.1 (spatial softmax).
+    Source: Perez et al., "FiLM", arXiv 1709.07871, eq. 2; Levine et al., arXiv 1504.00702, section 5.1
+    (spatial softmax).
 
     Args:
         name: of a timm model that supports features_only; the grid is its first feature map.
@@ -47,7 +48,7 @@ class VisionEncoder(nn.Module):
         self.identity = nn.Parameter(0.02 * torch.randn(tokens, token_size))
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens [N, K, token_size] and map logits [N, K, h, w], of image uint8 [N, H, W, 3] and text [N, text_size]."""
+        """Tokens [N, K, token_size] and map logits [N, K, h, w], of image uint8 [N, H, W, 3] and text [N, size]."""
         weight = self.project.weight
         pixels = image.permute(0, 3, 1, 2).to(weight.dtype) / 127.5 - 1  # channels last in memory already
         grid = self.features(pixels)[0]
