@@ -1,0 +1,93 @@
+"""The arm: its body, its servos, and how a wanted hand position becomes joint targets."""
+
+from __future__ import annotations
+
+import numpy as np
+
+JOINTS = 7
+HOME = np.array([0.0, 0.4504, 0.0, 1.9570, 0.0, 0.7342, 0.0])  # rad; hand straight down, fingertips at .42 0 .25
+STEP_M = 0.03  # how far a full action moves the set-point in one control step, per axis
+REACH_BOX = np.array([[0.30, -0.28, 0.04], [0.66, 0.28, 0.36]])  # metres; the set-point stays inside
+OPEN_M = 0.035  # each finger, from the middle
+_DAMPING = 0.05  # of the least squares, in metres
+_POSTURE = 0.1  # pull towards HOME in the joint direction that does not move the hand
+_MAX_TURN = 0.6  # rad that one control step may ask of a joint
+
+# arm links do not collide; fingers do, with things that are not ghosts
+ARM_XML = f"""
+    <body name="link1" pos="0 0 .04" gravcomp="1" childclass="arm">
+      <joint name="j1" axis="0 0 1" range="-2.6 2.6"/>
+      <geom type="capsule" fromto="0 0 .03 0 0 .22" size=".06" mass="2.5"/>
+      <body name="link2" pos="0 0 .30" gravcomp="1">
+        <joint name="j2" axis="0 1 0" range="-1.6 1.9"/>
+        <geom class="metal" type="cylinder" fromto="0 -.075 0 0 .075 0" size=".055" mass="1"/>
+        <geom type="capsule" fromto="0 0 .04 0 0 .34" size=".047" mass="1.6"/>
+        <body name="link3" pos="0 0 .19" gravcomp="1">
+          <joint name="j3" axis="0 0 1" range="-2.6 2.6"/>
+          <inertial pos="0 0 0" mass=".3" diaginertia=".001 .001 .001"/>
+          <body name="link4" pos="0 0 .19" gravcomp="1">
+            <joint name="j4" axis="0 1 0" range=".05 2.7"/>
+            <geom class="metal" type="cylinder" fromto="0 -.065 0 0 .065 0" size=".047" mass=".7"/>
+            <geom type="capsule" fromto="0 0 .04 0 0 .34" size=".039" mass=".9"/>
+            <body name="link5" pos="0 0 .22" gravcomp="1">
+              <joint name="j5" axis="0 0 1" range="-2.6 2.6" armature=".03"/>
+              <inertial pos="0 0 0" mass=".2" diaginertia=".0005 .0005 .0005"/>
+              <body name="link6" pos="0 0 .16" gravcomp="1">
+                <joint name="j6" axis="0 1 0" range="-1.2 2.6" armature=".03"/>
+                <geom class="metal" type="cylinder" fromto="0 -.05 0 0 .05 0" size=".037" mass=".4"/>
+                <body name="hand" pos="0 0 .05" gravcomp="1">
+                  <joint name="j7" axis="0 0 1" range="-2.9 2.9" armature=".02"/>
+                  <geom class="metal" type="box" size=".022 .052 .016" pos="0 0 .012" mass=".25"/>
+                  <site name="tip" pos="0 0 .10" size=".005"/>
+                  <body name="finger_left" pos="0 0 .03" gravcomp="1">
+                    <joint name="f1" class="finger" axis="0 1 0"/>
+                    <geom class="finger" type="box" size=".011 .007 .037" pos="0 .007 .035"/>
+                  </body>
+                  <body name="finger_right" pos="0 0 .03" gravcomp="1">
+                    <joint name="f2" class="finger" axis="0 -1 0"/>
+                    <geom class="finger" type="box" size=".011 .007 .037" pos="0 -.007 .035"/>
+                  </body>
+                </body>
+              </body>
+            </body>
+          </body>
+        </body>
+      </body>
+    </body>
+"""
+
+_SERVOS = {1: (400, 40), 2: (400, 40), 3: (400, 40), 4: (400, 30), 5: (200, 12), 6: (200, 12), 7: (100, 6)}
+GAINS = "\n    ".join(
+    [f'<position name="j{i}" joint="j{i}" kp="{kp}" kv="{kv}"/>' for i, (kp, kv) in _SERVOS.items()]
+    + [f'<position name="f{i}" joint="f{i}" kp="200" kv="6" ctrlrange="0 .04"/>' for i in (1, 2)]
+)
+
+_UPRIGHT = np.diag([-1.0, 1.0, -1.0])  # the tip's rotation with the fingers straight down
+
+
+def joint_targets(
+    joints: np.ndarray, anchors: np.ndarray, axes: np.ndarray, tip: np.ndarray, frame: np.ndarray, goal: np.ndarray
+) -> np.ndarray:
+    """Joint angles that bring the tip nearer to the goal with the hand kept upright, [n, 7] rad.
+
+    dq = J' (J J' + d^2 I)^-1 e + p (I - J' (J J' + d^2 I)^-1 J)(home - q), e = (goal - tip, turn to upright).
+    Source: Nakamura and Hanafusa, "Inverse kinematic solutions with singularity robustness", 1986, eq. 13.
+
+    Args:
+        joints: [n, 7] rad, measured.
+        anchors: [n, 7, 3] a point on every joint axis, metres.
+        axes: [n, 7, 3] unit joint axes in the world.
+        tip: [n, 3] metres.
+        frame: [n, 3, 3] the tip's rotation.
+        goal: [n, 3] metres.
+    """
+    moves = np.cross(axes, tip[:, None] - anchors)
+    jacobian = np.concatenate([moves, axes], axis=2).transpose(0, 2, 1).copy()  # [n, 6, 7]
+    turn = 0.5 * np.cross(frame, _UPRIGHT, axisa=1, axisb=0, axisc=1).sum(axis=2)
+    error = np.concatenate([goal - tip, turn], axis=1)
+    rest = _POSTURE * (HOME - joints)
+    square = jacobian @ jacobian.transpose(0, 2, 1) + _DAMPING**2 * np.eye(6)
+    wanted = error - (jacobian @ rest[:, :, None])[:, :, 0]
+    solved = np.linalg.solve(square, wanted[:, :, None])
+    change = (jacobian.transpose(0, 2, 1) @ solved)[:, :, 0] + rest
+    return joints + np.clip(change, -_MAX_TURN, _MAX_TURN)
