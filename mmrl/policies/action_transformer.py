@@ -41,6 +41,8 @@ class ActionTransformer(nn.Module):
             num_hidden_layers=layers,
             num_attention_heads=heads,
             num_key_value_heads=heads,
+            # the usual 0.02 suits widths of thousands: here every layer would shrink its input to nothing
+            initializer_range=hidden_size**-0.5,
             use_cache=False,
         )
         self.transformer = Qwen2Model(config)

@@ -15,7 +15,8 @@ class VisionEncoder(nn.Module):
 
     f = timm features, scaled and shifted per channel by the instruction (FiLM); m_k = softmax over the grid of
     sharpness * logits_k(f); token_k = MLP(sum_p m_k(p) f(p), sum_p m_k(p) xy(p)) + e_k.
-    The expected position makes "where" available to one linear layer; tokens without it do not ground within minutes.
+    The expected position makes "where" available to one linear layer. Its unit is a grid cell, so that it varies more
+    than the features do: in units of the image the transformer stays blind to it many times longer.
     Source: Perez et al., "FiLM", arXiv 1709.07871, eq. 2; Levine et al., arXiv 1504.00702, section 5.1
     (spatial softmax).
 
@@ -42,7 +43,8 @@ class VisionEncoder(nn.Module):
         size = self.features.feature_info.channels()[0]
         self.sharpness = sharpness
         self.project = nn.Linear(size, size)
-        self.condition = nn.Linear(text_size, 2 * size)
+        # instructions differ in one word of many: without the norm the difference is too small to learn from quickly
+        self.condition = nn.Sequential(nn.LayerNorm(text_size), nn.Linear(text_size, 2 * size))
         self.maps = nn.Linear(size, tokens)
         self.token = nn.Sequential(nn.Linear(size + 2, token_size), nn.GELU(), nn.Linear(token_size, token_size))
         self.identity = nn.Parameter(0.02 * torch.randn(tokens, token_size))
@@ -62,7 +64,7 @@ class VisionEncoder(nn.Module):
 
 
 def places(height: int, width: int) -> Tensor:
-    """[height * width, 2] centres (x to the right, y down) of the grid's cells, in [-1, 1], row by row."""
-    y = (2 * torch.arange(height) + 1) / height - 1
-    x = (2 * torch.arange(width) + 1) / width - 1
+    """[height * width, 2] centres (x to the right, y down) of the grid's cells from its middle, in cells, row by row."""
+    y = torch.arange(height) + (1 - height) / 2
+    x = torch.arange(width) + (1 - width) / 2
     return torch.stack([x.repeat(height), y.repeat_interleave(width)], dim=-1)
