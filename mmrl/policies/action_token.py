@@ -96,7 +96,7 @@ class ActionTokenPolicy(Policy):
         )
         self.architecture = given if path is None else _saved_architecture(path)
         self.tokenizer = instruction_tokenizer(words) if path is None else _saved_tokenizer(path)
-        self.freeze_vision = freeze_vision
+        self.path, self.freeze_vision = path, freeze_vision
         self.memoised = frozenset({"image"}) if freeze_vision else frozenset()
         self._spelt: dict[str, Tensor] = {}
         self._build(value_head, **self.architecture)
@@ -134,7 +134,11 @@ class ActionTokenPolicy(Policy):
 
     @classmethod
     def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
-        return frozenset({"values"}) if init_args.get("value_head") else frozenset()
+        return frozenset({"values"} if init_args.get("value_head") else ())
+
+    @classmethod
+    def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset({"choice_logprobs", "map_logits"}) | cls.provides(init_args)
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """{"image" uint8 [H, W, 3], "proprio" [P], "instruction" str} as tensors; words become ids [L]."""
