@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,11 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 
 from mmrl.config import ConfigError
+from mmrl.refusal import readable
 from mmrl.wiring import check_wiring
+
+# the words are ours to read; they stay in sys.argv, because further processes are started with the same command
+warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
 
 
 class SavedConfig(SaveConfigCallback):
@@ -95,26 +98,21 @@ def check_checkpoint(path: str) -> None:
         raise ConfigError(f"ckpt_path={path}: not a readable checkpoint ({type(error).__name__}: {error})") from error
 
 
-def load_run(config: str | Path, checkpoint: str | Path | None) -> CLI:
-    """The parts of a run, built again from its resolved configuration, with the weights of a checkpoint."""
+def load_run(config: str | Path, checkpoint: str | Path | None, words: Sequence[str] = ()) -> CLI:
+    """The parts of a run, built again from its resolved configuration, with the weights of a checkpoint.
+
+    Args:
+        config: the run's config.yaml.
+        checkpoint: a file of its checkpoints folder; None leaves the weights as they are made.
+        words: LightningCLI words that change the configuration.
+    """
     config = Path(config)
     if not config.exists():
         raise ConfigError(f"{config}: no such file; is this the folder of a run?")
-    cli = CLI(["--config", str(config), "--trainer.logger=false", "--trainer.callbacks=null"])
+    cli = CLI(["--config", str(config), "--trainer.logger=false", "--trainer.callbacks=null", *words])
     if checkpoint is not None:
         check_checkpoint(str(checkpoint))
         state = torch.load(checkpoint, map_location="cpu", weights_only=False)["state_dict"]
         own = {k.removeprefix("policy."): v for k, v in state.items() if k.startswith("policy.")}
         cli.model.policy.load_state_dict(own)
     return cli
-
-
-def readable(text: str) -> str:
-    """The line of jsonargparse's message that says what is wrong, with the path of keys that leads to it."""
-    found = re.findall(r"(?:Option|Group|Key|Expected|Parser key|does not|not a subclass|Import path)[^\n]*", text)
-    path = re.findall(r"[Pp]arser key \"?([\w.]+)\"?", text)
-    detail = next((line for line in found if line.startswith(("Option", "Group", "Key"))), None)
-    lines = [line.strip(" -") for line in text.splitlines() if line.strip()]
-    if detail is None:
-        detail = next((line for line in lines if "Expected" in line or "Unable" in line or "nvalid" in line), lines[-1])
-    return f"{path[0]}: {detail}" if path and path[0] not in detail else detail

@@ -18,7 +18,7 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 CONF = next(
     folder
@@ -86,6 +86,8 @@ def hydra_words(words: Sequence[str]) -> list[str]:
             out.append(f"++{SHORT[head]}.{rest}={value}")
         elif key in PLAIN or head in ROOTS:
             out.append(f"++{key}={value}")
+        elif key in SHORT:
+            raise ConfigError(f"{key}={value}: {key!r} has no named options; set its keys, as in {key}.KEY=VALUE")
         else:
             known = [*PLAIN, *ROOTS, *SHORT, *options]
             raise ConfigError(f"{key}: unknown key.{_suggest(head, known)} Top-level keys are {sorted(set(known))}")
@@ -130,7 +132,9 @@ def _started() -> str:
 def typed(cfg: DictConfig) -> dict[str, Any]:
     """The composed configuration as LightningCLI reads it."""
     try:
-        plain = OmegaConf.to_container(cfg, resolve=True)
+        plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    except MissingMandatoryValue as error:
+        raise ConfigError(f"{error.full_key} is missing: give it as {_short(str(error.full_key))}=...") from error
     except OmegaConfBaseException as error:
         raise ConfigError(str(error).strip()) from error
     unknown = sorted(set(plain) - {*PLAIN, *ROOTS, "choices", "paper", "prove"})
@@ -167,6 +171,14 @@ def to_class_path(node: Any) -> Any:
     if "_target_" not in node:
         return inner
     return {"class_path": node["_target_"], "init_args": inner}
+
+
+def _short(key: str) -> str:
+    """A full key as one would type it: model.policy.path as policy.path."""
+    for short, full in sorted(SHORT.items(), key=lambda pair: -len(pair[1])):
+        if key == full or key.startswith(f"{full}."):
+            return short + key.removeprefix(full)
+    return key
 
 
 def _suggest(word: str, known: Sequence[str]) -> str:

@@ -198,6 +198,10 @@ class Task(ABC):
         """For each prompt the expert's decisions: raw observation and output, in order."""
         return [[(prompt.observation, self.demonstrate(prompt.index))] for prompt in prompts]
 
+    def contract(self) -> dict[str, Any]:
+        """What must be equal wherever checkpoints and results of this task meet; empty when nothing can differ."""
+        return {}
+
 
 class Sim(ABC):
     """A simulator: makes vector environments and describes how they are used."""
@@ -206,6 +210,10 @@ class Sim(ABC):
 
     @abstractmethod
     def make(self, num_envs: int) -> VectorEnv: ...
+
+    def contract(self) -> dict[str, Any]:
+        """What must be equal wherever data, checkpoints and results of this simulator meet, as plain values."""
+        return {"sim": self.name}
 
 
 Group = Sequence[Episode]

@@ -55,3 +55,7 @@ class SimTask(Task):
         """What the simulator reported at the end of the episode, and the undiscounted return."""
         reported = {k: float(v) for k, v in episode.info.get("scores", {}).items()}
         return {**reported, "return": float(sum(turn.reward for turn in episode.turns))}
+
+    def contract(self) -> dict[str, Any]:
+        """The simulator's: its scene, its pictures, its units."""
+        return self.sim.contract()

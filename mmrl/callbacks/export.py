@@ -1,14 +1,19 @@
-"""The trained policy as a folder that transformers loads by itself."""
+"""What a run leaves for others: its starting weights, its simulator's contract, and a policy for transformers."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import lightning as L
+
+from mmrl.evaluation.contract import differences, record, recorded
 
 
 class Export(L.Callback):
     """Keeps the starting weights as checkpoints/start.ckpt and writes the trained policy to <run_dir>/policy.
+
+    What the task states about its simulator goes to <run_dir>/contract.json; a run is only resumed under the same.
 
     Args:
         run_dir: folder of the run.
@@ -17,10 +22,20 @@ class Export(L.Callback):
     def __init__(self, run_dir: str):
         self.run_dir = Path(run_dir)
 
+    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        data: Any = getattr(trainer, "datamodule", None)
+        if not trainer.is_global_zero or not hasattr(data, "task"):
+            return
+        contract, before = data.task.contract(), recorded(self.run_dir)
+        if trainer.ckpt_path is not None and before is not None and (lines := differences(before, contract)):
+            raise ValueError(f"{self.run_dir} cannot be resumed, its simulator has changed:\n  " + "\n  ".join(lines))
+        record(self.run_dir, contract)
+
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.current_epoch == 0:
             trainer.save_checkpoint(self.run_dir / "checkpoints" / "start.ckpt", weights_only=True)
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.is_global_zero:
-            pl_module.policy.save_pretrained(self.run_dir / "policy")
+            policy: Any = pl_module.policy
+            policy.save_pretrained(self.run_dir / "policy")

@@ -24,6 +24,10 @@ class Progress(RichProgressBar):
         self.progress.update(self._rollout_id, total=of, completed=done, description=f"{phase:>8}", visible=True)
         self.refresh()
 
+    def _reset_progress_bar_ids(self) -> None:
+        super()._reset_progress_bar_ids()
+        self._rollout_id = None  # a new display, as after fit or a second validate, knows no task of the last one
+
     def get_metrics(self, trainer: L.Trainer, pl_module: L.LightningModule) -> dict[str, Any]:
         metrics = {k: v for k, v in trainer.callback_metrics.items() if k == "rollout/reward" or k.startswith("val/")}
         short = {

@@ -229,7 +229,7 @@ class RolloutData(L.LightningDataModule):
         learner = self.trainer.lightning_module
         self.engine.sync(learner.policy, self.iteration)
         with parallel.precision(self.trainer):
-            return self.evaluation.measure(self.task.on("held_out"), self.reward, self._context(learner))
+            return self.evaluation.measure(self.task, self.reward, self._context(learner))
 
     def _measured(self) -> Iterator[dict[str, float]]:
         yield self.measure()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,7 @@ class TabletopVectorEnv(VectorEnv):
         self.instructions = [""] * n
         self._images = np.zeros((n, image_size, image_size, 3), np.uint8)
         self._ready = False
+        self.watch: Callable[[np.ndarray], None] | None = None  # told after each control step which worlds moved
 
     def _declare_spaces(self) -> None:
         size = self.image_size
@@ -122,6 +123,8 @@ class TabletopVectorEnv(VectorEnv):
             executed[ids] += 1
             self.error[ids[diverged]] = self.truncated[ids[diverged]] = True
             self._judge(ids[~diverged], reward)
+            if self.watch is not None:
+                self.watch(ids)
         self.decisions[played] += 1
         self.truncated |= played & ~self.terminated & (self.decisions >= self.max_decisions)
         # an episode cut by time is drawn once more: its value is asked for

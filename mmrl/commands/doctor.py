@@ -1,0 +1,127 @@
+"""Whether this machine has what a run needs, and how to get what is missing."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mmrl.commands.versions import PACKAGES, installed
+from mmrl.config import CONF, ConfigError, groups
+
+OPTIONAL = {
+    "mmrl": "runs from a checkout: pip install -e .",
+    "mujoco": "needed by the simulators of sims/: pip install 'mmrl[sim]'",
+    "vllm": "faster sampling on CUDA machines: pip install 'mmrl[vllm]'",
+}
+OLDEST_PYTHON = (3, 11)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report; only an essential one that is not there fails."""
+
+    name: str
+    found: str
+    good: bool = True
+    essential: bool = False
+
+
+def doctor(words: Sequence[str]) -> None:
+    """Print the report; raises when something essential is missing."""
+    if words:
+        raise ConfigError(f"takes no words, got {list(words)}")
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)
+    made = Table(box=None, pad_edge=False, show_header=False)
+    made.add_column(no_wrap=True)
+    made.add_column(no_wrap=True, style="bold")
+    made.add_column(overflow="fold")
+    findings = list(examine())
+    for finding in findings:
+        mark = "ok" if finding.good else "MISSING" if finding.essential else "-"
+        made.add_row(*map(Text, (mark, finding.name, finding.found)))
+    console.print(made, highlight=False)
+    missing = [finding.name for finding in findings if finding.essential and not finding.good]
+    if missing:
+        raise ConfigError(f"essential things are missing: {', '.join(missing)}")
+
+
+def examine() -> Iterator[Finding]:
+    """Everything that is looked at, in the order of the report."""
+    new_enough = sys.version_info >= OLDEST_PYTHON
+    number = platform.python_version()
+    yield Finding("python", number if new_enough else f"{number}; needs 3.11 or newer", new_enough, essential=True)
+    for name in PACKAGES:
+        hint = OPTIONAL.get(name, f"pip install {name}")
+        found = installed(name)
+        yield Finding(name, found or f"missing; {hint}", found is not None, essential=name not in OPTIONAL)
+    yield from _devices()
+    yield from _drawing()
+    yield _video()
+    yield Finding("conf/", f"{CONF}, {len(groups()['recipe'])} recipes", essential=True)
+    yield _writable(Path("runs"))
+
+
+def _devices() -> Iterator[Finding]:
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    wait = os.environ.get("OMP_WAIT_POLICY", "not set")
+    yield Finding("CPU", f"{cores} cores, torch uses {torch.get_num_threads()} threads, OMP_WAIT_POLICY {wait}")
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        yield Finding("memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB")
+    for number in range(torch.cuda.device_count()):
+        about = torch.cuda.get_device_properties(number)
+        yield Finding(f"cuda:{number}", f"{about.name}, {about.total_memory / 2**30:.0f} GiB")
+    if torch.backends.mps.is_available():
+        yield Finding("mps", "Apple GPU")
+    if not torch.cuda.is_available() and not torch.backends.mps.is_available():
+        yield Finding("GPU", "none that torch can use; runs go to the CPU", good=False)
+
+
+def _drawing() -> Iterator[Finding]:
+    """Ask the packages of the configured simulators which of their pictures can be drawn: PACKAGE.render.probe."""
+    targets = [yaml.safe_load((CONF / "sim" / f"{name}.yaml").read_text())["_target_"] for name in groups()["sim"]]
+    for package in sorted({target.split(".")[0] for target in targets}):
+        try:
+            probe = importlib.import_module(f"{package}.render").probe
+        except ModuleNotFoundError as error:
+            yield Finding(f"{package} pictures", f"cannot be drawn, the package {error.name!r} is missing", good=False)
+            continue
+        yield Finding("pictures by ray", "drawn on the CPU, needs no GL")
+        for backend in ("egl", "osmesa"):
+            reason = probe(backend)
+            hint = "libegl1" if backend == "egl" else "libosmesa6"
+            wrong = f"cannot draw here ({reason}); apt install {hint}, or stay with sim.renderer=ray"
+            yield Finding(f"pictures by {backend}", "draws" if reason is None else wrong, good=reason is None)
+
+
+def _video() -> Finding:
+    import imageio_ffmpeg
+
+    try:
+        return Finding("ffmpeg", f"{imageio_ffmpeg.get_ffmpeg_version()}, {imageio_ffmpeg.get_ffmpeg_exe()}")
+    except RuntimeError as error:
+        return Finding("ffmpeg", f"no videos ({error}); pip install --force-reinstall imageio-ffmpeg", good=False)
+
+
+def _writable(folder: Path) -> Finding:
+    there = next(place for place in (folder.resolve(), *folder.resolve().parents) if place.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            return Finding(f"{folder}/", f"can be written: {folder.resolve()}", essential=True)
+    except OSError as error:
+        hint = "go to another folder or set run_dir=..."
+        return Finding(f"{folder}/", f"cannot be written ({error}); {hint}", good=False, essential=True)

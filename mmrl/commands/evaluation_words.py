@@ -1,0 +1,133 @@
+"""What `mmrl evaluate` can be told."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mmrl.config import ROOTS, SHORT, ConfigError
+
+OPTIONS = ("checkpoint", "compare", "count", "attempts", "decode", "video", "clips")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One evaluation.
+
+    Args:
+        folder: of the run.
+        checkpoint: file to measure.
+        compare: file to measure before it, on the same problems and draws; None for no comparison.
+        count: held-out problems; None as configured.
+        attempts: per problem; None as configured.
+        decodes: names of configured decodes, or sample, argmax, mean; empty for all that are configured.
+        video: film the first `clips` held-out initial states of a simulator.
+        clips: how many.
+        words: LightningCLI words that change the configuration of the run.
+    """
+
+    folder: Path
+    checkpoint: Path
+    compare: Path | None = None
+    count: int | None = None
+    attempts: int | None = None
+    decodes: tuple[str, ...] = ()
+    video: bool = False
+    clips: int = 6
+    words: tuple[str, ...] = field(default=())
+
+    @property
+    def checkpoints(self) -> dict[str, Path]:
+        """By title, in the order in which they are measured."""
+        if self.compare is None:
+            return {self.checkpoint.stem: self.checkpoint}
+        return {"before": self.compare, "after": self.checkpoint}
+
+
+def parse(words: Sequence[str]) -> Asked:
+    """The words after `mmrl evaluate`: a run folder or a checkpoint, then key=value."""
+    places = [word for word in words if "=" not in word]
+    if len(places) != 1:
+        raise ConfigError(
+            f"give one run folder or checkpoint, got {places}; for example `mmrl evaluate runs/demo compare=start`"
+        )
+    given, more = {}, []
+    for word in words:
+        key, _, value = word.partition("=")
+        if key in OPTIONS:
+            given[key] = value
+        elif word not in places:
+            more.append(_typed(key, value))
+    folder, file = _place(Path(places[0]))
+    if file is not None and "checkpoint" in given:
+        raise ConfigError(f"{places[0]} is a checkpoint already; leave out checkpoint={given['checkpoint']}")
+    return Asked(
+        folder=folder,
+        checkpoint=file or _checkpoint(folder, given.get("checkpoint", "last")),
+        compare=_checkpoint(folder, given["compare"]) if "compare" in given else None,
+        count=_number(given, "count"),
+        attempts=_number(given, "attempts"),
+        decodes=tuple(given["decode"].strip("[]").replace(" ", "").split(",")) if "decode" in given else (),
+        video=_switch(given, "video"),
+        clips=_number(given, "clips") or 6,
+        words=tuple(more),
+    )
+
+
+def _place(place: Path) -> tuple[Path, Path | None]:
+    """The run's folder, and the checkpoint when the place is one."""
+    if (place / "config.yaml").exists():
+        return place, None
+    if place.suffix == ".ckpt" and place.exists():
+        folder = next((f for f in place.resolve().parents[:3] if (f / "config.yaml").exists()), None)
+        if folder is None:
+            raise ConfigError(f"{place}: no config.yaml beside the checkpoints folder; keep checkpoints in their run")
+        return folder, place
+    raise ConfigError(f"{place}: neither the folder of a run (with a config.yaml) nor a .ckpt file")
+
+
+def _checkpoint(folder: Path, name: str) -> Path:
+    """A file by its short name (last, start, epoch=49) or by its path."""
+    for path in (folder / "checkpoints" / f"{name}.ckpt", folder / "checkpoints" / name, Path(name)):
+        if path.is_dir():
+            raise ConfigError(
+                f"{path} is a sharded checkpoint; make one file of it first: "
+                f"python -m lightning.pytorch.utilities.consolidate_checkpoint {path}"
+            )
+        if path.exists():
+            return path
+    there = sorted(file.stem for file in (folder / "checkpoints").glob("*.ckpt"))
+    raise ConfigError(f"no checkpoint {name!r} in {folder}; there are {there}")
+
+
+def _typed(key: str, value: str) -> str:
+    """sim.renderer=ray as --data.task.sim.renderer=ray."""
+    head, _, rest = key.partition(".")
+    if rest and head in SHORT:
+        return f"--{SHORT[head]}.{rest}={value}"
+    if rest and head in ROOTS:
+        return f"--{key}={value}"
+    known = [*OPTIONS, *(f"{slot}." for slot in (*SHORT, *ROOTS))]
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ConfigError(
+        f"{key}={value}: `mmrl evaluate` does not know {key!r}.{hint} Options are {', '.join(OPTIONS)}, and single "
+        "values of the run's configuration such as sim.renderer=ray or engine.max_rows=64"
+    )
+
+
+def _number(given: dict[str, str], name: str) -> int | None:
+    if name not in given:
+        return None
+    if not given[name].isdigit() or int(given[name]) < 1:
+        raise ConfigError(f"{name}={given[name]}: must be a whole number of at least 1")
+    return int(given[name])
+
+
+def _switch(given: dict[str, str], name: str) -> bool:
+    word = given.get(name, "false").lower()
+    if word not in ("true", "false"):
+        raise ConfigError(f"{name}={given[name]}: must be true or false")
+    return word == "true"

@@ -1,0 +1,25 @@
+"""What is installed here."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+PACKAGES = (
+    "mmrl", "torch", "torchvision", "lightning", "transformers", "timm", "peft", "gymnasium", "hydra-core",
+    "jsonargparse", "numpy", "mujoco", "vllm",
+)  # fmt: skip
+
+
+def installed(package: str) -> str | None:
+    """The version of a package, None when it is not there."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def versions() -> dict[str, str]:
+    """Python and every package of PACKAGES that is installed."""
+    found = {name: installed(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **{name: number for name, number in found.items() if number}}

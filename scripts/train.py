@@ -1,0 +1,39 @@
+"""Train through Hydra, one run or many: python scripts/train.py --multirun recipe=grpo seed=0,1,2.
+
+Words are those of `mmrl fit`. Each job of a sweep writes to <run_dir>/<number>, by default below runs/sweep/<time>.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import hydra
+from omegaconf import DictConfig, OmegaConf
+
+from mmrl.commands.sweep import job_folder, job_words, train_words
+from mmrl.config import CONF, ConfigError, finish, typed
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+@hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")
+def main(cfg: DictConfig) -> None:
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    from mmrl.cli import CLI
+
+    about = HydraConfig.get()
+    many = about.mode == RunMode.MULTIRUN
+    cfg.run_dir = job_folder(cfg.run_dir, about.sweep.dir if many else None, about.job.num if many else None)
+    choices = OmegaConf.to_container(about.runtime.choices)
+    CLI(typed(finish(cfg, choices, job_words(about.overrides.task)))).fit()  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    try:
+        sys.argv[1:] = train_words(sys.argv[1:])
+        main()
+    except ConfigError as error:
+        sys.exit(f"train: {error}")
