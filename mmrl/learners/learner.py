@@ -46,6 +46,7 @@ class Learner(L.LightningModule):
 
     def setup(self, stage: str) -> None:
         """Copy the starting policy, after callbacks have given it its starting weights and before a resume."""
+        parallel.refuse_rounded_columns(self.trainer)
         if self.reference and "reference" not in self.models:
             self.models["reference"] = copy.deepcopy(self.policy).requires_grad_(False).eval()
 
