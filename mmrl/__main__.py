@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
+from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # small operations on few cores otherwise wait in a busy loop
 
@@ -20,7 +22,11 @@ Keys: recipe task sim policy engine seed run_dir ckpt_path, and everything below
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; the exit status is 0, 1 for a failure, 2 for words that cannot be used."""
+    """Run one command; the exit status is 0, 1 for a failure, 2 for words that cannot be used.
+
+    An error that a part of ours raises on purpose is a message to the user and is shown as one line. Every other error
+    is a fault of the program and is shown with its traceback, and so is every error with MMRL_TRACEBACK=1.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help", "help"):
         print(USAGE, end="")
@@ -34,10 +40,22 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     try:
         COMMANDS[command](rest)
-    except ConfigError as error:
-        print(f"mmrl {command}: {error}", file=sys.stderr)
-        return 2
+    except Exception as error:
+        if os.environ.get("MMRL_TRACEBACK") or not raised_on_purpose(error):
+            raise
+        text = error.args[0] if isinstance(error, KeyError) else error  # a KeyError's str has quotes around it
+        print(f"mmrl {command}: {' '.join(str(text).split())}", file=sys.stderr)
+        return 2 if isinstance(error, ConfigError) else 1
     return 0
+
+
+OWN = [str(Path(__file__).parent.parent / name) + os.sep for name in ("mmrl", "tasks", "sims")]
+
+
+def raised_on_purpose(error: BaseException) -> bool:
+    """Whether the error was born in a `raise` statement of mmrl, tasks or sims."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and frames[-1].filename.startswith(tuple(OWN)) and (frames[-1].line or "").startswith("raise ")
 
 
 if __name__ == "__main__":

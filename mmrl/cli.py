@@ -42,6 +42,8 @@ class CLI(LightningCLI):
 
     def __init__(self, args: Sequence[str] | dict[str, Any], build: bool = True):
         self._build = build
+        # Lightning launches further processes with the words in sys.argv, so they have to stay there
+        warnings.filterwarnings("ignore", message="LightningCLI's args parameter")
         try:
             super().__init__(
                 LightningModule,

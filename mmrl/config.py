@@ -111,7 +111,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], words: Sequence[str]) ->
     cfg = OmegaConf.create({k: v for k, v in OmegaConf.to_container(cfg, resolve=False).items() if k != "hydra"})
     cfg.choices = chosen
     if cfg.get("run_dir") is None:
-        cfg.run_dir = _dated_folder(chosen.get("recipe", "run"))
+        cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{_started()}"
     start = OmegaConf.select(cfg, "trainer.callbacks.start")
     if start is not None:
         start.common = [f"{group}={chosen[group]}" for group in SHARED if group in chosen]
@@ -120,17 +120,13 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], words: Sequence[str]) ->
     return cfg
 
 
-def _dated_folder(recipe: str) -> str:
-    """runs/<recipe>/<time>; the further processes of a distributed run are told what the first one chose."""
-    if "LOCAL_RANK" in os.environ:
-        if _CHOSEN not in os.environ:
-            raise ConfigError("give run_dir=...: the processes of a distributed run must agree on one folder")
-        return os.environ[_CHOSEN]
-    os.environ[_CHOSEN] = f"runs/{recipe}/{time.strftime('%Y%m%d-%H%M%S')}"
-    return os.environ[_CHOSEN]
-
-
-_CHOSEN = "MMRL_RUN_DIR"
+def _started() -> str:
+    """The time in the name of a run's folder, the same in the processes that Lightning launches for one run."""
+    if "LOCAL_RANK" not in os.environ:
+        os.environ["MMRL_STARTED"] = time.strftime("%Y%m%d-%H%M%S")
+    elif "MMRL_STARTED" not in os.environ:
+        raise ConfigError("run_dir: name the folder of the run when another program launches its processes")
+    return os.environ["MMRL_STARTED"]
 
 
 def typed(cfg: DictConfig) -> dict[str, Any]:

@@ -164,8 +164,10 @@ class Context:
     models: Mapping[str, Any] = field(default_factory=dict)  # frozen or co-trained companions, for example "reference"
     progress: Callable[[str, int, int], None] = lambda phase, done, total: None
     more: Callable[[int], list[Episode] | None] | None = None
-    """Collective over ranks: asks for that many further prompts and returns this rank's scored share of all that was
-    asked for; None when no rank wants any."""
+    """Collective over ranks, which all ask for the same number: plays that many further prompts and returns this rank's
+    scored share; None for none."""
+    gather: Callable[[Sequence[Any]], list[Any]] = list
+    """Collective over ranks: the items of all of them, in rank order."""
 
 
 class Task(ABC):

@@ -1,4 +1,4 @@
-"""Tiny checkpoints of real architectures, made with transformers: `python -m tests.checkpoints qwen2_5_vl DIR`."""
+"""Tiny checkpoints of real architectures, by transformers alone: `python -m tests.checkpoints qwen2_5_vl FOLDER`."""
 
 from __future__ import annotations
 

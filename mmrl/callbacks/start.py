@@ -11,6 +11,8 @@ from pathlib import Path
 import lightning as L
 import torch
 
+from mmrl.learners import parallel
+
 log = logging.getLogger(__name__)
 
 
@@ -46,7 +48,7 @@ class Start(L.Callback):
             if trainer.is_global_zero:
                 self._run(name, words, folder, checkpoint)
             checkpoint = str(folder / "checkpoints" / "last.ckpt")
-        trainer.strategy.barrier("start") if trainer.world_size > 1 else None
+        parallel.barrier(trainer, "start")
         if checkpoint is not None:
             load_policy(pl_module.policy, checkpoint)
 

@@ -16,8 +16,8 @@ log = logging.getLogger(__name__)
 class Refill(EpisodeTransform):
     """Drops uniform groups and plays further prompts until enough groups are left, or the rounds are used up.
 
-    Processes ask together, so each plays the same number of rounds. One that still lacks groups goes on with fewer and
-    logs a warning.
+    Processes count and ask together: the groups that are kept are the first `groups` mixed ones of all of them, the
+    same on one process and on many. Fewer are gone on with, and a warning says so.
 
     Args:
         groups: how many to keep, over all processes: usually data.prompts. None keeps as many as arrive here, so that
@@ -42,12 +42,12 @@ class Refill(EpisodeTransform):
         if ctx.more is None:
             raise RuntimeError("refill: this loop cannot collect further prompts; leave refill out of data.episodes")
         kept = grouped(episodes)
-        wanted = len(kept) if self.groups is None else self._share(self.groups, ctx)
         seen = set(kept)
+        wanted = sum(ctx.gather([len(kept)])) if self.groups is None else self.groups
         kept = self._mixed(kept)
         for _ in range(self.rounds):
-            # collective: also a process that has enough takes part, until none asks for more
-            further = ctx.more(max(wanted - len(kept), 0))
+            # all processes count alike, so they ask for the same and the answer does not depend on how many they are
+            further = ctx.more(max(wanted - len(ctx.gather(list(kept))), 0))
             if further is None:
                 break
             new = grouped([episode for episode in further if episode.ended != "error"])
@@ -55,14 +55,13 @@ class Refill(EpisodeTransform):
                 raise ValueError(f"refill: group numbers {sorted(seen & set(new))} were given twice in one iteration")
             seen |= set(new)
             kept |= self._mixed(new)
-        if len(kept) < wanted:
-            log.warning("refill: %d of %d groups after %d rounds; going on with fewer", len(kept), wanted, self.rounds)
-        return [episode for group in list(kept.values())[:wanted] for episode in group]
+        everyone = sorted(ctx.gather(list(kept)))
+        if len(everyone) < wanted:
+            log.warning(
+                "refill: %d of %d groups after %d rounds; going on with fewer", len(everyone), wanted, self.rounds
+            )
+        chosen = set(everyone[:wanted])
+        return [episode for key, group in kept.items() if key in chosen for episode in group]
 
     def _mixed(self, groups: dict[int, list[Episode]]) -> dict[int, list[Episode]]:
         return {key: group for key, group in groups.items() if not uniform(group, self.field, self.tolerance)}
-
-    @staticmethod
-    def _share(groups: int, ctx: Context) -> int:
-        """This rank's part; the first ranks take what does not divide evenly, as they do with prompts."""
-        return len(range(ctx.rank, groups, ctx.world_size))

@@ -24,6 +24,7 @@ class HeldOut:
         count: held-out prompts, over all ranks; fewer when the split is smaller.
         attempts: episodes per prompt.
         seed: of the draws; not the run's, so that runs of different seeds are measured alike.
+        split: "held_out"; "train" only to decide something that may not look at held-out problems.
         first: number of the first prompt, to keep a stream for choosing settings apart from the one reported.
     """
 
@@ -36,13 +37,15 @@ class HeldOut:
         attempts: int = 1,
         seed: int = 12345,
         first: int = 0,
+        split: str = "held_out",
     ):
         self.rollout, self.sampling, self.evaluators = rollout, sampling, evaluators
-        self.count, self.attempts, self.seed, self.first = count, attempts, seed, first
+        self.count, self.attempts, self.seed, self.first, self.split = count, attempts, seed, first, split
         self.latest: dict[str, list[Episode]] = {}  # light episodes of all ranks, by decode, as last measured
 
     def measure(self, task: Task, reward: Reward, ctx: Context) -> dict[str, float]:
         """Every evaluator's numbers under every decode, named decode/evaluator/number."""
+        task = task.on(self.split)
         out: dict[str, float] = {}
         self.latest = {}
         for decode, sampling in self.sampling.items():

@@ -12,8 +12,8 @@ def episode_metrics(episodes: Sequence[Episode], kept: int, rows: int) -> dict[s
 
     Args:
         episodes: light episodes of all ranks, before any was dropped.
-        kept: episodes of this rank that are learnt from.
-        rows: rows of this rank that are learnt from.
+        kept: episodes that are learnt from, over all ranks.
+        rows: rows that are learnt from, over all ranks.
     """
     finished = [episode for episode in episodes if episode.ended != "error"]
     out = {"errors": float(len(episodes) - len(finished)), "episodes": float(kept), "rows": float(rows)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -34,6 +35,27 @@ def gathered(items: Sequence[Any]) -> list[Any]:
     parts: list[list[Any]] = [[] for _ in range(size)]
     dist.all_gather_object(parts, list(items))
     return [item for part in parts for item in part]
+
+
+def barrier(trainer: Any, name: str) -> None:
+    """Wait until every process is here."""
+    if trainer.world_size > 1:
+        trainer.strategy.barrier(name)
+
+
+def precision(trainer: Any) -> AbstractContextManager:
+    """The context in which Lightning runs the model: sampling and annotation go through the same arithmetic."""
+    return trainer.precision_plugin.forward_context()
+
+
+def refuse_rounded_columns(trainer: Any) -> None:
+    """Refuse the precisions in which Lightning rounds every column of a batch, log-probs and advantages included."""
+    name = str(trainer.precision)
+    if name in ("bf16-true", "16-true"):
+        raise ValueError(
+            f"trainer.precision={name} rounds log-probs and advantages too; use {name.split('-')[0]}-mixed, or "
+            "trainer.precision=32-true with model.policy.dtype=bfloat16 for weights that take half the memory"
+        )
 
 
 def shard(policy: nn.Module, mesh: Any) -> None:

@@ -121,29 +121,11 @@ class RolloutData(L.LightningDataModule):
     # ---------------------------------------------------------------- one iteration
 
     def _iteration(self) -> Iterator[Batch]:
-        started = time.perf_counter()
         learner = self.trainer.lightning_module
         self.engine.sync(learner.policy, self.iteration)
         ctx = self._context(learner)
-        self._next_slot = 0
-
-        collected = self._collect(self.prompts, ctx)
-        ctx.more = lambda count: self._more(count, ctx)
-        episodes = [episode for episode in collected if episode.ended != "error"]
-        for transform in self.transforms.values():
-            episodes = transform(episodes, ctx)
-        self.last_episodes = collected
-        rolled = time.perf_counter()
-
-        batch = self._rows(episodes, collected, learner.policy)
-        for name, stage in self.pipeline:
-            batch.require(stage.reads, f"stage {name!r}")
-            batch = stage(batch, ctx)
-        annotated = time.perf_counter()
-
-        self.metrics = episode_metrics(parallel.gathered([e.light() for e in collected]), len(episodes), batch.rows)
-        self.metrics |= getattr(self.rollout, "metrics", dict)()
-        self.metrics |= {"seconds/rollout": rolled - started, "seconds/stages": annotated - rolled}
+        with parallel.precision(self.trainer):
+            batch = self._annotated(*self._played(ctx), ctx)
         self.iteration += 1
         yield from micro_batches(
             batch,
@@ -155,6 +137,35 @@ class RolloutData(L.LightningDataModule):
             iteration=ctx.iteration,
             device=ctx.device,
         )
+
+    def _played(self, ctx: Context) -> tuple[list[Episode], list[Episode]]:
+        """This rank's episodes to learn from, and all that the first collection gave."""
+        started = time.perf_counter()
+        self._next_slot = 0
+        collected = self._collect(self.prompts, ctx)
+        ctx.more = lambda count: self._more(count, ctx)
+        episodes = [episode for episode in collected if episode.ended != "error"]
+        for transform in self.transforms.values():
+            episodes = transform(episodes, ctx)
+        self.last_episodes = collected
+        self.metrics = episode_metrics(
+            parallel.gathered([e.light() for e in collected]),
+            kept=sum(parallel.gathered([len(episodes)])),
+            rows=sum(parallel.gathered([sum(len(e.turns) for e in episodes)])),
+        )
+        self.metrics |= getattr(self.rollout, "metrics", dict)()
+        self.metrics["seconds/rollout"] = time.perf_counter() - started
+        return episodes, collected
+
+    def _annotated(self, episodes: list[Episode], collected: list[Episode], ctx: Context) -> Batch:
+        """The rows with the columns of every stage."""
+        started = time.perf_counter()
+        batch = self._rows(episodes, collected, ctx.policy)
+        for name, stage in self.pipeline:
+            batch.require(stage.reads, f"stage {name!r}")
+            batch = stage(batch, ctx)
+        self.metrics["seconds/stages"] = time.perf_counter() - started
+        return batch
 
     def _context(self, learner: Any) -> Context:
         rank, size = parallel.rank_and_size()
@@ -171,6 +182,7 @@ class RolloutData(L.LightningDataModule):
             device=learner.device,
             models=learner.models,
             progress=self._progress,
+            gather=parallel.gathered,
         )
 
     def _collect(self, count: int, ctx: Context) -> list[Episode]:
@@ -185,9 +197,8 @@ class RolloutData(L.LightningDataModule):
         return episodes
 
     def _more(self, count: int, ctx: Context) -> list[Episode] | None:
-        """Collective: further episodes for the ranks together; None when no rank wants any."""
-        wanted = sum(parallel.gathered([count]))
-        return self._collect(wanted, ctx) if wanted else None
+        """This rank's share of `count` further prompts, the same number on all ranks; None for none."""
+        return self._collect(count, ctx) if count else None
 
     def _rows(self, episodes: list[Episode], collected: list[Episode], policy: Any) -> Batch:
         """The rows to learn from; when none is left, one that is masked, so that every rank can go on."""
@@ -217,7 +228,8 @@ class RolloutData(L.LightningDataModule):
             return {}
         learner = self.trainer.lightning_module
         self.engine.sync(learner.policy, self.iteration)
-        return self.evaluation.measure(self.task.on("held_out"), self.reward, self._context(learner))
+        with parallel.precision(self.trainer):
+            return self.evaluation.measure(self.task, self.reward, self._context(learner))
 
     def _measured(self) -> Iterator[dict[str, float]]:
         yield self.measure()

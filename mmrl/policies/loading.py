@@ -23,6 +23,21 @@ def checkpoint_error(path: str) -> Iterator[None]:
         ) from error
 
 
+def without_dropout(model: nn.Module) -> nn.Module:
+    """The model with every dropout at zero.
+
+    A policy is learnt from the probabilities that it acted by; with dropout in the learn step alone, the ratio of an
+    unchanged policy would not be one.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+        for name, value in vars(module).items():  # transformers passes some of them on as numbers
+            if name.endswith("dropout") and isinstance(value, float):
+                setattr(module, name, 0.0)
+    return model
+
+
 def adapted(model: nn.Module, lora: dict[str, Any] | None) -> nn.Module:
     """The model with low-rank adapters as its only trainable weights; unchanged for None."""
     if lora is None:

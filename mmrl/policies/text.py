@@ -16,7 +16,7 @@ from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.policies.base import Action, Policy, need
 from mmrl.policies.generate import generate
-from mmrl.policies.loading import adapted, checkpoint_error, merged
+from mmrl.policies.loading import adapted, checkpoint_error, merged, without_dropout
 from mmrl.policies.tiny import character_tokenizer, special_ids
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
@@ -25,7 +25,7 @@ MASKED = torch.finfo(torch.float32).min / 2  # a logit that is never drawn; fini
 
 
 class TextPolicy(Policy):
-    """Any causal language model of transformers.
+    """Any causal language model of transformers. Its dropout is off; that of adapters is what `lora` says.
 
     Args:
         path: hub id or folder of a checkpoint with its tokenizer.
@@ -65,7 +65,7 @@ class TextPolicy(Policy):
         if gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         self.hidden_size: int = model.config.get_text_config().hidden_size
-        self.model = adapted(model, lora)
+        self.model = adapted(without_dropout(model), lora)
         self.value_head = nn.Linear(self.hidden_size, 1) if value_head else None
         if self.value_head is not None:
             nn.init.zeros_(self.value_head.weight)
@@ -159,13 +159,17 @@ class TextPolicy(Policy):
         return self._allowed(out.logits[:, -1])
 
     def _stops(self, strings: Sequence[str]) -> Any:
-        eos = torch.tensor(sorted(self._eos_ids()))
+        special = set(strings) & set(self.tokenizer.all_special_tokens)
+        final = torch.tensor(sorted({*self._eos_ids(), *map(self.tokenizer.convert_tokens_to_ids, special)}))
+        written = [s for s in strings if s not in special]
+        # a stop string ends in the newest token, and no character has more than four tokens
+        reach = 4 * max((len(s) for s in written), default=0) + 4
 
         def stops(ids: Tensor) -> Tensor:
-            ended = torch.isin(ids[:, -1], eos.to(ids.device))
-            if strings:
-                texts = self.tokenizer.batch_decode(ids)
-                found = [any(s in text for s in strings) for text in texts]
+            ended = torch.isin(ids[:, -1], final.to(ids.device))
+            if written:
+                texts = self.tokenizer.batch_decode(ids[:, -reach:], skip_special_tokens=True)
+                found = [any(s in text for s in written) for text in texts]
                 ended = ended | torch.tensor(found, device=ids.device)
             return ended
 

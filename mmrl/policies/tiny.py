@@ -9,7 +9,7 @@ from __future__ import annotations
 import string
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 CHAT_TEMPLATE = (
@@ -23,13 +23,20 @@ CHAT_TEMPLATE = (
 
 
 def character_tokenizer(image_token: str = "<image>", extra: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
-    """One token per printable ASCII character, pads on the left. Ids 0, 1, 2, 3 are pad, bos, eos, unknown."""
+    """One token per printable ASCII character, pads on the left. Ids 0, 1, 2, 3 are pad, bos, eos, unknown.
+
+    It is a byte-level BPE without merges: for some architectures transformers puts a tokenizer class of its own around
+    a saved vocabulary, and theirs are byte-level too, so that an export reads the same text as the policy did.
+    """
     special = ["<pad>", "<bos>", "<eos>", "<unk>"]
     characters = [c for c in string.printable if c.isprintable()] + ["\n"]
-    vocabulary = {token: i for i, token in enumerate([*special, *characters])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    tokenizer.decoder = decoders.Fuse()
+    spelled = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    vocabulary = {
+        token: i for i, token in enumerate([*special, *(spelled.pre_tokenize_str(c)[0][0] for c in characters)])
+    }
+    tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
+    tokenizer.pre_tokenizer = spelled
+    tokenizer.decoder = decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="<pad>",

@@ -83,11 +83,15 @@ def test_refill_is_bounded_and_says_so(caplog):
     assert "1 of 3 groups after 2 rounds" in caplog.text
 
 
-def test_each_process_refills_its_share():
-    # 3 groups over 2 processes: 2 for the first, 1 for the second
-    for rank, expected in ((0, [1, 9]), (1, [1])):
-        ctx = context(Supply(), rank=rank, world_size=2)
-        assert numbers(Refill(groups=3)(group(1, 0, 1) + group(9, 0, 1), ctx)) == expected
+def test_processes_keep_the_first_groups_of_all_of_them():
+    # this process has the mixed groups 1 and 9, the other one has 2 and 12: the first three of all are 1, 2 and 9
+    ctx = context(Supply(), gather=lambda items: [*items, 2, 12])
+    assert numbers(Refill(groups=3)(group(1, 0, 1) + group(9, 0, 1), ctx)) == [1, 9]
+    assert numbers(Refill(groups=2)(group(1, 0, 1) + group(9, 0, 1), ctx)) == [1]
+    # two more are wanted over both
+    ctx = context(supply := Supply(group(13, 0, 1)), gather=lambda items: [*items, 2, 12])
+    Refill(groups=6, rounds=1)(group(1, 0, 1) + group(9, 0, 1), ctx)
+    assert supply.asked == [2]
 
 
 def test_errors_are_left_out():

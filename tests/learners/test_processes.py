@@ -1,0 +1,48 @@
+"""Two processes make the run that one makes: the same rollouts, the same windows, the same weights."""
+
+import pytest
+from torch.testing import assert_close
+
+from tests.runs import command, fit, record
+
+GLOO = "lightning.pytorch.strategies.DDPStrategy, process_group_backend: gloo"
+DDP = f"trainer.strategy={{_target_: {GLOO}, find_unused_parameters: true}}"  # a vision tower has layers without use
+ITERATIONS = 2
+RUNS = {
+    # groups without a difference leave and others come: ranks have different numbers of rows, some micro-batches none
+    "uneven": ("recipe=dapo_clip", "data.updates=2", "trainer.accumulate_grad_batches=3"),
+    "pictures": (
+        "policy=tiny_vlm",
+        "data.task.picture=true",
+        "model.reference=true",
+        "data.pipeline=[reference, group_advantage]",
+    ),
+}
+
+
+def windows(record: dict, size: int) -> list[list]:
+    """The rows of each optimiser window, which spans `size` micro-batches."""
+    pieces = record["windows"]
+    return [[row for piece in pieces[i : i + size] for row in piece] for i in range(0, len(pieces), size)]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_two_processes_are_one_run(name, tmp_path):
+    words = (*RUNS[name], f"trainer.max_epochs={ITERATIONS}", "trainer.check_val_every_n_epoch=1")
+    alone = fit(tmp_path / "alone", *words)
+    first = command(tmp_path / "both", *words, "trainer.devices=2", DDP)
+    second = record(tmp_path / "both", 1)
+
+    size = 3 if name == "uneven" else 1
+    cuts = list(zip(*(windows(part, size) for part in (alone, first, second))))
+    assert len(cuts) == 2 * ITERATIONS
+    for whole, mine, theirs in cuts:
+        assert sorted(whole) == sorted(mine + theirs)
+    assert any(len(mine) != len(theirs) for _, mine, theirs in cuts) or name != "uneven"
+
+    assert_close(first["weights"], second["weights"], atol=0, rtol=0)
+    assert_close(first["weights"], alone["weights"], atol=2e-6, rtol=0)
+    assert first["data"]["curriculum"] == alone["data"]["curriculum"]
+    for ours, one in zip(first["metrics"], alone["metrics"]):
+        assert_close(ours, one, atol=1e-5, rtol=1e-4)
+        assert "val/greedy/exact/mean" in ours

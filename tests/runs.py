@@ -1,0 +1,135 @@
+"""Runs of seconds for tests: a task that random policies score on, the words of a tiny run, and what a run leaves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+
+from mmrl.cli import CLI
+from mmrl.config import compose, typed
+from mmrl.types import Episode, Prompt, Task
+
+ROOT = Path(__file__).parent.parent
+TEXT = (
+    "recipe=grpo",
+    "task=arithmetic",
+    "data.task._target_=tests.runs.Counting",
+    "policy=tiny_text",
+    "policy.config.hidden_size=32",
+    "policy.config.intermediate_size=64",
+    "policy.config.num_hidden_layers=2",
+    "data.prompts=6",
+    "data.group_size=4",
+    "data.updates=2",
+    "data.sampling.max_tokens=5",
+    "data.reward.weights={exact: 0.5, digits: 1.0}",
+    "data.evaluation.count=4",
+    "optimizer.eps=1e-3",
+)
+QUIET = (
+    "trainer.accelerator=cpu",
+    "trainer.callbacks.start.stages=null",
+    "trainer.logger=null",
+    "trainer.callbacks.progress=null",
+    "trainer.callbacks.checkpoint.every_n_epochs=1",
+)
+
+
+@dataclass(frozen=True)
+class Counting(Task):
+    """Write digits: `digits` is the share of five characters that are one, `exact` whether any is."""
+
+    split: str = "train"
+    picture: bool = False  # before the words
+    name = "counting"
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> Prompt:
+        words = f"{'count ' * (index % 4)}{index}="
+        key = f"counting/{self.split}/{index}"
+        if not self.picture:
+            return Prompt(key, ({"role": "user", "content": words},))
+        image = np.random.default_rng(index).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+        content = [{"type": "image"}, {"type": "text", "text": words}]
+        return Prompt(key, ({"role": "user", "content": content},), (image,))
+
+    def on(self, split: str) -> Counting:
+        return replace(self, split=split)
+
+    def score(self, episode: Episode) -> dict[str, float]:
+        count = sum(character.isdigit() for character in episode.output)
+        return {"digits": count / 5, "exact": float(count > 0)}
+
+
+class Recorder(L.Callback):
+    """Writes, for each rank, the rows of every micro-batch, the metrics of every iteration and the final state."""
+
+    def __init__(self, folder: str):
+        self.folder = Path(folder)
+        self.windows: list[list[tuple]] = []
+        self.metrics: list[dict[str, float]] = []
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        actions = [tuple(row[mask].tolist()) for row, mask in zip(batch["action"], batch["mask"])]
+        weights = batch["weights"].sum(1).tolist()
+        self.windows.append([(g, a) for g, a, w in zip(batch["group"].tolist(), actions, weights) if w > 0])
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        numbers = {k: float(v) for k, v in trainer.callback_metrics.items()}
+        self.metrics.append(
+            {k: v for k, v in numbers.items() if not k.startswith(("seconds", "peak", "rollout/seconds"))}
+        )
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        left = {
+            "weights": {name: value.clone() for name, value in pl_module.state_dict().items()},
+            "optimizer": trainer.optimizers[0].state_dict(),
+            "data": trainer.datamodule.state_dict(),
+            "windows": self.windows,
+            "metrics": self.metrics,
+        }
+        torch.save(left, self.folder / f"rank{trainer.global_rank}.pt")
+
+
+def words(folder: Path, *more: str) -> list[str]:
+    recorder = f"trainer.callbacks.recorder={{_target_: tests.runs.Recorder, folder: '{folder}/record'}}"
+    return [*TEXT, *QUIET, f"run_dir='{folder}'", recorder, *more]
+
+
+def fit(folder: Path, *more: str) -> dict[str, Any]:
+    """Run in this process, with parts made afresh."""
+    CLI(typed(compose(words(folder, *more)))).fit()
+    return record(folder)
+
+
+def command(folder: Path, *more: str) -> dict[str, Any]:
+    """Run as a user does: the words to `python -m mmrl fit` in a process of its own."""
+    done = start(words(folder, *more))
+    _, errors = done.communicate(timeout=120)
+    assert done.returncode == 0, errors[-3000:]
+    return record(folder)
+
+
+def start(words: Sequence[str]) -> subprocess.Popen:
+    keep = ("PATH", "HOME", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "LANG")
+    environment = {k: v for k, v in os.environ.items() if k in keep} | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    line = [sys.executable, "-m", "mmrl", "fit", *words]
+    return subprocess.Popen(
+        line, env=environment, cwd=ROOT, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+
+
+def record(folder: Path, rank: int = 0) -> dict[str, Any]:
+    return torch.load(folder / "record" / f"rank{rank}.pt", weights_only=False)
