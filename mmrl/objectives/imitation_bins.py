@@ -1,0 +1,40 @@
+"""Imitation of ordered choices: near misses are nearly right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mmrl.batch import Batch
+from mmrl.objectives.objective import Term
+from mmrl.types import PolicyOutput
+
+
+@dataclass(frozen=True)
+class SmoothedNegativeLogLikelihood(Term):
+    """Cross-entropy against a Gaussian around the demonstrated bin.
+
+    term = - sum_b q_b log p_b,  q_b proportional to exp(-(b - action)^2 / (2 width^2)), normalised over the bins.
+    With few demonstrations, hard targets teach single bins; neighbours carry what the order of the bins means.
+
+    Args:
+        width: standard deviation of the targets, in bins.
+    """
+
+    width: float = 8.0
+
+    reads = frozenset({"action"})
+    needs = frozenset({"choice_logprobs"})
+
+    def __post_init__(self) -> None:
+        if self.width <= 0:
+            raise ValueError(f"width must be > 0 bins, got {self.width}; for hard targets use NegativeLogLikelihood")
+
+    def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        logprobs = out.extra["choice_logprobs"]  # [N, T, B]
+        bins = torch.arange(logprobs.shape[-1], device=logprobs.device)
+        distance = (bins[:, None] - bins[None, :]) / self.width
+        targets = torch.softmax(-0.5 * distance**2, dim=-1)  # [B, B], row a is q of action a
+        return -(targets[batch["action"]] * logprobs).sum(dim=-1)

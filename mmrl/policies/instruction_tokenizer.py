@@ -1,0 +1,34 @@
+"""A small tokenizer for instructions, built in code: known words are one token, unknown ones are spelt."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+
+from tokenizers import Tokenizer, normalizers, pre_tokenizers
+from tokenizers.models import WordPiece
+from transformers import PreTrainedTokenizerFast
+
+PAD, UNKNOWN = "<pad>", "<unk>"
+
+WORDS: tuple[str, ...] = (
+    *("reach", "push", "pick", "place", "lift", "touch", "grasp", "open", "close", "move", "put", "point", "find"),
+    *("the", "a", "to", "at", "on", "in", "into", "of", "and", "up", "down", "left", "right", "next", "from", "with"),
+    *("red", "green", "blue", "yellow", "purple", "orange", "white", "black", "cyan", "magenta", "grey", "brown"),
+    *("cube", "ball", "block", "box", "bowl", "drawer", "target", "goal", "object", "table", "gripper", "robot"),
+)
+
+
+def instruction_tokenizer(words: Sequence[str] = WORDS) -> PreTrainedTokenizerFast:
+    """WordPiece over `words` and single characters, lower case; a character outside ASCII is the unknown token.
+
+    New wordings need no new vocabulary: a word that is not listed is spelt character by character.
+    """
+    alphabet = string.ascii_lowercase + string.digits + string.punctuation
+    pieces = [PAD, UNKNOWN, *alphabet, *(f"##{letter}" for letter in alphabet), *(word.lower() for word in words)]
+    vocabulary = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
+    # a word of more characters than this would be one unknown token instead of being spelt
+    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token=UNKNOWN, max_input_chars_per_word=64))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, unk_token=UNKNOWN)

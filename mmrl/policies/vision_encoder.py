@@ -1,0 +1,70 @@
+"""Images to a few tokens: a timm encoder, then attention maps that the instruction steers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import timm
+import torch
+from torch import Tensor, nn
+
+
+class VisionEncoder(nn.Module):
+    """K visual tokens, each from one attention map over the feature grid and the place that the map points at.
+
+    f = timm features, scaled and shifted per channel by the instruction (FiLM); m_k = softmax over the grid of
+    sharpness * logits_k(f); token_k = MLP(sum_p m_k(p) f(p), sum_p m_k(p) xy(p)) + e_k.
+    The expected position makes "where" available to one linear layer. Its unit is a grid cell, so that it varies more
+    than the features do: in units of the image the transformer stays blind to it many times longer.
+    Source: Perez et al., "FiLM", arXiv 1709.07871, eq. 2; Levine et al., arXiv 1504.00702, section 5.1
+    (spatial softmax).
+
+    Args:
+        name: of a timm model that supports features_only; the grid is its first feature map.
+        arguments: further arguments of timm.create_model.
+        text_size: width of the instruction vector.
+        token_size: width of the visual tokens.
+        tokens: K.
+        sharpness: factor of the map logits, so that maps become narrow early in training.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        text_size: int,
+        token_size: int,
+        tokens: int,
+        sharpness: float = 3.0,
+    ):
+        super().__init__()
+        self.features = timm.create_model(name, features_only=True, **arguments).to(memory_format=torch.channels_last)
+        size = self.features.feature_info.channels()[0]
+        self.sharpness = sharpness
+        self.project = nn.Linear(size, size)
+        # instructions differ in one word of many: without the norm the difference is too small to learn from quickly
+        self.condition = nn.Sequential(nn.LayerNorm(text_size), nn.Linear(text_size, 2 * size))
+        self.maps = nn.Linear(size, tokens)
+        self.token = nn.Sequential(nn.Linear(size + 2, token_size), nn.GELU(), nn.Linear(token_size, token_size))
+        self.identity = nn.Parameter(0.02 * torch.randn(tokens, token_size))
+
+    def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens [N, K, token_size] and map logits [N, K, h, w], of image uint8 [N, H, W, 3] and text [N, size]."""
+        weight = self.project.weight
+        pixels = image.permute(0, 3, 1, 2).to(weight.dtype) / 127.5 - 1  # channels last in memory already
+        grid = self.features(pixels)[0]
+        height, width = grid.shape[2:]
+        scale, shift = self.condition(text)[:, None].chunk(2, dim=-1)
+        features = torch.relu(self.project(grid.flatten(2).transpose(1, 2)) * (1 + scale) + shift)  # [N, h*w, C]
+        logits = self.sharpness * self.maps(features).transpose(1, 2)  # [N, K, h*w]
+        attention = logits.softmax(dim=-1)
+        pooled = torch.cat([attention @ features, attention @ places(height, width).to(features)], dim=-1)
+        return self.token(pooled) + self.identity, logits.unflatten(2, (height, width))
+
+
+def places(height: int, width: int) -> Tensor:
+    """[height * width, 2] centres (x to the right, y down) of the grid's cells from its middle, in cells, row by row."""
+    y = torch.arange(height) + (1 - height) / 2
+    x = torch.arange(width) + (1 - width) / 2
+    return torch.stack([x.repeat(height), y.repeat_interleave(width)], dim=-1)
