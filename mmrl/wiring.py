@@ -24,7 +24,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     policy_class, policy_args = load(policy["class_path"]), policy.get("init_args") or {}
     predicted = policy_class.predicts(policy_args)
     models = {"reference"} if learner.get("reference") else set()
-    columns = COLLATED | policy_class.provides(policy_args)
+    columns = COLLATED | policy_class.provides(policy_args) | load(module["rollout"]["class_path"]).writes
 
     def need(wanted: frozenset[str], have: frozenset[str] | set[str], part: str, hint: str) -> None:
         missing = sorted(name for name in wanted - set(have) if not name.startswith("obs."))

@@ -34,7 +34,7 @@ def evaluate(words: Sequence[str]) -> dict[str, Any]:
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     cli = load_run(asked.folder / "config.yaml", None, asked.words)
     data = _measured_data(cli, asked)
-    cli.trainer.callbacks = [Progress()]
+    cli.trainer.callbacks = [Progress()] if Console().is_terminal else []
     played: dict[str, dict[str, list[Episode]]] = {}
     numbers: dict[str, measured.Numbers] = {}
     shown: dict[str, dict[str, Any]] = {}
@@ -43,9 +43,8 @@ def evaluate(words: Sequence[str]) -> dict[str, Any]:
         cli.trainer.validate(cli.model, data, verbose=False)
         played[title], numbers[title] = data.evaluation.latest, measured.numbers(data.evaluation)
         if asked.video:
-            for decode in data.evaluation.sampling:
-                film_of = film(cli.trainer, cli.model, data, decode, asked.clips)
-                shown.setdefault(decode, {})[title] = film_of
+            for decode in asked.decodes or list(data.evaluation.sampling)[:1]:  # pictures cost more than playing
+                shown.setdefault(decode, {})[title] = film(cli.trainer, cli.model, data, decode, asked.clips)
     pairs = _pairs(played, data.evaluation) if asked.compare else {}
     result = _result(asked, data, numbers, pairs)
     if cli.trainer.is_global_zero:

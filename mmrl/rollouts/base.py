@@ -12,6 +12,8 @@ from mmrl.types import Context, Episode, Prompt
 class Rollout(ABC):
     """Plays episodes. The group number of an episode is its prompt's slot; slots are global over ranks."""
 
+    writes: frozenset[str] = frozenset()  # columns that its completions carry beyond the collated ones
+
     @abstractmethod
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         """Play `ctx.attempts` episodes for every (slot, prompt), in that order."""

@@ -1,0 +1,100 @@
+import json
+
+import pytest
+import torch
+
+from mmrl.__main__ import main
+
+FIT = ["fit", "recipe=sft", "task=arithmetic", "policy=tiny_text", "trainer.max_epochs=1", "data.prompts=16",
+       "data.updates=1", "data.evaluation.count=8", "trainer.enable_progress_bar=false",
+       "trainer.callbacks.progress=null"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    assert main([*FIT, f"run_dir={folder}"]) == 0
+    return folder
+
+
+def test_a_run_is_measured_on_held_out_problems(run, capsys):
+    assert main(["evaluate", str(run), "count=12"]) == 0
+    assert "greedy" in capsys.readouterr().out
+    written = json.loads((run / "evaluation.json").read_text())
+    assert written["split"] == "held_out" and written["count"] == 12 and written["task"] == "arithmetic"
+    assert written["numbers"]["last"]["greedy"]["exact"]["n"] == 12
+    assert written["checkpoints"]["last"]["optimiser_steps"] == 1
+    assert {"python", "torch"} <= set(written["versions"])
+
+
+def test_the_measurement_in_training_and_the_command_agree(run):
+    assert main(["evaluate", str(run)]) == 0
+    exact = json.loads((run / "evaluation.json").read_text())["numbers"]["last"]["greedy"]["exact"]
+    assert exact["n"] == 8 and 0 <= exact["lower"] <= exact["mean"] <= exact["upper"] <= 1
+
+
+def test_two_checkpoints_are_compared_on_the_same_problems(run, capsys):
+    assert main(["evaluate", str(run), "compare=start", "count=10", "decode=greedy,sample"]) == 0
+    assert "McNemar p" in capsys.readouterr().out
+    rows = json.loads((run / "evaluation.json").read_text())["comparison"]["exact"]
+    assert [row["decode"] for row in rows] == ["greedy", "sample"]
+    for row in rows:
+        assert row["pairs"] == 10
+        assert row["won"] - row["lost"] == row["after"]["successes"] - row["before"]["successes"]
+
+
+def test_several_attempts_give_pass_at_k_under_a_decode_that_draws(run):
+    assert main(["evaluate", str(run), "count=4", "attempts=3"]) == 0
+    numbers = json.loads((run / "evaluation.json").read_text())["numbers"]["last"]
+    assert list(numbers) == ["sample"]
+    assert {"pass@1", "pass@2", "pass@3"} <= set(numbers["sample"]["exact_pass"])
+
+
+def test_a_checkpoint_finds_its_run(run):
+    assert main(["evaluate", str(run / "checkpoints" / "start.ckpt"), "count=2"]) == 0
+    written = json.loads((run / "evaluation.json").read_text())
+    assert written["checkpoints"]["start"]["optimiser_steps"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["cuont=3"], "Did you mean 'count'?"),
+        (["checkpoint=best"], "there are ['last', 'start']"),
+        (["count=0"], "count=0: must be a whole number"),
+        (["decode=nonsense"], "give sample, argmax, mean or a configured one of ['greedy']"),
+        (["compare=start", "attempts=2"], "one attempt per problem"),
+        (["video=true"], "has no simulator to film"),
+        (["engine.max_row=3"], "Did you mean 'max_rows'?"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(run, words, said, capsys):
+    assert main(["evaluate", str(run), *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_unreadable_and_unfitting_checkpoints_are_refused(run, tmp_path, capsys):
+    broken = run / "checkpoints" / "broken.ckpt"
+    broken.write_bytes(b"nothing")
+    other = run / "checkpoints" / "other.ckpt"
+    torch.save({"state_dict": {"policy.nonsense": torch.zeros(1)}}, other)
+    try:
+        assert main(["evaluate", str(broken)]) == 2
+        assert "not a readable checkpoint" in capsys.readouterr().err
+        assert main(["evaluate", str(other)]) == 2
+        assert "do not fit the policy" in capsys.readouterr().err
+    finally:
+        broken.unlink(), other.unlink()
+    assert main(["evaluate", str(tmp_path / "nothing")]) == 2
+    assert "neither the folder of a run" in capsys.readouterr().err
+
+
+def test_another_simulator_than_in_training_is_refused(run, capsys):
+    before = (run / "contract.json").read_text()
+    assert json.loads(before) == {}  # arithmetic has no simulator
+    (run / "contract.json").write_text('{"renderer": "egl"}')
+    try:
+        assert main(["evaluate", str(run)]) == 2
+        assert 'renderer: "egl" in training, not stated here' in capsys.readouterr().err
+    finally:
+        (run / "contract.json").write_text(before)

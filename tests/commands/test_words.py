@@ -1,0 +1,70 @@
+"""What is typed: both roads into one configuration, and one clear line for what cannot be used."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mmrl.__main__ import main
+from mmrl.refusal import readable
+
+WORDS = ["fit", "recipe=grpo", "task=arithmetic", "policy=tiny_text", "run_dir=somewhere"]
+
+
+def test_the_printed_configuration_parses_again_to_the_same_text(tmp_path, capsys):
+    assert main([*WORDS, "trainer.max_epochs=2", "--print_config"]) == 0
+    first = capsys.readouterr().out
+    assert "max_epochs: 2" in first
+    file = tmp_path / "config.yaml"
+    file.write_text(first)
+    assert main(["fit", "--config", str(file), "--print_config"]) == 0
+    assert capsys.readouterr().out == first
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("objective.nonsense=1", ["model.objective", "unknown key 'nonsense'", "terms"]),
+        ("data.prompts=many", ["data.prompts", "must be int", "many"]),
+        ("data.stages.gae.discout=1", ["data.stages", "GAE", "Did you mean 'discount'?"]),
+        ("trainer.max_epoch=1", ["trainer", "Did you mean 'max_epochs'?"]),
+        ("recipe=grop", ["recipe=grop", "Did you mean 'grpo'?"]),
+        ("polcy.path=x", ["polcy", "Did you mean 'policy'?"]),
+        ("policy=text", ["model.policy.path is missing", "policy.path=..."]),
+        ("nonsense", ["'nonsense' is not of the form key=value"]),
+    ],
+)
+def test_what_cannot_be_used_is_named_in_one_line(word, said, capsys):
+    assert main([*WORDS, word, "--print_config"]) == 2
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert [part for part in said if part not in message] == []
+    assert len(message) < 400
+
+
+def test_the_deepest_complaint_is_the_cause():
+    text = """Parser key "data":
+  Does not validate against any of the Union subtypes
+  Errors:
+    - Problem with given class_path 'a.B':
+        Parser key "task":
+          Problem with given class_path 'c.D':
+            Parser key "digits":
+              Expected a <class 'int'>. Got value: x
+    - Expected a <class 'NoneType'>
+  Given value: {'Option': 'of no matter'}"""
+    assert readable(text) == "data.task.digits (c.D): must be int, got x"
+
+
+def test_unknown_commands_and_help(capsys):
+    assert main(["fti"]) == 2
+    assert "commands are fit, evaluate, list, doctor" in capsys.readouterr().err
+    assert main(["--help"]) == 0
+    assert "mmrl evaluate" in capsys.readouterr().out
+
+
+def test_the_module_runs_as_a_program():
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-m", "mmrl", "list", "recipes"], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "grpo" in done.stdout
