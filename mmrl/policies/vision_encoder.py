@@ -64,7 +64,7 @@ class VisionEncoder(nn.Module):
 
 
 def places(height: int, width: int) -> Tensor:
-    """[height * width, 2] centres (x to the right, y down) of the grid's cells from its middle, in cells, row by row."""
+    """[height * width, 2] centres of the cells (x right, y down) from the grid's middle, in cells, row by row."""
     y = torch.arange(height) + (1 - height) / 2
     x = torch.arange(width) + (1 - width) / 2
     return torch.stack([x.repeat(height), y.repeat_interleave(width)], dim=-1)
