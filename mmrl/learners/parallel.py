@@ -79,7 +79,7 @@ def whole(policy: nn.Module) -> Iterator[None]:
     """Collective: inside, the weights of a sharded policy are plain tensors in the memory of the host, to be saved."""
     from torch.distributed.tensor import DTensor
 
-    shards = [
+    shards: list[tuple[nn.Module, str, Any]] = [
         (module, name, parameter)
         for module in policy.modules()
         for name, parameter in module._parameters.items()
