@@ -99,13 +99,18 @@ class Recorder(L.Callback):
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         left = {
-            "weights": {name: value.clone() for name, value in pl_module.state_dict().items()},
-            "optimizer": trainer.optimizers[0].state_dict(),
+            "weights": {name: whole(value) for name, value in pl_module.state_dict().items()},
+            "optimizer": trainer.optimizers[0].state_dict() if trainer.world_size == 1 else None,
             "data": trainer.datamodule.state_dict(),
             "windows": self.windows,
             "metrics": self.metrics,
         }
         torch.save(left, self.folder / f"rank{trainer.global_rank}.pt")
+
+
+def whole(value: torch.Tensor) -> torch.Tensor:
+    """The tensor with the shards of all processes."""
+    return value.full_tensor().clone() if hasattr(value, "full_tensor") else value.clone()
 
 
 class Killed(L.Callback):
@@ -136,7 +141,7 @@ def command(folder: Path, *more: str) -> dict[str, Any]:
     """Run as a user does: the words to `python -m mmrl fit` in a process of its own."""
     done = start(words(folder, *more))
     _, errors = done.communicate(timeout=120)
-    assert done.returncode == 0, errors[-3000:]
+    assert done.returncode == 0, errors[-30000:]
     return record(folder)
 
 

@@ -8,15 +8,32 @@ from torch.testing import assert_close
 
 from tests.runs import fit, start, words
 
+STEPS = "model.scheduler={_target_: torch.optim.lr_scheduler.StepLR, step_size: 3, gamma: 0.5}"
 RUNS = {
     "text": (
+        STEPS,
         "recipe=dapo_clip",
         "data.updates=2",
         "model.reference=true",
         "data.pipeline=[reference, group_advantage]",
     ),
+    "vla": (  # a random arm hardly succeeds: the entropy gives it something to learn
+        "recipe=demo_vla",
+        "model.scheduler.total_iters=20",
+        "objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}",
+        "policy.hidden_size=32",
+        "policy.layers=1",
+        "policy.heads=2",
+        "data.task.sim.image_size=32",
+        "data.prompts=3",
+        "data.group_size=2",
+        "data.passes=1",
+        "data.updates=2",
+        "data.evaluation.count=2",
+    ),
     "control": (
         "recipe=ppo_control",
+        STEPS,
         "data.prompts=4",
         "data.passes=2",
         "data.updates=2",
@@ -25,10 +42,6 @@ RUNS = {
         "data.rollout.horizon=8",
     ),
 }
-SCHEDULE = (
-    "trainer.check_val_every_n_epoch=1",
-    "model.scheduler={_target_: torch.optim.lr_scheduler.StepLR, step_size: 3, gamma: 0.5}",
-)
 LAST = 4
 
 
@@ -46,7 +59,7 @@ def same(one: dict, other: dict) -> None:
 
 @pytest.fixture(scope="module", params=RUNS)
 def uninterrupted(request, tmp_path_factory):
-    chosen = (*RUNS[request.param], *SCHEDULE)
+    chosen = (*RUNS[request.param], "trainer.check_val_every_n_epoch=1")
     return chosen, fit(tmp_path_factory.mktemp("whole"), *chosen, f"trainer.max_epochs={LAST}")
 
 
