@@ -23,6 +23,7 @@ import json
 import math
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -50,13 +51,19 @@ def interval(values: list[float]) -> tuple[float, float]:
 def run(recipe: str, words: list[str], folder: Path, seed: int) -> dict[str, Any]:
     """One fit in its own process; returns its metrics rows and the seconds that it took."""
     command = [sys.executable, "-m", "mmrl", "fit", f"recipe={recipe}", *words, f"seed={seed}", f"run_dir={folder}"]
-    started = time.perf_counter()
-    with (folder.parent / f"{folder.name}.log").open("w") as log:
-        done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT, env=_environment())
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed; see {log.name}")
+    receipt = folder / "receipt.json"  # what a finished run was asked for, so that it need not run again
+    if not receipt.exists() or json.loads(receipt.read_text())["command"] != command[1:]:
+        shutil.rmtree(folder, ignore_errors=True)
+        started = time.perf_counter()
+        with (folder.parent / f"{folder.name}.log").open("w") as log:
+            done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT, env=_environment())
+        if done.returncode:
+            raise SystemExit(f"{' '.join(command)} failed; see {log.name}")
+        seconds = round(time.perf_counter() - started, 1)
+        receipt.write_text(json.dumps({"command": command[1:], "seconds": seconds}) + "\n")
     with (folder / "metrics.csv").open() as file:
-        return {"rows": list(csv.DictReader(file)), "seconds": round(time.perf_counter() - started, 1), "seed": seed}
+        rows = list(csv.DictReader(file))
+    return {"rows": rows, "seconds": json.loads(receipt.read_text())["seconds"], "seed": seed}
 
 
 def _environment() -> dict[str, str]:
@@ -109,7 +116,7 @@ def summary(plan: dict[str, Any], seeds: list[dict[str, Any]], baseline: list[di
     return {**out, "verdict": "helps" if low > 0 else "hurts" if high < 0 else "no effect at this scale"}
 
 
-def prove(recipe: str, seeds: list[int], jobs: int, out: Path) -> dict[str, Any]:
+def prove(recipe: str, seeds: list[int], jobs: int, out: Path, alone: bool = False) -> dict[str, Any]:
     """All seeds of the recipe and of its baseline, and their summary."""
     plan = compose([f"recipe={recipe}"]).get("prove")
     if plan is None:
@@ -117,7 +124,7 @@ def prove(recipe: str, seeds: list[int], jobs: int, out: Path) -> dict[str, Any]
     base = out / recipe
     base.mkdir(parents=True, exist_ok=True)
     sides = {"method": [*plan.get("words", [])]}
-    if plan.get("baseline"):
+    if plan.get("baseline") and not alone:
         sides["baseline"] = list(plan.baseline.words)
     tasks = [(side, seed) for seed in seeds for side in sides]
 
@@ -168,13 +175,14 @@ def main() -> None:
     parser.add_argument("recipe", nargs="?", help="left out: print the proofs that there are as a Markdown table")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--alone", action="store_true", help="leave the baseline out")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "proofs")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "proofs")
     options = parser.parse_args()
     if options.recipe is None:
         print(table(options.out))
         return
-    proof = prove(options.recipe, options.seeds, options.jobs, options.runs)
+    proof = prove(options.recipe, options.seeds, options.jobs, options.runs, options.alone)
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{options.recipe}.json"
     path.write_text(json.dumps(proof, indent=2) + "\n")

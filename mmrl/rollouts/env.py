@@ -82,7 +82,7 @@ def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, 
         observation, rewards, terminated, truncated, infos = env.step(actions)
         for i, completion in zip(live, completions):
             if "executed" in infos:
-                _mask_unplayed(completion, int(infos["executed"][i]))
+                mask_unplayed(completion, int(infos["executed"][i]))
             episodes[i].turns.append(Turn(completion, float(rewards[i])))
         over = [i for i in live if terminated[i] or truncated[i]]
         for i in over:
@@ -137,7 +137,7 @@ def _requests(
     ]
 
 
-def _mask_unplayed(completion: Completion, executed: int) -> None:
+def mask_unplayed(completion: Completion, executed: int) -> None:
     """Choices for control steps that were never played had no effect: they are not learnt from.
 
     Applies where the T choices are the entries of the output, control step by control step (action tokens, Gaussian

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mmrl.rollouts.continued import Transition
-from mmrl.rollouts.env import _mask_unplayed
+from mmrl.rollouts.env import mask_unplayed
 from mmrl.types import Completion, Context, Ended, Episode, Prompt, Request, Turn
 
 
@@ -45,7 +45,7 @@ class Harvest:
                 segment.info["error"] = transition.error
         else:
             if transition.executed is not None:
-                _mask_unplayed(completion, transition.executed)
+                mask_unplayed(completion, transition.executed)
             world.turns.append(Turn(completion, transition.reward))
             self.rows += 1
         if transition.error is not None:
