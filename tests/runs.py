@@ -43,7 +43,6 @@ QUIET = (
     "trainer.logger=false",
     "trainer.callbacks.progress=null",
     "trainer.enable_progress_bar=false",
-    "trainer.callbacks.checkpoint.every_n_epochs=1",
 )
 
 

@@ -11,8 +11,8 @@ from tests.runs import fit, start, words
 STEPS = "model.scheduler={_target_: torch.optim.lr_scheduler.StepLR, step_size: 3, gamma: 0.5}"
 RUNS = {
     "text": (
-        STEPS,
         "recipe=dapo_clip",
+        "model.scheduler.total_iters=20",
         "data.updates=2",
         "model.reference=true",
         "data.pipeline=[reference, group_advantage]",
