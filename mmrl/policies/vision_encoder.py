@@ -9,6 +9,16 @@ import timm
 import torch
 from torch import Tensor, nn
 
+SMALL_CONVNEXT: dict[str, Any] = {
+    "out_indices": (0,),
+    "depths": (1, 1, 1, 1),
+    "dims": (48, 48, 48, 48),
+    "stem_type": "patch",
+    "conv_mlp": True,
+    "act_layer": "relu",
+}
+"""One ConvNeXt block behind a 4-pixel patch stem: 24 thousand parameters, a 16x16 grid of a 64-pixel image."""
+
 
 class VisionEncoder(nn.Module):
     """K visual tokens, each from one attention map over the feature grid and the place that the map points at.
