@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
-from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # small operations on few cores otherwise wait in a busy loop
 
@@ -34,6 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     command, rest = words[0], words[1:]
     from mmrl.commands import COMMANDS
     from mmrl.config import ConfigError
+    from mmrl.refusal import raised_on_purpose
 
     if command not in COMMANDS:
         print(f"mmrl: unknown command {command!r}; commands are {', '.join(COMMANDS)}", file=sys.stderr)
@@ -47,15 +46,6 @@ def main(argv: list[str] | None = None) -> int:
         print(f"mmrl {command}: {' '.join(str(text).split())}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
     return 0
-
-
-OWN = [str(Path(__file__).parent.parent / name) + os.sep for name in ("mmrl", "tasks", "sims")]
-
-
-def raised_on_purpose(error: BaseException) -> bool:
-    """Whether the error was born in a `raise` statement of mmrl, tasks or sims."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and frames[-1].filename.startswith(tuple(OWN)) and (frames[-1].line or "").startswith("raise ")
 
 
 if __name__ == "__main__":

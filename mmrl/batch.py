@@ -34,7 +34,7 @@ class Ragged:
         return self.values.device
 
 
-class Batch(dict[str, "Tensor | Ragged"]):
+class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type checker would ask each time
     """Named columns over the same N rows. Lightning moves it between devices and keeps the type."""
 
     @property
@@ -73,7 +73,7 @@ def pad_stack(rows: Sequence[Tensor], value: float | bool = 0, left: bool = Fals
     trailing = [max(row.shape[axis] for row in rows) for axis in range(rows[0].dim())]
     out = rows[0].new_full((len(rows), *trailing), value)
     for position, row in enumerate(rows):
-        region = [slice(None, size) for size in row.shape]
+        region: list[Any] = [slice(None, size) for size in row.shape]
         if left and row.dim():
             region[0] = slice(trailing[0] - row.shape[0], None)
         out[(position, *region)] = row

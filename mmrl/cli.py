@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,12 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 
 from mmrl.config import ConfigError
-from mmrl.refusal import readable
+from mmrl.refusal import raised_on_purpose, readable
 from mmrl.wiring import check_wiring
 
 # the words are ours to read; they stay in sys.argv, because further processes are started with the same command
 warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
+warnings.filterwarnings("ignore", message=".isinstance.treespec, LeafSpec.. is deprecated")  # inside Lightning
 
 
 class SavedConfig(SaveConfigCallback):
@@ -42,8 +44,6 @@ class CLI(LightningCLI):
 
     def __init__(self, args: Sequence[str] | dict[str, Any], build: bool = True):
         self._build = build
-        # Lightning launches further processes with the words in sys.argv, so they have to stay there
-        warnings.filterwarnings("ignore", message="LightningCLI's args parameter")
         try:
             super().__init__(
                 LightningModule,
@@ -72,7 +72,13 @@ class CLI(LightningCLI):
         if not self._build:
             self.before_instantiate_classes()
             return
-        super().instantiate_classes()
+        try:
+            super().instantiate_classes()
+        except ValueError as error:  # jsonargparse wraps what a constructor raised
+            cause = error.__cause__ or error.__context__
+            if cause is None or not raised_on_purpose(cause):
+                raise
+            raise ConfigError(str(cause)) from cause
 
     def resolved(self) -> str:
         """The whole configuration as YAML."""
@@ -93,7 +99,7 @@ def check_checkpoint(path: str) -> None:
     if os.path.isdir(path):  # a sharded checkpoint
         return
     try:
-        torch.load(path, map_location="cpu", weights_only=False, mmap=True)
+        torch.load(path, map_location="cpu", weights_only=False, mmap=zipfile.is_zipfile(path))
     except Exception as error:
         raise ConfigError(f"ckpt_path={path}: not a readable checkpoint ({type(error).__name__}: {error})") from error
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Column:
+    """What one column holds, in words."""
+
     shape: str
     unit: str
     meaning: str

@@ -101,14 +101,15 @@ def compose(words: Sequence[str]) -> DictConfig:
             cfg = hydra_compose("config", overrides=hydra_words(words), return_hydra_config=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(str(error).strip()) from error
-    choices = OmegaConf.to_container(cfg.hydra.runtime.choices)
+    choices: Any = OmegaConf.to_container(cfg.hydra.runtime.choices)
     return finish(cfg, choices, words)
 
 
 def finish(cfg: DictConfig, choices: Mapping[str, Any], words: Sequence[str]) -> DictConfig:
     """Drop Hydra's own part, name the run folder, and tell the start stages what they share with this run."""
     chosen = {group: choices[group] for group in groups() if choices.get(group)}
-    cfg = OmegaConf.create({k: v for k, v in OmegaConf.to_container(cfg, resolve=False).items() if k != "hydra"})
+    plain: Any = OmegaConf.to_container(cfg, resolve=False)
+    cfg = OmegaConf.create({k: v for k, v in plain.items() if k != "hydra"})
     cfg.choices = chosen
     if cfg.get("run_dir") is None:
         cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{_started()}"
@@ -132,7 +133,7 @@ def _started() -> str:
 def typed(cfg: DictConfig) -> dict[str, Any]:
     """The composed configuration as LightningCLI reads it."""
     try:
-        plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+        plain: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
         raise ConfigError(f"{error.full_key} is missing: give it as {_short(str(error.full_key))}=...") from error
     except OmegaConfBaseException as error:

@@ -1,17 +1,29 @@
-"""The typed parser's long message as one line that says which key is wrong, and what would be right."""
+"""What a user is told: which errors are messages, and the typed parser's long one as a line that names the key."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import inspect
+import os
 import re
+import traceback
+from pathlib import Path
 
 _KEY = re.compile(r'^[Pp]arser key "(?P<key>[^"]+)":')
 _CLASS = re.compile(r"^Problem with given class_path '(?P<path>[^']+)':")
 _NOISE = ("Does not validate", "Subtypes:", "Errors:", "Given value", "Expected a <class 'NoneType'>")
 
 _MANY = 15  # more keys than a reader wants to see where one is clearly meant
+
+
+OWN = tuple(str(Path(__file__).parent.parent / name) + os.sep for name in ("mmrl", "tasks", "sims"))
+
+
+def raised_on_purpose(error: BaseException) -> bool:
+    """Whether the error was born in a `raise` statement of mmrl, tasks or sims: then its text is for the user."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and frames[-1].filename.startswith(OWN) and (frames[-1].line or "").startswith("raise ")
 
 
 def readable(text: str) -> str:

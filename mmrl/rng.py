@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ class Noise:
     def __len__(self) -> int:
         return len(self.seeds)
 
-    def __getitem__(self, index) -> Noise:
+    def __getitem__(self, index: Any) -> Noise:
         """The streams of some rows, each going on where it stands."""
         part = Noise(self.seeds[index])
         part._count = self._count[index].copy()
@@ -53,7 +54,7 @@ class Noise:
         index = self._count[:, None] + np.arange(1, count + 1, dtype=np.uint64)
         self._count += np.uint64(count)
         with np.errstate(over="ignore"):
-            z = self.seeds[:, None] + index * _GOLDEN
+            z: Any = self.seeds[:, None] + index * _GOLDEN
             z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             z = z ^ (z >> np.uint64(31))

@@ -145,14 +145,35 @@ def prove(recipe: str, seeds: list[int], jobs: int, out: Path) -> dict[str, Any]
     }
 
 
+def table(folder: Path) -> str:
+    """The proofs of a folder as rows of a Markdown table."""
+    rows = []
+    for path in sorted(folder.glob("*.json")):
+        proof = json.loads(path.read_text())
+        seeds = proof["seeds"]
+        minutes = mean(row["seconds"] for row in seeds) / 60
+        if "cost" in seeds[0]:
+            before, after = (
+                proof["compared"],
+                ", ".join("never" if r["cost"] is None else f"{r['cost']:,.0f}" for r in seeds),
+            )
+        else:
+            before, after = (", ".join(f"{100 * row[key]:.1f} %" for row in seeds) for key in ("before", "after"))
+        rows.append(f"| `{proof['recipe']}` | {before} | {after} | {len(seeds)} | {minutes:.1f} |")
+    return "\n".join(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("recipe")
+    parser.add_argument("recipe", nargs="?", help="left out: print the proofs that there are as a Markdown table")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "proofs")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "proofs")
     options = parser.parse_args()
+    if options.recipe is None:
+        print(table(options.out))
+        return
     proof = prove(options.recipe, options.seeds, options.jobs, options.runs)
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{options.recipe}.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from mmrl.cli import CLI
 from mmrl.config import compose, typed
 from mmrl.types import Episode, Prompt, Task
 
+OWN = ("recipe=ppo_control", "recipe=demo_vla")
 ROOT = Path(__file__).parent.parent
 TEXT = (
     "recipe=grpo",
@@ -38,8 +40,9 @@ TEXT = (
 QUIET = (
     "trainer.accelerator=cpu",
     "trainer.callbacks.start.stages=null",
-    "trainer.logger=null",
+    "trainer.logger=false",
     "trainer.callbacks.progress=null",
+    "trainer.enable_progress_bar=false",
     "trainer.callbacks.checkpoint.every_n_epochs=1",
 )
 
@@ -85,17 +88,19 @@ class Recorder(L.Callback):
         weights = batch["weights"].sum(1).tolist()
         self.windows.append([(g, a) for g, a, w in zip(batch["group"].tolist(), actions, weights) if w > 0])
 
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        self.metrics.append({k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")})
+
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        numbers = {k: float(v) for k, v in trainer.callback_metrics.items()}
-        self.metrics.append(
-            {k: v for k, v in numbers.items() if not k.startswith(("seconds", "peak", "rollout/seconds"))}
-        )
+        learnt = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("train/")}
+        played = {k: v for k, v in trainer.datamodule.metrics.items() if not k.startswith("seconds")}
+        self.metrics.append({**learnt, **played})
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         left = {
-            "weights": {name: value.clone() for name, value in pl_module.state_dict().items()},
-            "optimizer": trainer.optimizers[0].state_dict(),
+            "weights": {name: whole(value) for name, value in pl_module.state_dict().items()},
+            "optimizer": trainer.optimizers[0].state_dict() if trainer.world_size == 1 else None,
             "data": trainer.datamodule.state_dict(),
             "windows": self.windows,
             "metrics": self.metrics,
@@ -103,9 +108,27 @@ class Recorder(L.Callback):
         torch.save(left, self.folder / f"rank{trainer.global_rank}.pt")
 
 
+def whole(value: torch.Tensor) -> torch.Tensor:
+    """The tensor with the shards of all processes."""
+    return value.full_tensor().clone() if hasattr(value, "full_tensor") else value.clone()
+
+
+class Killed(L.Callback):
+    """Ends the process without warning in the middle of an iteration."""
+
+    def __init__(self, epoch: int):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        if trainer.current_epoch == self.epoch:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def words(folder: Path, *more: str) -> list[str]:
+    """A text run unless `more` begins with another recipe of its own."""
     recorder = f"trainer.callbacks.recorder={{_target_: tests.runs.Recorder, folder: '{folder}/record'}}"
-    return [*TEXT, *QUIET, f"run_dir='{folder}'", recorder, *more]
+    base = () if more and more[0] in OWN else TEXT
+    return [*base, *QUIET, f"run_dir='{folder}'", recorder, *more]
 
 
 def fit(folder: Path, *more: str) -> dict[str, Any]:
@@ -118,7 +141,7 @@ def command(folder: Path, *more: str) -> dict[str, Any]:
     """Run as a user does: the words to `python -m mmrl fit` in a process of its own."""
     done = start(words(folder, *more))
     _, errors = done.communicate(timeout=120)
-    assert done.returncode == 0, errors[-3000:]
+    assert done.returncode == 0, errors[-30000:]
     return record(folder)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import lightning as L
 
 from mmrl.evaluation.contract import differences, record, recorded
+from mmrl.learners import parallel
 
 
 class Export(L.Callback):
@@ -36,6 +37,7 @@ class Export(L.Callback):
             trainer.save_checkpoint(self.run_dir / "checkpoints" / "start.ckpt", weights_only=True)
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.is_global_zero:
-            policy: Any = pl_module.policy
-            policy.save_pretrained(self.run_dir / "policy")
+        policy: Any = pl_module.policy
+        with parallel.whole(policy):
+            if trainer.is_global_zero:
+                policy.save_pretrained(self.run_dir / "policy")

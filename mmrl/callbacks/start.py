@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import lightning as L
 import torch
@@ -64,7 +65,7 @@ class Start(L.Callback):
 _LAUNCHED = {"WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK"}
 
 
-def load_policy(policy: torch.nn.Module, checkpoint: str) -> None:
+def load_policy(policy: Any, checkpoint: str) -> None:
     """Give the policy the weights of a checkpoint; a value head that the checkpoint lacks keeps its own."""
     state = torch.load(checkpoint, map_location="cpu", weights_only=False)["state_dict"]
     own = {k.removeprefix("policy."): v for k, v in state.items() if k.startswith("policy.")}

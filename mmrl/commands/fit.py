@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from mmrl.cli import CLI
@@ -15,11 +16,14 @@ def fit(words: Sequence[str]) -> None:
     dashed = any(word.startswith("--") for word in words)
     if dashed and any(not w.startswith("--") and "=" in w and not _value_of(words, i) for i, w in enumerate(words)):
         raise ConfigError("give either Hydra words (key=value) or LightningCLI words (--key value), not both")
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     cli = CLI(words if dashed else typed(compose(words)), build=not only_print)
     if only_print:
         print(cli.resolved(), end="")
         return
     cli.fit()
+    if cli.trainer.is_global_zero:
+        print(f"run folder: {cli.config.run_dir}")
 
 
 def _value_of(words: Sequence[str], i: int) -> bool:

@@ -11,7 +11,7 @@ from mmrl.batch import Batch
 from mmrl.engines.base import Engine
 from mmrl.policies.base import Policy
 from mmrl.rng import Noise
-from mmrl.types import Completion, Observation, Request, Sampling
+from mmrl.types import Completion, Ended, Observation, Request, Sampling
 
 
 class LocalEngine(Engine):
@@ -35,27 +35,29 @@ class LocalEngine(Engine):
     def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         if self._policy is None:
             raise RuntimeError("the engine has no weights yet: call sync(policy, version) before sample")
-        encoded = _encode_once(self._policy, requests)
+        policy = self._policy
+        encoded = _encode_once(policy, requests)
         order = sorted(range(len(requests)), key=lambda i: _length(encoded[i]))
-        training = self._policy.training
-        self._policy.eval()
+        training = policy.training
+        policy.eval()
         try:
             done: dict[int, Completion] = {}
             for start in range(0, len(order), self.max_rows):
                 rows = order[start : start + self.max_rows]
-                completions = self._run([encoded[i] for i in rows], [requests[i].seed for i in rows], sampling)
+                completions = self._run(policy, [encoded[i] for i in rows], [requests[i].seed for i in rows], sampling)
                 done.update(zip(rows, completions))
         finally:
-            self._policy.train(training)
+            policy.train(training)
         return [done[i] for i in range(len(requests))]
 
-    def _run(self, observations: list[Observation], seeds: list[int], sampling: Sampling) -> list[Completion]:
-        policy = self._policy
+    def _run(
+        self, policy: Policy, observations: list[Observation], seeds: list[int], sampling: Sampling
+    ) -> list[Completion]:
         columns = Batch(policy.collate(observations))
         device = policy.device
         inputs = {name: column.to(device) for name, column in columns.items()}
         action = policy.act(inputs, sampling, Noise(seeds))
-        ended = action.ended or ["done"] * len(seeds)
+        ended: list[Ended] = action.ended or ["done"] * len(seeds)
         lengths = _own_lengths(action.mask).tolist()
         # one transfer per column, not one per row
         chosen, logprobs, mask = action.action.cpu(), action.logprobs.float().cpu(), action.mask.cpu()

@@ -44,9 +44,10 @@ def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:
         version=torch.tensor([c.version for c in done]),
     )
     values = [c.value for c in done]
-    if all(value is not None for value in values):
-        batch["values"] = collate_rows("values", values)
-    elif any(value is not None for value in values):
+    given = [value for value in values if value is not None]
+    if len(given) == len(values):
+        batch["values"] = collate_rows("values", given)
+    elif given:
         raise ValueError("some turns carry a value and some do not; all must come from the same kind of policy")
     for name in sorted({name for c in done for name in c.extra}):
         batch[name] = collate_rows(name, [_extra(c.extra, name) for c in done])

@@ -46,6 +46,7 @@ class Learner(L.LightningModule):
 
     def setup(self, stage: str) -> None:
         """Copy the starting policy, after callbacks have given it its starting weights and before a resume."""
+        parallel.refuse_rounded_columns(self.trainer)
         if self.reference and "reference" not in self.models:
             self.models["reference"] = copy.deepcopy(self.policy).requires_grad_(False).eval()
 
@@ -54,6 +55,10 @@ class Learner(L.LightningModule):
         if self.device_mesh is not None and not self._sharded:
             parallel.shard(self.policy, self.device_mesh["data_parallel"])
             self._sharded = True
+
+    @property
+    def _data(self) -> Any:
+        return getattr(self.trainer, "datamodule", None)
 
     def configure_optimizers(self) -> Any:
         optimizer = self.make_optimizer([p for p in self.policy.parameters() if p.requires_grad])
@@ -64,7 +69,7 @@ class Learner(L.LightningModule):
 
     def on_train_start(self) -> None:
         """Measure the starting policy too, so that a run holds its own before and after."""
-        measure = getattr(self.trainer.datamodule, "measure", None)
+        measure = getattr(self._data, "measure", None)
         metrics = measure() if measure is not None and self.trainer.current_epoch == 0 else {}
         if metrics:
             for logger in self.loggers:
@@ -79,7 +84,7 @@ class Learner(L.LightningModule):
 
     def on_train_epoch_end(self) -> None:
         """Numbers about the iteration's episodes come ready from the data module, the same on all ranks."""
-        metrics = getattr(self.trainer.datamodule, "metrics", {})
+        metrics = getattr(self._data, "metrics", {})
         self.log_dict({"iterations": float(self.trainer.current_epoch + 1), **metrics}, sync_dist=False)
 
     def validation_step(self, metrics: dict[str, float], _: int) -> None:

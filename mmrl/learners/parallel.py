@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -72,3 +72,26 @@ def shard(policy: nn.Module, mesh: Any) -> None:
                     fully_shard(block, mesh=mesh)
     fully_shard(policy, mesh=mesh)
     register_fsdp_forward_method(policy, "act")
+
+
+@contextmanager
+def whole(policy: nn.Module) -> Iterator[None]:
+    """Collective: inside, the weights of a sharded policy are plain tensors in the memory of the host, to be saved."""
+    from torch.distributed.tensor import DTensor
+
+    shards: list[tuple[nn.Module, str, Any]] = [
+        (module, name, parameter)
+        for module in policy.modules()
+        for name, parameter in module._parameters.items()
+        if isinstance(parameter, DTensor)
+    ]
+    full: dict[int, nn.Parameter] = {}  # tied weights stay tied
+    for module, name, parameter in shards:
+        if id(parameter) not in full:
+            full[id(parameter)] = nn.Parameter(parameter.detach().full_tensor().cpu(), parameter.requires_grad)
+        module._parameters[name] = full[id(parameter)]
+    try:
+        yield
+    finally:
+        for module, name, parameter in shards:
+            module._parameters[name] = parameter

@@ -57,6 +57,8 @@ class RolloutData(L.LightningDataModule):
         seed: of everything random; the same seed gives the same run.
     """
 
+    trainer: Any  # Lightning gives it before anything is asked of the loaders
+
     def __init__(
         self,
         task: Task,

@@ -71,7 +71,7 @@ class Objective(nn.Module):
         batch.require(self.reads, "objective")
         weights = batch["weights"]
         # the anchor keeps every head in the graph, so that collectives of DDP and FSDP agree on all ranks
-        loss = 0.0 * sum(part.float().nan_to_num(0, 0, 0).sum() for part in _outputs(out))
+        loss = 0.0 * torch.stack([part.float().nan_to_num(0, 0, 0).sum() for part in _outputs(out)]).sum()
         metrics: dict[str, Tensor] = {}
         for name, term in self.terms.items():
             share = weights if name not in self.rows else weights * batch[self.rows[name]][:, None]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.columns import pad_value
 from mmrl.rng import Noise
-from mmrl.types import Observation, PolicyOutput, Sampling
+from mmrl.types import Ended, Observation, PolicyOutput, Sampling
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Action:
     mask: Tensor  # [N, T] bool
     output: list[Any]  # N decoded actions: strings, or float arrays for a simulator
     values: Tensor | None = None  # [N] or [N, T]
-    ended: list[str] | None = None  # N times "done" or "length"; None means all "done"
+    ended: list[Ended] | None = None  # N times "done" or "length"; None means all "done"
     extra: dict[str, Tensor] = field(default_factory=dict)  # further columns of the rows, as in mmrl.columns
     memo: dict[str, Tensor] = field(default_factory=dict)  # [N, ...] observation columns that replace the encoded ones
 

@@ -45,12 +45,7 @@ def generate(
         stops: which rows [N] bool have ended, given their ids so far [N, t].
     """
     rows, limit, device = attention.shape[0], sampling.max_tokens, attention.device
-    ids = torch.zeros(rows, limit, dtype=torch.long, device=device)
-    logprobs = torch.zeros(rows, limit, device=device)
-    lengths = torch.full((rows,), limit, device=device)
-    stopped = torch.zeros(rows, dtype=torch.bool, device=device)
-    kept: list[tuple[Tensor, Tensor]] = []
-
+    written = _Written(rows, limit, device)
     uniform = noise.uniform(limit).to(device)  # the same number for a row and a position, whoever else is in the batch
     live = torch.arange(rows, device=device)  # rows still in the cache, in its order
     cache = DynamicCache()
@@ -65,12 +60,8 @@ def generate(
             top_p=sampling.top_p,
             greedy=sampling.decode == "argmax",
         )
-        ids[live, t], logprobs[live, t] = token, logprob
-        if support is not None:
-            kept.append((live, support))
-        ended = stops(ids[live, : t + 1]) & ~stopped[live]
-        lengths[live[ended]], stopped[live[ended]] = t + 1, True
-        running = ~stopped[live]
+        written.add(t, live, token, logprob, support)
+        running = written.running(t, live, stops)
         if t + 1 == limit or not running.any():
             break
         if running.float().mean() < DROP_BELOW:
@@ -81,16 +72,40 @@ def generate(
         attention = torch.cat([attention, attention.new_ones(len(live), 1)], dim=1)
         logits = step({"input_ids": token[:, None]}, attention, following, cache)
         following = following + 1
+    return written.result()
 
-    longest = int(lengths.max())
-    inside = torch.arange(longest, device=device) < lengths[:, None]
-    return Generated(
-        ids=torch.where(inside, ids[:, :longest], 0),
-        logprobs=torch.where(inside, logprobs[:, :longest], 0),
-        lengths=lengths,
-        stopped=stopped,
-        kept=_full(kept, rows) if kept else None,
-    )
+
+class _Written:
+    """The rows as far as they are drawn. Those that have ended may go on for a while; it is cut off at the end."""
+
+    def __init__(self, rows: int, limit: int, device: torch.device):
+        self.ids = torch.zeros(rows, limit, dtype=torch.long, device=device)
+        self.logprobs = torch.zeros(rows, limit, device=device)
+        self.lengths = torch.full((rows,), limit, device=device)
+        self.stopped = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.kept: list[tuple[Tensor, Tensor]] = []
+
+    def add(self, t: int, live: Tensor, token: Tensor, logprob: Tensor, support: Tensor | None) -> None:
+        self.ids[live, t], self.logprobs[live, t] = token, logprob
+        if support is not None:
+            self.kept.append((live, support))
+
+    def running(self, t: int, live: Tensor, stops: Callable[[Tensor], Tensor]) -> Tensor:
+        """Which of the live rows go on after their choice t."""
+        ended = stops(self.ids[live, : t + 1]) & ~self.stopped[live]
+        self.lengths[live[ended]], self.stopped[live[ended]] = t + 1, True
+        return ~self.stopped[live]
+
+    def result(self) -> Generated:
+        longest = int(self.lengths.max())
+        inside = torch.arange(longest, device=self.ids.device) < self.lengths[:, None]
+        return Generated(
+            ids=torch.where(inside, self.ids[:, :longest], 0),
+            logprobs=torch.where(inside, self.logprobs[:, :longest], 0),
+            lengths=self.lengths,
+            stopped=self.stopped,
+            kept=_full(self.kept, len(self.ids)) if self.kept else None,
+        )
 
 
 def _full(kept: list[tuple[Tensor, Tensor]], rows: int) -> Tensor:

@@ -47,7 +47,7 @@ def adapted(model: nn.Module, lora: dict[str, Any] | None) -> nn.Module:
     return get_peft_model(model, LoraConfig(**{"r": 16, "target_modules": "all-linear", **lora}))
 
 
-def merged(model: nn.Module) -> Any:
+def merged(model: Any) -> Any:
     """The plain transformers model, adapters folded into a copy of the weights."""
     if not hasattr(model, "merge_and_unload"):
         return model

@@ -39,6 +39,7 @@ class TextPolicy(Policy):
     """
 
     auto_model: Any = AutoModelForCausalLM
+    model: Any
 
     def __init__(
         self,

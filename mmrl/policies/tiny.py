@@ -64,7 +64,7 @@ def llava_parts(config: dict[str, Any]) -> tuple[Any, Any]:
     """A LLaVA configuration and its processor, from `text_config` and `vision_config` dictionaries."""
     from transformers import CLIPImageProcessor, LlavaConfig, LlavaProcessor
 
-    tokenizer = character_tokenizer()
+    tokenizer: Any = character_tokenizer()
     vision = dict(config["vision_config"])
     size, patch = vision["image_size"], vision["patch_size"]
     full = LlavaConfig(

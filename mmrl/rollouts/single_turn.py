@@ -15,6 +15,10 @@ class SingleTurn(Rollout):
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         episodes, requests = [], []
         for slot, prompt in prompts:
+            if not prompt.messages:
+                raise ValueError(
+                    f"prompt {prompt.key!r} has no messages: tasks of simulators are played with rollout=env"
+                )
             raw = prompt.observation  # one object for the group, so that it is encoded once
             for attempt in range(ctx.attempts):
                 seed = derived_seed(ctx.seed, ctx.purpose, ctx.iteration, slot, attempt)

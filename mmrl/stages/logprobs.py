@@ -38,6 +38,7 @@ def scored(
 
 
 def positive_rows(rows: int, part: str) -> None:
+    """Refuse a number of rows per forward pass that makes no progress."""
     if rows < 1:
         raise ValueError(f"{part}.rows must be at least 1, got {rows}")
 

@@ -27,6 +27,7 @@ def rate(work: Callable[[], object], amount: int, repeats: int = 10) -> float:
 
 
 def main(threads: int) -> None:
+    """Measure on this machine: control steps, frames, and how the scripted expert does."""
     env = Reach(threads=threads).make(_WORLDS)
     env.reset(seed=list(range(_WORLDS)))
     ids, still = np.arange(_WORLDS), np.zeros((_WORLDS, 3))

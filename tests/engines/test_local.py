@@ -1,0 +1,94 @@
+"""LocalEngine: order, encoding once, transfers, memo and refusals; draws are tested with the policies."""
+
+import pytest
+import torch
+
+from mmrl.batch import Batch
+from mmrl.engines.local import LocalEngine
+from mmrl.policies.base import Action, Policy
+from mmrl.types import PolicyOutput, Request, Sampling
+
+
+class Echo(Policy):
+    """Answers with its input: choices [length, 1, 1, ...], each row as long as its input says."""
+
+    memoised = frozenset({"raw"})
+
+    def __init__(self, memo: bool = False):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.memo, self.encoded, self.sizes, self.modes = memo, 0, [], []
+
+    def encode(self, raw):
+        self.encoded += 1
+        return {"input_ids": torch.full((raw["length"],), raw["length"]), "raw": torch.tensor(raw["length"])}
+
+    def act(self, observation, sampling, noise):
+        lengths = observation["raw"]
+        self.sizes.append(len(lengths))
+        self.modes.append((self.training, torch.is_grad_enabled()))
+        mask = torch.arange(int(lengths.max()))[None] < lengths[:, None]
+        action = torch.where(mask, lengths[:, None], 0)
+        memo = {"feature": lengths[:, None] * 2.0} if self.memo else {}
+        extra = {"kept": action[..., None]}
+        return Action(action, noise.uniform(action.shape[1]).log(), mask, lengths.tolist(), extra=extra, memo=memo)
+
+    def forward(self, batch: Batch) -> PolicyOutput:
+        raise NotImplementedError
+
+    def save_pretrained(self, folder):
+        raise NotImplementedError
+
+
+def asked(policy, lengths, **options):
+    engine = LocalEngine(**options)
+    engine.sync(policy, 7)
+    raws = {n: {"length": n} for n in lengths}
+    return engine.sample([Request(raws[n], seed) for seed, n in enumerate(lengths)], Sampling(temperature=0.5))
+
+
+def test_completions_come_in_the_order_of_the_requests_and_at_their_own_length():
+    lengths = [3, 1, 5, 2, 5, 4]
+    done = asked(Echo(), lengths, max_rows=2)
+    assert [c.output for c in done] == lengths
+    for n, completion in zip(lengths, done):
+        assert completion.action.tolist() == [n] * n and completion.mask.all() and len(completion.logprobs) == n
+        assert completion.extra["kept"].shape == (n, 1) and completion.extra["temperature"] == 0.5
+        assert completion.version == 7 and completion.ended == "done" and completion.value is None
+
+
+def test_batches_hold_requests_of_similar_length():
+    policy = Echo()
+    asked(policy, [9, 1, 8, 2, 7], max_rows=2)
+    assert policy.sizes == [2, 2, 1]
+
+
+def test_the_attempts_of_a_group_are_encoded_once():
+    policy = Echo()
+    asked(policy, [4, 4, 4, 2])
+    assert policy.encoded == 2
+
+
+def test_acting_is_without_gradient_in_evaluation_mode_and_leaves_the_mode_alone():
+    policy = Echo().train()
+    asked(policy, [1, 2])
+    assert policy.modes == [(False, False)] and policy.training
+    policy.eval()
+    asked(policy, [1])
+    assert not policy.training
+
+
+def test_a_memo_stands_for_the_inputs_that_it_was_made_from():
+    (completion,) = asked(Echo(memo=True), [3])
+    assert set(completion.observation) == {"input_ids", "feature"} and completion.observation["feature"].tolist() == [
+        6.0
+    ]
+    (completion,) = asked(Echo(), [3])
+    assert set(completion.observation) == {"input_ids", "raw"}
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match=r"engine\.max_rows"):
+        LocalEngine(0)
+    with pytest.raises(RuntimeError, match="no weights yet"):
+        LocalEngine().sample([], Sampling())

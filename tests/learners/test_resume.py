@@ -1,0 +1,93 @@
+"""A run that was broken off and resumed is the run that was not, bit for bit; and a seed is a run."""
+
+import signal
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from tests.runs import fit, start, words
+
+STEPS = "model.scheduler={_target_: torch.optim.lr_scheduler.StepLR, step_size: 3, gamma: 0.5}"
+RUNS = {
+    "text": (
+        STEPS,
+        "recipe=dapo_clip",
+        "data.updates=2",
+        "model.reference=true",
+        "data.pipeline=[reference, group_advantage]",
+    ),
+    "vla": (  # a random arm hardly succeeds: the entropy gives it something to learn
+        "recipe=demo_vla",
+        "model.scheduler.total_iters=20",
+        "objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}",
+        "policy.hidden_size=32",
+        "policy.layers=1",
+        "policy.heads=2",
+        "data.task.sim.image_size=32",
+        "data.prompts=3",
+        "data.group_size=2",
+        "data.passes=1",
+        "data.updates=2",
+        "data.evaluation.count=2",
+    ),
+    "control": (
+        "recipe=ppo_control",
+        STEPS,
+        "data.prompts=4",
+        "data.passes=2",
+        "data.updates=2",
+        "data.evaluation.count=4",
+        "data.rollout.num_envs=3",
+        "data.rollout.horizon=8",
+    ),
+}
+LAST = 4
+
+
+def same(one: dict, other: dict) -> None:
+    """Weights, moments, order of data and metrics, without tolerance."""
+    for part in ("weights", "optimizer"):
+        assert_close(one[part], other[part], atol=0, rtol=0, equal_nan=True)
+    for part in ("iteration", "curriculum"):  # a simulator's state is pickled; two iterations show that it came back
+        assert one["data"][part] == other["data"][part]
+    for part in ("metrics", "windows"):
+        count = len(other[part])
+        assert count > 0
+        assert_close(one[part][-count:], other[part], atol=0, rtol=0, equal_nan=True)
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def uninterrupted(request, tmp_path_factory):
+    chosen = (*RUNS[request.param], "trainer.check_val_every_n_epoch=1")
+    return chosen, fit(tmp_path_factory.mktemp("whole"), *chosen, f"trainer.max_epochs={LAST}")
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(uninterrupted, tmp_path):
+    chosen, whole = uninterrupted
+    fit(tmp_path / "first", *chosen, "trainer.max_epochs=2")
+    torch.manual_seed(99)  # nothing may hang on the generators of the process
+    checkpoint = f"ckpt_path='{tmp_path / 'first/checkpoints/last.ckpt'}'"
+    resumed = fit(tmp_path / "second", *chosen, f"trainer.max_epochs={LAST}", checkpoint)
+    assert len(resumed["metrics"]) == len(whole["metrics"]) / 2
+    same(whole, resumed)
+
+
+def test_a_killed_run_resumes_as_if_nothing_had_happened(uninterrupted, tmp_path):
+    chosen, whole = uninterrupted
+    killer = "trainer.callbacks.killed={_target_: tests.runs.Killed, epoch: 2}"
+    process = start(words(tmp_path / "first", *chosen, f"trainer.max_epochs={LAST}", killer))
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL, errors[-3000:]
+    checkpoint = f"ckpt_path='{tmp_path / 'first/checkpoints/last.ckpt'}'"
+    resumed = fit(tmp_path / "second", *chosen, f"trainer.max_epochs={LAST}", checkpoint)
+    assert len(resumed["metrics"]) == len(whole["metrics"]) / 2
+    same(whole, resumed)
+
+
+def test_the_seed_is_the_run(uninterrupted, tmp_path):
+    chosen, whole = uninterrupted
+    same(whole, fit(tmp_path / "again", *chosen, f"trainer.max_epochs={LAST}"))
+    other = fit(tmp_path / "other", *chosen, "trainer.max_epochs=1", "seed=1")
+    assert other["windows"][0] != whole["windows"][0]
+    assert other["metrics"][1] != whole["metrics"][1]

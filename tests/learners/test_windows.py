@@ -1,0 +1,136 @@
+"""Loss and gradient belong to the optimiser window, however it is cut, padded or shared out."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mmrl.batch import Batch
+from mmrl.engines.local import LocalEngine
+from mmrl.learners.collate import collate
+from mmrl.learners.windows import micro_batches
+from mmrl.objectives.objective import Objective
+from mmrl.objectives.policy import ClippedSurrogate
+from mmrl.objectives.regularizer import Entropy
+from mmrl.objectives.value import SquaredValue
+from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
+from mmrl.policies.text import TextPolicy
+from mmrl.rng import derived_seed
+from mmrl.types import Episode, Request, Sampling, Turn
+from tests.policies.oracle import TINY, decided
+from tests.runs import Counting
+
+ROWS = 11
+WEIGHTINGS = [TokenMean(), SequenceMean(), EpisodeMean(), ConstantLength(9)]
+
+
+@pytest.fixture(scope="module")
+def policy():
+    torch.manual_seed(0)
+    return decided(TextPolicy(config=TINY, value_head=True), 3.0)
+
+
+@pytest.fixture(scope="module")
+def batch(policy):
+    """Eleven rows of different prompts and lengths, one of them wholly forced, with made-up advantages."""
+    task, engine = Counting(), LocalEngine()
+    engine.sync(policy, 0)
+    prompts = [task[i] for i in range(ROWS)]
+    requests = [Request(p.observation, derived_seed(p.key)) for p in prompts]
+    done = engine.sample(requests, Sampling(max_tokens=9, stop=tuple("abcdefghijk012345")))
+    rows = collate([Episode(p, i // 3, i % 3, [Turn(c)]) for i, (p, c) in enumerate(zip(prompts, done))], policy)
+    generator = torch.Generator().manual_seed(1)
+    mask = rows["mask"].clone()
+    mask[4] = False
+    made = {name: torch.randn(mask.shape, generator=generator) for name in ("advantages", "returns", "values")}
+    # what stands outside the mask may be anything
+    return rows.with_columns(mask=mask, **{k: torch.where(mask, v, torch.nan) for k, v in made.items()})
+
+
+def cut(batch: Batch, weighting, updates: int, accumulate: int, passes: int = 1) -> list[Batch]:
+    return list(
+        micro_batches(
+            batch,
+            weighting,
+            passes=passes,
+            updates=updates,
+            accumulate=accumulate,
+            seed=3,
+            iteration=5,
+            device=torch.device("cpu"),
+        )
+    )
+
+
+def learn(policy, pieces: list[Batch], accumulate: int):
+    """Loss and gradient as Lightning makes them: the mean over the accumulated micro-batches."""
+    objective = Objective(
+        {"policy": ClippedSurrogate(), "value": SquaredValue(), "entropy": Entropy()}, {"value": 0.5, "entropy": 0.01}
+    )
+    policy.zero_grad()
+    total = 0.0
+    for piece in pieces:
+        loss, _ = objective(policy(piece), piece)
+        (loss / accumulate).backward()
+        total += float(loss) / accumulate
+    return total, {name: p.grad.clone() for name, p in policy.named_parameters()}
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS, ids=lambda w: type(w).__name__)
+@pytest.mark.parametrize("updates", [1, 2])
+def test_loss_and_gradient_do_not_change_with_the_micro_batches(policy, batch, weighting, updates):
+    expected = [learn(policy, [window], 1) for window in cut(batch, weighting, updates, 1)]
+    assert all(any((g != 0).any() for g in gradient.values()) for _, gradient in expected)
+    for accumulate in (2, 4, 8):
+        pieces = cut(batch, weighting, updates, accumulate)
+        assert len(pieces) == updates * accumulate
+        for window, (loss, gradient) in enumerate(expected):
+            part = pieces[window * accumulate : (window + 1) * accumulate]
+            other = learn(policy, part, accumulate)
+            assert other[0] == pytest.approx(loss, abs=1e-5)
+            assert_close(other[1], gradient, atol=1e-5, rtol=1e-4)
+
+
+def test_loss_and_gradient_do_not_change_with_padding(policy, batch):
+    loss, gradient = learn(policy, cut(batch, TokenMean(), 1, 1), 1)
+    wide = {}
+    for name, column in batch.items():
+        if name.startswith("obs."):
+            wide[name] = torch.nn.functional.pad(column, (7, 0))
+        elif column.shape[:2] == batch["mask"].shape:
+            fill = torch.nan if column.is_floating_point() else 0
+            wide[name] = torch.nn.functional.pad(column, (0, 5), value=fill)
+        else:
+            wide[name] = column
+    other = learn(policy, cut(Batch(wide), TokenMean(), 1, 1), 1)
+    assert other[0] == pytest.approx(loss, abs=1e-5)
+    assert_close(other[1], gradient, atol=1e-5, rtol=1e-4)
+
+
+def test_a_pass_meets_every_row_once_and_the_order_belongs_to_the_key(batch):
+    pieces = cut(batch, TokenMean(), 2, 3, passes=2)
+    assert len(pieces) == 12
+
+    def order(some):
+        return [
+            (g, e)
+            for p in some
+            for g, e, w in zip(p["group"].tolist(), p["episode"].tolist(), p["weights"].sum(1))
+            if w > 0
+        ]
+
+    first, second = order(pieces[:6]), order(pieces[6:])
+    chosen = sorted(
+        (g, e) for g, e, m in zip(batch["group"].tolist(), batch["episode"].tolist(), batch["mask"]) if m.any()
+    )
+    assert sorted(first) == sorted(second) == chosen and first != second
+    # rows that arrive in another order are cut alike
+    shuffled = batch.select(torch.randperm(ROWS, generator=torch.Generator().manual_seed(0)))
+    assert order(cut(shuffled, TokenMean(), 2, 3, passes=2)) == first + second
+
+
+def test_fewer_rows_than_micro_batches(policy, batch):
+    """Idle micro-batches weigh nothing but keep the count."""
+    pieces = cut(batch.select(torch.tensor([0, 1])), TokenMean(), 2, 3)
+    assert len(pieces) == 6 and all(piece.rows >= 1 for piece in pieces)
+    assert sum(float(piece["weights"].sum()) for piece in pieces) == pytest.approx(2 * 3)
+    assert all(p.isfinite().all() for p in learn(policy, pieces, 3)[1].values())

@@ -1,0 +1,161 @@
+"""Who may import whom, how large a room may get, and what shared code may not know; read from the sources alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mmrl.config import CONF
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted(file for name in ("mmrl", "tasks", "sims") for file in (ROOT / name).rglob("*.py"))
+FILE_LINES = 300
+FUNCTION_LINES = 60
+
+# what the modules of a package may import of this project; the longest prefix that fits counts
+ALLOWED = {
+    "mmrl.ops": {"mmrl.ops"},
+    "mmrl.types": set(),
+    "mmrl.batch": set(),
+    "mmrl.columns": set(),
+    "mmrl.rng": set(),
+    "tasks": {"mmrl.types", "mmrl.rng", "mmrl.rewards", "tasks"},
+    "sims": {"mmrl.types", "mmrl.rng", "mmrl.rewards", "sims"},
+}
+FORBIDDEN = {
+    "mmrl": {"tasks", "sims", "tests"},
+    "mmrl.ops": {"numpy", "transformers", "lightning", "gymnasium"},
+    **{f"mmrl.{name}": {"mmrl.policies", "mmrl.learners"} for name in ("rollouts", "rewards", "curricula", "episodes")},
+    **{f"mmrl.{name}": {"mmrl.learners", "mmrl.policies"} for name in ("objectives", "stages")},
+    "mmrl.policies": {"mmrl.learners", "mmrl.engines", "mmrl.rollouts", "mmrl.stages", "mmrl.objectives"},
+    "mmrl.engines": {"mmrl.learners", "mmrl.rollouts", "mmrl.stages", "mmrl.objectives"},
+}
+SHARED = ("learners", "rollouts", "stages", "objectives", "engines", "episodes", "rewards", "curricula", "evaluation")
+
+
+def module(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
+def within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def imports(file: Path) -> Iterator[str]:
+    """Modules imported at run time, in functions too; those under `if TYPE_CHECKING` are for reading only."""
+    parsed = tree(file)
+    typing_only = {
+        inner
+        for node in ast.walk(parsed)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(parsed):
+        if node in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module(file)}: write imports in full"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def functions(file: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree(file)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def test_imports_run_one_way():
+    wrong = []
+    for file in FILES:
+        name = module(file)
+        for imported in imports(file):
+            own = imported.split(".")[0] in ("mmrl", "tasks", "sims", "tests")
+            for package, allowed in ALLOWED.items():
+                if own and within(name, package) and not any(within(imported, entry) for entry in allowed):
+                    wrong.append(f"{name} imports {imported}")
+            for package, forbidden in FORBIDDEN.items():
+                if within(name, package) and any(within(imported, entry) for entry in forbidden):
+                    wrong.append(f"{name} imports {imported}")
+    assert not wrong
+
+
+def test_tensor_functions_need_torch_alone():
+    allowed = {"torch", "mmrl", "math", "typing", "collections", "dataclasses", "__future__", "functools", "itertools"}
+    for file in FILES:
+        if within(module(file), "mmrl.ops"):
+            assert {imported.split(".")[0] for imported in imports(file)} <= allowed, file
+
+
+@pytest.mark.parametrize("file", FILES, ids=module)
+def test_rooms_are_small(file):
+    lines = len(file.read_text().splitlines())
+    assert lines <= FILE_LINES, f"{lines} lines"
+    for node in functions(file):
+        assert node.end_lineno - node.lineno + 1 <= FUNCTION_LINES, f"{node.name} has too many lines"
+
+
+def test_the_trainers_hardware_is_read_in_one_place():
+    """trainer.precision, .accelerator and .strategy (also *_plugin) are Lightning's matter, and parallel.py's."""
+    names = {"precision", "accelerator", "strategy", "precision_plugin"}
+    for file in FILES:
+        if module(file) == "mmrl.learners.parallel":
+            continue
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.Attribute) and node.attr in names and "trainer" in ast.unparse(node.value):
+                raise AssertionError(f"{module(file)}:{node.lineno} reads {ast.unparse(node)}")
+
+
+def test_shared_code_compares_with_no_method_and_no_policy():
+    """No branch on a recipe's, a policy's, a task's or a policy class's name."""
+    names = {file.stem for slot in ("recipe", "policy", "task", "sim") for file in (CONF / slot).glob("*.yaml")}
+    classes = {
+        node.name
+        for file in FILES
+        if within(module(file), "mmrl.policies")
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Policy") and node.name != "Policy"
+    }
+    for file in FILES:
+        if not any(within(module(file), f"mmrl.{part}") for part in SHARED):
+            continue
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.Compare):
+                found = {inner.value for inner in ast.walk(node) if isinstance(inner, ast.Constant)} & names
+                assert not found, f"{module(file)}:{node.lineno} compares with {found}"
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+                found = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} & classes
+                assert not found, f"{module(file)}:{node.lineno} asks for {found}"
+
+
+def test_every_public_part_says_what_it_is():
+    """Modules, classes and functions that are not private have a docstring; methods of a documented class may not."""
+    bare = []
+    for file in FILES:
+        parsed = tree(file)
+        if parsed.body and not ast.get_docstring(parsed):
+            bare.append(module(file))
+        for node in parsed.body:
+            public = isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+            if public and not ast.get_docstring(node):
+                bare.append(f"{module(file)}.{node.name}")
+    assert not bare
+
+
+def test_there_is_one_loop():
+    """Only the data module asks a rollout to collect for training; evaluation plays by itself."""
+    callers = {
+        module(file)
+        for file in FILES
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "collect"
+    }
+    assert callers <= {"mmrl.learners.rollout_data", "mmrl.evaluation.held_out"}

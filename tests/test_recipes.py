@@ -1,0 +1,118 @@
+"""Every recipe: a header, few lines, typed and wired, its own, and one iteration of it at a tiny size."""
+
+import copy
+import math
+
+import pytest
+import torch
+import yaml
+from omegaconf import OmegaConf
+
+from mmrl.cli import CLI
+from mmrl.config import CONF, compose, typed
+
+RECIPES = sorted(file.stem for file in (CONF / "recipe").glob("*.yaml"))
+HEADER = {"title", "year", "source", "status", "differs"}
+STATUS = {"exact", "variant", "inspired"}
+LINES = 25
+recipes = pytest.mark.parametrize("recipe", RECIPES)
+
+TINY = (
+    "trainer.callbacks.start.stages=null",
+    "trainer.callbacks.progress=null",
+    "trainer.max_epochs=1",
+    "trainer.check_val_every_n_epoch=1",
+    "trainer.accelerator=cpu",
+    "trainer.logger=false",
+    "trainer.enable_progress_bar=false",
+    "data.prompts=4",
+    "data.passes=1",
+    "data.updates=2",
+)
+TEXT = (
+    "hidden_size=16",
+    "intermediate_size=32",
+    "num_hidden_layers=1",
+    "num_attention_heads=2",
+    "num_key_value_heads=2",
+)
+SMALL = {
+    "tiny_text": tuple(f"policy.config.{word}" for word in TEXT),
+    "tiny_vlm": (
+        *(f"policy.config.text_config.{word}" for word in TEXT),
+        "policy.config.vision_config.hidden_size=16",
+        "policy.config.vision_config.num_attention_heads=2",
+    ),
+    "tiny_vla": ("policy.hidden_size=32", "policy.layers=1", "policy.heads=2"),
+    "control": (),
+}
+"""Words that make each policy of conf/policy that needs no checkpoint small."""
+
+
+def text_of(recipe: str) -> str:
+    return (CONF / "recipe" / f"{recipe}.yaml").read_text()
+
+
+def words_of(recipe: str, folder) -> list[str]:
+    """The recipe at a tiny size."""
+    plain = compose([f"recipe={recipe}"])
+    words = [f"recipe={recipe}", *TINY, *SMALL[plain.choices.policy], f"run_dir='{folder}'"]
+    if plain.data.group_size > 1:
+        words.append("data.group_size=2")
+    if plain.data.evaluation is not None:
+        words.append("data.evaluation.count=4")
+    if "max_tokens" in plain.data.sampling:
+        words.append("data.sampling.max_tokens=3")
+    if plain.choices.rollout == "segments":
+        words += ["data.rollout.num_envs=2", "data.rollout.horizon=8"]
+    return words
+
+
+@recipes
+def test_a_recipe_has_a_header_and_is_short(recipe):
+    text = text_of(recipe)
+    paper = yaml.safe_load(text)["paper"]
+    assert set(paper) >= HEADER, f"paper: of {recipe} lacks {HEADER - set(paper)}"
+    assert all(paper[key] for key in HEADER - {"year"})
+    assert paper["status"] in STATUS
+    assert len([line for line in text.splitlines() if line.strip()]) <= LINES
+
+
+def test_no_two_recipes_are_the_same():
+    seen: dict[str, str] = {}
+    for recipe in RECIPES:
+        cfg = copy.deepcopy(compose([f"recipe={recipe}", "run_dir=same"]))
+        plain = OmegaConf.to_container(cfg, resolve=True)
+        key = repr({root: plain[root] for root in ("trainer", "model", "data")})
+        assert key not in seen, f"{recipe} and {seen[key]} make the same run"
+        seen[key] = recipe
+
+
+@recipes
+def test_a_recipe_parses_typed_and_wires(recipe):
+    CLI(typed(compose([f"recipe={recipe}"])), build=False)
+
+
+@recipes
+def test_a_recipe_fits_one_iteration(recipe, tmp_path):
+    cli = CLI(typed(compose(words_of(recipe, tmp_path))))
+    before = {name: value.clone() for name, value in cli.model.policy.named_parameters()}
+    cli.fit()
+    steps = cli.datamodule.passes * cli.datamodule.updates
+    assert cli.trainer.global_step == steps and cli.datamodule.iteration == 1
+    logged = {k: float(v) for k, v in cli.trainer.callback_metrics.items()}
+    for name, value in logged.items():
+        assert math.isfinite(value) or not name.startswith(("train/", "rollout/")), name
+    assert all(f"train/{name}" in logged for name in cli.model.objective.terms)
+    weights = dict(cli.model.policy.named_parameters())
+    assert all(p.isfinite().all() for p in weights.values())
+    if cli.model.objective.terms.keys() & {"imitation", "grounding"}:  # a reward may be 0, these never are
+        assert any(not torch.equal(before[name], p) for name, p in weights.items())
+    assert (tmp_path / "config.yaml").exists() and (tmp_path / "policy").is_dir()
+
+
+def test_a_resolved_file_is_the_same_run(tmp_path):
+    words = words_of("grpo", tmp_path)
+    CLI(typed(compose(words))).fit()
+    again = CLI(["--config", str(tmp_path / "config.yaml")], build=False)
+    assert again.resolved() == CLI(typed(compose(words)), build=False).resolved()
