@@ -1,10 +1,11 @@
-"""Real-valued actions as ordered bins, and the one distribution code that drawing and scoring share."""
+"""Real-valued actions as ordered bins, and the distribution over them."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from mmrl.ops.choice import draw
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 
@@ -42,25 +43,15 @@ def entropy_nats(logprobs: Tensor) -> Tensor:
     return -(logprobs.exp() * logprobs).sum(dim=-1)
 
 
-def keep(logits: Tensor, sampling: Sampling) -> Tensor | None:
-    """[N, T, K] ids of the choices that top_k and top_p leave, likeliest first, -1 fills up; None when all stay.
-
-    top_p keeps the smallest set with at least that mass, so the likeliest choice always stays.
-    """
-    if not sampling.truncated:
-        return None
-    ordered, ids = (logits.float() / sampling.temperature).softmax(dim=-1).sort(dim=-1, descending=True, stable=True)
-    before = ordered.cumsum(dim=-1) - ordered
-    stays = before < sampling.top_p
-    if sampling.top_k:
-        stays[..., sampling.top_k :] = False
-    size = int(stays.sum(dim=-1).max())
-    return torch.where(stays, ids, -1)[..., :size]
-
-
-def draw(logprobs: Tensor, noise: Noise) -> Tensor:
-    """[N, T] ids by the inverse CDF, one uniform number per choice: the first id whose cumulated mass exceeds u."""
-    choices, size = logprobs.shape[1:]
-    mass = logprobs.exp().cumsum(dim=-1)
-    level = noise.uniform(choices).to(mass) * mass[..., -1]
-    return (mass <= level[..., None]).sum(dim=-1).clamp(max=size - 1)
+def draw_bins(logits: Tensor, sampling: Sampling, noise: Noise) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Ids [N, T], their log-probabilities [N, T] and what truncation kept [N, T, K]; one uniform number per choice."""
+    shape = logits.shape[:2]
+    chosen, logprobs, kept = draw(
+        logits.flatten(0, 1),
+        noise.uniform(shape[1]).flatten().to(logits.device),
+        temperature=sampling.temperature,
+        top_k=sampling.top_k,
+        top_p=sampling.top_p,
+        greedy=sampling.decode == "argmax",
+    )
+    return chosen.view(shape), logprobs.view(shape), None if kept is None else kept.view(*shape, -1)

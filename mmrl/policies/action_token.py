@@ -10,27 +10,17 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
 from mmrl.batch import Batch
-from mmrl.policies.action_bins import bin_centres, choice_logprobs, draw, entropy_nats, keep, to_bins
+from mmrl.policies.action_bins import bin_centres, choice_logprobs, draw_bins, entropy_nats, to_bins
 from mmrl.policies.action_transformer import ActionTransformer
 from mmrl.policies.base import Action, Policy, need
 from mmrl.policies.instruction_tokenizer import WORDS, instruction_tokenizer
-from mmrl.policies.vision_encoder import VisionEncoder
+from mmrl.policies.vision_encoder import SMALL_CONVNEXT, VisionEncoder
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
-
-SMALL_CONVNEXT: dict[str, Any] = {
-    "out_indices": (0,),
-    "depths": (1, 1, 1, 1),
-    "dims": (48, 48, 48, 48),
-    "stem_type": "patch",
-    "conv_mlp": True,
-    "act_layer": "relu",
-}
-"""One ConvNeXt block behind a 4-pixel patch stem: 24 thousand parameters, a 16x16 grid of a 64-pixel image."""
 
 
 class ActionTokenPolicy(Policy):
@@ -99,38 +89,22 @@ class ActionTokenPolicy(Policy):
         self.path, self.freeze_vision = path, freeze_vision
         self.memoised = frozenset({"image"}) if freeze_vision else frozenset()
         self._spelt: dict[str, Tensor] = {}
-        self._build(value_head, **self.architecture)
+        self._build()
+        self.value_head = nn.Linear(self.architecture["hidden_size"], 1) if value_head else None
         if path is not None:
             self._load(Path(path))
         if freeze_vision:
             self.vision.requires_grad_(False)
             self.body.words.requires_grad_(False)
 
-    def _build(
-        self,
-        value_head: bool,
-        vision: str,
-        vision_args: Mapping[str, Any],
-        visual_tokens: int,
-        hidden_size: int,
-        action_dims: int,
-        chunk: int,
-        bins: int,
-        proprio_dims: int,
-        **transformer: int,
-    ) -> None:
-        self.action_dims, self.chunk, self.bins, self.proprio_dims = action_dims, chunk, bins, proprio_dims
-        self.vision = VisionEncoder(vision, vision_args, hidden_size, hidden_size, visual_tokens)
-        self.body = ActionTransformer(
-            vocabulary=len(self.tokenizer),
-            hidden_size=hidden_size,
-            action_dims=action_dims,
-            chunk=chunk,
-            bins=bins,
-            proprio_dims=proprio_dims,
-            value_head=value_head,
-            **transformer,
+    def _build(self) -> None:
+        body = {**self.architecture}
+        self.action_dims, self.chunk, self.bins = body["action_dims"], body["chunk"], body["bins"]
+        self.proprio_dims, width = body["proprio_dims"], body["hidden_size"]
+        self.vision = VisionEncoder(
+            body.pop("vision"), body.pop("vision_args"), width, width, body.pop("visual_tokens")
         )
+        self.body = ActionTransformer(vocabulary=len(self.tokenizer), **body)
 
     @classmethod
     def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
@@ -163,18 +137,18 @@ class ActionTokenPolicy(Policy):
         """Draw a chunk. decode="mean" acts with the expectation over the bins and stores the bin it falls in."""
         visual, _ = self._look(observation)
         logits, values = self._think(visual, observation)
-        kept = keep(logits, sampling)
-        logprobs = choice_logprobs(logits, logits.new_full((len(logits),), sampling.temperature), kept)
+        chosen, logprobs, kept = draw_bins(logits, sampling, noise)
         centres = bin_centres(self.bins, logits.device)
+        real = centres[chosen]
         if sampling.decode == "mean":
-            real = logprobs.exp() @ centres
+            temperature = logits.new_full((len(logits),), sampling.temperature)
+            every = choice_logprobs(logits, temperature, kept)
+            real = every.exp() @ centres
             chosen = to_bins(real, self.bins)
-        else:
-            chosen = logprobs.argmax(dim=-1) if sampling.decode == "argmax" else draw(logprobs, noise)
-            real = centres[chosen]
+            logprobs = every.gather(2, chosen[..., None])[..., 0]
         return Action(
             action=chosen,
-            logprobs=logprobs.gather(2, chosen[..., None])[..., 0],
+            logprobs=logprobs,
             mask=torch.ones_like(chosen, dtype=torch.bool),
             output=list(real.view(-1, self.chunk, self.action_dims).cpu().numpy()),
             values=values,
@@ -220,7 +194,7 @@ class ActionTokenPolicy(Policy):
     def _load(self, folder: Path) -> None:
         missing, unexpected = self.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
         # a value head may be new, or no longer wanted; anything else is another network
-        wrong = [name for name in (*missing, *unexpected) if not name.startswith("body.value")]
+        wrong = [name for name in (*missing, *unexpected) if not name.startswith("value_head")]
         if wrong:
             raise ValueError(f"policy.path={folder}: weights do not fit the architecture in config.json: {wrong}")
 
@@ -237,7 +211,9 @@ class ActionTokenPolicy(Policy):
     def _think(self, visual: Tensor, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
         """Logits [N, T, B] and values [N]."""
         need(observation, ("instruction", "proprio"), self)
-        return self.body(visual, observation["instruction"], self._present(observation), observation["proprio"])
+        present = self._present(observation)
+        logits, summary = self.body(visual, observation["instruction"], present, observation["proprio"])
+        return logits, None if self.value_head is None else self.value_head(summary)[:, 0]
 
     def _present(self, observation: Mapping[str, Any]) -> Tensor:
         """[N, L] bool, False where a shorter instruction was filled up."""

@@ -10,13 +10,12 @@ from transformers import Qwen2Config, Qwen2Model
 class ActionTransformer(nn.Module):
     """Logits of a chunk in one causal pass over [visual tokens, words, proprioception, queries].
 
-    Query h stands for control step h and gives A x B logits. A further query, when asked for, gives the value.
+    Query h stands for control step h and gives A x B logits.
 
     Args:
         vocabulary: number of words.
         hidden_size, layers, heads, intermediate_size: of the transformer.
         action_dims: A. chunk: H. bins: B. proprio_dims: P.
-        value_head: whether there is a value query.
     """
 
     def __init__(
@@ -30,7 +29,6 @@ class ActionTransformer(nn.Module):
         chunk: int,
         bins: int,
         proprio_dims: int,
-        value_head: bool,
     ):
         super().__init__()
         self.chunk, self.choices, self.bins = chunk, chunk * action_dims, bins
@@ -49,25 +47,24 @@ class ActionTransformer(nn.Module):
         self.proprio = nn.Linear(proprio_dims, hidden_size)
         self.queries = nn.Parameter(0.02 * torch.randn(chunk, hidden_size))
         self.head = nn.Linear(hidden_size, action_dims * bins)
-        self.value_query = nn.Parameter(torch.zeros(1, hidden_size)) if value_head else None
-        self.value = nn.Linear(hidden_size, 1) if value_head else None
 
     @property
     def words(self) -> nn.Embedding:
         """The word vectors."""
         return self.transformer.embed_tokens
 
-    def forward(self, visual: Tensor, ids: Tensor, present: Tensor, proprio: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Logits [N, H * A, B] and values [N], of visual [N, K, D], ids and present [N, L], proprio [N, P]."""
+    def forward(self, visual: Tensor, ids: Tensor, present: Tensor, proprio: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits [N, H * A, B] and what the last query, which sees everything, found [N, D].
+
+        Of visual [N, K, D], ids and present [N, L], proprio [N, P].
+        """
         words = self.words(ids)
         body = self.proprio(proprio.to(words.dtype))[:, None]
-        queries = self.queries if self.value_query is None else torch.cat([self.queries, self.value_query])
-        tokens = torch.cat([visual.to(words.dtype), words, body, queries.expand(len(ids), -1, -1)], dim=1)
+        tokens = torch.cat([visual.to(words.dtype), words, body, self.queries.expand(len(ids), -1, -1)], dim=1)
         mask = torch.ones(tokens.shape[:2], dtype=torch.long, device=tokens.device)
         mask[:, visual.shape[1] : visual.shape[1] + ids.shape[1]] = present
         # positions count only what is there, so that padding changes nothing
         position = mask.cumsum(dim=1) - 1
         output = self.transformer(inputs_embeds=tokens, attention_mask=mask, position_ids=position)
-        hidden = output.last_hidden_state[:, -len(queries) :]
-        logits = self.head(hidden[:, : self.chunk]).view(len(ids), self.choices, self.bins)
-        return logits, None if self.value is None else self.value(hidden[:, -1])[:, 0]
+        hidden = output.last_hidden_state[:, -self.chunk :]
+        return self.head(hidden).view(len(ids), self.choices, self.bins), hidden[:, -1]

@@ -9,14 +9,28 @@ import timm
 import torch
 from torch import Tensor, nn
 
+SMALL_CONVNEXT: dict[str, Any] = {
+    "out_indices": (0,),
+    "depths": (1, 1, 1, 1),
+    "dims": (48, 48, 48, 48),
+    "stem_type": "patch",
+    "conv_mlp": True,
+    "act_layer": "relu",
+}
+"""One ConvNeXt block behind a 4-pixel patch stem: 24 thousand parameters, a 16x16 grid of a 64-pixel image."""
+
+
+_LOUD = 8.0
+"""Half the image in position units. Positions must vary more than the features beside them: with 1 instead of 8 the
+transformer stays blind to them for many times as many steps."""
+
 
 class VisionEncoder(nn.Module):
     """K visual tokens, each from one attention map over the feature grid and the place that the map points at.
 
     f = timm features, scaled and shifted per channel by the instruction (FiLM); m_k = softmax over the grid of
     sharpness * logits_k(f); token_k = MLP(sum_p m_k(p) f(p), sum_p m_k(p) xy(p)) + e_k.
-    The expected position makes "where" available to one linear layer. Its unit is a grid cell, so that it varies more
-    than the features do: in units of the image the transformer stays blind to it many times longer.
+    The expected position makes "where" available to one linear layer.
     Source: Perez et al., "FiLM", arXiv 1709.07871, eq. 2; Levine et al., arXiv 1504.00702, section 5.1
     (spatial softmax).
 
@@ -64,7 +78,7 @@ class VisionEncoder(nn.Module):
 
 
 def places(height: int, width: int) -> Tensor:
-    """[height * width, 2] centres of the cells (x right, y down) from the grid's middle, in cells, row by row."""
-    y = torch.arange(height) + (1 - height) / 2
-    x = torch.arange(width) + (1 - width) / 2
-    return torch.stack([x.repeat(height), y.repeat_interleave(width)], dim=-1)
+    """[height * width, 2] centres (x to the right, y down) of the grid's cells, in [-8, 8], row by row."""
+    y = (2 * torch.arange(height) + 1) / height - 1
+    x = (2 * torch.arange(width) + 1) / width - 1
+    return _LOUD * torch.stack([x.repeat(height), y.repeat_interleave(width)], dim=-1)

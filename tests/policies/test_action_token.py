@@ -10,7 +10,7 @@ from mmrl.batch import Batch
 from mmrl.engines.local import LocalEngine
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
-from mmrl.policies.action_bins import bin_centres, choice_logprobs, draw, keep, to_bins
+from mmrl.policies.action_bins import bin_centres, choice_logprobs, entropy_nats, to_bins
 from mmrl.policies.action_token import ActionTokenPolicy
 from mmrl.policies.instruction_tokenizer import instruction_tokenizer
 from mmrl.rng import Noise
@@ -151,21 +151,14 @@ def test_decoding_modes() -> None:
     ).abs().max() <= 1 / 32 + 1e-6
 
 
-def test_drawing_follows_the_probabilities() -> None:
-    logprobs = torch.tensor([0.5, 0.0, 0.2, 0.3]).log().clamp(min=-1e9).expand(20000, 1, 4)
-    counts = torch.bincount(draw(logprobs, Noise(range(20000)))[:, 0], minlength=4) / 20000
-    # four standard deviations of a share of 20000 draws are at most 4 * sqrt(.25 / 20000) = 0.0142
-    torch.testing.assert_close(counts, torch.tensor([0.5, 0.0, 0.2, 0.3]), atol=0.0142, rtol=0)
-    assert counts[1] == 0
-
-
-def test_truncation_keeps_the_smallest_set() -> None:
+def test_only_kept_choices_have_mass() -> None:
+    # .5 and .25 of four are kept: 2/3 and 1/3
     logits = torch.tensor([[[0.1, 0.5, 0.15, 0.25]]]).log()
-    assert keep(logits, Sampling()) is None
-    assert keep(logits, Sampling(top_p=0.7)).tolist() == [[[1, 3]]]
-    assert keep(logits, Sampling(top_k=3)).tolist() == [[[1, 3, 2]]]
     kept = torch.tensor([[[1, 3, -1]]])
-    assert choice_logprobs(logits, torch.ones(1), kept).exp()[0, 0].tolist() == pytest.approx([0, 2 / 3, 0, 1 / 3])
+    logprobs = choice_logprobs(logits, torch.ones(1), kept)
+    assert logprobs.exp()[0, 0].tolist() == pytest.approx([0, 2 / 3, 0, 1 / 3])
+    assert entropy_nats(logprobs).item() == pytest.approx(np.log(3) - 2 / 3 * np.log(2))
+    # a filler is not the choice 0
     assert choice_logprobs(logits, torch.ones(1), torch.tensor([[[0, -1, -1]]])).exp()[0, 0, 0] == 1
 
 
