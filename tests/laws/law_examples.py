@@ -12,7 +12,9 @@ import torch
 from torch import nn
 
 from mmrl.batch import Batch
+from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
+from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.objectives.regularizer import KL, Entropy
 from mmrl.objectives.value import SquaredValue
@@ -69,6 +71,8 @@ TERMS = [
     *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
     Example(Entropy()),
     Example(NegativeLogLikelihood()),
+    Example(SmoothedNegativeLogLikelihood(width=1.0)),
+    Example(MapCrossEntropy(maps=2)),
     *(Example(SquaredValue(clip), per_row) for clip in (None, 0.1) for per_row in (False, True)),
 ]
 WEIGHTINGS = [
@@ -110,7 +114,9 @@ class Tabular(nn.Module):
         state = batch["obs.state"]
         logprobs, entropy = logprob_entropy(self.logits[state], batch["action"], batch["temperature"])
         values = self.value[state]
-        return PolicyOutput(logprobs, entropy, values[:, 0] if self.per_row else values)
+        choices = (self.logits[state] / batch["temperature"][:, None, None]).log_softmax(-1)
+        extra = {"choice_logprobs": choices, "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2)}
+        return PolicyOutput(logprobs, entropy, values[:, 0] if self.per_row else values, extra)
 
 
 def rows(per_row: bool) -> Batch:
@@ -145,6 +151,7 @@ def rows(per_row: bool) -> Batch:
         bootstrap=torch.where(last & (episode % 2 == 1), 0.7, 0.0),
         is_demo=torch.zeros(n).bool(),
         version=torch.zeros(n).long(),
+        target_mask=torch.rand(n, 4, 4, generator=generator) < 0.5,
         **real,
     )
 

@@ -28,11 +28,13 @@ def window(example, weighting=TOKEN_MEAN) -> Batch:
 def leaves(policy, batch) -> PolicyOutput:
     """The policy's output, cut from the policy: gradients are taken with respect to it."""
     out = policy(batch)
-    return PolicyOutput(*(part.detach().requires_grad_() for part in (out.logprobs, out.entropy, out.values)))
+    extra = {name: part.detach().requires_grad_() for name, part in out.extra.items()}
+    return PolicyOutput(*(part.detach().requires_grad_() for part in (out.logprobs, out.entropy, out.values)), extra)
 
 
 def gradients(out) -> list[torch.Tensor]:
-    return [torch.zeros_like(p) if p.grad is None else p.grad for p in (out.logprobs, out.entropy, out.values)]
+    parts = (out.logprobs, out.entropy, out.values, *out.extra.values())
+    return [torch.zeros_like(p) if p.grad is None else p.grad for p in parts]
 
 
 def test_every_part_has_an_example():
