@@ -76,23 +76,24 @@ class Learner(L.LightningModule):
             for logger in self.loggers:
                 logger.log_metrics({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
 
-    def training_step(self, batch: Batch, _: int) -> torch.Tensor:
+    def training_step(self, batch: Batch, index: int) -> torch.Tensor:
         loss, metrics = self.objective(self.policy(batch), batch)
-        # kept until the iteration ends: logging every micro-batch takes a third of the time of a small policy
         self._terms.append(metrics)
+        if index + 1 == self.trainer.num_training_batches:
+            self._log_terms()
         return loss
 
-    def on_train_epoch_end(self) -> None:
-        """The terms' means, and what the data module has to say about the iteration's episodes (equal on all ranks)."""
+    def _log_terms(self) -> None:
+        """Once an iteration: logging every micro-batch takes a third of the time of a small policy."""
         # the weights already hold the number of micro-batches and ranks, so the mean over both is the window's value
-        terms = {f"train/{name}": torch.stack([m[name] for m in self._terms]).mean() for name in self._names()}
+        means = {f"train/{name}": torch.stack([m[name] for m in self._terms]).mean() for name in self._terms[0]}
         self._terms.clear()
-        self.log_dict(terms, sync_dist=True)
+        self.log_dict(means, on_step=False, on_epoch=True, sync_dist=True, batch_size=1)
+
+    def on_train_epoch_end(self) -> None:
+        """Numbers about the iteration's episodes come ready from the data module, the same on all ranks."""
         metrics = getattr(self._data, "metrics", {})
         self.log_dict({"iterations": float(self.trainer.current_epoch + 1), **metrics}, sync_dist=False)
-
-    def _names(self) -> list[str]:
-        return list(self._terms[0]) if self._terms else []
 
     def validation_step(self, metrics: dict[str, float], _: int) -> None:
         """Held-out numbers come ready from the data module's evaluators, the same on all ranks."""
