@@ -8,7 +8,6 @@ from torch.testing import assert_close
 
 from tests.runs import fit, start, words
 
-STEPS = "model.scheduler={_target_: torch.optim.lr_scheduler.StepLR, step_size: 3, gamma: 0.5}"
 RUNS = {
     "text": (
         "recipe=dapo_clip",
@@ -33,7 +32,7 @@ RUNS = {
     ),
     "control": (
         "recipe=ppo_control",
-        STEPS,
+        "model.scheduler.total_iters=20",
         "data.prompts=4",
         "data.passes=2",
         "data.updates=2",
