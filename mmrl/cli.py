@@ -104,21 +104,14 @@ def check_checkpoint(path: str) -> None:
         raise ConfigError(f"ckpt_path={path}: not a readable checkpoint ({type(error).__name__}: {error})") from error
 
 
-def load_run(config: str | Path, checkpoint: str | Path | None, words: Sequence[str] = ()) -> CLI:
-    """The parts of a run, built again from its resolved configuration, with the weights of a checkpoint.
+def load_run(config: str | Path, words: Sequence[str] = ()) -> CLI:
+    """The parts of a run, built again from its resolved configuration; `load_policy` gives them a checkpoint's weights.
 
     Args:
         config: the run's config.yaml.
-        checkpoint: a file of its checkpoints folder; None leaves the weights as they are made.
         words: LightningCLI words that change the configuration.
     """
     config = Path(config)
     if not config.exists():
         raise ConfigError(f"{config}: no such file; is this the folder of a run?")
-    cli = CLI(["--config", str(config), "--trainer.logger=false", "--trainer.callbacks=null", *words])
-    if checkpoint is not None:
-        check_checkpoint(str(checkpoint))
-        state = torch.load(checkpoint, map_location="cpu", weights_only=False)["state_dict"]
-        own = {k.removeprefix("policy."): v for k, v in state.items() if k.startswith("policy.")}
-        cli.model.policy.load_state_dict(own)
-    return cli
+    return CLI(["--config", str(config), "--trainer.logger=false", "--trainer.callbacks=null", *words])

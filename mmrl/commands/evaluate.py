@@ -32,7 +32,7 @@ def evaluate(words: Sequence[str]) -> dict[str, Any]:
     """Print a table, write evaluation.json and, when asked, videos into the run's folder; returns what was written."""
     asked = parse(words)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
-    cli = load_run(asked.folder / "config.yaml", None, asked.words)
+    cli = load_run(asked.folder / "config.yaml", asked.words)
     data = _measured_data(cli, asked)
     cli.trainer.callbacks = [Progress()] if Console().is_terminal else []
     played: dict[str, dict[str, list[Episode]]] = {}
