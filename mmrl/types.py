@@ -54,6 +54,7 @@ class Sampling:
     temperature: float = 1.0  # divides the logits; must be > 0
     top_k: int = 0  # 0 keeps all
     top_p: float = 1.0  # smallest set of choices with at least this mass
+    min_p: float = 0.0  # choices at least this likely, as a share of the most likely one; 0 keeps all
     max_tokens: int = 64  # per completion; policies with a fixed number of choices ignore it
     stop: tuple[str, ...] = ()  # strings that end a completion, besides the end-of-sequence token
     decode: Literal["sample", "argmax", "mean"] = "sample"  # "mean": expectation over ordered choices (action bins)
@@ -65,11 +66,13 @@ class Sampling:
             raise ValueError(f"sampling.top_p must be in (0, 1], got {self.top_p}")
         if self.top_k < 0:
             raise ValueError(f"sampling.top_k must be >= 0, got {self.top_k}")
+        if not 0 <= self.min_p <= 1:
+            raise ValueError(f"sampling.min_p must be in [0, 1], got {self.min_p}")
 
     @property
     def truncated(self) -> bool:
         """Whether some choices are cut off before drawing."""
-        return self.top_k > 0 or self.top_p < 1
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
 
 @dataclass

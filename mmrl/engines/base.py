@@ -12,9 +12,24 @@ from mmrl.types import Completion, Request, Sampling
 class Engine(ABC):
     """Batches requests, runs the policy's weights on them, and returns one completion each, in order."""
 
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}  # seconds by phase and counts since the last `report`
+
     @abstractmethod
     def sync(self, policy: Policy, version: int) -> None:
         """Make the engine sample from these weights; completions carry `version` from now on."""
 
     @abstractmethod
     def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]: ...
+
+    def report(self) -> dict[str, float]:
+        """What was spent since the last report, as metrics: seconds/<phase>, engine/<count>. Starts again from zero."""
+        spent, self.spent = self.spent, {}
+        return spent
+
+    def count(self, name: str, amount: float) -> None:
+        """Add to one entry of the report."""
+        self.spent[name] = self.spent.get(name, 0.0) + amount
+
+    def close(self) -> None:
+        """Free what the engine holds: processes, ports, memory. It may be called twice, and after a failure."""

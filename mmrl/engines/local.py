@@ -24,6 +24,7 @@ class LocalEngine(Engine):
     def __init__(self, max_rows: int = 256):
         if max_rows < 1:
             raise ValueError(f"engine.max_rows must be at least 1, got {max_rows}")
+        super().__init__()
         self.max_rows = max_rows
         self._policy: Policy | None = None
         self._version = 0

@@ -102,6 +102,12 @@ class RolloutData(L.LightningDataModule):
     def val_dataloader(self) -> list | _Loader:
         return [] if self.evaluation is None else _Loader(self._measured, 1)
 
+    def teardown(self, stage: str) -> None:
+        self.engine.close()
+
+    def on_exception(self, exception: BaseException) -> None:
+        self.engine.close()
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "iteration": self.iteration,
@@ -124,7 +130,10 @@ class RolloutData(L.LightningDataModule):
 
     def _iteration(self) -> Iterator[Batch]:
         learner = self.trainer.lightning_module
+        self.engine.report()  # an evaluation's share is not this iteration's
+        started = time.perf_counter()
         self.engine.sync(learner.policy, self.iteration)
+        self.engine.count("seconds/sync", time.perf_counter() - started)
         ctx = self._context(learner)
         with parallel.precision(self.trainer):
             batch = self._annotated(*self._played(ctx), ctx)
@@ -143,7 +152,7 @@ class RolloutData(L.LightningDataModule):
     def _played(self, ctx: Context) -> tuple[list[Episode], list[Episode]]:
         """This rank's episodes to learn from, and all that the first collection gave."""
         started = time.perf_counter()
-        self._next_slot = 0
+        self._next_slot, self._scoring = 0, 0.0
         collected = self._collect(self.prompts, ctx)
         ctx.more = lambda count: self._more(count, ctx)
         episodes = [episode for episode in collected if episode.ended != "error"]
@@ -157,6 +166,8 @@ class RolloutData(L.LightningDataModule):
         )
         self.metrics |= getattr(self.rollout, "metrics", dict)()
         self.metrics["seconds/rollout"] = time.perf_counter() - started
+        self.metrics["seconds/score"] = self._scoring
+        self.metrics |= self.engine.report()
         return episodes, collected
 
     def _annotated(self, episodes: list[Episode], collected: list[Episode], ctx: Context) -> Batch:
@@ -194,7 +205,9 @@ class RolloutData(L.LightningDataModule):
         self._next_slot += len(indices)
         mine = [(slot, self.task[index]) for slot, index in slots[ctx.rank :: ctx.world_size]]
         episodes = self.rollout.collect(mine, ctx) if mine else []
+        started = time.perf_counter()
         score(episodes, self.task, self.reward)
+        self._scoring += time.perf_counter() - started
         self.curriculum.observe(list(grouped(parallel.gathered([e.light() for e in episodes])).values()))
         return episodes
 

@@ -52,6 +52,7 @@ def draw_bins(logits: Tensor, sampling: Sampling, noise: Noise) -> tuple[Tensor,
         temperature=sampling.temperature,
         top_k=sampling.top_k,
         top_p=sampling.top_p,
+        min_p=sampling.min_p,
         greedy=sampling.decode == "argmax",
     )
     return chosen.view(shape), logprobs.view(shape), None if kept is None else kept.view(*shape, -1)

@@ -160,7 +160,7 @@ class ControlPolicy(Policy):
         choices = self._choices(state, state.new_full((len(state),), sampling.temperature))
         extra = {}
         if sampling.truncated:
-            choices = choices.truncated(sampling.top_k, sampling.top_p)
+            choices = choices.truncated(sampling)
             extra["kept"] = choices.kept
         action = choices.draw(sampling, noise)
         logprobs = choices.logprobs(action)

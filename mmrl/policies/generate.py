@@ -58,6 +58,7 @@ def generate(
             temperature=sampling.temperature,
             top_k=sampling.top_k,
             top_p=sampling.top_p,
+            min_p=sampling.min_p,
             greedy=sampling.decode == "argmax",
         )
         written.add(t, live, token, logprob, support)

@@ -40,7 +40,7 @@ class Choices(ABC):
         """[N, 1, ...] expectation, where choices are ordered."""
 
     @abstractmethod
-    def truncated(self, top_k: int, top_p: float) -> Choices:
+    def truncated(self, sampling: Sampling) -> Choices:
         """The same distribution without its unlikely choices."""
 
     def draw(self, sampling: Sampling, noise: Noise) -> Tensor:
@@ -78,13 +78,16 @@ class Categorical(Choices):
             "sampling.decode=mean needs ordered choices; a categorical policy takes decode=argmax or decode=sample"
         )
 
-    def truncated(self, top_k: int, top_p: float) -> Categorical:
+    def truncated(self, sampling: Sampling) -> Categorical:
         logp, ids = self._log_softmax.sort(dim=-1, descending=True, stable=True)
-        if 0 < top_k < logp.shape[-1]:
-            logp, ids = logp[:, :top_k].log_softmax(dim=-1), ids[:, :top_k]
+        if sampling.min_p > 0:
+            logp = torch.where((logp - logp[:, :1]).exp() >= sampling.min_p, logp, -torch.inf).log_softmax(dim=-1)
+        if 0 < sampling.top_k < logp.shape[-1]:
+            logp, ids = logp[:, : sampling.top_k].log_softmax(dim=-1), ids[:, : sampling.top_k]
         mass = logp.exp()
         before = mass.cumsum(dim=-1) - mass  # probability of all that is more likely
-        return self.restricted(ids.masked_fill((before >= top_p).index_fill(1, ids.new_zeros(1), False), -1)[:, None])
+        cut = ((before >= sampling.top_p) | (mass == 0)).index_fill(1, ids.new_zeros(1), False)
+        return self.restricted(ids.masked_fill(cut, -1)[:, None])
 
     def restricted(self, kept: Tensor) -> Categorical:
         """Only the ids in `kept` [N, 1, K] can be chosen; -1 stands for none."""
@@ -123,10 +126,10 @@ class Gaussian(Choices):
     def mean(self) -> Tensor:
         return self.centre[:, None]
 
-    def truncated(self, top_k: int, top_p: float) -> Gaussian:
+    def truncated(self, sampling: Sampling) -> Gaussian:
         raise ValueError(
-            f"a Gaussian policy cannot drop unlikely choices (sampling.top_k={top_k}, sampling.top_p={top_p}); "
-            "lower sampling.temperature instead"
+            f"a Gaussian policy cannot drop unlikely choices (sampling.top_k={sampling.top_k}, "
+            f"sampling.top_p={sampling.top_p}, sampling.min_p={sampling.min_p}); lower sampling.temperature instead"
         )
 
 

@@ -118,7 +118,10 @@ def test_strided_logits_and_wrong_shapes():
         logprob_entropy(logits, action[:, 1:])
 
 
-@pytest.mark.parametrize("truncation", [{}, {"top_k": 3}, {"top_p": 0.7}, {"top_k": 4, "top_p": 0.9}], ids=str)
+TRUNCATIONS = [{}, {"top_k": 3}, {"top_p": 0.7}, {"min_p": 0.3}, {"top_k": 4, "top_p": 0.9, "min_p": 0.1}]
+
+
+@pytest.mark.parametrize("truncation", TRUNCATIONS, ids=str)
 def test_what_was_drawn_is_scored_as_it_was_drawn(truncation):
     generator = torch.Generator().manual_seed(3)
     logits, uniform = torch.randn(200, 9, generator=generator), torch.rand(200, generator=generator)

@@ -42,6 +42,7 @@ def played(policy: ControlPolicy, sampling: Sampling, rows: int = 64) -> Batch:
         ("categorical", Sampling(temperature=0.7)),
         ("categorical", Sampling(temperature=1.5, top_p=0.6)),
         ("categorical", Sampling(top_k=2)),
+        ("categorical", Sampling(min_p=0.3)),
         ("gaussian", Sampling()),
         ("gaussian", Sampling(temperature=0.5)),
         ("gaussian", Sampling(decode="mean")),
@@ -91,16 +92,18 @@ def test_categorical_numbers():
 
 
 @pytest.mark.parametrize(
-    "top_k, top_p, kept, p",
+    "cut, kept, p",
     [
-        (0, 0.55, [0, 1, -1, -1], [0.625, 0.375, 0, 0]),  # 0.5 < 0.55 <= 0.8
-        (3, 1.0, [0, 1, 2], [0.5 / 0.95, 0.3 / 0.95, 0.15 / 0.95, 0]),
-        (2, 0.6, [0, -1], [1, 0, 0, 0]),  # after top_k the masses are 0.625 and 0.375
-        (0, 1e-6, [0, -1, -1, -1], [1, 0, 0, 0]),  # the most likely is always kept
+        ({"top_p": 0.55}, [0, 1, -1, -1], [0.625, 0.375, 0, 0]),  # 0.5 < 0.55 <= 0.8
+        ({"top_k": 3}, [0, 1, 2], [0.5 / 0.95, 0.3 / 0.95, 0.15 / 0.95, 0]),
+        ({"top_k": 2, "top_p": 0.6}, [0, -1], [1, 0, 0, 0]),  # after top_k the masses are 0.625 and 0.375
+        ({"top_p": 1e-6}, [0, -1, -1, -1], [1, 0, 0, 0]),  # the most likely is always kept
+        ({"min_p": 0.4}, [0, 1, -1, -1], [0.625, 0.375, 0, 0]),  # 0.3 >= 0.4 * 0.5 > 0.15
+        ({"min_p": 1.0}, [0, -1, -1, -1], [1, 0, 0, 0]),
     ],
 )
-def test_truncation_keeps_the_most_likely_and_renormalises(top_k, top_p, kept, p):
-    head = Categorical(P.log()).truncated(top_k, top_p)
+def test_truncation_keeps_the_most_likely_and_renormalises(cut, kept, p):
+    head = Categorical(P.log()).truncated(Sampling(**cut))
     assert head.kept.tolist() == [[kept]]
     torch.testing.assert_close(head.logits.softmax(1), torch.tensor([p], dtype=torch.float32))
     again = Categorical(P.log()).restricted(head.kept)

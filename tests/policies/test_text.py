@@ -26,7 +26,8 @@ SAMPLINGS = {
     "cold": Sampling(temperature=0.6, max_tokens=40, stop=STOPS),
     "top_p": Sampling(top_p=0.8, max_tokens=40, stop=STOPS),
     "top_k": Sampling(top_k=5, max_tokens=40, stop=STOPS),
-    "all": Sampling(temperature=0.8, top_k=20, top_p=0.9, max_tokens=40, stop=STOPS),
+    "min_p": Sampling(min_p=0.2, max_tokens=40, stop=STOPS),
+    "all": Sampling(temperature=0.8, top_k=20, top_p=0.9, min_p=0.05, max_tokens=40, stop=STOPS),
 }
 samplings = pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 
@@ -55,6 +56,7 @@ def test_act_gives_the_log_probs_of_a_plain_forward_pass(policy, sampling):
     for completion in completions(policy, PROMPTS, sampling):
         probabilities = (plain_logits(policy, completion) / sampling.temperature).softmax(-1)
         kept = torch.ones_like(probabilities, dtype=torch.bool)
+        kept &= probabilities >= sampling.min_p * probabilities.amax(-1, keepdim=True)
         if sampling.top_k:
             kept &= probabilities >= probabilities.topk(sampling.top_k).values[:, -1:]
         if sampling.top_p < 1:
