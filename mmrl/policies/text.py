@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.policies.base import Action, Policy, need
+from mmrl.policies.cache import empty_cache
 from mmrl.policies.generate import generate
 from mmrl.policies.loading import adapted, checkpoint_error, merged, without_dropout
 from mmrl.policies.tiny import character_tokenizer, special_ids
@@ -128,14 +129,20 @@ class TextPolicy(Policy):
 
     # ---------------------------------------------------------------- acting
 
-    @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        return self.attempts(observation, torch.arange(len(noise)), sampling, noise)
+
+    @torch.no_grad()
+    def attempts(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
         if sampling.decode == "mean":
             raise ValueError("decode=mean averages over ordered choices; tokens have no order: use argmax or sample")
         ids, attention = observation["input_ids"], observation["attention_mask"]
         inputs = {"input_ids": ids, **self.extra_inputs(observation, 0)}
         positions = self.positions(ids, attention, inputs)
-        made = generate(self._step, inputs, attention, positions, sampling, noise, self._stops(sampling.stop))
+        owner = owner.to(ids.device)
+        cache = empty_cache(self.model.config, sampling.max_tokens)
+        stops = self._stops(sampling.stop)
+        made = generate(self._step, inputs, attention, positions, owner, cache, sampling, noise, stops)
         lengths = made.lengths.tolist()
         return Action(
             action=made.ids,
@@ -146,6 +153,7 @@ class TextPolicy(Policy):
             ],
             ended=["done" if stop else "length" for stop in made.stopped.tolist()],
             extra={} if made.kept is None else {"kept": made.kept},
+            seconds=made.seconds,
         )
 
     def _step(self, inputs: Mapping[str, Any], attention: Tensor, positions: Tensor, cache: Any) -> Tensor:
