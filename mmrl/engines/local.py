@@ -67,7 +67,6 @@ class LocalEngine(Engine):
             self.count(f"seconds/{phase}", seconds)
         ended: list[Ended] = action.ended or ["done"] * len(seeds)
         lengths = _own_lengths(action.mask).tolist()
-        self.count("engine/choices", sum(lengths))
         # one transfer per column, not one per row
         chosen, logprobs, mask = action.action.cpu(), action.logprobs.float().cpu(), action.mask.cpu()
         values = None if action.values is None else action.values.float().cpu()
