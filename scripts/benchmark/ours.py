@@ -7,8 +7,6 @@ import tempfile
 
 from benchmark.settings import Settings
 
-ENGINE_DTYPE = {"float32": "32-true", "bfloat16": "bf16-mixed"}
-
 
 def words(settings: Settings, run_dir: str, result: str | None) -> list[str]:
     """What a user would type for the same run; the clock is left out where there is no file for its result."""
@@ -32,7 +30,7 @@ def words(settings: Settings, run_dir: str, result: str | None) -> list[str]:
         f"data.sampling.max_tokens={settings.new_tokens}",
         f"trainer.max_epochs={settings.steps + 1}",
         f"trainer.accelerator={'gpu' if settings.device == 'cuda' else settings.device}",
-        f"trainer.precision={ENGINE_DTYPE[settings.dtype]}",
+        f"policy.dtype={settings.dtype}",
         f"trainer.accumulate_grad_batches={settings.accumulate}",
         "trainer.logger=false",
         "trainer.enable_progress_bar=false",
