@@ -6,6 +6,7 @@ are medians over the rounds of medians over the steps, the first step of each pr
 seconds over ours.
 
   seconds_per_step     from the end of a step to the end of the next
+  cpu_seconds_per_step the same of the process's own CPU time: with one thread it is what a busy machine does not change
   tokens_per_second    sampled tokens of a step / seconds_per_step
   rollout_seconds      collecting and scoring; learn_seconds: forward, backward, optimiser; phases: all that is logged
   peak_rss_gib         most memory of the process that trains
@@ -29,7 +30,14 @@ from benchmark.limits import learn_utilisation
 from benchmark.process import versions
 from benchmark.settings import Settings
 
-FIGURES = ("seconds_per_step", "tokens_per_second", "rollout_seconds", "learn_seconds", "peak_rss_gib")
+FIGURES = (
+    "seconds_per_step",
+    "cpu_seconds_per_step",
+    "tokens_per_second",
+    "rollout_seconds",
+    "learn_seconds",
+    "peak_rss_gib",
+)
 
 
 def options(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -51,7 +59,8 @@ def bench(chosen: argparse.Namespace, case: str | None) -> dict[str, Any]:
 
         def run(python: str, module: str, part: Settings) -> dict[str, Any]:
             out = measured(python, module, part, chosen.threads, folder)
-            shown = f"{out['seconds_per_step']:.3f} s a step, mean length {out['mean_length']:.2f}"
+            seconds = f"{out['seconds_per_step']:.3f} s a step, {out['cpu_seconds_per_step']:.3f} of the CPU"
+            shown = f"{seconds}, mean length {out['mean_length']:.2f}"
             print(f"{module}, {part.micro_rows or part.rows} rows at once: {shown}", file=sys.stderr)
             return out
 
@@ -91,12 +100,15 @@ def _fastest(peers: dict[int, list[dict]]) -> list[int]:
 
 def _against(ours: dict[str, Any], runs: list[dict], rows: int) -> dict[str, Any]:
     seconds = median(run["seconds_per_step"] for run in runs)
+    cpu = median(run["cpu_seconds_per_step"] for run in runs)
     if runs[-1]["prompt_tokens"] != ours["prompt_tokens"]:
         print(f"prompts differ: {runs[-1]['prompt_tokens']} and {ours['prompt_tokens']} tokens", file=sys.stderr)
     return {
         "peer_seconds_per_step": seconds,
+        "peer_cpu_seconds_per_step": cpu,
         "peer_peak_rss_gib": median(run["peak_rss_gib"] for run in runs),
         "ratio": seconds / ours["seconds_per_step"],
+        "cpu_ratio": cpu / ours["cpu_seconds_per_step"],
         "peer_rounds": [run["seconds_per_step"] for run in runs],
         "peer_rows": rows,
         "peer_mean_length": runs[-1]["mean_length"],

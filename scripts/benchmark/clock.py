@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,14 +24,14 @@ class Clock(L.Callback):
 
     def __init__(self, file: str):
         self.file = Path(file)
-        self.seconds: list[float] = []
+        self.steps = process.Steps()
         self.tokens: list[int] = []
         self.lengths: list[float] = []
         self.prompts: list[int] = []
         self.phases: list[dict[str, float]] = []
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        self._last = time.perf_counter()
+        self.steps.begin()
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         self._note(trainer)  # Lightning shows what an epoch logged once it is over
@@ -40,9 +39,7 @@ class Clock(L.Callback):
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         if pl_module.device.type == "cuda":
             torch.cuda.synchronize()
-        now = time.perf_counter()
-        self.seconds.append(now - self._last)
-        self._last = now
+        self.steps.end()
         episodes = trainer.datamodule.last_episodes
         self.tokens.append(sum(episode.tokens for episode in episodes))
         self.lengths.append(self.tokens[-1] / len(episodes))
@@ -50,7 +47,7 @@ class Clock(L.Callback):
 
     def _note(self, trainer: Any) -> None:
         logged = trainer.callback_metrics
-        if self.seconds:
+        if self.steps.seconds:
             self.phases.append({k: float(v) for k, v in logged.items() if k.startswith(("seconds/", "engine/"))})
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
@@ -63,7 +60,7 @@ class Clock(L.Callback):
         process.report(
             self.file,
             process.summary(
-                self.seconds,
+                self.steps,
                 self.tokens,
                 self.lengths,
                 rollout_seconds=phases["seconds/rollout"],

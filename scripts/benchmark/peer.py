@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
 from typing import Any
 
 from benchmark import problems, process
@@ -26,15 +25,13 @@ class Clock(TrainerCallback):
     """Ends of the optimiser steps. Generation is inside a step here too."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.seconds: list[float] = []
-        self._last = time.perf_counter()
+        self.steps = process.Steps()
+        self.steps.begin()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        now = time.perf_counter()
-        self.seconds.append(now - self._last)
-        self._last = now
+        self.steps.end()
 
 
 class Reward:
@@ -110,7 +107,7 @@ def main(settings: Settings, result: str) -> None:
     more: dict[str, Any] = {}
     if settings.device == "cuda":
         more["peak_cuda_gib"] = torch.cuda.max_memory_allocated() / 2**30
-    summary = process.summary(clock.seconds, reward.tokens, reward.lengths, prompt_tokens=round(prompt), **more)
+    summary = process.summary(clock.steps, reward.tokens, reward.lengths, prompt_tokens=round(prompt), **more)
     process.report(result, summary | {"versions": process.versions("trl", "torch", "transformers")})
 
 

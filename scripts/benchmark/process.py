@@ -7,6 +7,7 @@ import os
 import platform
 import resource
 import sys
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
@@ -30,20 +31,38 @@ def versions(*packages: str) -> dict[str, str]:
     return found
 
 
-def summary(seconds: list[float], tokens: list[int], lengths: list[float], **more: Any) -> dict[str, Any]:
-    """Medians over the steps after the first, which warms up; an empty list would be a bug of the caller.
+class Steps:
+    """Wall-clock and CPU seconds of steps, each from the end of the one before: nothing in between escapes."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.cpu: list[float] = []
+
+    def begin(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def end(self) -> None:
+        wall, cpu = time.perf_counter(), time.process_time()
+        self.seconds.append(wall - self._wall)
+        self.cpu.append(cpu - self._cpu)
+        self._wall, self._cpu = wall, cpu
+
+
+def summary(steps: Steps, tokens: list[int], lengths: list[float], **more: Any) -> dict[str, Any]:
+    """Medians over the steps after the first, which warms up.
 
     Args:
-        seconds: of each step, from the end of the one before.
+        steps: at least two.
         tokens: sampled in each step.
         lengths: mean tokens of a completion in each step.
     """
-    step = median(seconds[1:])
+    step = median(steps.seconds[1:])
     return {
         "seconds_per_step": step,
+        "cpu_seconds_per_step": median(steps.cpu[1:]),
         "tokens_per_second": median(tokens[1:]) / step,
         "mean_length": sum(lengths[1:]) / len(lengths[1:]),
-        "step_seconds": [round(s, 4) for s in seconds],
+        "step_seconds": [round(s, 4) for s in steps.seconds],
         "peak_rss_gib": peak_rss_gib(),
         "threads": int(os.environ.get("OMP_NUM_THREADS", 0)) or None,
         **more,

@@ -13,7 +13,7 @@ from tests.checkpoints import qwen2
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 from benchmark import limits, prepare, problems  # noqa: E402
-from benchmark.process import summary  # noqa: E402
+from benchmark.process import Steps, summary  # noqa: E402
 from benchmark.settings import Settings  # noqa: E402
 
 SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
@@ -90,8 +90,11 @@ def test_prompts_that_no_question_fits_are_refused():
 
 
 def test_the_first_step_is_no_figure():
-    found = summary([9.0, 1.0, 2.0, 4.0], [100, 10, 10, 10], [5.0, 1.0, 2.0, 3.0])
-    assert found["seconds_per_step"] == 2 and found["tokens_per_second"] == 5 and found["mean_length"] == 2
+    steps = Steps()
+    steps.seconds, steps.cpu = [9.0, 1.0, 2.0, 4.0], [9.0, 1.0, 1.5, 2.0]
+    found = summary(steps, [100, 10, 10, 10], [5.0, 1.0, 2.0, 3.0])
+    assert found["seconds_per_step"] == 2 and found["cpu_seconds_per_step"] == 1.5
+    assert found["tokens_per_second"] == 5 and found["mean_length"] == 2
 
 
 def test_limits_are_arithmetic():
