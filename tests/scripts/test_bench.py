@@ -39,7 +39,7 @@ def test_a_step_of_grpo_is_one_line(model):
     found = line("bench_grpo.py", "--model", str(model), *WORDS)
     for name in ("seconds_per_step", "tokens_per_second", "rollout_seconds", "learn_seconds", "peak_rss_gib"):
         assert found[name] > 0
-    assert found["rollout_seconds"] + found["learn_seconds"] < 1.2 * found["seconds_per_step"]
+    assert found["rollout_seconds"] + found["learn_seconds"] <= found["seconds_per_step"]  # medians of two are means
     assert found["mean_length"] == 3 and found["prompt_tokens"] == 5 and len(found["rounds"]) == 1
     assert found["settings"]["prompts"] == 2 and "torch" in found["versions"] and "ratio" not in found
 
