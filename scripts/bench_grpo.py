@@ -106,6 +106,7 @@ def _against(ours: dict[str, Any], runs: list[dict], rows: int) -> dict[str, Any
     return {
         "peer_seconds_per_step": seconds,
         "peer_cpu_seconds_per_step": cpu,
+        "peer_tokens_per_second": median(run["tokens_per_second"] for run in runs),
         "peer_peak_rss_gib": median(run["peak_rss_gib"] for run in runs),
         "ratio": seconds / ours["seconds_per_step"],
         "cpu_ratio": cpu / ours["cpu_seconds_per_step"],

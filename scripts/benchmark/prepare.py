@@ -90,6 +90,9 @@ def _ends(model: str, tokenizer: Any, texts: list[str], settings: Settings) -> l
     auto = AutoModelForImageTextToText if settings.images else AutoModelForCausalLM
     net = auto.from_pretrained(model).eval()
     read = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    special |= {
+        i for row in read for i in row
+    }  # tied weights like to repeat: a prompt's last token would end it at once
     shortest = min(map(len, read))
     ids = torch.tensor([row[-shortest:] for row in read]).repeat(-(-512 // len(read)), 1)  # at least 512 samples
     torch.manual_seed(settings.seed)
