@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 from transformers import (
+    AutoModelForCausalLM,
     AutoModelForImageTextToText,
     Qwen2_5_VLConfig,
     Qwen2_5_VLProcessor,
+    Qwen2Config,
     Qwen2VLImageProcessor,
     Qwen2VLVideoProcessor,
     Qwen3VLConfig,
@@ -18,7 +20,7 @@ from transformers import (
     Qwen3VLVideoProcessor,
 )
 
-from mmrl.policies.tiny import character_tokenizer, special_ids
+from mmrl.policies.tiny import character_tokenizer, llava_parts, special_ids
 
 VISION_TOKENS = ("<|vision_start|>", "<|vision_end|>", "<|video_pad|>")
 TEMPLATE = (
@@ -35,6 +37,18 @@ TEXT = {
     "max_position_embeddings": 512,
     "tie_word_embeddings": True,
 }
+
+
+MILLION = {
+    "hidden_size": 128,
+    "intermediate_size": 512,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 2048,
+    "tie_word_embeddings": True,
+}
+"""A language model of 1.06 M parameters with the character tokenizer."""
 
 
 def _tokenizer() -> Any:
@@ -111,16 +125,45 @@ def qwen3_vl(folder: str | Path) -> Path:
     return _saved(config, processor, folder)
 
 
+def qwen2(folder: str | Path, **changes: Any) -> Path:
+    """A Qwen2 of a million parameters, tied; `changes` are arguments of its configuration."""
+    tokenizer = character_tokenizer()
+    return _saved(Qwen2Config(**{**MILLION, **special_ids(tokenizer), **changes}), tokenizer, folder)
+
+
+def qwen2_sliding(folder: str | Path) -> Path:
+    """A Qwen2 whose upper two layers see the last 16 tokens only."""
+    return qwen2(folder, use_sliding_window=True, sliding_window=16, max_window_layers=2)
+
+
+def llava(folder: str | Path) -> Path:
+    """A LLaVA with the same language model, to which an image is 196 tokens."""
+    vision = {
+        "model_type": "siglip_vision_model",
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "image_size": 112,
+        "patch_size": 8,
+        "vision_use_head": False,
+    }
+    config, processor = llava_parts({"text_config": {"model_type": "qwen2", **MILLION}, "vision_config": vision})
+    return _saved(config, processor, folder)
+
+
 def _saved(config: Any, processor: Any, folder: str | Path) -> Path:
     torch.manual_seed(0)
-    model = AutoModelForImageTextToText.from_config(config)
+    sees = hasattr(processor, "image_processor")
+    model = (AutoModelForImageTextToText if sees else AutoModelForCausalLM).from_config(config)
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     return Path(folder)
 
 
 if __name__ == "__main__":
-    kinds = {"qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl}
+    makers = (qwen2, qwen2_sliding, llava, qwen2_5_vl, qwen3_vl)
+    kinds: dict[str, Any] = {make.__name__: make for make in makers}
     if len(sys.argv) != 3 or sys.argv[1] not in kinds:
         raise SystemExit(f"usage: python -m tests.checkpoints {{{','.join(kinds)}}} FOLDER")
     print(kinds[sys.argv[1]](sys.argv[2]))

@@ -1,0 +1,55 @@
+"""One run of mmrl as `mmrl fit` builds it: `python -m benchmark.ours SETTINGS RESULT`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+
+from benchmark.settings import Settings
+
+
+def words(settings: Settings, run_dir: str, result: str | None) -> list[str]:
+    """What a user would type for the same run; the clock is left out where there is no file for its result."""
+    return [
+        "recipe=grpo",
+        f"policy={'vlm' if settings.images else 'text'}",
+        f"policy.path={settings.folder}",
+        f"engine={settings.engine}",
+        "task=arithmetic",
+        "data.task._target_=benchmark.task.Synthetic",
+        f"task.folder={settings.folder}",
+        "data.evaluation=null",
+        "scheduler=constant",
+        f"optimizer.lr={settings.lr}",
+        f"data.prompts={settings.prompts}",
+        f"data.group_size={settings.group}",
+        "data.updates=1",
+        "data.passes=1",
+        "data.episodes.drop_uniform=null",
+        "data.reward.weights={exact: null, share: 1.0}",
+        f"data.sampling.max_tokens={settings.new_tokens}",
+        f"trainer.max_epochs={settings.steps + 1}",
+        f"trainer.accelerator={'gpu' if settings.device == 'cuda' else settings.device}",
+        f"policy.dtype={settings.dtype}",
+        f"trainer.accumulate_grad_batches={settings.accumulate}",
+        "trainer.logger=false",
+        "trainer.enable_progress_bar=false",
+        "trainer.enable_checkpointing=false",
+        "trainer.callbacks.start=null",
+        *(f"trainer.callbacks.{name}=null" for name in ("progress", "checkpoint", "last", "export", "curve")),
+        *([f"trainer.callbacks.clock={{_target_: benchmark.clock.Clock, file: '{result}'}}"] if result else []),
+        f"seed={settings.seed}",
+        f"run_dir={run_dir}",
+        *settings.words,
+    ]
+
+
+def main(settings: Settings, result: str) -> None:
+    from mmrl.commands.fit import fit
+
+    with tempfile.TemporaryDirectory() as run_dir:
+        fit(words(settings, run_dir, result))
+
+
+if __name__ == "__main__":
+    main(Settings.read(sys.argv[1]), sys.argv[2])
