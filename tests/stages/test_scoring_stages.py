@@ -34,7 +34,7 @@ def rows(n=5):
         mask=torch.ones(n, 2).bool(),
         logprobs=torch.zeros(n, 2),
         **{name: one for name in ("temperature", "reward", "episode_reward", "bootstrap")},
-        **{name: one.long() for name in ("group", "episode", "step", "version")},
+        **{name: one.long() for name in ("group", "prompt", "context", "episode", "step", "version")},
         **{name: flag for name in ("last", "terminal", "is_demo")},
     )
 
