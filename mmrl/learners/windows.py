@@ -57,8 +57,8 @@ def micro_batches(
 def shares(batch: Batch, count: int) -> list[Tensor]:
     """The rows of a window in that many parts of about the same cost in tokens, each in the window's order.
 
-    Rows of one prompt stay together unless they cost more than a part should, since a policy may read it once. The
-    costliest unit goes first, always to the part that has least.
+    Rows of one prompt stay together, since a policy may read it once, unless they are more than an equal share of all
+    rows: parts are there to save memory. The costliest unit goes first, always to the part that has least.
     """
     prompt, context, mask = batch["prompt"].numpy(), batch["context"].numpy(), batch["mask"]
     choices = (mask * torch.arange(1, mask.shape[1] + 1)).amax(1).numpy()  # forced ones between are read too
@@ -66,9 +66,9 @@ def shares(batch: Batch, count: int) -> list[Tensor]:
     def cost(unit: np.ndarray) -> int:
         return int(context[unit[0]] + choices[unit].sum()) or 1
 
+    most = max(math.ceil(batch.rows / count), 1)
     whole = [np.flatnonzero(prompt == number) for number in dict.fromkeys(prompt.tolist())]
-    most = max(sum(map(cost, whole)) / count, 1)
-    units = [part for unit in whole for part in np.array_split(unit, min(len(unit), math.ceil(cost(unit) / most)))]
+    units = [part for unit in whole for part in np.array_split(unit, math.ceil(len(unit) / most))]
     parts: list[list[int]] = [[] for _ in range(count)]
     loads = [0] * count
     for unit in sorted(units, key=cost, reverse=True):

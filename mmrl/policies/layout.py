@@ -66,19 +66,19 @@ def best_layout(lengths: Lengths, price: Price, shared: bool, one_pass: bool) ->
         shared: whether attempts may share a line.
         one_pass: whether all rows must be in one sheet.
     """
-    cost, best = _layout(lengths, price, 1, one_pass)
+    cost, best = _cut(_lines(lengths.prompt, 1), lengths, price, one_pass)
     if shared:
         cost *= WORTH
         most, largest = 2, int(np.bincount(lengths.prompt).max())
         while most < 2 * largest:
-            other_cost, other = _layout(lengths, price, most, one_pass)
+            other_cost, other = _cut(_lines(lengths.prompt, most), lengths, price, one_pass)
             if other_cost < cost:
                 cost, best = other_cost, other
             most *= 2
     return best
 
 
-def shares(sheet: Sheet) -> bool:
+def shares(sheet: Sequence[Line]) -> bool:
     """Whether some line of the sheet holds more than one attempt."""
     return any(len(line) > 1 for line in sheet)
 
@@ -89,39 +89,26 @@ def size(line: Line, lengths: Lengths) -> tuple[int, int]:
     return int(lengths.before[lengths.prompt[line[0]]]) - 1 + scored, scored
 
 
-def _layout(lengths: Lengths, price: Price, most: int, one_pass: bool) -> tuple[float, list[Sheet]]:
-    """The best sheets when at most that many attempts share a line, and what they cost."""
-    lines = _lines(lengths.prompt, most)
-    if one_pass:
-        return _cut(lines, lengths, price, any(len(line) > 1 for line in lines), whole=True)
-    parts = [
-        _cut(some, lengths, price, masked)
-        for masked in (False, True)
-        if (some := [line for line in lines if (len(line) > 1) == masked])
-    ]
-    return sum(cost for cost, _ in parts), [sheet for _, sheets in parts for sheet in sheets]
-
-
 def _lines(prompt: np.ndarray, most: int) -> list[Line]:
+    """The rows by prompt, at most that many in a line."""
     order = prompt.argsort(kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(prompt[order])) + 1)
     return [tuple(part.tolist()) for group in groups for part in np.array_split(group, -(-len(group) // most))]
 
 
-def _cut(
-    lines: Sequence[Line], lengths: Lengths, price: Price, masked: bool, whole: bool = False
-) -> tuple[float, list[Sheet]]:
+def _cut(lines: Sequence[Line], lengths: Lengths, price: Price, one_pass: bool) -> tuple[float, list[Sheet]]:
     """Lines in order of length, cut where it is cheapest: best[i] = min_j best[j] + price of lines j to i."""
     sizes = np.array([size(line, lengths) for line in lines])
     order = np.lexsort((sizes[:, 1], sizes[:, 0]))
     length, width = sizes[order].T
-    # a cut between equal lines never helps
-    ends = [*(np.flatnonzero(np.diff(length) | np.diff(width)) + 1).tolist(), len(lines)]
+    masked = shares(lines)
+    # a cut between equal lines saves nothing; only the size of a mask may ask for it
+    ends = [*(np.flatnonzero(masked | (np.diff(length) != 0) | (np.diff(width) != 0)) + 1).tolist(), len(lines)]
     starts = np.array([0, *ends[:-1]])
     widest = np.maximum.reduceat(width, starts)
     best, came = np.zeros(len(ends) + 1), np.zeros(len(ends), dtype=int)
     for i, end in enumerate(ends):
-        first = slice(0, 1) if whole else slice(0, i + 1)
+        first = slice(0, 1 if one_pass else i + 1)
         count = end - starts[first]
         across = np.maximum.accumulate(widest[i::-1])[::-1][first]
         cost = best[first] + price(count, length[end - 1], across)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -54,30 +55,37 @@ class Sharing:
         key = self.regime(reading)
         if key not in self.found:
             lines = _sample(reading.lengths)
-            modes = [(module, module.training) for module in network.modules()]
-            network.eval()  # dropout of adapters would make a difference of its own
-            weight = next(network.parameters())
-            whole = weight.dtype == torch.float32
-            try:
-                with torch.no_grad(), torch.autocast(weight.device.type, enabled=not whole and _autocast(weight)):
-                    alone = score([[(row,) for line in lines for row in line]])
-                    together = score([lines])
-            finally:
-                for module, training in modes:
-                    module.training = training
-            difference = float((alone - together).abs().max())
-            self.found[key] = difference <= max(EXACT, 16 * torch.finfo(weight.dtype).eps)
-            if not self.found[key]:
-                log.warning(
-                    "learning reads the prompt once per attempt: shared prompts would change log-probs by %.2g nats "
-                    "in this model",
-                    difference,
-                )
+            with torch.no_grad(), _steady(network):
+                alone = score([[(row,) for line in lines for row in line]])
+                try:
+                    reason = _difference(alone, score([lines]), next(network.parameters()).dtype)
+                except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+                    reason = f"it does not take the mask: {error}"  # whatever code of an architecture says about it
+            self.found[key] = not reason
+            if reason:
+                log.warning("learning reads each prompt once per attempt, since this model cannot share it: %s", reason)
         return self.found[key]
 
 
-def _autocast(weight: Tensor) -> bool:
-    return torch.is_autocast_enabled(weight.device.type)
+def _difference(alone: Tensor, together: Tensor, dtype: torch.dtype) -> str:
+    """What is wrong with shared lines, or nothing."""
+    most, found = max(EXACT, 16 * torch.finfo(dtype).eps), float((alone - together).abs().max())
+    return "" if found <= most else f"log-probs would change by {found:.2g} nats"
+
+
+@contextmanager
+def _steady(network: nn.Module) -> Iterator[None]:
+    """Without the dropout of adapters, and in the precision of the weights where they are whole."""
+    modes = [(module, module.training) for module in network.modules()]
+    weight = next(network.parameters())
+    kind = weight.device.type
+    network.eval()
+    try:
+        with torch.autocast(kind, enabled=torch.is_autocast_enabled(kind) and weight.dtype != torch.float32):
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
 def _sample(lengths: Lengths) -> Sheet:
