@@ -232,7 +232,8 @@ class TextPolicy(Policy):
         """The rows of the batch, read in these sheets."""
         slots, *parts = self._choices(reading, sheets, batch)
         size = batch["action"].shape
-        return PolicyOutput(*(part.new_zeros(size.numel()).index_copy(0, slots, part).view(size) for part in parts))
+        placed = [part.new_zeros(size.numel()).index_copy(0, slots, part).view(size) for part in parts]
+        return PolicyOutput(placed[0], placed[1], placed[2] if self.value_head is not None else None)
 
     def _choices(self, reading: Reading, sheets: list[Sheet], batch: Batch) -> list[Tensor]:
         """Slots [M] in the batch, log-probs [M], entropies [M] and, with a head for them, values [M] of all choices."""
