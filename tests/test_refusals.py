@@ -47,7 +47,7 @@ CONFIGURATION = {
     "values that nobody writes": (("recipe=ppo_text", "data.pipeline=[gae]"), "'ppo_text'", "'gae'", "values"),
     "values without a head": (
         ("recipe=ppo_text", "policy.value_head=false"),
-        "'value'",
+        "stage 'values'",
         "model.policy.value_head=true",
     ),
     "a reference that is not kept": (("data.pipeline=[reference]",), "'reference'", "model.reference=true"),

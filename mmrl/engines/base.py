@@ -13,7 +13,7 @@ class Engine(ABC):
     """Batches requests, runs the policy's weights on them, and returns one completion each, in order."""
 
     def __init__(self) -> None:
-        self.spent: dict[str, float] = {}  # seconds by phase and counts since the last `report`
+        self.spent: dict[str, float] = {}  # by metric name, since the last `report`
 
     @abstractmethod
     def sync(self, policy: Policy, version: int) -> None:
@@ -23,7 +23,7 @@ class Engine(ABC):
     def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]: ...
 
     def report(self) -> dict[str, float]:
-        """What was spent since the last report, as metrics: seconds/<phase>, engine/<count>. Starts again from zero."""
+        """Metrics of this process since the last report: seconds/<phase> and the like. Starts again from zero."""
         spent, self.spent = self.spent, {}
         return spent
 

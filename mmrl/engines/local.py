@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -37,27 +37,34 @@ class LocalEngine(Engine):
         if self._policy is None:
             raise RuntimeError("the engine has no weights yet: call sync(policy, version) before sample")
         policy = self._policy
-        encoded = _encode_once(policy, requests)
-        order = sorted(range(len(requests)), key=lambda i: _length(encoded[i]))
+        contexts, owner = _contexts(policy, requests)
+        # attempts at one context follow each other, contexts of like length too: little padding, few copies
+        order = sorted(range(len(requests)), key=lambda i: (_length(contexts[owner[i]]), owner[i]))
         training = policy.training
         policy.eval()
         try:
             done: dict[int, Completion] = {}
             for start in range(0, len(order), self.max_rows):
                 rows = order[start : start + self.max_rows]
-                completions = self._run(policy, [encoded[i] for i in rows], [requests[i].seed for i in rows], sampling)
+                asked = [owner[i] for i in rows]
+                completions = self._run(policy, contexts, asked, [requests[i].seed for i in rows], sampling)
                 done.update(zip(rows, completions))
         finally:
             policy.train(training)
         return [done[i] for i in range(len(requests))]
 
     def _run(
-        self, policy: Policy, observations: list[Observation], seeds: list[int], sampling: Sampling
+        self, policy: Policy, contexts: list[Observation], asked: list[int], seeds: list[int], sampling: Sampling
     ) -> list[Completion]:
-        columns = Batch(policy.collate(observations))
+        """One completion for each entry of `asked`, the number of its context."""
+        place = {number: i for i, number in enumerate(dict.fromkeys(asked))}
+        columns = Batch(policy.collate([contexts[number] for number in place]))
         device = policy.device
         inputs = {name: column.to(device) for name, column in columns.items()}
-        action = policy.act(inputs, sampling, Noise(seeds))
+        owner = torch.tensor([place[number] for number in asked], device=device)
+        action = policy.attempts(inputs, owner, sampling, Noise(seeds))
+        for phase, seconds in action.seconds.items():
+            self.count(f"seconds/{phase}", seconds)
         ended: list[Ended] = action.ended or ["done"] * len(seeds)
         lengths = _own_lengths(action.mask).tolist()
         # one transfer per column, not one per row
@@ -65,8 +72,10 @@ class LocalEngine(Engine):
         values = None if action.values is None else action.values.float().cpu()
         extra = {name: column.cpu() for name, column in action.extra.items()}
         memo = {name: column.cpu() for name, column in action.memo.items()}
+        temperature = torch.tensor(sampling.temperature)
         completions = []
-        for i, observation in enumerate(observations):
+        for i, number in enumerate(asked):
+            observation = contexts[number]
             if memo:
                 observation = {k: v for k, v in observation.items() if k not in policy.memoised}
                 observation |= {name: column[i] for name, column in memo.items()}
@@ -80,26 +89,22 @@ class LocalEngine(Engine):
                     output=action.output[i],
                     ended=ended[i],
                     value=None if values is None else (values[i] if values.dim() == 1 else values[i, :t]),
-                    extra={
-                        "temperature": torch.tensor(sampling.temperature),
-                        **{name: column[i, :t] for name, column in extra.items()},
-                    },
+                    extra={"temperature": temperature, **{name: column[i, :t] for name, column in extra.items()}},
                     version=self._version,
                 )
             )
         return completions
 
 
-def _encode_once(policy: Policy, requests: Sequence[Request]) -> list[Observation]:
-    """Encode every distinct raw observation once: the attempts of a group share theirs."""
-    seen: dict[int, Observation] = {}
-    out = []
+def _contexts(policy: Policy, requests: Sequence[Request]) -> tuple[list[Observation], list[int]]:
+    """Every distinct raw observation encoded once, as the attempts of a group share theirs; whose is each request's."""
+    seen: dict[int, int] = {}
+    contexts: list[Observation] = []
     for request in requests:
-        raw: Mapping = request.observation
-        if id(raw) not in seen:
-            seen[id(raw)] = policy.encode(raw)
-        out.append(seen[id(raw)])
-    return out
+        if id(request.observation) not in seen:
+            seen[id(request.observation)] = len(contexts)
+            contexts.append(policy.encode(request.observation))
+    return contexts, [seen[id(request.observation)] for request in requests]
 
 
 def _length(observation: Observation) -> int:

@@ -63,7 +63,7 @@ def refuse_rounded_columns(trainer: Any) -> None:
 def shard(policy: Policy, mesh: Any) -> None:
     """Shard every repeated block of the policy and then its root over the data-parallel mesh (FSDP2).
 
-    `act` is registered as an entry, so that sampling gathers the weights as training does.
+    The ways to act are registered as entries, so that sampling gathers the weights as training does.
     """
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
@@ -74,7 +74,8 @@ def shard(policy: Policy, mesh: Any) -> None:
                     fully_shard(block, mesh=mesh)
     fully_shard(policy, mesh=mesh)
     policy.one_pass = True  # weights are gathered in every call of a block, by all processes at once
-    register_fsdp_forward_method(policy, "act")
+    for entry in ("act", "attempts"):
+        register_fsdp_forward_method(policy, entry)
 
 
 @contextmanager

@@ -29,6 +29,7 @@ class Action:
     ended: list[Ended] | None = None  # N times "done" or "length"; None means all "done"
     extra: dict[str, Tensor] = field(default_factory=dict)  # further columns of the rows, as in mmrl.columns
     memo: dict[str, Tensor] = field(default_factory=dict)  # [N, ...] observation columns that replace the encoded ones
+    seconds: dict[str, float] = field(default_factory=dict)  # where the time went, by phase
 
 
 class Policy(nn.Module, ABC):
@@ -62,6 +63,14 @@ class Policy(nn.Module, ABC):
     @abstractmethod
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
         """Choose in N collated contexts. No gradient; row i draws from noise row i only."""
+
+    def attempts(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
+        """Choose R times, attempt r in context owner[r] of N collated ones; owner [R] may name a context many times.
+
+        Equal to acting in the repeated contexts. Policies for which reading a context is the larger part of the work
+        override it and read each context once.
+        """
+        return self.act({name: column[owner] for name, column in observation.items()}, sampling, noise)
 
     @abstractmethod
     def forward(self, batch: Batch) -> PolicyOutput:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import Cache
 
 from mmrl.batch import pad_stack
 from mmrl.ops.choice import draw
@@ -27,6 +28,7 @@ class Generated:
     lengths: Tensor  # [N]
     stopped: Tensor  # [N] bool: ended by itself, not by the limit
     kept: Tensor | None  # [N, T, K] ids that truncated sampling kept, -1 fills up
+    seconds: dict[str, float]  # "prefill" and "decode"
 
 
 def generate(
@@ -34,23 +36,29 @@ def generate(
     inputs: Mapping[str, Any],
     attention: Tensor,  # [N, P] of the left-padded prompts
     positions: Tensor,  # [N, P], or [3, N, P] for models with rotary positions in three dimensions
+    owner: Tensor,  # [R] the prompt of each attempt
+    cache: Cache,  # empty
     sampling: Sampling,
     noise: Noise,
     stops: Callable[[Tensor], Tensor],
 ) -> Generated:
-    """Draw tokens until every row has stopped or reached sampling.max_tokens.
+    """Draw R completions, each token by token until it has stopped or reached sampling.max_tokens.
+
+    The model reads every prompt once; its attempts go on from copies of what the cache then holds.
 
     Args:
         step: runs the model on new inputs with a cache and returns the logits [N, V] of the next token.
         stops: which rows [N] bool have ended, given their ids so far [N, t].
     """
-    rows, limit, device = attention.shape[0], sampling.max_tokens, attention.device
+    began = time.perf_counter()
+    rows, limit, device = len(owner), sampling.max_tokens, attention.device
     written = _Written(rows, limit, device)
     uniform = noise.uniform(limit).to(device)  # the same number for a row and a position, whoever else is in the batch
     live = torch.arange(rows, device=device)  # rows still in the cache, in its order
-    cache = DynamicCache()
-    logits = step(inputs, attention, positions, cache)
-    following = positions[..., -1:] + 1
+    logits = step(inputs, attention, positions, cache)[owner]
+    cache.batch_select_indices(owner)
+    attention, following = attention[owner], positions[..., owner, -1:] + 1
+    prefill = 0.0
     for t in range(limit):
         token, logprob, support = draw(
             logits,
@@ -63,6 +71,8 @@ def generate(
         )
         written.add(t, live, token, logprob, support)
         running = written.running(t, live, stops)
+        if t == 0:
+            prefill = time.perf_counter() - began  # an accelerator has finished too: `running` was read
         if t + 1 == limit or not running.any():
             break
         if running.float().mean() < DROP_BELOW:
@@ -73,7 +83,7 @@ def generate(
         attention = torch.cat([attention, attention.new_ones(len(live), 1)], dim=1)
         logits = step({"input_ids": token[:, None]}, attention, following, cache)
         following = following + 1
-    return written.result()
+    return written.result({"prefill": prefill, "decode": time.perf_counter() - began - prefill})
 
 
 class _Written:
@@ -97,7 +107,7 @@ class _Written:
         self.lengths[live[ended]], self.stopped[live[ended]] = t + 1, True
         return ~self.stopped[live]
 
-    def result(self) -> Generated:
+    def result(self, seconds: dict[str, float]) -> Generated:
         longest = int(self.lengths.max())
         inside = torch.arange(longest, device=self.ids.device) < self.lengths[:, None]
         return Generated(
@@ -106,6 +116,7 @@ class _Written:
             lengths=self.lengths,
             stopped=self.stopped,
             kept=_full(self.kept, len(self.ids)) if self.kept else None,
+            seconds=seconds,
         )
 
 

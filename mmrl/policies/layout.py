@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 
 Line = tuple[int, ...]
 """Rows of the batch that share a prompt and a line."""
@@ -19,6 +21,7 @@ Line = tuple[int, ...]
 Sheet = list[Line]
 
 MASK = 1 << 26  # most entries of one explicit attention mask: 64 MiB of booleans
+OVERHEAD = {"cpu": 4e6, "cuda": 4e9}  # price of a call times hidden^2: measured on a CPU, estimated for others
 WORTH = 0.9  # share of the cost of plain lines from which on shared ones are taken
 
 
@@ -46,13 +49,17 @@ class Price:
     head: float
 
     @staticmethod
-    def of_network(hidden: int, layers: int, vocabulary: int, overhead: float) -> Price:
-        """From the sizes of a transformer with 12 hidden^2 weights a layer.
+    def of_model(config: Any, device: torch.device) -> Price:
+        """From the sizes of a transformer with 12 hidden^2 weights a layer, as its text configuration names them.
 
         A token costs 24 hidden^2 operations a layer and a pair 4 hidden. Starting an operation takes as long for a
-        small network as for a large one, so the price of a call falls with hidden^2; `overhead` is that of the device.
+        small network as for a large one, so the price of a call falls with hidden^2.
         """
-        return Price(overhead / hidden**2, 1 / (6 * hidden), vocabulary / (12 * hidden * layers))
+        hidden = config.hidden_size
+        overhead = OVERHEAD.get(device.type, OVERHEAD["cuda"])
+        return Price(
+            overhead / hidden**2, 1 / (6 * hidden), config.vocab_size / (12 * hidden * config.num_hidden_layers)
+        )
 
     def __call__(self, count: int | np.ndarray, length: int, width: int | np.ndarray) -> float | np.ndarray:
         """Of a pass over `count` lines filled up to `length` tokens, of which the last `width` are scored."""

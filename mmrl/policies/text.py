@@ -16,6 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.policies.base import Action, Policy, need
+from mmrl.policies.cache import empty_cache
 from mmrl.policies.generate import generate
 from mmrl.policies.layout import Lengths, Price, Sheet, best_layout, shares
 from mmrl.policies.loading import adapted, checkpoint_error, merged, without_dropout
@@ -26,7 +27,6 @@ from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
 MASKED = torch.finfo(torch.float32).min / 2  # a logit that is never drawn; finite, so that entropy stays finite
-OVERHEAD = {"cpu": 4e6, "cuda": 4e9}  # price of a call times hidden^2, by device: see Price
 
 
 class TextPolicy(Policy):
@@ -134,14 +134,20 @@ class TextPolicy(Policy):
 
     # ---------------------------------------------------------------- acting
 
-    @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        return self.attempts(observation, torch.arange(len(noise)), sampling, noise)
+
+    @torch.no_grad()
+    def attempts(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
         if sampling.decode == "mean":
             raise ValueError("decode=mean averages over ordered choices; tokens have no order: use argmax or sample")
         ids, attention = observation["input_ids"], observation["attention_mask"]
         inputs = {"input_ids": ids, **self.extra_inputs(observation, 0)}
         positions = self.positions(ids, attention, inputs)
-        made = generate(self._step, inputs, attention, positions, sampling, noise, self._stops(sampling.stop))
+        owner = owner.to(ids.device)
+        cache = empty_cache(self.model.config, sampling.max_tokens)
+        stops = self._stops(sampling.stop)
+        made = generate(self._step, inputs, attention, positions, owner, cache, sampling, noise, stops)
         lengths = made.lengths.tolist()
         return Action(
             action=made.ids,
@@ -152,6 +158,7 @@ class TextPolicy(Policy):
             ],
             ended=["done" if stop else "length" for stop in made.stopped.tolist()],
             extra={} if made.kept is None else {"kept": made.kept},
+            seconds=made.seconds,
         )
 
     def _step(self, inputs: Mapping[str, Any], attention: Tensor, positions: Tensor, cache: Any) -> Tensor:
@@ -216,9 +223,7 @@ class TextPolicy(Policy):
 
     def layout(self, reading: Reading, batch: Batch) -> list[Sheet]:
         """The cheapest layout in which this model says what it says of every row alone."""
-        text = self.model.config.get_text_config()
-        overhead = OVERHEAD.get(self.device.type, OVERHEAD["cuda"])
-        price = Price.of_network(self.hidden_size, text.num_hidden_layers, text.vocab_size, overhead)
+        price = Price.of_model(self.model.config.get_text_config(), self.device)
         # a last token that stands for a picture cannot be read once per attempt
         possible = self.sharing.masks and not self._stray(reading.last).any()
         best = best_layout(reading.lengths, price, possible, self.one_pass)

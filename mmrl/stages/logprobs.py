@@ -67,7 +67,7 @@ class ReferenceLogprobs(Stage):
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         batch.require(self.reads, "stage reference_logprobs")
         if "reference" not in ctx.models:
-            raise KeyError(f"reference_logprobs needs model.models.reference; the models are {sorted(ctx.models)}")
+            raise KeyError("reference_logprobs needs a frozen copy of the starting policy: set model.reference=true")
         reference = ctx.models["reference"]
         return batch.with_columns(ref_logprobs=scored(reference, batch, _logprobs, self.rows, ctx.device))
 

@@ -25,6 +25,7 @@ class Values(Stage):
 
     reads = COLLATED
     writes = frozenset({"values"})
+    needs = frozenset({"values"})
 
     def __post_init__(self) -> None:
         positive_rows(self.rows, "values")

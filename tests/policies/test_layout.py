@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
+from transformers import Qwen2Config
 
 from mmrl.batch import Batch
 from mmrl.engines.local import LocalEngine
@@ -21,7 +22,8 @@ from tests.checkpoints import qwen2_5_vl, qwen3_vl
 from tests.policies.oracle import TINY, decided
 from tests.policies.test_vision import LLAVA, prompt
 
-PRICE = Price.of_network(hidden=128, layers=4, vocabulary=100, overhead=4e6)
+SIZES = Qwen2Config(hidden_size=128, num_hidden_layers=4, vocab_size=100)
+PRICE = Price.of_model(SIZES, torch.device("cpu"))
 
 
 def lengths(*groups: tuple[int, list[int]]) -> Lengths:

@@ -5,8 +5,9 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from mmrl.engines.local import LocalEngine
 from mmrl.policies.text import TextPolicy
-from mmrl.types import Prompt, Sampling
+from mmrl.types import Prompt, Request, Sampling
 from tests.policies.oracle import (
     TINY,
     batch_of,
@@ -108,6 +109,28 @@ def test_a_draw_does_not_depend_on_the_batch_around_it(policy, name):
         assert [c.action.tolist() for c in other] == [c.action.tolist() for c in together]
         assert [c.output for c in other] == [c.output for c in together]
         assert_close([c.logprobs for c in other], [c.logprobs for c in together], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["plain", "all"])
+def test_attempts_at_one_prompt_are_those_that_read_it_alone(policy, name):
+    """The prompt is read once for its attempts; in groups of any size, cut by the batch anywhere."""
+    prompts = [PROMPTS[i] for i in (2, 0, 2, 2, 1, 0, 3, 2, 2)]
+    raws = {prompt.key: prompt.observation for prompt in prompts}  # attempts share the raw observation
+    engine = LocalEngine(max_rows=4)
+    engine.sync(policy, 3)
+    requests = [Request(raws[prompt.key], seed) for seed, prompt in enumerate(prompts)]
+    read = []
+    hook = policy.model.register_forward_pre_hook(
+        lambda _, __, inputs: read.append(tuple(inputs["input_ids"].shape)), with_kwargs=True
+    )
+    together = engine.sample(requests, SAMPLINGS[name])
+    hook.remove()
+    assert sum(rows for rows, length in read if length > 1) == 5  # 4 prompts, the longest of which is in two batches
+    for request, completion in zip(requests, together):
+        (alone,) = engine.sample([request], SAMPLINGS[name])
+        assert alone.action.tolist() == completion.action.tolist()
+        assert_close(alone.logprobs, completion.logprobs, atol=1e-4, rtol=0)
+    assert together[0].observation is together[2].observation
 
 
 def test_the_seed_decides(policy):

@@ -59,7 +59,7 @@ def test_modes_are_put_back():
 
 
 def test_refusals():
-    with pytest.raises(KeyError, match=r"model\.models\.reference"):
+    with pytest.raises(KeyError, match=r"model\.reference=true"):
         ReferenceLogprobs()(rows(), context(Linear(1.0)))
     with pytest.raises(ValueError, match="value_head=true"):
         Values()(rows(), context(Linear(1.0, value_head=False)))
