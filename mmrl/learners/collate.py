@@ -22,11 +22,14 @@ def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:
         raise ValueError("no turns to collate: every episode is empty")
     done = [turn.completion for _, _, _, turn in rows]
     last = [step == len(episode.turns) - 1 for _, step, episode, _ in rows]
+    prompts: dict[int, int] = {}  # by identity: the attempts of a group hold one observation
     batch = Batch(
         action=collate_rows("action", [c.action for c in done]),
         logprobs=collate_rows("logprobs", [c.logprobs for c in done]),
         mask=collate_rows("mask", [c.mask for c in done]),
         group=torch.tensor([episode.group for _, _, episode, _ in rows]),
+        prompt=torch.tensor([prompts.setdefault(id(c.observation), len(prompts)) for c in done]),
+        context=torch.tensor([len(c.observation.get("input_ids", ())) for c in done]),
         episode=torch.tensor([number for number, _, _, _ in rows]),
         step=torch.tensor([step for _, step, _, _ in rows]),
         reward=torch.tensor(

@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from mmrl.policies.base import Policy
+
 
 def rank_and_size() -> tuple[int, int]:
     """This process's number and how many there are."""
@@ -58,7 +60,7 @@ def refuse_rounded_columns(trainer: Any) -> None:
         )
 
 
-def shard(policy: nn.Module, mesh: Any) -> None:
+def shard(policy: Policy, mesh: Any) -> None:
     """Shard every repeated block of the policy and then its root over the data-parallel mesh (FSDP2).
 
     The ways to act are registered as entries, so that sampling gathers the weights as training does.
@@ -71,6 +73,7 @@ def shard(policy: nn.Module, mesh: Any) -> None:
                 if any(p.requires_grad for p in block.parameters()):
                     fully_shard(block, mesh=mesh)
     fully_shard(policy, mesh=mesh)
+    policy.one_pass = True  # weights are gathered in every call of a block, by all processes at once
     for entry in ("act", "attempts"):
         register_fsdp_forward_method(policy, entry)
 

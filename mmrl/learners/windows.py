@@ -7,6 +7,7 @@ are, whatever their number, and is the same on all ranks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -49,8 +50,32 @@ def micro_batches(
             weights = weighting(part, lambda value: parallel.total(value, device))
             # Lightning divides by the accumulated micro-batches, and DDP averages over the ranks
             part = part.with_columns(weights=weights * (accumulate * size))
-            for piece in np.array_split(np.arange(len(index)), accumulate):
-                yield part.select(torch.from_numpy(piece)) if len(piece) else _idle(batch)
+            for piece in shares(part, accumulate):
+                yield part.select(piece) if len(piece) else _idle(batch)
+
+
+def shares(batch: Batch, count: int) -> list[Tensor]:
+    """The rows of a window in that many parts of about the same cost in tokens, each in the window's order.
+
+    Rows of one prompt stay together, since a policy may read it once, unless they are more than an equal share of all
+    rows: parts are there to save memory. The costliest unit goes first, always to the part that has least.
+    """
+    prompt, context, mask = batch["prompt"].numpy(), batch["context"].numpy(), batch["mask"]
+    choices = (mask * torch.arange(1, mask.shape[1] + 1)).amax(1).numpy()  # forced ones between are read too
+
+    def cost(unit: np.ndarray) -> int:
+        return int(context[unit[0]] + choices[unit].sum()) or 1
+
+    most = max(math.ceil(batch.rows / count), 1)
+    whole = [np.flatnonzero(prompt == number) for number in dict.fromkeys(prompt.tolist())]
+    units = [part for unit in whole for part in np.array_split(unit, math.ceil(len(unit) / most))]
+    parts: list[list[int]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for unit in sorted(units, key=cost, reverse=True):
+        least = loads.index(min(loads))
+        parts[least] += unit.tolist()
+        loads[least] += cost(unit)
+    return [torch.tensor(sorted(part), dtype=torch.long) for part in parts]
 
 
 def zero_filled(batch: Batch) -> Batch:

@@ -40,6 +40,7 @@ class Policy(nn.Module, ABC):
     """
 
     memoised: frozenset[str] = frozenset()  # observation keys dropped from storage when `Action.memo` is given
+    one_pass: bool = False  # whether `forward` must call the network once, as processes that share weights have to
 
     @classmethod
     def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:

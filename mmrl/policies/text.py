@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -17,7 +18,10 @@ from mmrl.ops.logprob import logprob_entropy
 from mmrl.policies.base import Action, Policy, need
 from mmrl.policies.cache import empty_cache
 from mmrl.policies.generate import generate
+from mmrl.policies.layout import Lengths, Price, Sheet, best_layout, shares
 from mmrl.policies.loading import adapted, checkpoint_error, merged, without_dropout
+from mmrl.policies.reading import Reading
+from mmrl.policies.sharing import Sharing
 from mmrl.policies.tiny import character_tokenizer, special_ids
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
@@ -67,6 +71,7 @@ class TextPolicy(Policy):
         if gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         self.hidden_size: int = model.config.get_text_config().hidden_size
+        self.sharing = Sharing(model.config)
         self.model = adapted(without_dropout(model), lora)
         self.value_head = nn.Linear(self.hidden_size, 1) if value_head else None
         if self.value_head is not None:
@@ -197,32 +202,76 @@ class TextPolicy(Policy):
     # ---------------------------------------------------------------- learning
 
     def forward(self, batch: Batch) -> PolicyOutput:
-        observation, action = batch.observation(), batch["action"]
-        choices = action.shape[1]
-        emitted = action
-        if self.forbidden:  # a stray id of this kind is scored as a forced token and never fed to the model
-            stray = torch.isin(action, torch.tensor(self.forbidden, device=action.device))
-            emitted = action.masked_fill(stray, self.tokenizer.pad_token_id)
-        ids = torch.cat([observation["input_ids"], emitted], dim=1)
-        attention = torch.cat([observation["attention_mask"], torch.ones_like(action)], dim=1)
-        inputs = {"input_ids": ids, **self.extra_inputs(observation, choices)}
+        """Scores in the cheapest layout. Choices after a row's last unmasked one are not read: zeros stand there."""
+        reading = self.reading(batch)
+        return self.scored(reading, self.layout(reading, batch), batch)
+
+    def reading(self, batch: Batch) -> Reading:
+        """The tokens of the batch, each prompt once."""
+        observation, action, mask = batch.observation(), batch["action"], batch["mask"]
+        # ids of forbidden kinds are scored as forced tokens, and never fed to the model
+        emitted = torch.where(self._stray(action), self.tokenizer.pad_token_id, action)
+        last = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(1)
+        number = batch.get("prompt", torch.arange(batch.rows))
+        _, first, number = np.unique(number.cpu().numpy(), return_index=True, return_inverse=True)
+        prompts = {name: column[torch.from_numpy(first)] for name, column in observation.items()}
+        ids, attention = prompts["input_ids"], prompts["attention_mask"]
+        positions = self.positions(ids, attention, {"input_ids": ids, **self.extra_inputs(prompts, 0)})
+        before, choices = torch.cat([attention.sum(1), last]).clamp(min=1).cpu().split([len(ids), len(action)])
+        lengths = Lengths(number, before.numpy(), choices.numpy())
+        return Reading(prompts, positions, emitted, lengths, self.tokenizer.pad_token_id)
+
+    def layout(self, reading: Reading, batch: Batch) -> list[Sheet]:
+        """The cheapest layout in which this model says what it says of every row alone."""
+        price = Price.of_model(self.model.config.get_text_config(), self.device)
+        # a last token that stands for a picture cannot be read once per attempt
+        possible = self.sharing.masks and not self._stray(reading.last).any()
+        best = best_layout(reading.lengths, price, possible, self.one_pass)
+        if not (possible and (self.one_pass or any(map(shares, best)))):
+            return best
+        if self.sharing.measured(reading, lambda sheets: self._choices(reading, sheets, batch)[1], self.model):
+            return best
+        return best_layout(reading.lengths, price, False, self.one_pass)
+
+    def scored(self, reading: Reading, sheets: list[Sheet], batch: Batch) -> PolicyOutput:
+        """The rows of the batch, read in these sheets."""
+        slots, *parts = self._choices(reading, sheets, batch)
+        size = batch["action"].shape
+        placed = [part.new_zeros(size.numel()).index_copy(0, slots, part).view(size) for part in parts]
+        return PolicyOutput(placed[0], placed[1], placed[2] if self.value_head is not None else None)
+
+    def _choices(self, reading: Reading, sheets: list[Sheet], batch: Batch) -> list[Tensor]:
+        """Slots [M] in the batch, log-probs [M], entropies [M] and, with a head for them, values [M] of all choices."""
+        return [torch.cat(parts) for parts in zip(*(self._read(reading, sheet, batch) for sheet in sheets))]
+
+    def _read(self, reading: Reading, sheet: Sheet, batch: Batch) -> list[Tensor]:
+        """The same of one sheet, by one call of the network."""
+        page = reading.page(sheet, self.sharing.mask)
         out = self.model(
-            **inputs,
-            attention_mask=attention,
-            position_ids=self.positions(ids, attention, inputs),
+            **page.inputs,
             use_cache=False,
-            logits_to_keep=choices + 1,
+            logits_to_keep=page.width,
             output_hidden_states=self.value_head is not None,
         )
-        logits = self._allowed(out.logits[:, -choices - 1 : -1])
-        logprobs, entropy = logprob_entropy(logits, emitted, batch["temperature"], batch.get("kept"))
-        if self.forbidden:
-            logprobs = logprobs.masked_fill(stray, 0.0)
-        values = None
+        logits = self._allowed(out.logits[:, -page.width :]).flatten(0, 1)
+        # filling is scored too, as the first choice: leaving it out would take a copy of the logits
+        slot = page.slot.new_zeros(len(logits)).index_copy(0, page.place, page.slot)
+        action, kept = batch["action"].flatten()[slot], batch.get("kept")
+        stray = self._stray(action)
+        logprobs, entropy = logprob_entropy(
+            logits[:, None],
+            action.masked_fill(stray, self.tokenizer.pad_token_id)[:, None],
+            batch["temperature"][slot // batch["action"].shape[1]],
+            None if kept is None else kept.flatten(0, 1)[slot][:, None],
+        )
+        made = [logprobs[:, 0].masked_fill(stray, 0.0), entropy[:, 0]]
         if self.value_head is not None:
-            hidden = out.hidden_states[-1][:, -choices - 1 : -1]
-            values = self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float()
-        return PolicyOutput(logprobs, entropy, values)
+            hidden = out.hidden_states[-1][:, -page.width :].flatten(0, 1)
+            made.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())
+        return [page.slot, *(part[page.place] for part in made)]
+
+    def _stray(self, ids: Tensor) -> Tensor:
+        return torch.isin(ids, torch.tensor(self.forbidden, dtype=ids.dtype, device=ids.device))
 
     def imitate(self, raw: Mapping[str, Any], output: str) -> Tensor:
         ids = self.tokenizer.encode(output, add_special_tokens=False)

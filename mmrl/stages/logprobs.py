@@ -22,19 +22,23 @@ def scored(
     rows: int,
     device: torch.device,
 ) -> Tensor:
-    """One entry of the model's output for all rows, on the CPU, computed in evaluation mode `rows` rows at a time."""
+    """One entry of the model's output for all rows, on the CPU, computed in evaluation mode `rows` rows at a time.
+
+    Attempts at one prompt are scored together, since a policy may read their prompt once.
+    """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         pieces = []
-        for piece in batch.split(rows):
+        order = batch["prompt"].argsort(stable=True)
+        for piece in batch.select(order).split(rows):
             there = Batch({name: part.to(device) for name, part in piece.items()})
             pieces.append(column(model(there)).float().cpu())
     finally:
         # each module's own mode: a frozen part may be in evaluation mode inside a training policy
         for module, training in modes:
             module.training = training
-    return torch.cat(pieces)
+    return torch.cat(pieces)[order.argsort()]
 
 
 def positive_rows(rows: int, part: str) -> None:
@@ -63,7 +67,7 @@ class ReferenceLogprobs(Stage):
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         batch.require(self.reads, "stage reference_logprobs")
         if "reference" not in ctx.models:
-            raise KeyError(f"reference_logprobs needs a frozen copy of the starting policy: set model.reference=true")
+            raise KeyError("reference_logprobs needs a frozen copy of the starting policy: set model.reference=true")
         reference = ctx.models["reference"]
         return batch.with_columns(ref_logprobs=scored(reference, batch, _logprobs, self.rows, ctx.device))
 

@@ -142,6 +142,8 @@ def rows(per_row: bool) -> Batch:
         mask=mask,
         temperature=torch.linspace(0.5, 1.5, n),
         group=torch.tensor([0, 0, 0, 8, 8, 8])[episode],
+        prompt=torch.arange(len(episode)) // 2,
+        context=torch.zeros(len(episode), dtype=torch.long),
         episode=episode,
         step=step,
         reward=torch.randn(n, generator=generator) + episode_reward * last,

@@ -134,3 +134,54 @@ def test_fewer_rows_than_micro_batches(policy, batch):
     assert len(pieces) == 6 and all(piece.rows >= 1 for piece in pieces)
     assert sum(float(piece["weights"].sum()) for piece in pieces) == pytest.approx(2 * 3)
     assert all(p.isfinite().all() for p in learn(policy, pieces, 3)[1].values())
+
+
+# ---------------------------------------------------------------- who learns together
+
+
+def grouped(policy, sizes=(4, 4, 2, 5, 1)) -> Batch:
+    """Rows of prompts with that many attempts, in no order; the third prompt is long."""
+    engine, prompts = LocalEngine(), [Counting()[i] for i in range(len(sizes))]
+    engine.sync(policy, 0)
+    long = ({"role": "user", "content": "again and again " * 9},)
+    raws = [p.observation if i != 2 else {"messages": long, "images": ()} for i, p in enumerate(prompts)]
+    requests = [Request(raws[g], derived_seed(g, a)) for g, n in enumerate(sizes) for a in range(n)]
+    done = engine.sample(requests, Sampling(max_tokens=12, stop=tuple("abcdefghijk012345")))
+    owners = [(g, a) for g, n in enumerate(sizes) for a in range(n)]
+    rows = collate([Episode(prompts[g], g, a, [Turn(c)]) for (g, a), c in zip(owners, done)], policy)
+    return rows.select(torch.randperm(rows.rows, generator=torch.Generator().manual_seed(0)))
+
+
+def cost(piece: Batch) -> int:
+    """Tokens that are read when each prompt is read once."""
+    contexts = dict(zip(piece["prompt"].tolist(), piece["context"].tolist()))
+    return sum(contexts.values()) + int(piece["mask"].sum())
+
+
+def test_attempts_share_their_prompts_number_in_any_order(policy):
+    rows = grouped(policy)
+    numbers = {}
+    for group, prompt in zip(rows["group"].tolist(), rows["prompt"].tolist()):
+        assert numbers.setdefault(group, prompt) == prompt
+    assert len(set(numbers.values())) == len(numbers) == 5
+    assert rows["context"].tolist() == rows["obs.attention_mask"].sum(1).tolist()
+
+
+def test_attempts_at_a_prompt_learn_in_one_micro_batch_and_costs_are_alike(policy):
+    rows = grouped(policy)
+    (window,) = cut(rows, TokenMean(), 1, 1)
+    pieces = cut(rows, TokenMean(), 1, 2)
+    homes = {}
+    for number, piece in enumerate(pieces):
+        for group in piece["group"].tolist():
+            assert homes.setdefault(group, number) == number
+    # the long prompt outweighs all others together: rows are not what is shared out alike
+    assert sorted(sorted(set(p["group"].tolist())) for p in pieces) == [[0, 1, 3, 4], [2]]
+    assert sum(map(cost, pieces)) == cost(window)
+    met = sorted(zip(window["group"].tolist(), window["episode"].tolist()))
+    assert sorted((g, e) for p in pieces for g, e in zip(p["group"].tolist(), p["episode"].tolist())) == met
+
+
+def test_a_prompt_with_too_many_attempts_is_shared_out(policy):
+    pieces = cut(grouped(policy, (8,)), TokenMean(), 1, 4)
+    assert sorted(piece.rows for piece in pieces) == [2, 2, 2, 2]

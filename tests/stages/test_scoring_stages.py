@@ -34,7 +34,7 @@ def rows(n=5):
         mask=torch.ones(n, 2).bool(),
         logprobs=torch.zeros(n, 2),
         **{name: one for name in ("temperature", "reward", "episode_reward", "bootstrap")},
-        **{name: one.long() for name in ("group", "episode", "step", "version")},
+        **{name: one.long() for name in ("group", "prompt", "context", "episode", "step", "version")},
         **{name: flag for name in ("last", "terminal", "is_demo")},
     )
 
@@ -65,3 +65,15 @@ def test_refusals():
         Values()(rows(), context(Linear(1.0, value_head=False)))
     with pytest.raises(ValueError, match=r"values\.rows"):
         Values(0)
+
+
+def test_attempts_at_a_prompt_are_scored_together_and_rows_keep_their_places():
+    class Watching(Linear):
+        def forward(self, batch):
+            met.append(batch["prompt"].tolist())
+            return super().forward(batch)
+
+    met = []
+    batch = rows(6).with_columns(prompt=torch.tensor([1, 0, 1, 0, 2, 0]))
+    assert_close(OldLogprobs(3)(batch, context(Watching(1.0)))["old_logprobs"], -batch["action"])
+    assert met == [[0, 0, 0], [1, 1, 2]]

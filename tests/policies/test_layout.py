@@ -1,0 +1,277 @@
+"""Layouts: what they cost, and that the network says the same in all of them."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import Qwen2Config
+
+from mmrl.batch import Batch
+from mmrl.engines.local import LocalEngine
+from mmrl.learners.collate import collate
+from mmrl.policies import layout
+from mmrl.policies.layout import Lengths, Price, best_layout, shares, size
+from mmrl.policies.reading import visible
+from mmrl.policies.text import TextPolicy
+from mmrl.policies.vision import VisionLanguagePolicy
+from mmrl.rng import derived_seed
+from mmrl.types import Episode, Prompt, Request, Sampling, Turn
+from tests.checkpoints import qwen2_5_vl, qwen3_vl
+from tests.policies.oracle import TINY, decided
+from tests.policies.test_vision import LLAVA, prompt
+
+SIZES = Qwen2Config(hidden_size=128, num_hidden_layers=4, vocab_size=100)
+PRICE = Price.of_model(SIZES, torch.device("cpu"))
+
+
+def lengths(*groups: tuple[int, list[int]]) -> Lengths:
+    """Of prompts with this many tokens and attempts of these lengths."""
+    number = [i for i, (_, attempts) in enumerate(groups) for _ in attempts]
+    return Lengths(
+        np.array(number), np.array([before for before, _ in groups]), np.array([n for _, many in groups for n in many])
+    )
+
+
+def total(sheets, of: Lengths, price: Price) -> float:
+    sizes = [[size(line, of) for line in sheet] for sheet in sheets]
+    return sum(price(len(s), max(n for n, _ in s), max(w for _, w in s)) for s in sizes)
+
+
+def rows(sheets) -> list[int]:
+    return [row for sheet in sheets for line in sheet for row in line]
+
+
+# ---------------------------------------------------------------- which layout
+
+
+def test_long_prompts_are_shared_and_short_ones_are_not():
+    assert best_layout(lengths((512, [16] * 8)), PRICE, True, False) == [[tuple(range(8))]]
+    assert best_layout(lengths((6, [64] * 8)), PRICE, True, False) == [[(i,) for i in range(8)]]
+    assert best_layout(lengths((512, [16] * 8)), PRICE, False, False) == [[(i,) for i in range(8)]]
+
+
+def test_every_row_is_read_once_and_lines_hold_one_prompt():
+    rng = np.random.default_rng(0)
+    for shared, one_pass in itertools.product([False, True], repeat=2):
+        of = lengths(*((int(rng.integers(1, 300)), rng.integers(1, 90, int(rng.integers(1, 9)))) for _ in range(12)))
+        sheets = best_layout(of, PRICE, shared, one_pass)
+        assert sorted(rows(sheets)) == list(range(len(of.choices)))
+        assert all(len(set(of.prompt[list(line)])) == 1 for sheet in sheets for line in sheet)
+        assert any(map(shares, sheets)) == shared and (len(sheets) == 1 or not one_pass)
+
+
+def test_sheets_are_cut_where_it_is_cheapest():
+    """Against all ways of cutting lines in order of length."""
+    price = Price(call=60, pair=1e-3, head=0.1)
+    found = set()
+    for seed in range(20):
+        choices = np.random.default_rng(seed).geometric(0.05, 8).clip(max=90).tolist()
+        of = lengths(*((4, [n]) for n in choices))
+        order = sorted(range(8), key=lambda i: choices[i])
+        ways = []
+        for marks in itertools.product([False, True], repeat=7):
+            edges = [0, *(i + 1 for i, mark in enumerate(marks) if mark), 8]
+            ways.append(total([[(i,) for i in order[a:b]] for a, b in itertools.pairwise(edges)], of, price))
+        sheets = best_layout(of, price, False, False)
+        assert total(sheets, of, price) == pytest.approx(min(ways))
+        found.add(len(sheets))
+    assert len(found) > 1
+
+
+def test_no_mask_is_larger_than_allowed(monkeypatch):
+    monkeypatch.setattr(layout, "MASK", 700**2)
+    of = lengths(*((512, [16] * 8),) * 3)
+    sheets = best_layout(of, PRICE, True, False)
+    assert sorted(rows(sheets)) == list(range(24)) and any(map(shares, sheets))
+    for sheet in filter(shares, sheets):
+        assert len(sheet) * max(size(line, of)[0] for line in sheet) ** 2 <= 700**2
+
+
+def test_who_sees_whom():
+    """Two attempts of two and one tokens at a prompt of two, after one filling."""
+    attempt, depth = torch.tensor([[-1, 0, 0, 1, 1, 2]]), torch.tensor([[0, 0, 1, 2, 3, 2]])
+    seen = [[0], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 2, 5]]
+    assert [row.nonzero().flatten().tolist() for row in visible(attempt, depth)[0, 0]] == seen
+    near = [[0], [1], [1, 2], [2, 3], [3, 4], [2, 5]]
+    assert [row.nonzero().flatten().tolist() for row in visible(attempt, depth, 2)[0, 0]] == near
+
+
+# ---------------------------------------------------------------- the same loss and gradient
+
+WINDOW = {**TINY, "use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1}
+KINDS = ("qwen2", "qwen2_window", "mistral", "checkpointing", "lora", "llava", "qwen2_5_vl", "qwen3_vl", "vlm_lora")
+QUESTIONS = ("what is five hundred and twelve plus one?" * 4, "23+4=" * 24, "a b c d e f g h i j" * 8)
+
+
+def built(kind: str, folder) -> TextPolicy:
+    torch.manual_seed(0)
+    vlm = {"qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl, "vlm_lora": qwen3_vl}
+    if kind in vlm:
+        policy = VisionLanguagePolicy(
+            path=str(vlm[kind](folder)), value_head=True, lora={"r": 4} if kind == "vlm_lora" else None
+        )
+    elif kind == "llava":
+        policy = VisionLanguagePolicy(config=LLAVA, value_head=True)
+    else:
+        config = {"qwen2_window": WINDOW, "mistral": {**TINY, "model_type": "mistral", "sliding_window": 9}}
+        policy = TextPolicy(
+            config=config.get(kind, TINY),
+            value_head=True,
+            lora={"r": 4} if kind == "lora" else None,
+            gradient_checkpointing=kind == "checkpointing",
+        )
+    decided(policy, 3.0)
+    for name, weight in policy.named_parameters():
+        if "lora_B" in name or name.startswith("value_head"):
+            torch.nn.init.normal_(weight, std=0.3)
+    return policy
+
+
+def played(policy: TextPolicy, sampling: Sampling, sizes=(4, 1, 3)) -> Batch:
+    """Groups of these sizes with answers of different lengths, in no order."""
+    if isinstance(policy, VisionLanguagePolicy):
+        prompts = [prompt(0, QUESTIONS[0], (32, 32)), prompt(1, "which?", (28, 56), (56, 56)), prompt(2, QUESTIONS[2])]
+    else:
+        prompts = [Prompt(f"text/train/{i}", ({"role": "user", "content": q},)) for i, q in enumerate(QUESTIONS)]
+    engine = LocalEngine()
+    engine.sync(policy, 0)
+    requests, episodes = [], []
+    for group, (one, attempts) in enumerate(zip(prompts, sizes)):
+        raw = one.observation
+        for attempt in range(attempts):
+            requests.append(Request(raw, derived_seed(group, attempt)))
+            episodes.append(Episode(one, group, attempt))
+    for episode, completion in zip(episodes, engine.sample(requests, sampling)):
+        episode.turns.append(Turn(completion))
+    batch = collate(episodes, policy)
+    assert batch["prompt"].tolist() == batch["group"].tolist()
+    mask = batch["mask"].clone()
+    mask[0, 1] = False  # a forced choice between others is read all the same
+    batch = batch.with_columns(mask=mask)
+    return batch.select(torch.randperm(batch.rows, generator=torch.Generator().manual_seed(0)))
+
+
+def learnt(policy: TextPolicy, batch: Batch, sheets):
+    """Loss and gradient of a sum with fixed weights over log-probs, entropies and values."""
+    policy.zero_grad()
+    out = policy.forward(batch) if sheets is None else policy.scored(policy.reading(batch), sheets, batch)
+    weights = torch.randn((3, *batch["mask"].shape), generator=torch.Generator().manual_seed(1)) * batch["mask"]
+    loss = (weights * torch.stack([out.logprobs, out.entropy, out.values])).sum() / batch["mask"].sum()
+    loss.backward()
+    return out, loss.detach(), {n: p.grad.clone() for n, p in policy.named_parameters() if p.grad is not None}
+
+
+def layouts(of: Lengths):
+    """Every row alone in a pass of its own, and how else they can be read."""
+    groups = [np.flatnonzero(of.prompt == number).tolist() for number in dict.fromkeys(of.prompt.tolist())]
+    alone = [[(row,)] for row in range(len(of.prompt))]
+    together = [tuple(group) for group in groups]
+    halves = [tuple(group[i : i + 2]) for group in groups for i in range(0, len(group), 2)]
+    return alone, {
+        "plain": [[line for sheet in alone for line in sheet]],
+        "shared": [together],
+        "one after another": [[line] for line in together],
+        "halves": [halves[:2], halves[2:]],
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_loss_and_gradient_do_not_depend_on_the_layout(kind, tmp_path):
+    policy = built(kind, tmp_path).train()
+    batch = played(policy, Sampling(temperature=1.3, top_k=30, max_tokens=14, stop=tuple("abcdefgh0123")))
+    assert len(set(batch["mask"].sum(1).tolist())) > 2
+    of = policy.reading(batch).lengths
+    plain, others = layouts(of)
+    first, loss, gradient = learnt(policy, batch, plain)
+    assert_close(first.logprobs[batch["mask"]], batch["logprobs"][batch["mask"]], atol=1e-4, rtol=0)  # act agrees
+    norm = torch.cat([g.flatten() for g in gradient.values()]).norm()
+    assert norm > 1e-3
+    for name, sheets in {**others, "chosen": None}.items():
+        out, other, slopes = learnt(policy, batch, sheets)
+        assert_close(out.logprobs, first.logprobs, atol=1e-5, rtol=1e-5)
+        assert_close(other, loss, atol=1e-5, rtol=1e-5)
+        assert slopes.keys() == gradient.keys()
+        apart = torch.cat([(slopes[n] - gradient[n]).flatten() for n in gradient]).norm()
+        assert apart < 1e-5 * norm, f"{name}: {apart / norm:.2g} of the gradient"
+    assert any(map(shares, policy.layout(policy.reading(batch), batch))) and all(policy.sharing.found.values())
+
+
+def test_another_attempt_changes_nothing():
+    """Other tokens in one attempt leave the others of its line as they are, in value and gradient."""
+    policy = built("qwen2", None)
+    batch = played(policy, Sampling(max_tokens=6), sizes=(3, 2, 1))
+    sheets = layouts(policy.reading(batch).lengths)[1]["shared"]
+    before = policy.scored(policy.reading(batch), sheets, batch).logprobs
+    changed = batch.with_columns(action=batch["action"].clone())
+    changed["action"][2] = 20
+    after = policy.scored(policy.reading(changed), sheets, changed).logprobs
+    others = [row for row in range(batch.rows) if row != 2]
+    assert torch.equal(before[others], after[others]) and (before[2] - after[2]).abs().max() > 0.1
+
+
+# ---------------------------------------------------------------- who may share
+
+
+def test_a_window_that_counted_places_would_be_seen(tmp_path):
+    """The measurement has teeth: without the window in the mask, the same model is refused."""
+    policy = built("mistral", tmp_path)
+    batch = played(policy, Sampling(max_tokens=14))
+    policy.sharing.window = None
+    policy.sharing.kinds = set()
+    assert not any(map(shares, policy.layout(policy.reading(batch), batch)))
+    assert list(policy.sharing.found.values()) == [False]
+
+
+def test_a_model_that_adds_a_bias_by_distance_keeps_its_own_lines(caplog):
+    torch.manual_seed(0)
+    config = {"model_type": "falcon", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    policy = decided(TextPolicy(config={**config, "alibi": True, "new_decoder_architecture": False}, value_head=True))
+    batch = played(policy, Sampling(max_tokens=6))
+    first = learnt(policy, batch, layouts(policy.reading(batch).lengths)[1]["plain"])
+    assert_close(learnt(policy, batch, None)[1], first[1])
+    assert not policy.sharing.masks or (
+        caplog.text.count("cannot share") == 1 and not any(policy.sharing.found.values())
+    )
+
+
+def test_attention_that_takes_no_mask_of_booleans_keeps_its_own_lines():
+    policy = TextPolicy(config=TINY, attention="eager")
+    batch = played(policy, Sampling(max_tokens=6))
+    assert not any(map(shares, policy.layout(policy.reading(batch), batch))) and not policy.sharing.found
+
+
+def test_half_precision_shares_too():
+    policy = built("qwen2", None)
+    batch = played(policy, Sampling(max_tokens=6))
+    with torch.autocast("cpu", torch.bfloat16):
+        sheets = policy.layout(policy.reading(batch), batch)
+        assert any(map(shares, sheets))
+        mixed = policy(batch)
+    assert mixed.logprobs.dtype == torch.float32
+    whole = policy(batch)
+    assert (mixed.logprobs - whole.logprobs).abs().max() < 0.3 and not torch.equal(mixed.logprobs, whole.logprobs)
+    policy = policy.to(torch.bfloat16)
+    policy.sharing.found.clear()
+    assert any(map(shares, policy.layout(policy.reading(batch), batch)))
+
+
+def test_one_pass_is_one_call_of_the_network():
+    policy = built("qwen2", None)
+    batch = played(policy, Sampling(max_tokens=14, stop=tuple("abcdefgh0123")))
+    policy.one_pass = True
+    calls = []
+    policy.model.register_forward_hook(lambda *_: calls.append(1))
+    policy(batch)
+    policy(batch)
+    policy(batch.select(torch.tensor([0])))
+    assert len(calls) == 2 + 3  # the measurement, and one each
+
+
+def test_a_batch_that_does_not_say_who_shares_reads_rows_alone():
+    policy = built("qwen2", None)
+    batch = played(policy, Sampling(max_tokens=6))
+    alone = Batch({name: column for name, column in batch.items() if name != "prompt"})
+    assert_close(policy(alone).logprobs, policy(batch).logprobs, atol=1e-5, rtol=1e-5)
+    assert not any(map(shares, policy.layout(policy.reading(alone), alone)))
