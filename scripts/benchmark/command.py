@@ -86,7 +86,7 @@ def child(python: str, module: str, threads: int | None, *arguments: object) -> 
     """Run a module in its own process, its output on our stderr. This process stays small, since a child's peak memory
     begins with its parent's."""
     path = os.pathsep.join(filter(None, [str(ROOT / "scripts"), str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false", **os.environ, "PYTHONPATH": path}
+    environment = {"TOKENIZERS_PARALLELISM": "false", **os.environ, "PYTHONPATH": path}
     environment |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
     if threads is not None:
         environment["OMP_NUM_THREADS"] = str(threads)
