@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Cache
 
 from mmrl.batch import pad_stack
 from mmrl.ops.choice import draw
+from mmrl.policies.cache import PromptCache
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 
@@ -37,14 +37,14 @@ def generate(
     attention: Tensor,  # [N, P] of the left-padded prompts
     positions: Tensor,  # [N, P], or [3, N, P] for models with rotary positions in three dimensions
     owner: Tensor,  # [R] the prompt of each attempt
-    cache: Cache,  # empty
+    cache: PromptCache,  # empty
     sampling: Sampling,
     noise: Noise,
     stops: Callable[[Tensor], Tensor],
 ) -> Generated:
     """Draw R completions, each token by token until it has stopped or reached sampling.max_tokens.
 
-    The model reads every prompt once; its attempts go on from copies of what the cache then holds.
+    The model reads every prompt once, and its attempts go on from what the cache then holds.
 
     Args:
         step: runs the model on new inputs with a cache and returns the logits [N, V] of the next token.
@@ -56,7 +56,7 @@ def generate(
     uniform = noise.uniform(limit).to(device)  # the same number for a row and a position, whoever else is in the batch
     live = torch.arange(rows, device=device)  # rows still in the cache, in its order
     logits = step(inputs, attention, positions, cache)[owner]
-    cache.batch_select_indices(owner)
+    cache.hand_out(owner)
     attention, following = attention[owner], positions[..., owner, -1:] + 1
     prefill = 0.0
     for t in range(limit):
@@ -82,6 +82,9 @@ def generate(
             following = following[..., keep, :]
         attention = torch.cat([attention, attention.new_ones(len(live), 1)], dim=1)
         logits = step({"input_ids": token[:, None]}, attention, following, cache)
+        if t == 0 and cache.misread():  # an attention of the model's own, which has not seen the prompts
+            cache.unshare()
+            logits = step({"input_ids": token[:, None]}, attention, following, cache)
         following = following + 1
     return written.result({"prefill": prefill, "decode": time.perf_counter() - began - prefill})
 

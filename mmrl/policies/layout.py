@@ -22,6 +22,9 @@ Sheet = list[Line]
 
 MASK = 1 << 26  # most entries of one explicit attention mask: 64 MiB of booleans
 OVERHEAD = {"cpu": 4e6, "cuda": 4e9}  # price of a call times hidden^2: measured on a CPU, estimated for others
+TOKENS = {"cpu": 2048, "cuda": 1 << 16}
+"""Most tokens of a pass over several lines. What a layer writes for more of them leaves a CPU's cache before the next
+operation reads it: a quarter of a step over 9,000 tokens of a network of width 128."""
 WORTH = 0.9  # share of the cost of plain lines from which on shared ones are taken
 
 
@@ -66,13 +69,28 @@ class Price:
         return self.call + count * (length * (1 + self.pair * length) + self.head * width)
 
 
-def best_layout(lengths: Lengths, price: Price, shared: bool, one_pass: bool) -> list[Sheet]:
+def best_layout(
+    lengths: Lengths, price: Price, shared: bool, one_pass: bool, most: int = TOKENS["cuda"]
+) -> list[Sheet]:
     """The cheapest layout.
 
     Args:
         shared: whether attempts may share a line.
         one_pass: whether all rows must be in one sheet.
+        most: tokens of a sheet of several lines, if it need not be the only one.
     """
+    best = _cheapest(lengths, price, shared, one_pass)
+    return best if one_pass else [part for sheet in best for part in _parts(sheet, lengths, most)]
+
+
+def _parts(sheet: Sheet, lengths: Lengths, most: int) -> list[Sheet]:
+    """The sheet in parts of about the same number of lines, none of several lines above `most` tokens."""
+    length = max(size(line, lengths)[0] for line in sheet)
+    count = -(-len(sheet) // max(most // length, 1))
+    return [[sheet[i] for i in part] for part in np.array_split(np.arange(len(sheet)), count)]
+
+
+def _cheapest(lengths: Lengths, price: Price, shared: bool, one_pass: bool) -> list[Sheet]:
     cost, best = _cut(_lines(lengths.prompt, 1), lengths, price, one_pass)
     if shared:
         cost *= WORTH

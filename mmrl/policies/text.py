@@ -16,9 +16,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.policies.base import Action, Policy, need
-from mmrl.policies.cache import empty_cache
+from mmrl.policies.cache import empty_cache, prefix_aware
 from mmrl.policies.generate import generate
-from mmrl.policies.layout import Lengths, Price, Sheet, best_layout, shares
+from mmrl.policies.layout import TOKENS, Lengths, Price, Sheet, best_layout, shares
 from mmrl.policies.loading import adapted, checkpoint_error, merged, without_dropout
 from mmrl.policies.reading import Reading
 from mmrl.policies.sharing import Sharing
@@ -145,9 +145,10 @@ class TextPolicy(Policy):
         inputs = {"input_ids": ids, **self.extra_inputs(observation, 0)}
         positions = self.positions(ids, attention, inputs)
         owner = owner.to(ids.device)
-        cache = empty_cache(self.model.config, sampling.max_tokens)
         stops = self._stops(sampling.stop)
-        made = generate(self._step, inputs, attention, positions, owner, cache, sampling, noise, stops)
+        with prefix_aware(self.model.config):
+            cache = empty_cache(self.model.config, sampling.max_tokens)
+            made = generate(self._step, inputs, attention, positions, owner, cache, sampling, noise, stops)
         lengths = made.lengths.tolist()
         return Action(
             action=made.ids,
@@ -226,12 +227,13 @@ class TextPolicy(Policy):
         price = Price.of_model(self.model.config.get_text_config(), self.device)
         # a last token that stands for a picture cannot be read once per attempt
         possible = self.sharing.masks and not self._stray(reading.last).any()
-        best = best_layout(reading.lengths, price, possible, self.one_pass)
+        most = TOKENS.get(self.device.type, TOKENS["cuda"])
+        best = best_layout(reading.lengths, price, possible, self.one_pass, most)
         if not (possible and (self.one_pass or any(map(shares, best)))):
             return best
         if self.sharing.measured(reading, lambda sheets: self._choices(reading, sheets, batch)[1], self.model):
             return best
-        return best_layout(reading.lengths, price, False, self.one_pass)
+        return best_layout(reading.lengths, price, False, self.one_pass, most)
 
     def scored(self, reading: Reading, sheets: list[Sheet], batch: Batch) -> PolicyOutput:
         """The rows of the batch, read in these sheets."""

@@ -80,6 +80,14 @@ def test_sheets_are_cut_where_it_is_cheapest():
     assert len(found) > 1
 
 
+def test_large_sheets_are_cut_into_like_parts():
+    of = lengths(*((6, [64] * 8),) * 5)  # 40 lines of 69 tokens
+    sheets = best_layout(of, PRICE, False, False, 1000)
+    assert sorted(rows(sheets)) == list(range(40)) and [len(sheet) for sheet in sheets] == [14, 13, 13]
+    assert [len(sheet) for sheet in best_layout(of, PRICE, False, False, 10)] == [1] * 40
+    assert len(best_layout(of, PRICE, False, True, 10)) == 1
+
+
 def test_no_mask_is_larger_than_allowed(monkeypatch):
     monkeypatch.setattr(layout, "MASK", 700**2)
     of = lengths(*((512, [16] * 8),) * 3)

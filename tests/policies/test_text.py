@@ -6,6 +6,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mmrl.engines.local import LocalEngine
+from mmrl.policies import cache
 from mmrl.policies.text import TextPolicy
 from mmrl.types import Prompt, Request, Sampling
 from tests.policies.oracle import (
@@ -111,9 +112,11 @@ def test_a_draw_does_not_depend_on_the_batch_around_it(policy, name):
         assert_close([c.logprobs for c in other], [c.logprobs for c in together], atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize("shared_from", [1, 1000], ids=["held once", "copied"])
 @pytest.mark.parametrize("name", ["plain", "all"])
-def test_attempts_at_one_prompt_are_those_that_read_it_alone(policy, name):
+def test_attempts_at_one_prompt_are_those_that_read_it_alone(policy, name, shared_from, monkeypatch):
     """The prompt is read once for its attempts; in groups of any size, cut by the batch anywhere."""
+    monkeypatch.setattr(cache, "SHARED_FROM", shared_from)
     prompts = [PROMPTS[i] for i in (2, 0, 2, 2, 1, 0, 3, 2, 2)]
     raws = {prompt.key: prompt.observation for prompt in prompts}  # attempts share the raw observation
     engine = LocalEngine(max_rows=4)

@@ -6,10 +6,12 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from mmrl.engines.local import LocalEngine
 from mmrl.learners.windows import micro_batches
 from mmrl.objectives.weighting import TokenMean
+from mmrl.policies import cache
 from mmrl.policies.vision import VisionLanguagePolicy
-from mmrl.types import Prompt, Sampling
+from mmrl.types import Prompt, Request, Sampling
 from tests.checkpoints import qwen2_5_vl, qwen3_vl
 from tests.policies.oracle import (
     TINY,
@@ -94,6 +96,20 @@ def test_act_gives_the_log_probs_of_a_plain_forward_pass(policy):
         logits = plain_logits(policy, completion)
         expected = logits.log_softmax(-1).gather(1, completion.action[:, None])[:, 0]
         assert_close(completion.logprobs, expected, atol=1e-4, rtol=0)
+
+
+@samplings
+def test_attempts_at_one_picture_are_those_that_see_it_alone(policy, sampling, monkeypatch):
+    """The prompt is read and held once; its pictures too."""
+    monkeypatch.setattr(cache, "SHARED_FROM", 1)
+    engine = LocalEngine()
+    engine.sync(policy, 0)
+    raws = [prompt.observation for prompt in PROMPTS]
+    requests = [Request(raws[i], seed) for seed, i in enumerate((2, 0, 4, 2, 1, 2, 0, 3, 3, 2))]
+    for request, completion in zip(requests, engine.sample(requests, sampling)):
+        (alone,) = engine.sample([request], sampling)
+        assert alone.action.tolist() == completion.action.tolist()
+        assert_close(alone.logprobs, completion.logprobs, atol=1e-4, rtol=0)
 
 
 def test_greedy_decoding_is_that_of_transformers(policy):

@@ -1,0 +1,103 @@
+"""Attention of single new tokens over a prompt that many rows share and over the tokens of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+
+class Prefix:
+    """Keys and values of U prompts, and which of R rows goes on from which.
+
+    The rows of a prompt are put side by side, filled up to the largest family of W, so that one product of matrices
+    reads the prompt's keys for all of them: the memory is read once per prompt and not once per row.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor, owner: Tensor):
+        self.keys, self.values, self.owner = keys, values, owner  # [U, Hk, P, D] twice, and [R]
+        order = owner.argsort(stable=True)
+        counts = owner.bincount(minlength=len(keys))
+        self.width = int(counts.max())  # W
+        start = counts.cumsum(0) - counts
+        rank = torch.empty_like(owner)
+        rank[order] = torch.arange(len(owner), device=owner.device) - start[owner[order]]
+        self.slot = owner * self.width + rank  # [R] place among U * W
+        self.read = False
+
+    @property
+    def length(self) -> int:
+        return self.keys.shape[-2]
+
+    def select(self, indices: Tensor) -> Prefix:
+        """Some of the rows; prompts that nobody goes on from are let go."""
+        kept, owner = self.owner[indices].unique(return_inverse=True)
+        if len(kept) == len(self.keys):
+            return Prefix(self.keys, self.values, owner)
+        return Prefix(self.keys[kept], self.values[kept], owner)
+
+    def times_keys(self, query: Tensor) -> Tensor:
+        """[R, Hk, r, D] to scores [R, Hk, r, P]."""
+        return self._gather(self._spread(query) @ self.keys.transpose(-1, -2), query.shape[2])
+
+    def times_values(self, weights: Tensor) -> Tensor:
+        """[R, Hk, r, P] to means [R, Hk, r, D]."""
+        return self._gather(self._spread(weights) @ self.values, weights.shape[2])
+
+    def _spread(self, rows: Tensor) -> Tensor:
+        """[R, Hk, r, X] to [U, Hk, W * r, X]."""
+        _, heads, r, size = rows.shape
+        laid = rows.new_zeros(len(self.keys) * self.width, heads, r, size).index_copy_(0, self.slot, rows)
+        return (
+            laid.view(len(self.keys), self.width, heads, r * size)
+            .transpose(1, 2)
+            .reshape(len(self.keys), heads, self.width * r, size)
+        )
+
+    def _gather(self, laid: Tensor, r: int) -> Tensor:
+        """[U, Hk, W * r, X] to [R, Hk, r, X]."""
+        _, heads, _, size = laid.shape
+        apart = laid.view(len(self.keys), heads, self.width, r, size).transpose(1, 2).flatten(0, 1)
+        return apart[self.slot]
+
+
+def prefix_attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """softmax(q [K_prompt, K_own]^T * scaling) [V_prompt, V_own], or torch's attention for keys without a prefix.
+
+    Args:
+        query: [R, H, 1, D].
+        key: [R, Hk, t, D] of the row's own tokens; its attribute `prefix` holds those of the prompts.
+        value: [R, Hk, t, D].
+        attention_mask: [R, 1, 1, P + t] bool, True where it may be attended to; None attends to all.
+    """
+    prefix: Prefix | None = getattr(key, "prefix", None)
+    if prefix is None:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
+        )
+    prefix.read = True
+    if query.shape[2] > 1 or others.get("position_bias") is not None:
+        whole = [torch.cat([p[prefix.owner], own], -2) for p, own in ((prefix.keys, key), (prefix.values, value))]
+        return sdpa_attention_forward(module, query, *whole, attention_mask, dropout=dropout, scaling=scaling, **others)
+    rows, heads, _, size = query.shape
+    grouped = query.reshape(rows, key.shape[1], heads // key.shape[1], size) * (
+        size**-0.5 if scaling is None else scaling
+    )
+    scores = torch.cat([prefix.times_keys(grouped), grouped @ key.transpose(-1, -2)], -1).float()
+    if attention_mask is not None:
+        scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(-1).to(query.dtype)
+    far, near = weights.split([prefix.length, key.shape[-2]], -1)
+    out = prefix.times_values(far) + near @ value
+    return out.reshape(rows, heads, 1, size).transpose(1, 2).contiguous(), None
