@@ -43,7 +43,7 @@ class ClippedSurrogate(Term):
     loss = max(-A ratio, -A clip(ratio, 1 - low, 1 + high)), at most -A dual where A < 0; times the correction.
 
     With old="old_logprobs" the trust interval is around the policy before the update, whoever sampled, and the
-    correction accounts for who did. Source: Batch size-invariance for policy optimization, 2021, equation 4,
+    correction accounts for who did. Source: Batch size-invariance for policy optimization, 2021,
     arXiv:2110.00641.
 
     Args:

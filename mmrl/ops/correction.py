@@ -15,7 +15,7 @@ def truncated(
 ) -> Tensor:  # [N, T], 0 outside the mask
     """min(ratio, cap): no choice counts more than `cap` times, at the price of a bias towards the sampling policy.
 
-    Source: Ionides, Truncated Importance Sampling, 2008, equation 1; as a weight of the policy gradient IMPALA, 2018,
+    Source: Ionides, Truncated Importance Sampling, 2008; as a weight of the policy gradient IMPALA, 2018,
     equation 1, arXiv:1802.01561.
     """
     return zero_outside(ratio.clamp(max=cap), mask)
