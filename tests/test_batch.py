@@ -18,8 +18,7 @@ def test_rows_are_selected_in_the_order_given():
     assert part["obs.patches"].lengths.tolist() == [3, 2, 3]
     assert part["obs.patches"].values[:, 0].tolist() == [2, 3, 4, 0, 1, 2, 3, 4]
     nothing = example().select(torch.tensor([], dtype=torch.long))
-    assert nothing.rows == 0
-    assert nothing["obs.patches"].values.shape == (0, 1)
+    assert nothing.rows == 0 and nothing["obs.patches"].values.shape == (0, 1)
 
 
 def test_a_boolean_index_selects_too():
@@ -29,8 +28,7 @@ def test_a_boolean_index_selects_too():
 def test_pieces_put_together_are_the_whole():
     batch = example()
     pieces = batch.split(2)
-    assert [piece.rows for piece in pieces] == [2, 1]
-    assert all(isinstance(piece, Batch) for piece in pieces)
+    assert [piece.rows for piece in pieces] == [2, 1] and all(isinstance(piece, Batch) for piece in pieces)
     assert torch.cat([piece["obs.patches"].values for piece in pieces]).tolist() == batch["obs.patches"].values.tolist()
 
 
@@ -47,17 +45,14 @@ def test_a_missing_column_is_named_with_its_reader():
 def test_observation_and_new_columns():
     batch = example()
     more = batch.with_columns(values=torch.zeros(3))
-    assert set(more.observation()) == {"patches"}
-    assert "values" not in batch
-    assert isinstance(more, Batch)
+    assert set(more.observation()) == {"patches"} and "values" not in batch and isinstance(more, Batch)
 
 
 def test_lightning_moves_a_batch_and_keeps_its_type():
     from lightning.fabric.utilities import move_data_to_device
 
     moved = move_data_to_device(example(), torch.device("cpu"))
-    assert type(moved) is Batch
-    assert type(moved["obs.patches"]) is Ragged
+    assert type(moved) is Batch and type(moved["obs.patches"]) is Ragged
 
 
 def test_padding():

@@ -101,8 +101,7 @@ def test_a_recipe_fits_one_iteration(recipe, tmp_path):
     before = {name: value.clone() for name, value in cli.model.policy.named_parameters()}
     cli.fit()
     steps = cli.datamodule.passes * cli.datamodule.updates
-    assert cli.trainer.global_step == steps
-    assert cli.datamodule.iteration == 1
+    assert cli.trainer.global_step == steps and cli.datamodule.iteration == 1
     logged = {k: float(v) for k, v in cli.trainer.callback_metrics.items()}
     for name, value in logged.items():
         assert math.isfinite(value) or not name.startswith(("train/", "rollout/")), name
@@ -111,8 +110,7 @@ def test_a_recipe_fits_one_iteration(recipe, tmp_path):
     assert all(p.isfinite().all() for p in weights.values())
     if cli.model.objective.terms.keys() & {"imitation", "grounding"}:  # a reward may be 0, these never are
         assert any(not torch.equal(before[name], p) for name, p in weights.items())
-    assert (tmp_path / "config.yaml").exists()
-    assert (tmp_path / "policy").is_dir()
+    assert (tmp_path / "config.yaml").exists() and (tmp_path / "policy").is_dir()
 
 
 def test_a_resolved_file_is_the_same_run(tmp_path):

@@ -116,23 +116,18 @@ def test_parts_that_do_not_fit_say_so_when_they_meet(name, capsys, tmp_path):
 def test_an_unreadable_checkpoint(content, capsys, tmp_path):
     (tmp_path / "bad.ckpt").write_bytes(content)
     status, message = refused((f"ckpt_path={tmp_path}/bad.ckpt",), capsys, tmp_path)
-    assert status == 2
-    assert f"ckpt_path={tmp_path}/bad.ckpt" in message
-    assert "not a readable checkpoint" in message
+    assert status == 2 and f"ckpt_path={tmp_path}/bad.ckpt" in message and "not a readable checkpoint" in message
 
 
 def test_a_folder_without_a_model(capsys, caplog, tmp_path):
     status, message = refused(("policy=text", f"policy.path={tmp_path}"), capsys, tmp_path)
-    assert status == 2
-    assert f"policy.path={str(tmp_path)!r} cannot be loaded" in message
+    assert status == 2 and f"policy.path={str(tmp_path)!r} cannot be loaded" in message
 
 
 def test_a_row_without_an_answer(capsys, caplog, tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n{"question": "2+2="}\n')
     status, message = refused(("task=jsonl", f"task.path={tmp_path}/rows.jsonl"), capsys, tmp_path)
-    assert status == 1
-    assert f"{tmp_path}/rows.jsonl:2" in message
-    assert "'answer' is missing" in message
+    assert status == 1 and f"{tmp_path}/rows.jsonl:2" in message and "'answer' is missing" in message
 
 
 def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch, capsys):

@@ -35,8 +35,7 @@ def test_a_row_draws_alike_alone_and_in_company():
         assert torch.equal(alone.uniform(4)[0], first[i])
         assert torch.equal(alone.uniform(2, 3)[0], second[i])
     whole = Noise(seeds).uniform(10)
-    assert torch.equal(whole[:, :4], first)
-    assert torch.equal(whole[:, 4:], second.flatten(1))
+    assert torch.equal(whole[:, :4], first) and torch.equal(whole[:, 4:], second.flatten(1))
 
 
 def test_some_rows_go_on_where_they_stand():
@@ -51,14 +50,11 @@ def test_the_numbers_look_uniform_and_normal():
     """Mean 1/2, variance 1/12; mean 0, variance 1: within five standard errors of 100,000 draws."""
     n = 100_000
     u = Noise([3]).uniform(n)
-    assert u.min() > 0
-    assert u.max() < 1
+    assert u.min() > 0 and u.max() < 1
     assert abs(u.mean() - 0.5) < 5 * (1 / 12 / n) ** 0.5
     assert abs(u.var() - 1 / 12) < 5 * (1 / 180 / n) ** 0.5
     z = Noise([4]).normal(n)
-    assert abs(z.mean()) < 5 / n**0.5
-    assert abs(z.var() - 1) < 5 * (2 / n) ** 0.5
-    assert z.isfinite().all()
+    assert abs(z.mean()) < 5 / n**0.5 and abs(z.var() - 1) < 5 * (2 / n) ** 0.5 and z.isfinite().all()
 
 
 def test_seeds_belong_to_their_keys():

@@ -21,9 +21,7 @@ def test_a_run_is_measured_on_held_out_problems(run, capsys):
     assert main(["evaluate", str(run), "count=12"]) == 0
     assert "greedy" in capsys.readouterr().out
     written = json.loads((run / "evaluation.json").read_text())
-    assert written["split"] == "held_out"
-    assert written["count"] == 12
-    assert written["task"] == "arithmetic"
+    assert written["split"] == "held_out" and written["count"] == 12 and written["task"] == "arithmetic"
     assert written["numbers"]["last"]["greedy"]["exact"]["n"] == 12
     assert written["checkpoints"]["last"]["optimiser_steps"] == 1
     assert {"python", "torch"} <= set(written["versions"])
@@ -32,8 +30,7 @@ def test_a_run_is_measured_on_held_out_problems(run, capsys):
 def test_the_measurement_in_training_and_the_command_agree(run):
     assert main(["evaluate", str(run)]) == 0
     exact = json.loads((run / "evaluation.json").read_text())["numbers"]["last"]["greedy"]["exact"]
-    assert exact["n"] == 8
-    assert 0 <= exact["lower"] <= exact["mean"] <= exact["upper"] <= 1
+    assert exact["n"] == 8 and 0 <= exact["lower"] <= exact["mean"] <= exact["upper"] <= 1
 
 
 def test_two_checkpoints_are_compared_on_the_same_problems(run, capsys):

@@ -18,28 +18,24 @@ def test_overview_counts_every_group(capsys):
 @pytest.mark.parametrize("name", ["recipe", "task", "sim", "engine", "rollout", "curriculum", *PARTS])
 def test_every_option_has_one_line_of_meaning(name):
     rows = entries(name)
-    assert rows
-    assert rows == entries(plural(name))
+    assert rows and rows == entries(plural(name))
     assert [option for option, meaning in rows if not meaning.strip() or "\n" in meaning] == []
 
 
 def test_a_recipe_is_shown_with_its_paper():
     assert dict(entries("recipes"))["dr_grpo"].startswith("Understanding R1-Zero-Like Training")
-    assert "(2025)" in dict(entries("recipes"))["dr_grpo"]
-    assert "[exact]" in dict(entries("recipes"))["dr_grpo"]
+    assert "(2025)" in dict(entries("recipes"))["dr_grpo"] and "[exact]" in dict(entries("recipes"))["dr_grpo"]
 
 
 def test_parts_are_concrete_and_stand_where_they_are_named():
     names = {part.__qualname__ for part in classes("stage")}
-    assert {"GAE", "GroupAdvantage"} <= names
-    assert "Stage" not in names
+    assert {"GAE", "GroupAdvantage"} <= names and "Stage" not in names
 
 
 def test_piped_output_has_no_colours_and_no_cut_lines(capsys):
     assert main(["list", "stages"]) == 0
     shown = capsys.readouterr().out
-    assert "\x1b" not in shown
-    assert "…" not in shown
+    assert "\x1b" not in shown and "…" not in shown
 
 
 def test_unknown_group_is_refused_with_a_suggestion(capsys):

@@ -52,14 +52,9 @@ def test_completions_come_in_the_order_of_the_requests_and_at_their_own_length()
     done = asked(Echo(), lengths, max_rows=2)
     assert [c.output for c in done] == lengths
     for n, completion in zip(lengths, done):
-        assert completion.action.tolist() == [n] * n
-        assert completion.mask.all()
-        assert len(completion.logprobs) == n
-        assert completion.extra["kept"].shape == (n, 1)
-        assert completion.extra["temperature"] == 0.5
-        assert completion.version == 7
-        assert completion.ended == "done"
-        assert completion.value is None
+        assert completion.action.tolist() == [n] * n and completion.mask.all() and len(completion.logprobs) == n
+        assert completion.extra["kept"].shape == (n, 1) and completion.extra["temperature"] == 0.5
+        assert completion.version == 7 and completion.ended == "done" and completion.value is None
 
 
 def test_batches_hold_requests_of_similar_length():
@@ -77,8 +72,7 @@ def test_the_attempts_of_a_group_are_encoded_once():
 def test_acting_is_without_gradient_in_evaluation_mode_and_leaves_the_mode_alone():
     policy = Echo().train()
     asked(policy, [1, 2])
-    assert policy.modes == [(False, False)]
-    assert policy.training
+    assert policy.modes == [(False, False)] and policy.training
     policy.eval()
     asked(policy, [1])
     assert not policy.training
@@ -86,8 +80,9 @@ def test_acting_is_without_gradient_in_evaluation_mode_and_leaves_the_mode_alone
 
 def test_a_memo_stands_for_the_inputs_that_it_was_made_from():
     (completion,) = asked(Echo(memo=True), [3])
-    assert set(completion.observation) == {"input_ids", "feature"}
-    assert completion.observation["feature"].tolist() == [6.0]
+    assert set(completion.observation) == {"input_ids", "feature"} and completion.observation["feature"].tolist() == [
+        6.0
+    ]
     (completion,) = asked(Echo(), [3])
     assert set(completion.observation) == {"input_ids", "raw"}
 

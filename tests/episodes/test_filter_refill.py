@@ -43,8 +43,7 @@ START = group(0, 1.0, 1.0) + group(1, 0.0, 1.0) + group(2, 0.0, 0.0) + group(3, 
 
 def test_drop_uniform():
     out = DropUniform()(START, context())
-    assert numbers(out) == [1]
-    assert len(out) == 2
+    assert numbers(out) == [1] and len(out) == 2
     assert numbers(DropUniform(tolerance=0)(START, context())) == [1, 3]  # 0.1 + 0.2 != 0.3
     assert DropUniform()(group(0, 1.0), context()) == []
     assert numbers(DropUniform()(group(2, 0.0, 1.0)[:1] + START[2:4] + group(2, 0.0, 1.0)[1:], context())) == [2, 1]
@@ -63,8 +62,7 @@ def test_refill_until_enough():
     out = Refill()(START, context(supply))
     # 4 came, 1 was mixed: asks for 3 (5 and 6 are mixed), then for 1 (7 is not), then for 1 (8 is)
     assert supply.asked == [3, 1, 1]
-    assert numbers(out) == [1, 5, 6, 8]
-    assert len(out) == 8
+    assert numbers(out) == [1, 5, 6, 8] and len(out) == 8
 
 
 def test_refill_after_drop_with_the_number_given():
@@ -81,8 +79,7 @@ def test_refill_is_bounded_and_says_so(caplog):
     supply = Supply(*(group(10 + i, 1, 1) for i in range(20)))
     with caplog.at_level(logging.WARNING):
         out = Refill(groups=3, rounds=2)(START, context(supply))
-    assert numbers(out) == [1]
-    assert supply.asked == [2, 2]
+    assert numbers(out) == [1] and supply.asked == [2, 2]
     assert "1 of 3 groups after 2 rounds" in caplog.text
 
 

@@ -16,17 +16,14 @@ def episode(group=0, ended="done", tokens=3, **scores):
 
 def test_rate_is_the_share_with_its_interval():
     found = Rate()([episode(i, exact=float(i < 95)) for i in range(100)])
-    assert found.pop("mean") == 0.95
-    assert found.pop("n") == 100
-    assert found.pop("errors") == 0
+    assert found.pop("mean") == 0.95 and found.pop("n") == 100 and found.pop("errors") == 0
     assert {name: round(end, 3) for name, end in found.items()} == {"lower": 0.888, "upper": 0.978}
 
 
 def test_rate_counts_prompts_in_the_interval_of_repeated_attempts():
     # 10 prompts, 8 attempts each, always the same result: as uncertain as 10 attempts, not as 80
     found = Rate("success")([episode(i % 10, success=float(i % 10 < 6)) for i in range(80)])
-    assert found["mean"] == pytest.approx(0.6)
-    assert found["n"] == 80
+    assert found["mean"] == pytest.approx(0.6) and found["n"] == 80
     assert (found["lower"], found["upper"]) == pytest.approx(wilson(6, 10))
 
 
@@ -41,8 +38,7 @@ def test_failures_are_reported_not_scored(ended):
 
 def test_only_failures_measure_nothing():
     found = Rate()([episode(ended="error")])
-    assert isnan(found["mean"])
-    assert (found["lower"], found["upper"]) == (0, 1)
+    assert isnan(found["mean"]) and (found["lower"], found["upper"]) == (0, 1)
     assert (found["n"], found["errors"]) == (0, 1)
     assert isnan(Tokens()([episode(ended="error")])["mean"])
     assert isnan(PassAtK()([episode(ended="error")])["pass@1"])

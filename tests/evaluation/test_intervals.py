@@ -17,8 +17,7 @@ def test_wilson_by_hand():
     # 1 of 2 at z = 1.959964: z^2 = 3.841459; centre (0.5 + 0.960365) / 2.920729 = 0.5
     # spread 1.959964 * sqrt(0.125 + 0.2400912) / 2.920729 = 0.405469; the interval is 0.5 -+ 0.405469
     lower, upper = wilson(1, 2)
-    assert lower == pytest.approx(0.094531, abs=1e-6)
-    assert upper == pytest.approx(0.905469, abs=1e-6)
+    assert lower == pytest.approx(0.094531, abs=1e-6) and upper == pytest.approx(0.905469, abs=1e-6)
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
@@ -32,8 +31,7 @@ def test_wilson_agrees_with_scipy(level):
 
 def test_wilson_edges():
     assert wilson(0, 0) == (0.0, 1.0)
-    assert wilson(0, 10)[0] == 0.0
-    assert wilson(10, 10)[1] == 1.0
+    assert wilson(0, 10)[0] == 0.0 and wilson(10, 10)[1] == 1.0
     with pytest.raises(ValueError, match="successes must lie between 0 and n, got 3 of 2"):
         wilson(3, 2)
     with pytest.raises(ValueError, match="level must lie between 0 and 1, got 95"):
@@ -52,10 +50,8 @@ def test_wilson_covers_the_truth_as_often_as_it_says():
 
 
 def test_disjoint():
-    assert disjoint((0.1, 0.2), (0.3, 0.4))
-    assert disjoint((0.3, 0.4), (0.1, 0.2))
-    assert not disjoint((0.1, 0.3), (0.3, 0.4))
-    assert not disjoint((0.1, 0.9), (0.3, 0.4))
+    assert disjoint((0.1, 0.2), (0.3, 0.4)) and disjoint((0.3, 0.4), (0.1, 0.2))
+    assert not disjoint((0.1, 0.3), (0.3, 0.4)) and not disjoint((0.1, 0.9), (0.3, 0.4))
 
 
 def test_minimum_detectable_difference_by_hand():

@@ -29,9 +29,7 @@ def test_sides_are_even_and_frames_of_one_size(side, count):
     frames = side_by_side([Clip(flat(9, 9, side=side), "t", "o")] * count, "an instruction" * 20)
     assert len({frame.shape for frame in frames}) == 1
     height, width, channels = frames[0].shape
-    assert height % 2 == width % 2 == 0
-    assert channels == 3
-    assert frames[0].dtype == np.uint8
+    assert height % 2 == width % 2 == 0 and channels == 3 and frames[0].dtype == np.uint8
 
 
 def test_outcome_appears_when_its_clip_has_ended():

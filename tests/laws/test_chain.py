@@ -93,7 +93,7 @@ terms = pytest.mark.parametrize("term", [PolicyGradient(), ClippedSurrogate(), C
 
 
 @terms
-@pytest.mark.parametrize(("discount", "decay"), [(1.0, 1.0), (0.9, 0.95), (0.9, 0.5), (0.7, 0.0)])
+@pytest.mark.parametrize("discount, decay", [(1.0, 1.0), (0.9, 0.95), (0.9, 0.5), (0.7, 0.0)])
 @pytest.mark.parametrize("wrong", [False, True], ids=["true values", "wrong values"])
 def test_decisions(term, discount, decay, wrong):
     """E[A | 0, go] = GO + gamma V1 - V0 + gamma lambda (E[END] - V1): the last part is 0 for true values."""
@@ -106,7 +106,7 @@ def test_decisions(term, discount, decay, wrong):
 
 @terms
 @pytest.mark.parametrize("layout", [as_rows, as_choices])
-@pytest.mark.parametrize(("values", "decay"), [(WRONG, 1.0), (true_values(1.0), 1.0), (true_values(1.0), 0.3)])
+@pytest.mark.parametrize("values, decay", [(WRONG, 1.0), (true_values(1.0), 1.0), (true_values(1.0), 0.3)])
 def test_undiscounted_it_is_the_gradient_of_the_expected_return(term, layout, values, decay):
     """At discount 1 with decay 1 whatever the values, or with true values whatever the decay."""
     if layout is as_choices and decay < 1:

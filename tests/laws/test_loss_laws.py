@@ -143,10 +143,8 @@ def test_descent_raises_good_choices_and_lowers_bad_ones(example):
 def test_weights_are_shares_of_the_choices(weights):
     batch = rows(per_row=False)
     column = weights.part(batch, alone)
-    assert column.shape == batch["mask"].shape
-    assert column.dtype == torch.float32
-    assert (column[~batch["mask"]] == 0).all()
-    assert (column[batch["mask"]] > 0).all()
+    assert column.shape == batch["mask"].shape and column.dtype == torch.float32
+    assert (column[~batch["mask"]] == 0).all() and (column[batch["mask"]] > 0).all()
     if weights.sums_to_one:
         assert_close(column.sum(), torch.tensor(1.0))
 

@@ -29,8 +29,7 @@ def test_reads_and_writes_are_exactly_what_is_touched(example):
     copies = {name: column.clone() for name, column in before.items()}
     after = example.part(before, context(example.per_row))
     assert set(after) - set(copies) == example.part.writes - set(copies)
-    assert example.part.writes <= set(COLUMNS)
-    assert example.part.writes <= set(after)
+    assert example.part.writes <= set(COLUMNS) and example.part.writes <= set(after)
     for name, column in copies.items():
         if name not in example.part.writes:
             assert torch.equal(after[name], column), f"{name} was changed"
@@ -79,16 +78,14 @@ def test_what_is_written_has_a_documented_shape(example):
     for name in example.part.writes:
         shapes = {"[N, T]": tuple(batch["mask"].shape), "[N]": (batch.rows,)}
         assert tuple(after[name].shape) in [shapes[text] for text in COLUMNS[name].shape.split(" or ")]
-        assert after[name].device.type == "cpu"
-        assert not after[name].requires_grad
+        assert after[name].device.type == "cpu" and not after[name].requires_grad
 
 
 @pytest.mark.parametrize("example", [e for e in STAGES if "advantages" in e.part.writes], ids=lambda e: e.name)
 def test_advantages_are_zero_where_nothing_was_chosen(example):
     batch = rows(example.per_row)
     advantages = example.part(batch, context(example.per_row))["advantages"]
-    assert (advantages[~batch["mask"]] == 0).all()
-    assert (advantages[batch["mask"]] != 0).any()
+    assert (advantages[~batch["mask"]] == 0).all() and (advantages[batch["mask"]] != 0).any()
 
 
 @pytest.mark.parametrize("example", [e for e in STAGES if e.group_relative], ids=lambda e: e.name)

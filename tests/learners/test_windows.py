@@ -122,8 +122,7 @@ def test_a_pass_meets_every_row_once_and_the_order_belongs_to_the_key(batch):
     chosen = sorted(
         (g, e) for g, e, m in zip(batch["group"].tolist(), batch["episode"].tolist(), batch["mask"]) if m.any()
     )
-    assert sorted(first) == sorted(second) == chosen
-    assert first != second
+    assert sorted(first) == sorted(second) == chosen and first != second
     # rows that arrive in another order are cut alike
     shuffled = batch.select(torch.randperm(ROWS, generator=torch.Generator().manual_seed(0)))
     assert order(cut(shuffled, TokenMean(), 2, 3, passes=2)) == first + second
@@ -132,7 +131,6 @@ def test_a_pass_meets_every_row_once_and_the_order_belongs_to_the_key(batch):
 def test_fewer_rows_than_micro_batches(policy, batch):
     """Idle micro-batches weigh nothing but keep the count."""
     pieces = cut(batch.select(torch.tensor([0, 1])), TokenMean(), 2, 3)
-    assert len(pieces) == 6
-    assert all(piece.rows >= 1 for piece in pieces)
+    assert len(pieces) == 6 and all(piece.rows >= 1 for piece in pieces)
     assert sum(float(piece["weights"].sum()) for piece in pieces) == pytest.approx(2 * 3)
     assert all(p.isfinite().all() for p in learn(policy, pieces, 3)[1].values())

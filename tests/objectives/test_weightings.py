@@ -20,12 +20,12 @@ EXPECTED = [
 ]
 
 
-@pytest.mark.parametrize(("weighting", "expected"), EXPECTED, ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize("weighting, expected", EXPECTED, ids=lambda x: type(x).__name__)
 def test_one_process(weighting, expected):
     assert_close(weighting(WINDOW, lambda number: number), torch.tensor(expected))
 
 
-@pytest.mark.parametrize(("weighting", "expected"), EXPECTED, ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize("weighting, expected", EXPECTED, ids=lambda x: type(x).__name__)
 def test_two_processes_give_what_one_gives(weighting, expected):
     """Whole episodes on each process; `total` adds up what both of them ask for."""
     shares = [WINDOW.select(torch.tensor(index)) for index in ([0, 3], [1, 2])]
@@ -37,7 +37,7 @@ def test_two_processes_give_what_one_gives(weighting, expected):
     assert_close(torch.cat(together), torch.tensor(expected)[[0, 3, 1, 2]])
 
 
-@pytest.mark.parametrize(("weighting", "expected"), EXPECTED, ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize("weighting, expected", EXPECTED, ids=lambda x: type(x).__name__)
 @pytest.mark.parametrize("rows", [4, 0])
 def test_nothing_chosen_weighs_nothing(weighting, expected, rows):
     window = Batch(mask=torch.zeros(rows, 3).bool(), episode=torch.zeros(rows).long())

@@ -11,7 +11,7 @@ ONE = torch.zeros(4).long()
 
 
 @pytest.mark.parametrize(
-    ("scale", "size"),
+    "scale, size",
     [("std", 1.0), ("sample", 0.8660254), (None, 0.5)],  # deviations 1/2; std 1/2; sample std sqrt(1/3)
 )
 def test_units(scale, size):

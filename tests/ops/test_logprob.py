@@ -84,15 +84,12 @@ def test_forced_and_impossible_choices():
     kept[0, 0] = -1  # nothing was open: forced
     kept[1, 1] = torch.tensor([(action[1, 1] + 1) % 5, -1, -1])  # the action itself is cut off
     logprobs, entropy = logprob_entropy(logits, action, 1.0, kept)
-    assert logprobs[0, 0] == 0
-    assert entropy[0, 0] == 0
-    assert logprobs[1, 1] == -torch.inf
-    assert entropy[1, 1] == 0
+    assert logprobs[0, 0] == 0 and entropy[0, 0] == 0
+    assert logprobs[1, 1] == -torch.inf and entropy[1, 1] == 0
     finite = torch.ones(3, 4).bool()
     finite[1, 1] = False
     (torch.where(finite, logprobs, 0).sum() + entropy.sum()).backward()
-    assert logits.grad.isfinite().all()
-    assert (logits.grad[0, 0] == 0).all()
+    assert logits.grad.isfinite().all() and (logits.grad[0, 0] == 0).all()
 
 
 def test_a_forbidden_id_has_no_share(piece):

@@ -14,7 +14,7 @@ ALL = torch.ones(1, 4).bool()
 
 
 @pytest.mark.parametrize(
-    ("level", "expected"),
+    "level, expected",
     [("token", [0.2, -0.1, 0.3, 0.0]), ("sequence", [0.1] * 4), ("row", [0.4] * 4)],  # sum 0.4, mean 0.1
 )
 def test_levels(level, expected):
@@ -24,7 +24,7 @@ def test_levels(level, expected):
 
 
 @pytest.mark.parametrize(
-    ("level", "expected"), [("token", [0.2, 0, 0.3, 0]), ("sequence", [0.25, 0, 0.25, 0]), ("row", [0.5, 0, 0.5, 0])]
+    "level, expected", [("token", [0.2, 0, 0.3, 0]), ("sequence", [0.25, 0, 0.25, 0]), ("row", [0.5, 0, 0.5, 0])]
 )
 def test_choices_outside_the_mask_take_no_part(level, expected):
     mask = torch.tensor([[True, False, True, False]])
@@ -59,7 +59,7 @@ def surrogate(ratio, advantage, low=0.2, high=0.2, dual=None):
 
 
 @pytest.mark.parametrize(
-    ("ratio", "advantage", "loss"),
+    "ratio, advantage, loss",
     [
         (1.3, 1.0, -1.2),  # gain held at 1 + high
         (0.7, -1.0, 0.8),  # loss held at 1 - low

@@ -45,7 +45,7 @@ def test_decay_one_is_return_minus_value():
     assert_close(out, torch.where(mask, discounted_returns(reward, mask, bootstrap, 0.9) - values, 0))
 
 
-@pytest.mark.parametrize(("discount", "decay"), [(0.9, 0.8), (1.0, 1.0), (0.5, 0.0)])
+@pytest.mark.parametrize("discount, decay", [(0.9, 0.8), (1.0, 1.0), (0.5, 0.0)])
 def test_equals_the_double_sum(discount, decay):
     """A_t = sum_k (discount decay)^k delta_{t+k} over the entries inside the mask, written without recursion."""
     reward, values, mask, bootstrap = random_case()

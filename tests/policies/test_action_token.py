@@ -83,8 +83,7 @@ def test_ratio_is_one_alone_and_without_padding() -> None:
 def test_stored_visual_tokens_replace_the_image() -> None:
     model = policy(freeze_vision=True)
     with_memo, with_image = sampled(model, Sampling()), sampled(model, Sampling(), memo=False)
-    assert "obs.image" not in with_memo
-    assert "obs.visual" not in with_image
+    assert "obs.image" not in with_memo and "obs.visual" not in with_image
     torch.testing.assert_close(model(with_memo).logprobs, model(with_image).logprobs, atol=1e-6, rtol=0)
 
 
@@ -92,8 +91,7 @@ def test_freezing_leaves_vision_and_words_alone() -> None:
     model = policy(freeze_vision=True)
     model(sampled(model, Sampling())).logprobs.sum().backward()
     touched = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0}
-    assert touched
-    assert not [n for n in touched if n.startswith("vision.") or "embed_tokens" in n]
+    assert touched and not [n for n in touched if n.startswith("vision.") or "embed_tokens" in n]
     assert {"body.queries", "body.head.weight", "body.proprio.weight"} <= touched
 
 
@@ -213,8 +211,7 @@ def test_unknown_words_are_spelt() -> None:
     model = policy()
     for text in ("ключ", "", "x" * 500):
         ids = model.encode({**raws()[0], "instruction": text})["instruction"]
-        assert len(ids) >= 1
-        assert ids.max() < len(model.tokenizer)
+        assert len(ids) >= 1 and ids.max() < len(model.tokenizer)
 
 
 @pytest.mark.parametrize("name", ["image", "proprio", "instruction"])

@@ -36,7 +36,7 @@ def played(policy: ControlPolicy, sampling: Sampling, rows: int = 64) -> Batch:
 
 
 @pytest.mark.parametrize(
-    ("kind", "sampling"),
+    "kind, sampling",
     [
         ("categorical", Sampling()),
         ("categorical", Sampling(temperature=0.7)),
@@ -92,7 +92,7 @@ def test_categorical_numbers():
 
 
 @pytest.mark.parametrize(
-    ("cut", "kept", "p"),
+    "cut, kept, p",
     [
         ({"top_p": 0.55}, [0, 1, -1, -1], [0.625, 0.375, 0, 0]),  # 0.5 < 0.55 <= 0.8
         ({"top_k": 3}, [0, 1, 2], [0.5 / 0.95, 0.3 / 0.95, 0.15 / 0.95, 0]),

@@ -191,8 +191,7 @@ def test_what_was_exported_is_the_same_policy(tmp_path):
     mine, theirs = (p.eval()(batch_of(p, PROMPTS, done)) for p in (policy, again))
     assert_close(mine.logprobs, theirs.logprobs, atol=0, rtol=0)
     assert_close(mine.values, theirs.values, atol=0, rtol=0)
-    assert mine.values.abs().max() > 0
-    assert mine.values.shape == mine.logprobs.shape
+    assert mine.values.abs().max() > 0 and mine.values.shape == mine.logprobs.shape
 
 
 def test_a_value_is_that_of_the_context_before_its_token(policy):
@@ -212,8 +211,7 @@ def test_low_rank_adapters_are_all_that_learns_and_the_export_is_merged(tmp_path
     torch.manual_seed(3)
     policy = decided(TextPolicy(config=TINY, lora={"r": 4})).eval()
     trained = {name for name, p in policy.named_parameters() if p.requires_grad}
-    assert trained
-    assert all("lora_" in name for name in trained)
+    assert trained and all("lora_" in name for name in trained)
     with torch.no_grad():
         for name, weight in policy.named_parameters():
             if "lora_B" in name:

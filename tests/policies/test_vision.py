@@ -169,9 +169,7 @@ def test_an_image_token_that_was_emitted_is_a_forced_choice(policy):
     done[0].action = done[0].action.clone()
     done[0].action[3] = policy.forbidden[0]
     out = policy(batch_of(policy, PROMPTS[:2], done))
-    assert out.logprobs[0, 3] == 0
-    assert out.logprobs.isfinite().all()
-    assert out.entropy.isfinite().all()
+    assert out.logprobs[0, 3] == 0 and out.logprobs.isfinite().all() and out.entropy.isfinite().all()
     done[0].action[3] = policy.tokenizer.pad_token_id
     assert_close(policy(batch_of(policy, PROMPTS[:2], done)).logprobs[0, 4:], out.logprobs[0, 4:])
     out.logprobs.sum().backward()
@@ -217,8 +215,7 @@ def test_low_rank_adapters_on_a_vision_language_model(tmp_path):
         VisionLanguagePolicy(path=str(qwen2_5_vl(tmp_path / "base")), lora={"r": 4}, value_head=True)
     ).eval()
     trained = [name for name, p in policy.named_parameters() if p.requires_grad]
-    assert trained
-    assert all("lora_" in name or name.startswith("value_head") for name in trained)
+    assert trained and all("lora_" in name or name.startswith("value_head") for name in trained)
     with torch.no_grad():
         for name, weight in policy.named_parameters():
             if "lora_B" in name:

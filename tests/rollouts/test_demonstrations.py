@@ -36,15 +36,12 @@ def test_the_choices_are_the_tasks_own_answer(policy):
     episodes = Demonstrations().collect([(i, task[i]) for i in range(6)], context(task, policy))
     for slot, episode in enumerate(episodes):
         (turn,) = episode.turns
-        assert episode.source == "demo"
-        assert episode.group == slot
+        assert episode.source == "demo" and episode.group == slot
         assert policy.tokenizer.decode(turn.completion.action, skip_special_tokens=True) == str(episode.prompt.answer)
-        assert turn.completion.action[-1] == policy.tokenizer.eos_token_id
-        assert turn.completion.mask.all()
+        assert turn.completion.action[-1] == policy.tokenizer.eos_token_id and turn.completion.mask.all()
         assert task.score(episode)["exact"] == 1
     batch = collate(episodes, policy)
-    assert batch["is_demo"].all()
-    assert (batch["temperature"] == 1).all()
+    assert batch["is_demo"].all() and (batch["temperature"] == 1).all()
     assert policy(batch).logprobs.shape == batch["mask"].shape
 
 

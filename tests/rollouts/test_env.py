@@ -67,8 +67,7 @@ def test_episodes_come_in_order_and_end_once():
     task, seen = reach(), []
     episodes = play(task, Guess(), range(8), attempts=3, progress=lambda *p: seen.append(p))
     assert [(e.group, e.attempt) for e in episodes] == [(g, a) for g in range(8) for a in range(3)]
-    assert seen[0] == ("rollout", 0, 24)
-    assert seen[-1] == ("rollout", 24, 24)
+    assert seen[0] == ("rollout", 0, 24) and seen[-1] == ("rollout", 24, 24)
     for episode in episodes:
         scores = task.score(episode)
         assert 1 <= len(episode.turns) <= 4
@@ -76,8 +75,7 @@ def test_episodes_come_in_order_and_end_once():
         assert episode.ended == "done" or len(episode.turns) == 4
         assert scores["return"] == scores["success"] == episode.turns[-1].reward
         assert all(turn.reward == 0 for turn in episode.turns[:-1])
-        assert episode.turns[0].completion.version == 3
-        assert episode.bootstrap == 0
+        assert episode.turns[0].completion.version == 3 and episode.bootstrap == 0
     assert {e.ended for e in episodes} == {"done", "time"}
 
 
@@ -88,8 +86,7 @@ def test_waves_rows_and_attempts_do_not_change_an_episode():
     for slots, max_envs in ((range(8), 5), ([6], 256), ([3, 1], 1)):
         for episode in play(task, policy, slots, max_envs):
             twin = together[episode.group, episode.attempt]
-            assert len(episode.turns) == len(twin.turns)
-            assert episode.ended == twin.ended
+            assert len(episode.turns) == len(twin.turns) and episode.ended == twin.ended
             assert episode.info == twin.info
             for one, other in zip(episode.turns, twin.turns):
                 assert one.reward == other.reward
@@ -214,8 +211,7 @@ def test_the_environment_is_kept_while_its_size_is():
         rollout.collect([(i, task[i]) for i in range(5)], ctx)  # ten episodes in two waves of five
     assert [env.num_envs for env in sim.made] == [5]
     rollout.collect([(0, task[0])], ctx)
-    assert [env.num_envs for env in sim.made] == [5, 2]
-    assert sim.made[0].closed_once
+    assert [env.num_envs for env in sim.made] == [5, 2] and sim.made[0].closed_once
     assert rollout.collect([], ctx) == []
 
 

@@ -53,8 +53,7 @@ def seeds(*pairs):
 def test_verdicts_follow_the_interval_of_the_effect():
     plan = {"target": {"before": 0.5, "after": 0.9}}
     helps = prove.summary(plan, seeds((0.3, 0.95), (0.35, 0.93), (0.4, 0.97)), None)
-    assert helps["verdict"] == "helps"
-    assert helps["target_met"]
+    assert helps["verdict"] == "helps" and helps["target_met"]
     short = prove.summary(plan, seeds((0.3, 0.95), (0.35, 0.93), (0.4, 0.8)), None)
     assert not short["target_met"]
     assert prove.summary(plan, seeds((0.5, 0.6), (0.5, 0.4), (0.5, 0.5)), None)["verdict"] == "no effect at this scale"

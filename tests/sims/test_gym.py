@@ -30,19 +30,16 @@ def test_worlds_step_as_single_environments_do():
     for action in (0, 1, 1, 0):
         seen, rewards, _, _, _ = venv.step(np.array([1, action]))
         expected = single.step(action)
-        assert np.array_equal(seen[1], expected[0])
-        assert rewards[1] == expected[1]
+        assert np.array_equal(seen[1], expected[0]) and rewards[1] == expected[1]
 
 
 def test_time_limit_and_further_arguments():
     venv = GymSim("CartPole-v1", max_episode_steps=2, kwargs={"sutton_barto_reward": True}).make(1)
     venv.reset(seed=0)
     _, reward, terminated, truncated, _ = venv.step(np.array([0]))
-    assert reward[0] == 0.0
-    assert not truncated[0]
+    assert reward[0] == 0.0 and not truncated[0]
     _, _, terminated, truncated, _ = venv.step(np.array([1]))
-    assert truncated[0]
-    assert not terminated[0]
+    assert truncated[0] and not terminated[0]
 
 
 def test_an_ended_world_keeps_still_until_it_is_reset():
@@ -52,15 +49,11 @@ def test_an_ended_world_keeps_still_until_it_is_reset():
     ended, _, _, truncated, _ = venv.step(np.array([0, 0]))
     assert truncated.all()
     seen, rewards, _, truncated, _ = venv.step(np.array([1, 1]))
-    assert np.array_equal(seen, ended)
-    assert truncated.all()
-    assert rewards.tolist() == [0, 0]
+    assert np.array_equal(seen, ended) and truncated.all() and rewards.tolist() == [0, 0]
     seen, _ = venv.reset(options={"reset_mask": np.array([False, True])})
-    assert np.array_equal(seen[0], ended[0])
-    assert not np.array_equal(seen[1], ended[1])
+    assert np.array_equal(seen[0], ended[0]) and not np.array_equal(seen[1], ended[1])
     _, rewards, _, truncated, _ = venv.step(np.array([1, 1]))
-    assert truncated.tolist() == [True, False]
-    assert rewards.tolist() == [0, 1]
+    assert truncated.tolist() == [True, False] and rewards.tolist() == [0, 1]
 
 
 def test_whole_episodes_are_played_for_evaluation():
@@ -134,8 +127,7 @@ def test_a_guarded_world_fails_alone_and_is_made_anew(caplog):
     guard.step(0)
     seen, reward, terminated, truncated, info = guard.step(0)
     assert (seen.tolist(), reward, terminated, truncated) == ([0.5], 0.0, False, True)
-    assert info == {"error": "RuntimeError: snap"}
-    assert "snap" in caplog.text
+    assert info == {"error": "RuntimeError: snap"} and "snap" in caplog.text
     first, _ = guard.reset()
     assert Brittle.made == 2
     other = Guard(Brittle)

@@ -55,9 +55,7 @@ def test_modes_are_put_back():
     ctx = context(Linear(1.0).train())
     ctx.policy.frozen.eval()
     OldLogprobs()(rows(), ctx)
-    assert ctx.policy.training
-    assert ctx.policy.dropout.training
-    assert not ctx.policy.frozen.training
+    assert ctx.policy.training and ctx.policy.dropout.training and not ctx.policy.frozen.training
 
 
 def test_refusals():

@@ -37,14 +37,12 @@ def test_another_seed_is_another_split():
 def test_prompt_shows_the_scan_enlarged_and_asks():
     prompt = Digits()[7]
     (image,) = prompt.images
-    assert image.dtype == np.uint8
-    assert image.shape == (32, 32, 3)
+    assert image.dtype == np.uint8 and image.shape == (32, 32, 3)
     assert prompt.messages[0]["content"] == [{"type": "image"}, {"type": "text", "text": "Which digit is this?"}]
     scan = load_digits().images[prompt.info["scan"]]
     # every pixel of a 4x4 block is the scanned pixel: 0 stays 0 and full ink, 16, is 255
     np.testing.assert_array_equal(image[2::4, 1::4, 2], np.round(scan * 255 / 16))
-    assert image.max() <= 255
-    assert (image == image[..., :1]).all()
+    assert image.max() <= 255 and (image == image[..., :1]).all()
     assert prompt.answer == load_digits().target[prompt.info["scan"]]
 
 

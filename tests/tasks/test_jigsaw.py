@@ -19,9 +19,7 @@ def test_photos_come_from_the_installed_package_without_network(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     photo.cache_clear()
     for name in PHOTOS:
-        assert photo(name).ndim == 3
-        assert photo(name).shape[2] == 3
-        assert min(photo(name).shape[:2]) >= 300
+        assert photo(name).ndim == 3 and photo(name).shape[2] == 3 and min(photo(name).shape[:2]) >= 300
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -32,8 +30,7 @@ def test_no_pixel_is_in_crops_of_both_splits(seed):
         for index in range(400):
             crop = task[index].info
             top, left, side = crop["top"], crop["left"], crop["side"]
-            assert top + side <= seen[crop["photo"]].shape[1]
-            assert left + side <= seen[crop["photo"]].shape[2]
+            assert top + side <= seen[crop["photo"]].shape[1] and left + side <= seen[crop["photo"]].shape[2]
             seen[crop["photo"]][row, top : top + side, left : left + side] = True
     assert sum(train.any() and held_out.any() for train, held_out in seen.values()) >= 4
     for name, (train, held_out) in seen.items():
@@ -65,8 +62,7 @@ def test_putting_the_tiles_where_the_answer_says_restores_the_crop():
     for index in range(30):
         prompt = task[index]
         (image,) = prompt.images
-        assert image.dtype == np.uint8
-        assert image.shape == (48, 48, 3)
+        assert image.dtype == np.uint8 and image.shape == (48, 48, 3)
         restored = np.empty_like(tiles(image))
         for shown, place in zip(tiles(image), prompt.answer):
             restored[place - 1] = shown

@@ -36,9 +36,7 @@ def test_a_repeated_question_does_not_cross_the_split(tmp_path):
     for seed in range(10):
         task = JsonlTask(write(tmp_path / "a.jsonl", *rows), held_out_fraction=0.3, seed=seed)
         seen, unseen = ({q.strip() for q in questions(part)} for part in (task, task.on("held_out")))
-        assert len(seen) == 7
-        assert len(unseen) == 3
-        assert not seen & unseen
+        assert len(seen) == 7 and len(unseen) == 3 and not seen & unseen
 
 
 def test_a_file_of_its_own_is_the_held_out_split(tmp_path):

@@ -48,8 +48,7 @@ def test_a_ball_is_drawn_where_it_is():
     assert np.pi * 7.5**2 < len(rows) < np.pi * 9**2
     assert set(np.unique(shown)) == {-1, 0}
     np.testing.assert_array_equal(renderer.frames(batch, ids, "eye", 64)[0], image)
-    assert (image[shown == 0].argmax(axis=1) == 1).all()
-    assert (image[shown == 0][:, [0, 2]] == 0).all()
+    assert (image[shown == 0].argmax(axis=1) == 1).all() and (image[shown == 0][:, [0, 2]] == 0).all()
     assert image[16, 50, 1] > image[31, 46, 1]  # the lamp stands above
 
 
@@ -83,8 +82,7 @@ def test_the_named_colour_is_at_the_projected_place():
     scenes = sim.scenes(list(range(48)))
     env = sim.make(48)
     env.reset(seed=list(range(48)))
-    assert scenes["image"].shape == (48, 64, 64, 3)
-    assert scenes["image"].dtype == np.uint8
+    assert scenes["image"].shape == (48, 64, 64, 3) and scenes["image"].dtype == np.uint8
     for i in range(48):
         colour = scenes["instruction"][i].split()[2]
         assert scenes["instruction"][i] == env.instructions[i]
@@ -118,10 +116,8 @@ def test_pictures_for_people():
     env = Reach(image_size=16).make(2)
     env.reset(seed=[0, 1])
     image = env.render(1, 96)
-    assert image.shape == (96, 96, 3)
-    assert image.dtype == np.uint8
-    assert (env.render(0, 96) != image).any()
-    assert (env.render(1, 96, "front") != image).any()
+    assert image.shape == (96, 96, 3) and image.dtype == np.uint8
+    assert (env.render(0, 96) != image).any() and (env.render(1, 96, "front") != image).any()
     assert len(np.unique(image.reshape(-1, 3), axis=0)) > 300  # smooth edges
 
 

@@ -93,8 +93,7 @@ def test_the_expert_always_succeeds(colours):
     assert infos["scores"]["success"].sum() == 64
     assert infos["scores"]["wrong_object"].sum() == 0
     np.testing.assert_array_equal(paid, 1)
-    assert terminated.all()
-    assert not truncated.any()
+    assert terminated.all() and not truncated.any()
 
 
 def test_a_wrong_object_ends_the_episode_unpaid():
@@ -108,8 +107,7 @@ def test_a_wrong_object_ends_the_episode_unpaid():
         _, reward, terminated, _, infos = env.step(actions)
         env.goal[:] = wrong
         assert not reward.any()
-    assert infos["scores"]["wrong_object"].all()
-    assert terminated.all()
+    assert infos["scores"]["wrong_object"].all() and terminated.all()
     assert not infos["scores"]["success"].any()
 
 
@@ -123,16 +121,14 @@ def test_ended_worlds_keep_still_and_chunks_stop_inside():
         np.testing.assert_array_equal(env.worlds.batch.state[ended], state[ended])
         for name in ("image", "proprio"):
             np.testing.assert_array_equal(observation[name][ended], before[name][ended])
-        assert not infos["executed"][ended].any()
-        assert not reward[ended].any()
+        assert not infos["executed"][ended].any() and not reward[ended].any()
         assert (terminated | truncated)[ended].all()
         new = terminated & ~ended
         # time in the simulator counts the control steps: 10 substeps of 5 ms each
         passed = np.rint((env.worlds.batch.time - state[:, 0]) / 0.05)
         np.testing.assert_array_equal(passed, infos["executed"])
         tip = np.linalg.norm(above(env.worlds.objects[np.arange(8), env.goal]) - env.worlds.tip, axis=1)
-        assert (tip[new] <= 0.05).all()
-        assert (tip[~terminated] > 0.05).all()
+        assert (tip[new] <= 0.05).all() and (tip[~terminated] > 0.05).all()
         ended |= terminated | truncated
 
 
@@ -145,9 +141,7 @@ def test_time_runs_out():
     up = still.copy()
     up[:, :, 2] = 1
     last, _, terminated, truncated, infos = env.step(up)
-    assert truncated.all()
-    assert not terminated.any()
-    assert not infos["error"].any()
+    assert truncated.all() and not terminated.any() and not infos["error"].any()
     assert (last["image"] != first["image"]).any(axis=(1, 2, 3)).all()  # the final state is drawn, for its value
 
 
@@ -186,9 +180,7 @@ def test_divergence_ends_one_world_with_an_error():
     env.worlds.batch.bind("qvel")[1, 0] = np.nan
     _, reward, terminated, truncated, infos = env.step(random_actions(3))
     assert infos["error"].tolist() == [False, True, False]
-    assert truncated.tolist() == [False, True, False]
-    assert not terminated.any()
-    assert not reward.any()
+    assert truncated.tolist() == [False, True, False] and not terminated.any() and not reward.any()
     env.reset(seed=[1, 2, 3])
     clean = make(3)
     clean.reset(seed=[1, 2, 3])
