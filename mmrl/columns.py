@@ -35,6 +35,9 @@ COLUMNS: dict[str, Column] = {
     "version": Column("[N]", "syncs", "version of the weights that sampled the row"),
     "values": Column("[N] or [N, T]", "reward", "predicted return, per row or per choice, before the update"),
     "old_logprobs": Column("[N, T]", "nats", "learner's log-probability of each choice before the update"),
+    "correction": Column(
+        "[N, T]", "1", "weight of a choice that another policy sampled: a bounded ratio of old_logprobs to logprobs"
+    ),
     "ref_logprobs": Column("[N, T]", "nats", "log-probability of each choice under the frozen reference policy"),
     "advantages": Column("[N, T]", "reward or standard deviations", "how much better the choice was than expected"),
     "returns": Column("[N] or [N, T]", "reward", "regression target of the values"),

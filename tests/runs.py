@@ -92,7 +92,7 @@ class Recorder(L.Callback):
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         learnt = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("train/")}
-        played = {k: v for k, v in trainer.datamodule.metrics.items() if not k.startswith("seconds")}
+        played = {k: v for k, v in trainer.datamodule.metrics.items() if "second" not in k}
         self.metrics.append({**learnt, **played})
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:

@@ -1,4 +1,4 @@
-"""Where the seconds of an iteration go."""
+"""Where the seconds of an iteration go, and how much memory it takes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ import torch
 
 
 class WallTime(L.Callback):
-    """Logs seconds spent learning and in the whole iteration, and the peak memory; rollout and stages log their own."""
+    """Logs the seconds of each iteration and of its learning, and the peak memory; the other phases log their own.
+
+    seconds/iteration is from the first prompt to the last optimiser step, without held-out measurements and
+    checkpoints. seconds/learn is forward, backward and step of every micro-batch, until the device has finished.
+    peak_gib is the most memory that the iteration held on a CUDA device; without one, that the process ever held.
+    """
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if pl_module.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(pl_module.device)
         self._epoch = time.perf_counter()
         self._learning = 0.0
 
@@ -23,18 +30,22 @@ class WallTime(L.Callback):
     ) -> None:
         self._batch = time.perf_counter()
 
-    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
-        self._learning += time.perf_counter() - self._batch
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if batch_idx + 1 == trainer.num_training_batches and pl_module.device.type == "cuda":
+            torch.cuda.synchronize(pl_module.device)
+        now = time.perf_counter()
+        self._learning += now - self._batch
+        self._iteration = now - self._epoch
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        seconds = time.perf_counter() - self._epoch
-        pl_module.log_dict(
-            {"seconds/learn": self._learning, "seconds/iteration": seconds, "peak_gib": peak_gib(pl_module.device)}
-        )
+        spent = {"seconds/learn": self._learning, "seconds/iteration": self._iteration}
+        pl_module.log_dict({**spent, "peak_gib": peak_gib(pl_module.device)})
 
 
 def peak_gib(device: torch.device) -> float:
-    """Most memory held so far: of the accelerator when there is one, else of the process."""
+    """Most memory held: of the accelerator since its statistics were reset when there is one, else of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
     unit = 1 if sys.platform == "darwin" else 1024

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import torch
 
 from mmrl.batch import Batch
 from mmrl.policies.base import Policy, collate_rows
-from mmrl.types import Episode, Turn
+from mmrl.types import Context, Episode, Turn
+
+log = logging.getLogger(__name__)
+
+
+def learnable(episodes: Sequence[Episode], collected: Sequence[Episode], ctx: Context) -> Batch:
+    """The rows to learn from; when none is left, one that is masked, so that every rank can go on."""
+    if any(episode.turns for episode in episodes):
+        return collate(episodes, ctx.policy)
+    spare = next((e for e in collected if e.turns), None)
+    if spare is None:
+        raise RuntimeError(
+            f"iteration {ctx.iteration}: all {len(collected)} episodes of task {ctx.task.name!r} ended in an error "
+            "before the first decision; see the log above"
+        )
+    log.warning("iteration %d: no episode is left to learn from", ctx.iteration)
+    batch = collate([spare], ctx.policy).select(torch.tensor([0]))
+    return batch.with_columns(mask=torch.zeros_like(batch["mask"]))
 
 
 def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -58,6 +58,22 @@ def refuse_rounded_columns(trainer: Any) -> None:
             f"trainer.precision={name} rounds log-probs and advantages too; use {name.split('-')[0]}-mixed, or "
             "trainer.precision=32-true with model.policy.dtype=bfloat16 for weights that take half the memory"
         )
+
+
+def on(device: torch.device) -> AbstractContextManager:
+    """What a thread needs to work where the learner does: the current CUDA device is each thread's own."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def refuse_threads(trainer: Any, part: str) -> None:
+    """Refuse to sample in a thread beside the learner where the two would meet: in collectives and global dtypes."""
+    if trainer.world_size > 1:
+        raise ValueError(
+            f"{part} samples while it learns, in one process only: with trainer.devices > 1 the collectives of the two "
+            "would meet; use data.staleness=0 or trainer.devices=1"
+        )
+    if str(trainer.precision) == "64-true":
+        raise ValueError(f"{part} cannot be used with trainer.precision=64-true, which sets the dtype of all threads")
 
 
 def shard(policy: Policy, mesh: Any) -> None:

@@ -7,13 +7,12 @@ Lightning prefetches from loaders without a length and would train on data of ol
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import lightning as L
-import torch
 
 from mmrl.batch import Batch
 from mmrl.curricula.base import Curriculum
@@ -22,17 +21,28 @@ from mmrl.episodes.base import EpisodeTransform
 from mmrl.episodes.filter import grouped
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.learners import parallel
-from mmrl.learners.collate import collate
+from mmrl.learners.collate import learnable
 from mmrl.learners.metrics import episode_metrics
+from mmrl.learners.parity import Parity
+from mmrl.learners.staleness import age
 from mmrl.learners.windows import micro_batches
 from mmrl.objectives.weighting import Weighting
+from mmrl.policies.base import Policy
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import score
 from mmrl.rollouts.base import Rollout
 from mmrl.stages.base import Stage
 from mmrl.types import Context, Episode, Sampling, Task
 
-log = logging.getLogger(__name__)
+
+@dataclass(frozen=True)
+class Played:
+    """What one collection gave, on this rank."""
+
+    episodes: list[Episode]  # to learn from
+    collected: list[Episode]  # all that were played at first
+    metrics: dict[str, float]
+    policy: Policy  # with the weights that sampled
 
 
 class RolloutData(L.LightningDataModule):
@@ -50,6 +60,7 @@ class RolloutData(L.LightningDataModule):
         pipeline: their names, in the order in which they run.
         episodes: named transforms between scoring and collation, run in the order given.
         evaluation: what is measured on the held-out split, and how; None for nothing.
+        parity: compares the engine's log-probs with the learner's; None to trust the engine.
         prompts: problems per iteration, over all ranks.
         group_size: attempts per problem (G).
         passes: how often an iteration's rows are learnt from.
@@ -58,6 +69,7 @@ class RolloutData(L.LightningDataModule):
     """
 
     trainer: Any  # Lightning gives it before anything is asked of the loaders
+    staleness = 0  # how many versions older than the learner's the weights may be that sample its rows
 
     def __init__(
         self,
@@ -72,6 +84,7 @@ class RolloutData(L.LightningDataModule):
         pipeline: list[str] | None = None,
         episodes: dict[str, EpisodeTransform] | None = None,
         evaluation: HeldOut | None = None,
+        parity: Parity | None = None,
         prompts: int = 32,
         group_size: int = 8,
         passes: int = 1,
@@ -88,7 +101,7 @@ class RolloutData(L.LightningDataModule):
         stages = stages or {}
         self.pipeline = [(name, stages[name]) for name in (pipeline or [])]
         self.transforms = episodes or {}
-        self.evaluation = evaluation
+        self.evaluation, self.parity = evaluation, parity
         self.prompts, self.group_size, self.passes, self.updates, self.seed = prompts, group_size, passes, updates, seed
         self.iteration = 0
         self.metrics: dict[str, float] = {}
@@ -103,14 +116,21 @@ class RolloutData(L.LightningDataModule):
         return [] if self.evaluation is None else _Loader(self._measured, 1)
 
     def teardown(self, stage: str) -> None:
-        self.engine.close()
+        self.close()
 
     def on_exception(self, exception: BaseException) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free what sampling holds; it may be called twice."""
         self.engine.close()
 
     def state_dict(self) -> dict[str, Any]:
+        return {"iteration": self.iteration, **self._progress_made()}
+
+    def _progress_made(self) -> dict[str, Any]:
+        """State of everything that collecting changes."""
         return {
-            "iteration": self.iteration,
             "curriculum": self.curriculum.state_dict(),
             "rollout": parallel.gathered([self.rollout.state_dict()]),
         }
@@ -130,13 +150,13 @@ class RolloutData(L.LightningDataModule):
 
     def _iteration(self) -> Iterator[Batch]:
         learner = self.trainer.lightning_module
-        self.engine.report()  # an evaluation's share is not this iteration's
-        started = time.perf_counter()
-        self.engine.sync(learner.policy, self.iteration)
-        self.engine.count("seconds/sync", time.perf_counter() - started)
         ctx = self._context(learner)
+        played = self._take(ctx)
+        self.last_episodes, self.metrics = played.collected, dict(played.metrics)
         with parallel.precision(self.trainer):
-            batch = self._annotated(*self._played(ctx), ctx)
+            batch = self._rows(played, ctx)
+            self._go_on(ctx)
+            batch = self._annotated(batch, ctx)
         self.iteration += 1
         yield from micro_batches(
             batch,
@@ -149,34 +169,44 @@ class RolloutData(L.LightningDataModule):
             device=ctx.device,
         )
 
-    def _played(self, ctx: Context) -> tuple[list[Episode], list[Episode]]:
-        """This rank's episodes to learn from, and all that the first collection gave."""
-        started = time.perf_counter()
-        self._next_slot, self._scoring = 0, 0.0
-        collected = self._collect(self.prompts, ctx)
-        ctx.more = lambda count: self._more(count, ctx)
-        episodes = [episode for episode in collected if episode.ended != "error"]
-        for transform in self.transforms.values():
-            episodes = transform(episodes, ctx)
-        self.last_episodes = collected
-        self.metrics = episode_metrics(
+    def _take(self, ctx: Context) -> Played:
+        """The collection that this iteration learns from."""
+        return self._played(ctx, self.iteration)
+
+    def _go_on(self, ctx: Context) -> None:
+        """Called when an iteration has what it learns from."""
+
+    def _played(self, ctx: Context, version: int) -> Played:
+        """Collect with the weights of ctx.policy, which are those of `version`."""
+        with parallel.precision(self.trainer):
+            self.engine.report()  # an evaluation's share is not this iteration's
+            started = time.perf_counter()
+            self.engine.sync(ctx.policy, version)
+            synced = time.perf_counter()
+            self._next_slot, self._choices, self._scoring = 0, 0, 0.0
+            collected = self._collect(self.prompts, ctx)
+            ctx.more = lambda count: self._more(count, ctx)
+            episodes = [episode for episode in collected if episode.ended != "error"]
+            for transform in self.transforms.values():
+                episodes = transform(episodes, ctx)
+        metrics = episode_metrics(
             parallel.gathered([e.light() for e in collected]),
             kept=sum(parallel.gathered([len(episodes)])),
             rows=sum(parallel.gathered([sum(len(e.turns) for e in episodes)])),
         )
-        self.metrics |= getattr(self.rollout, "metrics", dict)()
-        self.metrics["seconds/rollout"] = time.perf_counter() - started
-        self.metrics["seconds/score"] = self._scoring
-        self.metrics |= self.engine.report()
-        return episodes, collected
+        metrics |= getattr(self.rollout, "metrics", dict)()
+        seconds = time.perf_counter() - synced - self._scoring
+        metrics |= {"seconds/sync": synced - started, "seconds/rollout": seconds, "seconds/score": self._scoring}
+        metrics["rollout/tokens_per_second"] = sum(parallel.gathered([self._choices])) / seconds
+        return Played(episodes, collected, self.engine.report() | metrics, ctx.policy)
 
-    def _annotated(self, episodes: list[Episode], collected: list[Episode], ctx: Context) -> Batch:
+    def _annotated(self, batch: Batch, ctx: Context) -> Batch:
         """The rows with the columns of every stage."""
         started = time.perf_counter()
-        batch = self._rows(episodes, collected, ctx.policy)
         for name, stage in self.pipeline:
             batch.require(stage.reads, f"stage {name!r}")
             batch = stage(batch, ctx)
+            self.metrics |= {f"{name}/{key}": value for key, value in stage.metrics(batch, ctx).items()}
         self.metrics["seconds/stages"] = time.perf_counter() - started
         return batch
 
@@ -208,6 +238,7 @@ class RolloutData(L.LightningDataModule):
         started = time.perf_counter()
         score(episodes, self.task, self.reward)
         self._scoring += time.perf_counter() - started
+        self._choices += sum(episode.tokens for episode in episodes)
         self.curriculum.observe(list(grouped(parallel.gathered([e.light() for e in episodes])).values()))
         return episodes
 
@@ -215,19 +246,15 @@ class RolloutData(L.LightningDataModule):
         """This rank's share of `count` further prompts, the same number on all ranks; None for none."""
         return self._collect(count, ctx) if count else None
 
-    def _rows(self, episodes: list[Episode], collected: list[Episode], policy: Any) -> Batch:
-        """The rows to learn from; when none is left, one that is masked, so that every rank can go on."""
-        if any(episode.turns for episode in episodes):
-            return collate(episodes, policy)
-        spare = next((e for e in collected if e.turns), None)
-        if spare is None:
-            raise RuntimeError(
-                f"iteration {self.iteration}: all {len(collected)} episodes of task {self.task.name!r} ended in an "
-                "error before the first decision; see the log above"
-            )
-        log.warning("iteration %d: no episode is left to learn from", self.iteration)
-        batch = collate([spare], policy).select(torch.tensor([0]))
-        return batch.with_columns(mask=torch.zeros_like(batch["mask"]))
+    def _rows(self, played: Played, ctx: Context) -> Batch:
+        """The rows to learn from, known to be young enough and sampled by the weights that are said to have."""
+        started = time.perf_counter()
+        batch = learnable(played.episodes, played.collected, ctx)
+        self.metrics |= age(batch, ctx, self.staleness)
+        if self.parity is not None:
+            self.metrics |= self.parity(batch, played.policy, ctx)
+        self.metrics["seconds/rows"] = time.perf_counter() - started
+        return batch
 
     def _progress(self, phase: str, done: int, of: int) -> None:
         for callback in self.trainer.callbacks:

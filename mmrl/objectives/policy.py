@@ -18,20 +18,33 @@ from mmrl.types import PolicyOutput
 
 @dataclass(frozen=True)
 class PolicyGradient(Term):
-    """Score-function loss of each choice: -A * logprob. On policy only; there is no ratio."""
+    """Score-function loss of each choice: -A * logprob, times its correction. There is no ratio of its own.
 
-    reads = frozenset({"mask", "advantages"})
+    Args:
+        correction: column of weights for choices that other weights sampled; none means on policy.
+    """
+
+    correction: str | None = None
+
+    @property
+    def reads(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset({"mask", "advantages", *_named(self.correction)})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         mask = batch["mask"]
-        return -zero_outside(batch["advantages"], mask) * zero_outside(out.logprobs, mask)
+        loss = -zero_outside(batch["advantages"], mask) * zero_outside(out.logprobs, mask)
+        return _corrected(loss, batch, self.correction)
 
 
 @dataclass(frozen=True)
 class ClippedSurrogate(Term):
     """Gain of the new policy over the one that sampled, not counted beyond the trust interval.
 
-    loss = max(-A ratio, -A clip(ratio, 1 - low, 1 + high)), at most -A dual where A < 0.
+    loss = max(-A ratio, -A clip(ratio, 1 - low, 1 + high)), at most -A dual where A < 0; times the correction.
+
+    With old="old_logprobs" the trust interval is around the policy before the update, whoever sampled, and the
+    correction accounts for who did. Source: Batch size-invariance for policy optimization, 2021,
+    arXiv:2110.00641.
 
     Args:
         low: how far below 1 the ratio may be pushed.
@@ -40,6 +53,7 @@ class ClippedSurrogate(Term):
         level: the ratio of each choice ("token"), of the row per choice ("sequence", a geometric mean), or of the row
             as one joint action ("row"; use it with weights that count each row the same).
         old: column of the log-probs that the ratio is taken against: "logprobs" as sampled, or "old_logprobs".
+        correction: column of weights that multiply the loss of each choice; none for 1.
     """
 
     low: float = 0.2
@@ -47,6 +61,7 @@ class ClippedSurrogate(Term):
     dual: float | None = None
     level: Literal["token", "sequence", "row"] = "token"
     old: str = "logprobs"
+    correction: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.low <= 1 or self.high < 0:
@@ -56,10 +71,11 @@ class ClippedSurrogate(Term):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", "advantages", self.old})
+        return frozenset({"mask", "advantages", self.old, *_named(self.correction)})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return clipped_surrogate(*self._pair(out, batch), self.low, self.high, self.dual)
+        loss = clipped_surrogate(*self._pair(out, batch), self.low, self.high, self.dual)
+        return _corrected(loss, batch, self.correction)
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ratio; clip_fraction: choices whose gradient is cut; kl: KL(old || new) by k3, nats per choice."""
@@ -76,3 +92,11 @@ class ClippedSurrogate(Term):
         mask = batch["mask"]
         ratio = log_ratio(out.logprobs, batch[self.old], mask, self.level).exp()
         return ratio, zero_outside(batch["advantages"], mask)
+
+
+def _named(column: str | None) -> set[str]:
+    return set() if column is None else {column}
+
+
+def _corrected(loss: Tensor, batch: Batch, column: str | None) -> Tensor:
+    return loss if column is None else loss * zero_outside(batch[column], batch["mask"])

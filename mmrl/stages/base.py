@@ -18,3 +18,7 @@ class Stage(ABC):
 
     @abstractmethod
     def __call__(self, batch: Batch, ctx: Context) -> Batch: ...
+
+    def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
+        """Numbers about the rows as this stage leaves them, the same on all ranks (`ctx.gather` is collective)."""
+        return {}

@@ -21,6 +21,7 @@ from mmrl.objectives.value import SquaredValue
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.stages.advantage import GroupAdvantage
+from mmrl.stages.correction import MaskedRatio, TruncatedRatio
 from mmrl.stages.gae import GAE
 from mmrl.stages.logprobs import OldLogprobs, ReferenceLogprobs
 from mmrl.stages.values import Values
@@ -55,6 +56,8 @@ STAGES = [
     Example(GAE(0.9, 0.8, whiten=True)),
     Example(GAE(0.9, 0.8), per_row=True),
     Example(GAE(0.9, 0.8, whiten=True), per_row=True),
+    *(Example(TruncatedRatio(2.0, level)) for level in ("token", "sequence", "row")),
+    *(Example(MaskedRatio(0.5, 2.0, level)) for level in ("token", "sequence", "row")),
     Example(ReferenceLogprobs(rows=3), scores=True),
     Example(OldLogprobs(rows=3), scores=True),
     Example(Values(rows=3), scores=True),
@@ -62,12 +65,14 @@ STAGES = [
 ]
 TERMS = [
     Example(PolicyGradient()),
+    Example(PolicyGradient("correction")),
     *(
         Example(ClippedSurrogate(0.1, 0.2, dual, level))
         for dual in (None, 1.5)
         for level in ("token", "sequence", "row")
     ),
     Example(ClippedSurrogate(old="old_logprobs")),
+    Example(ClippedSurrogate(old="old_logprobs", correction="correction")),
     *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
     Example(Entropy()),
     Example(NegativeLogLikelihood()),
@@ -132,6 +137,7 @@ def rows(per_row: bool) -> Batch:
         for name in ("logprobs", "old_logprobs", "ref_logprobs", "advantages", "values", "returns")
     }
     real["logprobs"] = -real["logprobs"].abs()
+    real["correction"] = 0.1 + torch.rand(n, t, generator=generator)
     if per_row:
         real |= {name: real[name][:, 0].clone() for name in ("values", "returns")}
     episode_reward = torch.tensor([1.0, 0.0, 0.5, 0.25, 0.75, 2.0])[episode]

@@ -1,0 +1,25 @@
+"""How old the weights were that sampled an iteration's rows, counted in iterations learnt since."""
+
+from __future__ import annotations
+
+from mmrl.batch import Batch
+from mmrl.types import Context
+
+
+def age(batch: Batch, ctx: Context, allowed: int) -> dict[str, float]:
+    """Mean age of the sampled rows of all ranks as a metric; refuses rows older than `allowed`, or from the future.
+
+    Weights have the version of the iteration that began with them. Demonstrations were not sampled and have no age.
+    """
+    sampled = batch["mask"].any(1) & ~batch["is_demo"]
+    ages = [age for part in ctx.gather([(ctx.iteration - batch["version"][sampled]).tolist()]) for age in part]
+    if not ages:
+        return {}
+    if max(ages) > allowed or min(ages) < 0:
+        wrong = max(ages) if max(ages) > allowed else min(ages)
+        raise ValueError(
+            f"iteration {ctx.iteration} was given rows that weights of version {ctx.iteration - wrong} sampled, but "
+            f"only versions {ctx.iteration - allowed} to {ctx.iteration} may: data.engine was not given the weights "
+            "by sync, or its completions carry another version than that of the weights they were sampled with"
+        )
+    return {"rollout/staleness": sum(ages) / len(ages)}

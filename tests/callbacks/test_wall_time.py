@@ -1,0 +1,29 @@
+"""The phases that an iteration logs are all of it."""
+
+import csv
+
+import pytest
+
+from tests.runs import fit
+
+
+def test_the_phases_make_up_the_iteration(tmp_path):
+    logger = "trainer.logger={_target_: lightning.pytorch.loggers.CSVLogger, save_dir: '" + str(tmp_path)
+    logger += "', name: '', version: ''}"
+    words = ("trainer.max_epochs=2", "trainer.check_val_every_n_epoch=1", "data.pipeline=[old, group_advantage]")
+    words += ("data.episodes={drop_uniform: null}",)  # rollout/episodes counts those that are learnt from
+    fit(tmp_path, *words, logger)
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["seconds/iteration"]]
+    assert len(rows) == 2
+    for row in rows:
+        seconds = {name: float(row[f"seconds/{name}"]) for name in PHASES}
+        whole = float(row["seconds/iteration"])
+        assert all(value > 0 for value in seconds.values())
+        assert sum(seconds.values()) <= whole  # each second is counted once; held-out measurements are outside
+        assert float(row["peak_gib"]) > 0
+        made = float(row["rollout/tokens"]) * float(row["rollout/episodes"])
+        assert float(row["rollout/tokens_per_second"]) == pytest.approx(made / seconds["rollout"])
+
+
+PHASES = ("sync", "rollout", "score", "rows", "stages", "learn")
