@@ -53,8 +53,8 @@ def named(model: nn.Module, weights: Iterable[tuple[str, Tensor]]) -> Iterator[t
     """The tensors under the names that this model's loading code takes.
 
     Versions of transformers and vLLM differ in wrappers: `vision_tower.embeddings` in a checkpoint is
-    `vision_tower.vision_model.embeddings` in the model. Where a name leads nowhere and exactly one child of the module
-    that it reaches has the next part, that child is put in between.
+    `vision_tower.vision_model.embeddings` in the model. Where a name leads nowhere in a module that is nothing but a
+    wrapper, the wrapped module is put in between.
     """
     for name, tensor in weights:
         yield _through_wrapper(model, name), tensor
@@ -67,11 +67,11 @@ def _through_wrapper(model: nn.Module, name: str) -> str:
     parts = path.split(".")
     for i, part in enumerate(parts):
         if (inside := _child(here, part)) is None:
-            wrappers = [n for n, child in here.named_children() if _child(child, part) is not None]
+            wrapped = list(here._modules)
             rest = ".".join(parts[i:])
-            if len(wrappers) != 1 or not name.endswith(rest):
+            if len(wrapped) != 1 or here._parameters or not name.endswith(rest):
                 return name
-            return f"{name.removesuffix(rest)}{wrappers[0]}.{rest}"
+            return f"{name.removesuffix(rest)}{wrapped[0]}.{rest}"
         here = inside
         if isinstance(here, Tensor):
             return name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ class Loader(DefaultModelLoader):
     """
 
     def __init__(self, load_config: Any):
-        super().__init__(load_config)
+        super().__init__(replace(load_config, load_format="safetensors"))
         _custom_ops._supports_onednn = False
 
     def get_all_weights(self, model_config: Any, model: nn.Module) -> Generator[tuple[str, Tensor], None, None]:
