@@ -36,7 +36,7 @@ def sampling_fields(drawing: Drawing, seed: int) -> dict[str, Any]:
     if drawing.stop:
         fields["stop"] = list(drawing.stop)
     if drawing.forbidden:
-        fields["logit_bias"] = {str(i): NEVER for i in drawing.forbidden}
+        fields["logit_bias"] = {i: NEVER for i in drawing.forbidden}
     return fields
 
 
