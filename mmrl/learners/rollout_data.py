@@ -137,6 +137,7 @@ class RolloutData(L.LightningDataModule):
         ctx = self._context(learner)
         with parallel.precision(self.trainer):
             batch = self._annotated(*self._played(ctx), ctx)
+        self.engine.rest()
         self.iteration += 1
         yield from micro_batches(
             batch,
