@@ -223,7 +223,7 @@ def check_prompt(engine: Sequence[int], learner: Sequence[int], placeholders: Se
     raise EngineFailure(
         f"vLLM ran another prompt than the learner encodes: {len(engine)} and {len(learner)} tokens, of them "
         f"{counts[0]} and {counts[1]} for images; from token {at} on {list(engine[at : at + 4])} and "
-        f"{list(learner[at : at + 4])}. The processors of the two differ: check image sizes and versions of transformers"
+        f"{list(learner[at : at + 4])}. Their processors differ: check image sizes and versions of transformers"
     )
 
 

@@ -78,7 +78,8 @@ class InProcess(Backend):
         )
         options["enable_sleep_mode"] = not on_cpu
         try:
-            self._llm = vllm.LLM(**options)
+            with torch.random.fork_rng():  # vLLM seeds the whole process
+                self._llm = vllm.LLM(**options)
             self._llm.init_weight_transfer_engine({"init_info": {}})
             self._llm.update_weight_version(str(version))
         except Exception as error:
@@ -92,11 +93,12 @@ class InProcess(Backend):
     def _generated(self, prompts: list[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
         """A prompt that vLLM refuses makes it refuse the whole call: it is found by halving."""
         from vllm import SamplingParams
+        from vllm.exceptions import VLLMValidationError
 
         params = [SamplingParams(**sampling_fields(drawing, prompt.seed)) for prompt in prompts]
         try:
             made = self._llm.generate([_given(prompt) for prompt in prompts], params, use_tqdm=False)
-        except ValueError as error:
+        except (ValueError, VLLMValidationError) as error:
             if len(prompts) == 1:
                 return [EngineOutput(prompts[0].ids, (), (), "error", error=_cause(error))]
             half = len(prompts) // 2
@@ -167,7 +169,7 @@ def _given(prompt: EnginePrompt) -> dict[str, Any]:
 def _output(request: Any, drawing: Drawing) -> EngineOutput:
     (made,) = request.outputs
     ids = tuple(made.token_ids)
-    version = made.weight_versions[0].weight_version if made.weight_versions else None
+    version = made.weight_versions[0].version if made.weight_versions else None
     logprobs, kept, error = (), None, ""
     ended = ended_of(made.finish_reason, made.stop_reason)
     if ended != "error":

@@ -68,8 +68,8 @@ def check_canary(engine: Tensor, learner: Tensor, dtypes: set[str], version: int
     if not mean <= bound:  # not a number is refused too
         worst = int(difference.argmax())
         raise EngineFailure(
-            f"the engine's canary differs from the learner's by {mean:.2e} nats per token (bound {bound:.0e}, most at "
-            f"token {worst}: {float(engine[worst]):.4f} and {float(learner[worst]):.4f}) though every tensor of version "
-            f"{version} has arrived: it runs on caches of older weights, or it computes another model"
+            f"the engine's canary differs from the learner's by {mean:.2e} nats per token (bound {bound:.0e}; most at "
+            f"token {worst}: {float(engine[worst]):.4f}, learner {float(learner[worst]):.4f}) though every tensor of "
+            f"version {version} has arrived: it runs on caches of older weights, or it computes another model"
         )
     return mean
