@@ -27,9 +27,11 @@ RESUME = "resume from the last iteration with ckpt_path=<run folder>/checkpoints
 SERVING = {"enable_scale_out": True, "disable_uvicorn_access_log": True}  # the first opens /inference/v1/generate
 ENVIRONMENT = {
     "VLLM_SERVER_DEV_MODE": "1",  # opens the routes for weights; the server listens on a socket of this user's alone
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # servers and learner share the cores: each bound to the same one would wait
     "PYTHONSAFEPATH": "1",  # what lies in the working directory is not imported
+}
+ON_CPU = {
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # learner and servers share the cores; bound to the same one they would wait
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # no third process for one worker, which is there to be bound
 }
 
 
@@ -171,7 +173,7 @@ class Server(Backend):
                 address = f"http://127.0.0.1:{self.port + i}"
                 place = {"host": "127.0.0.1", "port": self.port + i}
             command = [python, "-m", "vllm.entrypoints.cli.main", *words(options | SERVING | self.options | place)]
-            environment = dict(ENVIRONMENT)
+            environment = ENVIRONMENT | (ON_CPU if on_cpu else {})
             if self.devices is not None:
                 environment["CUDA_VISIBLE_DEVICES"] = self.devices[i]
             client = Client(address, self.timeout_seconds)
