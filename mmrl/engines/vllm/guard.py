@@ -33,8 +33,8 @@ def main() -> None:
         if not read:
             return
         line += read
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # we send it to the group that we belong to
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGINT):  # the first we send to the group that we belong to
+        signal.signal(number, lambda *_: None)  # the server would inherit "ignored", but not a handler
     adopt_orphans()
     server = subprocess.Popen(json.loads(line), stdin=subprocess.DEVNULL)
     while server.poll() is None and os.getppid() == trainer:
