@@ -76,7 +76,7 @@ class InProcess(Backend):
             cache_gib=1.0 if on_cpu and self.cache_gib is None else self.cache_gib,
             memory_share=None if on_cpu else self.memory_share,
         )
-        options["enable_sleep_mode"] = not on_cpu
+        options |= {"enable_sleep_mode": not on_cpu, "skip_mm_profiling": on_cpu}  # the CPU's cache has a given size
         try:
             with torch.random.fork_rng():  # vLLM seeds the whole process
                 self._llm = vllm.LLM(**options)

@@ -77,11 +77,11 @@ def test_a_stop_string_ends_a_completion_where_it_does_locally(engines):
     vllm, local, made = engines
     asked = requests(made, attempts=1)
     long = local.sample(asked, Sampling(decode="argmax", max_tokens=24))
-    letter = next(character for character in long[0].output[4:] if character.strip())
-    sampling = Sampling(decode="argmax", max_tokens=24, stop=(letter,))
+    word = next(c.output[-3:-1] for c in long if c.output)  # two tokens; an empty output has only special ones
+    sampling = Sampling(decode="argmax", max_tokens=24, stop=(word,))
     theirs, ours = vllm.sample(asked, sampling), local.sample(asked, sampling)
     assert [c.action.tolist() for c in theirs] == [c.action.tolist() for c in ours]
-    assert [c.ended for c in theirs] == [c.ended for c in ours] and ours[0].ended == "done"
+    assert [c.ended for c in theirs] == [c.ended for c in ours] and "done" in {c.ended for c in ours}
 
 
 def test_a_prompt_that_does_not_fit_fails_alone(engines):
