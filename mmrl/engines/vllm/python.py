@@ -19,6 +19,9 @@ def find_python() -> str | None:
 
 
 def vllm_version(python: str) -> str | None:
-    """The version of vLLM that this Python has."""
-    asked = subprocess.run([python, "-c", VERSION], capture_output=True, text=True)
+    """The version of vLLM that this Python has; None when it has none, or is none."""
+    try:
+        asked = subprocess.run([python, "-c", VERSION], capture_output=True, text=True)
+    except OSError:
+        return None
     return asked.stdout.strip() if asked.returncode == 0 else None

@@ -1,6 +1,6 @@
 """A process in the place of `vllm serve`, for what happens to processes: it has a child, and answers like vLLM.
 
-`python stand_in.py PORT [hang]`: its token is the seed; with "hang" it does not answer a request for more than 50 tokens.
+`python stand_in.py PORT [hang]`: its token is the seed; more than 50 tokens are refused, or with "hang" never answered.
 """
 
 import json
