@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from mmrl.engines.vllm.backend import EngineFailure
-from mmrl.engines.vllm.client import Client
+from mmrl.engines.vllm.client import SOCKET, Client
 from mmrl.engines.vllm.diagnosis import FREE_PORT, diagnose
 from mmrl.engines.vllm.process import ServerProcess
 
@@ -76,10 +76,11 @@ class Launched(Replica):
         self.lives += 1
 
     def _free(self) -> None:
-        """Whoever has our port would answer in our name."""
-        url = urlsplit(self.client.address)
-        if url.port is None:
+        """Whoever has our port would answer in our name; a killed server leaves its socket lying about."""
+        if self.client.address.startswith(SOCKET):
+            Path(self.client.address.removeprefix(SOCKET)).unlink(missing_ok=True)
             return
+        url = urlsplit(self.client.address)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
