@@ -63,7 +63,7 @@ def examine() -> Iterator[Finding]:
     new_enough = sys.version_info >= OLDEST_PYTHON
     number = platform.python_version()
     yield Finding("python", number if new_enough else f"{number}; needs 3.11 or newer", new_enough, essential=True)
-    for name in PACKAGES:
+    for name in (name for name in PACKAGES if name != "vllm"):
         hint = OPTIONAL.get(name, f"pip install {name}")
         found = installed(name)
         yield Finding(name, found or f"missing; {hint}", found is not None, essential=name not in OPTIONAL)

@@ -26,6 +26,7 @@ PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 def main() -> None:
+    """Run the command of the first line until it ends or the trainer is gone, then end the group."""
     trainer = os.getppid()
     line = b""
     while not line.endswith(b"\n"):

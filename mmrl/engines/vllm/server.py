@@ -166,6 +166,7 @@ class Server(Backend):
         logs = Path(self.logs or tempfile.mkdtemp(prefix="mmrl-logs-")).absolute()
         logs.mkdir(parents=True, exist_ok=True)
         replicas: list[Replica] = []
+        place: dict[str, Any]
         for i in range(self.servers):
             if self.port is None:
                 address, place = f"{SOCKET}{self._private}/{i}", {"uds": f"{self._private}/{i}"}
