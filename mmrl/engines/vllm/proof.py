@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -51,7 +51,7 @@ def check_weights(published: Mapping[str, Tensor], held: Held, version: int) -> 
     _check_ignored(held, sent)
 
 
-def _check_ignored(held: Held, sent) -> None:
+def _check_ignored(held: Held, sent: Callable[[str, str], tuple[Fingerprint, int]]) -> None:
     """What the engine leaves out is a tied copy of what it holds; the canary judges anything else."""
     dtypes = {dtype for t in held.tensors.values() if (dtype := t.dtype).startswith(("float", "bfloat"))}
     used = {sent(part, dtype) for parts in held.parts.values() for part in parts for dtype in dtypes}

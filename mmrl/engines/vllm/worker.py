@@ -34,6 +34,7 @@ class Questions:
 
     weight_transfer_engine: Any
     model_config: Any
+    mmrl_layouts: dict[str, Layout]  # by path; kept because the file may be gone when the proof asks
 
     def mmrl_check(self, path: str) -> dict[str, Any]:
         """Why the tensors of a safetensors file cannot be loaded, {"problems": [...]}; empty when they can."""
@@ -68,7 +69,6 @@ class Questions:
         return {"version": version, "parts": found.parts, "ignored": found.ignored, "tensors": tensors}
 
     def _mmrl_layouts(self) -> dict[str, Layout]:
-        """By path; kept because the file is gone when the proof asks."""
         if not hasattr(self, "mmrl_layouts"):
-            self.mmrl_layouts: dict[str, Layout] = {}
+            self.mmrl_layouts = {}
         return self.mmrl_layouts

@@ -7,6 +7,7 @@ from safetensors.torch import load_file, save_file
 from mmrl.engines.vllm.backend import EngineFailure
 from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.in_process import InProcess
+from mmrl.engines.vllm.proof import check_weights
 from mmrl.types import Sampling
 from tests.engines.vllm.policies import moved, policy, requests
 
@@ -91,12 +92,10 @@ def test_one_changed_number(engine, tensor):
 
 def test_one_adapter_weight_that_is_learnt_after_the_transfer(engine):
     engine, made = engine
-    name, adapter = next((n, p) for n, p in made.named_parameters() if "layers.1.self_attn.q_proj.lora_A" in n)
+    adapter = next(p for n, p in made.named_parameters() if "layers.1.self_attn.q_proj.lora_A" in n)
     held = engine.backend.held()
     with torch.no_grad():
         adapter[0, 0] += 1e-4
-    from mmrl.engines.vllm.proof import check_weights
-
     with pytest.raises(EngineFailure, match=r"did not reach the engine.*layers\.1\.self_attn\.qkv_proj"):
         check_weights(made.published(), held, held.version)
 
