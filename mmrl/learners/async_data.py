@@ -84,10 +84,11 @@ class AsyncRolloutData(RolloutData):
         return replace(played, metrics={**played.metrics, "seconds/wait": time.perf_counter() - started})
 
     def _go_on(self, ctx: Context) -> None:
-        if self._flights:
-            self._flights.popleft()
-            self._snapshots.keep({flight.version for flight in self._flights})
-            self._launch(ctx, self.staleness, first=1)
+        if not self.staleness:
+            return super()._go_on(ctx)
+        self._flights.popleft()
+        self._snapshots.keep({flight.version for flight in self._flights})
+        self._launch(ctx, self.staleness, first=1)
 
     def _launch(self, ctx: Context, count: int, first: int = 0) -> None:
         """Have `count` collections under way, for the iterations from `first` after this one; none beyond the last."""

@@ -175,6 +175,7 @@ class RolloutData(L.LightningDataModule):
 
     def _go_on(self, ctx: Context) -> None:
         """Called when an iteration has what it learns from."""
+        self.engine.rest()
 
     def _played(self, ctx: Context, version: int) -> Played:
         """Collect with the weights of ctx.policy, which are those of `version`."""

@@ -80,6 +80,13 @@ class Policy(nn.Module, ABC):
         """The choices [T] that would have produced `output`: the inverse of decoding, for demonstrations."""
         raise NotImplementedError(f"{type(self).__name__} cannot turn a demonstration into choices")
 
+    def canary(self) -> Mapping[str, Any]:
+        """A raw observation on which an engine that holds a copy of the weights is compared with the policy."""
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot be sampled by engine=vllm, which serves text and vision-language policies; "
+            "use engine=local"
+        )
+
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor | Ragged]:
         """Rows to a batch: equal shapes are stacked, others padded at the end. Override for left padding or ragged."""
         return {name: pad_stack([torch.as_tensor(row[name]) for row in observations]) for name in observations[0]}

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.core_model_loading import revert_weight_conversion
 
 from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.logprob import logprob_entropy
@@ -26,6 +27,8 @@ from mmrl.policies.tiny import character_tokenizer, special_ids
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
+CANARY = "A canary sings in 7 mines, 12 of them dark. "
+CANARY_TOKENS = 80  # more than two blocks of an engine's prefix cache, so that stale ones are noticed
 MASKED = torch.finfo(torch.float32).min / 2  # a logit that is never drawn; finite, so that entropy stays finite
 
 
@@ -174,9 +177,8 @@ class TextPolicy(Policy):
         return self._allowed(out.logits[:, -1])
 
     def _stops(self, strings: Sequence[str]) -> Any:
-        special = set(strings) & set(self.tokenizer.all_special_tokens)
-        final = torch.tensor(sorted({*self._eos_ids(), *map(self.tokenizer.convert_tokens_to_ids, special)}))
-        written = [s for s in strings if s not in special]
+        ids, written = self.endings(strings)
+        final = torch.tensor(ids)
         # a stop string ends in the newest token, and no character has more than four tokens
         reach = 4 * max((len(s) for s in written), default=0) + 4
 
@@ -199,6 +201,36 @@ class TextPolicy(Policy):
         if not self.forbidden:
             return logits
         return logits.index_fill(-1, torch.tensor(self.forbidden, device=logits.device), MASKED)
+
+    # ---------------------------------------------------------------- what an engine with a copy of the weights needs
+
+    def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
+        """Ids with one placeholder per image, and the images. The engine expands the placeholders as `encode` does."""
+        return self._chat_ids(list(raw["messages"])), []
+
+    def endings(self, strings: Sequence[str]) -> tuple[list[int], list[str]]:
+        """What ends a completion: ids, and of `strings` those that are not single special tokens."""
+        special = set(strings) & set(self.tokenizer.all_special_tokens)
+        ids = {*self._eos_ids(), *map(self.tokenizer.convert_tokens_to_ids, special)}
+        return sorted(ids), [s for s in strings if s not in special]
+
+    def written(self, ids: Sequence[int]) -> str:
+        """Chosen ids as the text that `act` would have given."""
+        return self.tokenizer.decode(ids, skip_special_tokens=True)
+
+    def published(self) -> dict[str, Tensor]:
+        """The weights as a checkpoint of transformers names them: adapters merged, tied ones under each name."""
+        model = merged(self.model)
+        state: dict[str, Tensor] = dict(model.state_dict())
+        for name in model._keys_to_ignore_on_save or ():
+            state.pop(name, None)
+        return revert_weight_conversion(model, state)
+
+    def canary(self) -> Mapping[str, Any]:
+        text = CANARY
+        while len(self.tokenizer.encode(text, add_special_tokens=False)) < CANARY_TOKENS:
+            text += CANARY
+        return {"messages": ({"role": "user", "content": text},), "images": ()}
 
     # ---------------------------------------------------------------- learning
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -68,11 +69,7 @@ class VisionLanguagePolicy(TextPolicy):
             raise ValueError(
                 f"the prompt's messages have {slots} image part(s) but the prompt brings {len(images)} image(s)"
             )
-        # a plain string becomes one text part: processors' templates differ in what they accept
-        messages = [
-            {**m, "content": [{"type": "text", "text": m["content"]}]} if isinstance(m["content"], str) else m
-            for m in messages
-        ]
+        messages = _typed(messages)
         options = {"return_mm_token_type_ids": True} if self._wants_types else {}
         made = self.processor(
             text=[self.prompt_text(messages)],
@@ -82,6 +79,18 @@ class VisionLanguagePolicy(TextPolicy):
             **options,
         )
         return {k: v[0] if k in PER_TOKEN else v for k, v in made.items() if k != "attention_mask"}
+
+    def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
+        return self._chat_ids(_typed(raw["messages"])), list(raw["images"])
+
+    def canary(self) -> Mapping[str, Any]:
+        """The text's canary after a picture: two ramps and their product."""
+        ramp = np.linspace(0, 255, 48)
+        across, down = np.meshgrid(ramp, ramp)
+        image = np.stack([across, down, across * down / 255], axis=-1).astype(np.uint8)
+        (message,) = super().canary()["messages"]
+        content = [{"type": "image"}, {"type": "text", "text": message["content"]}]
+        return {"messages": ({"role": "user", "content": content},), "images": (image,)}
 
     @property
     def _wants_types(self) -> bool:
@@ -123,3 +132,11 @@ class VisionLanguagePolicy(TextPolicy):
         grids = {k: v for k, v in inputs.items() if k.endswith("grid_thw") or k == "mm_token_type_ids"}
         positions, _ = self._inner.get_rope_index(ids, attention_mask=attention, **grids)
         return positions
+
+
+def _typed(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A plain string becomes one text part: processors' templates differ in what they accept."""
+    return [
+        {**m, "content": [{"type": "text", "text": m["content"]}]} if isinstance(m["content"], str) else m
+        for m in messages
+    ]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,12 +52,39 @@ class EngineOutput:
 
 
 @dataclass(frozen=True)
+class HeldTensor:
+    """One tensor of the running model."""
+
+    sum: float  # in float64, as `mmrl.engines.vllm.fingerprint` adds it up
+    squares: float  # sum of the squares
+    count: int  # numbers in it
+    dtype: str  # as torch names it
+
+
+@dataclass(frozen=True)
 class Held:
     """What an engine says that it holds."""
 
     version: int
-    fingerprint: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """Per tensor of the running model: sum and sum of squares, in float64. Fused tensors go by their fused name."""
+    tensors: dict[str, HeldTensor]  # by the engine's names: fused ones by their fused name, tied ones by each name
+    parts: dict[str, tuple[str, ...]]  # the tensors of the last transfer that a held one is made of
+    ignored: tuple[str, ...] = ()  # tensors of the last transfer that the model does not look at
+
+    @classmethod
+    def read(cls, reply: Mapping[str, Any], version: int) -> Held:
+        """From a worker's answer to `mmrl_held` and vLLM's own weight version."""
+        loaded = reply["version"]
+        if loaded is not None and loaded != version:
+            raise EngineFailure(f"vLLM names its weights {version}, but its worker has loaded {loaded}")
+        return cls(
+            version=version,
+            tensors={
+                name: HeldTensor(float.fromhex(t["sum"]), float.fromhex(t["squares"]), t["count"], t["dtype"])
+                for name, t in reply["tensors"].items()
+            },
+            parts={name: tuple(parts) for name, parts in reply["parts"].items()},
+            ignored=tuple(reply["ignored"]),
+        )
 
 
 class EngineFailure(RuntimeError):

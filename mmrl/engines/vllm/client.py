@@ -1,0 +1,168 @@
+"""One vLLM server's routes: token ids and pictures in, ids and log-probs out, weights by file."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import numpy as np
+from PIL import Image
+
+from mmrl.engines.vllm.backend import Drawing, EngineFailure, EngineOutput, EnginePrompt, Held
+from mmrl.engines.vllm.sampling import ended_of, kept_ids, sampling_fields
+
+NOWHERE = -9999.0  # what the route writes for a log-prob of minus infinity
+SOCKET = "unix:"
+
+
+class Refused(RuntimeError):
+    """The server answered, but not what was asked for."""
+
+    def __init__(self, path: str, status: int, said: str):
+        super().__init__(f"{path} answered {status}: {said[:500]}")
+        self.status = status
+
+
+class Client:
+    """Speaks with the server at `address`: http://host:port, or unix:/path/of/a/socket.
+
+    Everything but sampling has to be answered within `seconds`.
+    """
+
+    def __init__(self, address: str, seconds: float):
+        self.address, self.seconds = address.rstrip("/"), seconds
+        self._session: aiohttp.ClientSession | None = None
+
+    async def ask(self, path: str, body: dict[str, Any] | None = None, seconds: float | None = None) -> Any:
+        """POST when there is a body, GET otherwise. Raises Refused, or OSError when nobody is there or answers."""
+        limit = self.seconds if seconds is None else seconds
+        timeout = aiohttp.ClientTimeout(total=None if limit == math.inf else limit)
+        base = "http://server" if self.address.startswith(SOCKET) else self.address
+        method = "GET" if body is None else "POST"
+        try:
+            async with self._opened().request(method, base + path, json=body, timeout=timeout) as response:
+                text = await response.text()
+                if response.status != 200:
+                    raise Refused(path, response.status, text)
+                return await response.json() if text else None
+        except aiohttp.ClientError as error:
+            raise ConnectionError(f"{self.address} does not answer: {error or type(error).__name__}") from error
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            # a kept connection may have ended unseen, which would read as a dead server; one costs little here
+            local = self.address.startswith(SOCKET)
+            made: aiohttp.BaseConnector = (
+                aiohttp.UnixConnector(self.address.removeprefix(SOCKET), limit=0, force_close=True)
+                if local
+                else aiohttp.TCPConnector(limit=0, force_close=True)
+            )
+            self._session = aiohttp.ClientSession(connector=made)
+        return self._session
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    # ---------------------------------------------------------------- sampling
+
+    async def healthy(self, seconds: float = 5.0) -> bool:
+        try:
+            await self.ask("/health", seconds=seconds)
+        except (OSError, Refused):
+            return False
+        return True
+
+    async def draws(self, prompt: EnginePrompt, seconds: float) -> bool:
+        """Whether its engine can still draw one token: /health answers while the engine hangs."""
+        body = {"token_ids": list(prompt.ids[:1]), "sampling_params": {"max_tokens": 1}}
+        try:
+            await self.ask("/inference/v1/generate", body, seconds)
+        except (OSError, Refused):
+            return False
+        return True
+
+    async def generate(self, prompt: EnginePrompt, pictures: list[str], drawing: Drawing) -> EngineOutput:
+        body: dict[str, Any] = {
+            "token_ids": list(prompt.ids),
+            "sampling_params": sampling_fields(drawing, prompt.seed),
+            "return_token_ids": True,
+        }
+        if pictures:
+            body["content_parts"] = [{"type": "image_url", "url": picture} for picture in pictures]
+        return output(await self.ask("/inference/v1/generate", body, math.inf), drawing)
+
+    # ---------------------------------------------------------------- weights
+
+    async def push(self, files: list[Path], version: int) -> None:
+        """Load tensors while nothing runs, and forget every cache made with older ones."""
+        for file in files:
+            for answer in await self._workers("mmrl_check", str(file)):
+                if answer["problems"]:
+                    raise EngineFailure(
+                        f"the vLLM server at {self.address} cannot take the policy's weights: "
+                        + "; ".join(answer["problems"])
+                    )
+        await self.ask("/pause?mode=wait", {})
+        await self.ask("/start_weight_update", {})
+        for file in files:
+            await self.ask("/update_weights", {"update_info": {"path": str(file), "version": version}})
+        await self.ask("/finish_weight_update", {"weight_version": str(version)})
+        if not (await self.ask("/reset_prefix_cache", {}))["success"]:
+            raise EngineFailure(f"the vLLM server at {self.address} would not reset its prefix cache")
+        await self.ask("/reset_mm_cache", {})
+        await self.ask("/reset_encoder_cache", {})
+        await self.ask("/resume", {})
+
+    async def name(self, version: int) -> None:
+        """Give the weights that it holds a version."""
+        await self.ask("/init_weight_transfer_engine", {"init_info": {}})
+        await self.ask("/update_weight_version", {"new_version": str(version)})
+
+    async def held(self) -> list[Held]:
+        """What each of its workers holds."""
+        version = (await self.ask("/weight_info"))["weight_version"]
+        return [Held.read(reply, int(version)) for reply in await self._workers("mmrl_held")]
+
+    async def _workers(self, question: str, *words: str) -> list[dict[str, Any]]:
+        return (await self.ask("/collective_rpc", {"method": question, "args": list(words)}))["results"]
+
+
+def output(reply: dict[str, Any], drawing: Drawing) -> EngineOutput:
+    """The reply of /inference/v1/generate in our words."""
+    (made,) = reply["choices"]
+    ended, error, kept = ended_of(made["finish_reason"], made["stop_reason"]), "", None
+    steps = made["logprobs"]["content"] if made["logprobs"] else []
+    if ended == "error":
+        error = f"vLLM ended it with {made['finish_reason']!r}"
+    elif drawing.support:
+        try:
+            kept = tuple(kept_ids({e["token_id"]: _real(e["logprob"]) for e in s["top_logprobs"]}) for s in steps)
+        except ValueError as refused:
+            ended, error = "error", str(refused)
+    versions = [int(span["version"]) for span in made["weight_versions"] or () if span["version"].isdigit()]
+    return EngineOutput(
+        prompt_ids=tuple(reply["prompt_token_ids"]),
+        ids=tuple(made["token_ids"]),
+        logprobs=tuple(_real(step["logprob"]) for step in steps),
+        ended=ended,
+        kept=kept,
+        version=min(versions, default=None),
+        error=error,
+    )
+
+
+def _real(logprob: float) -> float:
+    return -math.inf if logprob <= NOWHERE else logprob
+
+
+def picture(image: np.ndarray) -> str:
+    """A picture as a data URL, without loss."""
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "png", compress_level=1)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -1,0 +1,95 @@
+"""A call's prompts over the servers of a pool: whoever has room takes the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+from mmrl.engines.vllm.backend import Drawing, EngineOutput, EnginePrompt
+from mmrl.engines.vllm.client import Refused, picture
+from mmrl.engines.vllm.replica import Replica
+
+PROBE = 30.0  # seconds in which a server that is not hanging draws one token, whatever else it does
+
+
+class Down(RuntimeError):
+    """A server does not answer any more; says how that was seen."""
+
+
+class Dispatch:
+    """Answers every prompt once. A prompt whose server died before it answered is sent again.
+
+    Args:
+        replicas: the pool.
+        revive: starts a server again that is found dead in the life with this number, for this reason.
+        in_flight: most requests at one server at a time.
+        seconds: without an answer from a server, after which the requests that it has are given up.
+    """
+
+    def __init__(
+        self,
+        replicas: Sequence[Replica],
+        revive: Callable[[Replica, int, str], Awaitable[None]],
+        in_flight: int,
+        seconds: float,
+    ):
+        self.replicas, self.revive, self.in_flight, self.seconds = replicas, revive, in_flight, seconds
+
+    async def answers(self, prompts: Sequence[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
+        self._prompts, self._drawing = prompts, drawing
+        self._pictures: dict[int, str] = {}  # the attempts of a group share theirs
+        self._waiting = deque(range(len(prompts)))
+        self._answered: dict[int, EngineOutput] = {}
+        places = [replica for _ in range(self.in_flight) for replica in self.replicas]
+        tasks = [asyncio.create_task(self._place(replica)) for replica in places[: len(prompts)]]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return [self._answered[i] for i in range(len(prompts))]
+
+    async def _place(self, replica: Replica) -> None:
+        """One request at a time, until no prompt waits."""
+        while self._waiting:
+            i, life = self._waiting.popleft(), replica.lives
+            try:
+                self._answered[i] = await self._answer(replica, self._prompts[i])
+            except Down as why:
+                self._waiting.appendleft(i)
+                await self.revive(replica, life, str(why))
+
+    async def _answer(self, replica: Replica, prompt: EnginePrompt) -> EngineOutput:
+        request = asyncio.create_task(replica.client.generate(prompt, self._pictures_of(prompt), self._drawing))
+        begun = time.monotonic()
+        try:
+            while not request.done():
+                left = self.seconds - (time.monotonic() - max(begun, replica.progress))
+                if left <= 0:
+                    request.cancel()  # it closes the connection, upon which vLLM aborts the request
+                    return await self._given_up(replica, prompt, f"no answer in {self.seconds:g} s, aborted")
+                await asyncio.wait({request}, timeout=left)
+            answer = request.result()
+        except Refused as refused:
+            return await self._given_up(replica, prompt, str(refused), refused.status < 500)
+        except OSError as gone:
+            raise Down(str(gone)) from gone
+        finally:
+            request.cancel()
+        replica.progress = time.monotonic()
+        return answer
+
+    async def _given_up(self, replica: Replica, prompt: EnginePrompt, why: str, lives: bool = False) -> EngineOutput:
+        """The fault of this prompt alone when the server still draws for others."""
+        if lives or await replica.client.draws(prompt, min(PROBE, self.seconds)):
+            return EngineOutput((), (), (), "error", error=why)
+        raise Down(why)
+
+    def _pictures_of(self, prompt: EnginePrompt) -> list[str]:
+        for image in prompt.images:
+            if id(image) not in self._pictures:
+                self._pictures[id(image)] = picture(image)
+        return [self._pictures[id(image)] for image in prompt.images]

@@ -1,0 +1,235 @@
+"""vLLM as the engine: a copy of the weights, brought up to date and proven before every rollout."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from mmrl.batch import Batch, pad_stack
+from mmrl.engines.base import Engine
+from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
+from mmrl.engines.vllm.proof import check_canary, check_weights
+from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
+from mmrl.learners import parallel
+from mmrl.types import Completion, Observation, Request, Sampling
+
+log = logging.getLogger(__name__)
+
+SHARED_MEMORY = Path("/dev/shm")
+CANARY = Sampling(decode="argmax", max_tokens=8)
+
+
+class VllmEngine(Engine):
+    """Samples text and vision-language policies with vLLM.
+
+    Token ids and images go in, ids and log-probs come out, and no text is tokenised twice. The log-probs are those of
+    the distribution that was drawn from. After every transfer the weights are proven: see `mmrl.engines.vllm.proof`.
+
+    Args:
+        backend: where vLLM runs.
+        folder: for the checkpoint that vLLM starts from and the weights that it is sent; vLLM must be able to read it.
+            None makes one in shared memory, or among the temporary files, and removes it at the end.
+    """
+
+    def __init__(self, backend: Backend, folder: str | None = None):
+        super().__init__()
+        self.backend, self.folder = backend, folder
+        self._folder: Path | None = None
+        self._policy: Any = None
+        self._version = 0
+        self._dtypes: set[str] = set()
+        self._warned: set[str] = set()
+
+    # ---------------------------------------------------------------- weights
+
+    def sync(self, policy: Any, version: int) -> None:
+        canary = policy.canary()  # refuses, by name, a policy that vLLM cannot serve
+        with parallel.whole(policy):
+            published = policy.published()
+            if self._folder is None:
+                self._start(policy, version)
+            else:
+                self._push(published, version)
+            self._prove(published, version)
+        self._policy, self._version = policy, version
+        self._sing(canary)
+
+    def _start(self, policy: Any, version: int) -> None:
+        made = self.folder or tempfile.mkdtemp(prefix="mmrl-vllm-", dir=_roomy())
+        self._folder = Path(made)
+        start = self._folder / "start"
+        policy.save_pretrained(start)
+        self.backend.start(start, version)
+
+    def _push(self, published: Mapping[str, Tensor], version: int) -> None:
+        assert self._folder is not None
+        path = self._folder / f"weights-{version}.safetensors"
+        seen: set[int] = set()
+        plain = {}
+        for name, tensor in published.items():  # a file holds no two names for the same memory
+            twice = tensor.data_ptr() in seen
+            seen.add(tensor.data_ptr())
+            plain[name] = tensor.detach().clone() if twice else tensor.detach().contiguous()
+        save_file(plain, path)
+        self.backend.push(path, version)
+        for older in self._folder.glob("weights-*.safetensors"):  # this one stays: a server may have to start again
+            if older != path:
+                older.unlink()
+
+    def _prove(self, published: Mapping[str, Tensor], version: int) -> None:
+        held = self.backend.held()
+        check_weights(published, held, version)
+        kinds = {t.dtype for t in held.tensors.values()} | {_name(t) for t in published.values()}
+        self._dtypes = {kind for kind in kinds if "float" in kind}
+
+    def _sing(self, canary: Mapping[str, Any]) -> None:
+        """Compare log-probs on one prompt that is longer than a block of the prefix cache."""
+        (completion,) = self._completions([Request(canary, 0)], CANARY)
+        if completion.ended == "error":
+            raise EngineFailure("vLLM cannot answer the canary prompt; see the warning above")
+        policy = self._policy
+        columns = policy.collate([completion.observation])
+        batch = Batch(
+            action=completion.action[None],
+            mask=completion.mask[None],
+            temperature=completion.extra["temperature"][None],
+            **{f"obs.{name}": column for name, column in columns.items()},
+        )
+        device, training = policy.device, policy.training
+        policy.eval()
+        try:
+            with torch.no_grad():
+                logprobs = policy(Batch({name: column.to(device) for name, column in batch.items()})).logprobs[0]
+        finally:
+            policy.train(training)
+        self.spent["engine/canary_difference"] = check_canary(
+            completion.logprobs, logprobs.float().cpu(), self._dtypes, self._version
+        )
+
+    # ---------------------------------------------------------------- sampling
+
+    def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        if self._policy is None:
+            raise RuntimeError("the engine has no weights yet: call sync(policy, version) before sample")
+        started = time.perf_counter()
+        completions = self._completions(requests, sampling)
+        self.count("seconds/generate", time.perf_counter() - started)
+        self.count("engine/tokens", float(sum(int(c.mask.sum()) for c in completions)))
+        return completions
+
+    def _completions(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        drawing = self._drawing(sampling)
+        known: dict[int, tuple[Observation, tuple[int, ...], tuple[Any, ...]]] = {}
+        prompts = []
+        for request in requests:  # the attempts of a group share one raw observation, and one encoded one
+            raw = request.observation
+            if id(raw) not in known:
+                ids, images = self._policy.engine_prompt(raw)
+                known[id(raw)] = self._policy.encode(raw), tuple(ids), tuple(images)
+            _, ids, images = known[id(raw)]
+            prompts.append(EnginePrompt(ids, images, request.seed))
+        outputs = self.backend.generate(prompts, drawing)
+        return [
+            self._completion(known[id(request.observation)][0], output, drawing)
+            for request, output in zip(requests, outputs, strict=True)
+        ]
+
+    def _drawing(self, sampling: Sampling) -> Drawing:
+        if sampling.decode == "mean":
+            raise ValueError("decode=mean averages over ordered choices; tokens have no order: use argmax or sample")
+        greedy = sampling.decode == "argmax"
+        if not greedy and not COLDEST <= sampling.temperature <= HOTTEST:
+            raise ValueError(
+                f"sampling.temperature={sampling.temperature}: vLLM draws with {COLDEST} to {HOTTEST}; "
+                "use decode=argmax for greedy, or engine=local"
+            )
+        ids, written = self._policy.endings(sampling.stop)
+        vocabulary = self._policy.model.config.get_text_config().vocab_size
+        return Drawing(
+            temperature=sampling.temperature,
+            top_k=sampling.top_k,
+            top_p=sampling.top_p,
+            min_p=sampling.min_p,
+            max_tokens=sampling.max_tokens,
+            greedy=greedy,
+            stop=tuple(written),
+            stop_ids=tuple(ids),
+            forbidden=tuple(self._policy.forbidden),
+            support=support_of(sampling.top_k, vocabulary, sampling.truncated and not greedy),
+        )
+
+    def _completion(self, observation: Observation, output: EngineOutput, drawing: Drawing) -> Completion:
+        # a greedy choice is reported under temperature 1, without truncation: the learner scores it so too
+        extra = {"temperature": torch.tensor(1.0 if drawing.greedy else drawing.temperature)}
+        failed = output.ended == "error" or not output.ids
+        if failed:  # one forced token stands for it: such an episode is counted, and dropped before it is learnt from
+            self.count("engine/failed", 1)
+            self._warn(output.error or "vLLM gave no token")
+            output = replace(output, ids=(self._policy.tokenizer.pad_token_id,), logprobs=(0.0,), kept=((),))
+        else:
+            check_prompt(output.prompt_ids, observation["input_ids"].tolist(), self._policy.forbidden)
+        if drawing.support:
+            rows = [torch.tensor(row, dtype=torch.long) for row in output.kept or ()]
+            extra["kept"] = pad_stack(rows, -1)
+        return Completion(
+            observation=observation,
+            action=torch.tensor(output.ids, dtype=torch.long),
+            logprobs=torch.tensor(output.logprobs, dtype=torch.float32),
+            mask=torch.full((len(output.ids),), not failed),
+            output="" if failed else self._policy.written(output.ids),
+            ended="error" if failed else output.ended,
+            extra=extra,
+            version=self._version if output.version is None else output.version,
+        )
+
+    def _warn(self, reason: str) -> None:
+        if reason not in self._warned:
+            self._warned.add(reason)
+            log.warning("a request failed in vLLM; its episode counts as an error and is not learnt from: %s", reason)
+
+    # ---------------------------------------------------------------- the end
+
+    def rest(self) -> None:
+        self.backend.sleep()
+
+    def close(self) -> None:
+        self.backend.close()
+        if self._folder is not None:
+            for own in (self._folder / "start", *self._folder.glob("weights-*.safetensors")):
+                shutil.rmtree(own, ignore_errors=True) if own.is_dir() else own.unlink(missing_ok=True)
+            if self.folder is None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder = self._policy = None
+
+
+def check_prompt(engine: Sequence[int], learner: Sequence[int], placeholders: Sequence[int] = ()) -> None:
+    """The engine ran the prompt that the learner will score, token for token."""
+    if list(engine) == list(learner):
+        return
+    at = next((i for i, (a, b) in enumerate(zip(engine, learner)) if a != b), min(len(engine), len(learner)))
+    counts = [sum(i in set(placeholders) for i in side) for side in (engine, learner)]
+    raise EngineFailure(
+        f"vLLM ran another prompt than the learner encodes: {len(engine)} and {len(learner)} tokens, of them "
+        f"{counts[0]} and {counts[1]} for images; from token {at} on {list(engine[at : at + 4])} and "
+        f"{list(learner[at : at + 4])}. Their processors differ: check image sizes and versions of transformers"
+    )
+
+
+def _roomy() -> str | None:
+    """Shared memory where the system has it."""
+    return str(SHARED_MEMORY) if SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK) else None
+
+
+def _name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

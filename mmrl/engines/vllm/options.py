@@ -1,0 +1,60 @@
+"""How mmrl wants a vLLM to be set up, in process or as a server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mmrl.engines.vllm.sampling import TIED, WIDEST
+from mmrl.engines.vllm.worker import EXTENSION, LOADER, TRANSFER
+
+BLOCK = 32  # tokens of a prefix-cache block: what both CPU and GPU attention take
+
+
+def engine_options(
+    folder: Path,
+    dtype: str | None = None,
+    max_model_len: int | None = None,
+    eager: bool | None = None,
+    cache_gib: float | None = None,
+    memory_share: float | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Arguments of `vllm.EngineArgs` by name, as JSON can write them.
+
+    Args:
+        folder: the checkpoint.
+        dtype: of weights and arithmetic; None takes that of the checkpoint, which vLLM's own "auto" would round.
+        max_model_len: prompt and completion together, in tokens; None takes all that the model allows.
+        eager: no CUDA graphs and no compilation; None leaves it to vLLM.
+        cache_gib: memory of the key-value cache; None leaves it to vLLM.
+        memory_share: of the accelerator's memory that vLLM may use; None leaves it to vLLM.
+        seed: of vLLM itself; every request brings its own.
+    """
+    options: dict[str, Any] = {
+        "model": str(folder),
+        "dtype": dtype or checkpoint_dtype(folder),
+        "seed": seed,
+        "block_size": BLOCK,
+        "enable_prefix_caching": True,
+        "load_format": LOADER,
+        "weight_transfer_config": {"backend": TRANSFER},
+        "worker_extension_cls": EXTENSION,
+        "logprobs_mode": "processed_logprobs",
+        "max_logprobs": WIDEST + TIED,
+        "generation_config": "vllm",  # the checkpoint's own would change how is drawn
+    }
+    given = {
+        "max_model_len": max_model_len,
+        "enforce_eager": eager,
+        "kv_cache_memory_bytes": None if cache_gib is None else int(cache_gib * 2**30),
+        "gpu_memory_utilization": memory_share,
+    }
+    return options | {name: value for name, value in given.items() if value is not None}
+
+
+def checkpoint_dtype(folder: Path) -> str:
+    """What the weights of a checkpoint folder are stored as."""
+    config = json.loads((folder / "config.json").read_text())
+    return config.get("dtype") or config.get("torch_dtype") or "float32"

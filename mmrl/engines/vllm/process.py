@@ -1,0 +1,52 @@
+"""A server in a process group of its own, which ends with us whatever ends us."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mmrl.engines.vllm import guard
+
+LAUNCHER = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
+
+
+class ServerProcess:
+    """A command that runs under `guard`; what it prints goes to `log`."""
+
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None):
+        own = {name: value for name, value in os.environ.items() if name not in LAUNCHER}  # a trainer's rank is not its
+        with log.open("ab") as out:
+            self._guard = subprocess.Popen(
+                [sys.executable, guard.__file__],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                env=own | dict(environment or {}),
+                start_new_session=True,  # Ctrl-C in a terminal reaches us alone
+            )
+        self.group = self._guard.pid
+        assert self._guard.stdin is not None
+        self._guard.stdin.write(json.dumps(list(command)).encode() + b"\n")
+        self._guard.stdin.flush()
+
+    @property
+    def alive(self) -> bool:
+        return self._guard.poll() is None
+
+    def stop(self, kill: bool = False) -> None:
+        """End the whole group and wait for it: by asking first, or at once."""
+        if not kill:
+            assert self._guard.stdin is not None
+            with contextlib.suppress(OSError):
+                self._guard.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._guard.wait(guard.GRACE + 5)
+        with contextlib.suppress(ProcessLookupError):  # also when the guard itself was killed before the others
+            os.killpg(self.group, signal.SIGKILL)
+        self._guard.wait()

@@ -1,0 +1,75 @@
+"""Proof that an engine holds the learner's weights and computes with them. A mismatch stops training."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from mmrl.engines.vllm.backend import EngineFailure, Held
+from mmrl.engines.vllm.fingerprint import Fingerprint, fingerprint, rounding
+
+log = logging.getLogger(__name__)
+
+BOUNDS = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
+"""Largest mean |log-prob difference| in nats over the canary's tokens, by the coarsest arithmetic that takes part. In
+fp32 the two sides differ by about 1e-6 here and stale weights or caches by 0.1 and more; bf16 keeps 8 bits of a number,
+which is a few hundredths of a nat after some tens of layers."""
+
+
+def check_weights(published: Mapping[str, Tensor], held: Held, version: int) -> None:
+    """Every tensor that the engine runs on is made of what the learner published, to the last bit.
+
+    The learner's numbers are brought to the engine's precision and added up in float64 as the engine does; the sums may
+    differ by the rounding of that addition only.
+    """
+    if held.version != version:
+        raise EngineFailure(f"the engine holds version {held.version} of the weights after version {version} was sent")
+    cache: dict[tuple[str, str], tuple[Fingerprint, int]] = {}
+
+    def sent(name: str, dtype: str) -> tuple[Fingerprint, int]:
+        if (name, dtype) not in cache:
+            tensor = published[name]
+            cache[name, dtype] = fingerprint(tensor.to(getattr(torch, dtype))), tensor.numel()
+        return cache[name, dtype]
+
+    for name, parts in held.parts.items():
+        tensor = held.tensors[name]
+        if missing := [part for part in parts if part not in published]:
+            raise EngineFailure(f"the engine made its {name} of {missing}, which the learner did not publish")
+        found = [sent(part, tensor.dtype) for part in parts]
+        wanted = [sum(numbers[i] for numbers, _ in found) for i in (0, 1)]
+        slack = rounding(max(tensor.count, sum(count for _, count in found)), wanted[1])
+        for what, got, want, most in zip(("sum", "sum of squares"), (tensor.sum, tensor.squares), wanted, slack):
+            if not abs(got - want) <= most:
+                raise EngineFailure(
+                    f"weights did not reach the engine: its {name}, made of {', '.join(parts)}, has {what} {got!r} "
+                    f"and the learner's has {want!r}"
+                )
+    _check_ignored(held, sent)
+
+
+def _check_ignored(held: Held, sent: Callable[[str, str], tuple[Fingerprint, int]]) -> None:
+    """What the engine leaves out is a tied copy of what it holds; the canary judges anything else."""
+    dtypes = {dtype for t in held.tensors.values() if (dtype := t.dtype).startswith(("float", "bfloat"))}
+    used = {sent(part, dtype) for parts in held.parts.values() for part in parts for dtype in dtypes}
+    others = [name for name in held.ignored if not any(sent(name, dtype) in used for dtype in dtypes)]
+    if others:
+        log.info("vLLM's model has no place for %s", ", ".join(others))
+
+
+def check_canary(engine: Tensor, learner: Tensor, dtypes: set[str], version: int) -> float:
+    """The mean |difference| of the two sides' log-probs [T]; refused beyond the bound of the coarsest dtype."""
+    difference = (engine.double() - learner.double()).abs()
+    bound = max(BOUNDS.get(dtype, BOUNDS["bfloat16"]) for dtype in dtypes)
+    mean = float(difference.mean())
+    if not mean <= bound:  # not a number is refused too
+        worst = int(difference.argmax())
+        raise EngineFailure(
+            f"the engine's canary differs from the learner's by {mean:.2e} nats per token (bound {bound:.0e}; most at "
+            f"token {worst}: {float(engine[worst]):.4f}, learner {float(learner[worst]):.4f}) though every tensor of "
+            f"version {version} has arrived: it runs on caches of older weights, or it computes another model"
+        )
+    return mean

@@ -1,0 +1,98 @@
+"""One server of a pool: launched by us, or run by somebody else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from mmrl.engines.vllm.backend import EngineFailure
+from mmrl.engines.vllm.client import SOCKET, Client
+from mmrl.engines.vllm.diagnosis import FREE_PORT, diagnose
+from mmrl.engines.vllm.process import ServerProcess
+
+LOOK = 0.3  # seconds between two looks at a server that starts
+
+
+class Replica:
+    """A server that somebody else started: it can be asked, but not started again."""
+
+    launched = False
+
+    def __init__(self, client: Client):
+        self.client = client
+        self.lives = 0  # how often it has started; an answer that failed in an earlier life does not end this one
+        self.progress = 0.0  # when it last completed a request
+        self.lock = asyncio.Lock()
+
+    def __str__(self) -> str:
+        return f"the vLLM server at {self.client.address}"
+
+    async def up(self) -> None:
+        """Be there and healthy; raises EngineFailure with the reason."""
+        if not await self.client.healthy():
+            raise EngineFailure(f"nobody answers at {self.client.address}/health; does the server of engine.urls run?")
+        self.lives += 1
+
+    def down(self, kill: bool = False) -> None:
+        """Nothing of ours runs."""
+
+    def said(self) -> str:
+        """What it left behind in its log."""
+        return ""
+
+
+class Launched(Replica):
+    """A server that is launched with `command` and writes to `log`."""
+
+    launched = True
+
+    def __init__(
+        self, client: Client, command: Sequence[str], environment: Mapping[str, str], log: Path, seconds: float
+    ):
+        super().__init__(client)
+        self.command, self.environment, self.log, self.seconds = list(command), environment, log, seconds
+        self.process: ServerProcess | None = None
+        self._begins = 0  # where in the log this life begins
+
+    def __str__(self) -> str:
+        return f"the vLLM server with the log {self.log}"
+
+    async def up(self) -> None:
+        self._free()
+        self._begins = self.log.stat().st_size if self.log.exists() else 0
+        self.process = ServerProcess(self.command, self.log, self.environment)
+        until = time.monotonic() + self.seconds
+        while not await self.client.healthy():
+            if not self.process.alive:
+                raise EngineFailure(f"vLLM did not start: {self.said()} The whole log is {self.log}")
+            if time.monotonic() > until:
+                self.down(kill=True)
+                raise EngineFailure(f"vLLM did not start within {self.seconds:.0f} s: {self.said()} See {self.log}")
+            await asyncio.sleep(LOOK)
+        self.lives += 1
+
+    def _free(self) -> None:
+        """Whoever has our port would answer in our name; a killed server leaves its socket lying about."""
+        if self.client.address.startswith(SOCKET):
+            Path(self.client.address.removeprefix(SOCKET)).unlink(missing_ok=True)
+            return
+        url = urlsplit(self.client.address)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((url.hostname, url.port))
+            except OSError as error:
+                raise EngineFailure(f"engine.port: {url.port} is taken ({error.strerror}); {FREE_PORT}") from error
+
+    def down(self, kill: bool = False) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            process.stop(kill)
+
+    def said(self) -> str:
+        line, advice = diagnose(self.log, self._begins)
+        return f"{line.rstrip('.')}. {advice[:1].upper() + advice[1:]}.".removesuffix(" .")

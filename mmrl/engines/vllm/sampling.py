@@ -1,0 +1,70 @@
+"""How a drawing is put to vLLM, and how its answer is read. Both backends use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import exp
+from typing import Any
+
+from mmrl.engines.vllm.backend import Drawing
+from mmrl.types import Ended
+
+NEVER = -1e30  # added to a logit that may not be drawn; finite, because JSON has no infinity
+COLDEST, HOTTEST = 0.01, 2.0  # temperatures that vLLM does not change or refuse
+WIDEST = 1024  # kept ids that are reported per token; each of them is a Python object in vLLM
+TIED = 8  # reported beyond top_k: vLLM keeps all ids that are as likely as the last one
+
+
+def sampling_fields(drawing: Drawing, seed: int) -> dict[str, Any]:
+    """Keyword arguments of `vllm.SamplingParams`, as JSON can write them.
+
+    Log-probs come with the engine option logprobs_mode=processed_logprobs: of what is drawn from. A greedy choice does
+    not depend on temperature and truncation, and vLLM reports it under temperature 1 and without truncation.
+    """
+    fields: dict[str, Any] = {
+        "seed": seed & (2**63 - 1),
+        "max_tokens": drawing.max_tokens,
+        "temperature": 0.0 if drawing.greedy else drawing.temperature,
+        "stop_token_ids": list(drawing.stop_ids),
+        "ignore_eos": True,  # the policy says what ends a completion
+        "logprobs": drawing.support,
+        "detokenize": bool(drawing.stop),
+        "skip_special_tokens": True,
+    }
+    if not drawing.greedy:
+        fields |= {"top_k": drawing.top_k, "top_p": drawing.top_p, "min_p": drawing.min_p}
+    if drawing.stop:
+        fields["stop"] = list(drawing.stop)
+    if drawing.forbidden:
+        fields["logit_bias"] = {i: NEVER for i in drawing.forbidden}
+    return fields
+
+
+def ended_of(finish_reason: str | None, stop_reason: int | str | None = None) -> Ended:
+    """Why a completion stopped, from vLLM's words."""
+    return {"stop": "done", "length": "length"}.get(finish_reason or "", "error")  # type: ignore[return-value]
+
+
+def support_of(top_k: int, vocabulary: int, truncated: bool) -> int:
+    """How many ids to report per token, so that all that truncation kept are among them. Refuses what is too many."""
+    if not truncated:
+        return 0
+    wanted = min(top_k + TIED if top_k else vocabulary, vocabulary)
+    if wanted > WIDEST + TIED:
+        raise ValueError(
+            f"sampling: top_k={top_k or 'all'} of {vocabulary} ids; engine=vllm reports which ids truncated sampling "
+            f"kept, at most {WIDEST} per token: give sampling.top_k of at most {WIDEST} beside top_p and min_p"
+        )
+    return wanted
+
+
+def kept_ids(reported: Mapping[int, float]) -> tuple[int, ...]:
+    """The ids that truncation kept, from the log-probs that were reported for one token.
+
+    Raises ValueError when they do not hold all of the mass: the learner could not draw from the same distribution.
+    """
+    kept = {i: logprob for i, logprob in reported.items() if logprob > NEVER / 2}
+    mass = sum(map(exp, kept.values()))
+    if abs(mass - 1) > 1e-3:
+        raise ValueError(f"the reported ids hold {mass:.4f} of the mass: vLLM kept more than it reports")
+    return tuple(kept)

@@ -1,0 +1,20 @@
+"""vLLM servers as the engine, with their words at the engine itself: engine.servers=2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmrl.engines.vllm.engine import VllmEngine
+from mmrl.engines.vllm.server import Server
+
+
+class ServerEngine(VllmEngine):
+    """VllmEngine on `mmrl.engines.vllm.server.Server`, whose arguments it takes.
+
+    Args:
+        folder: for the checkpoint and the weights that the servers read; None makes one in shared memory. Servers on
+            other machines need a folder that they see too.
+    """
+
+    def __init__(self, folder: str | None = None, **server: Any):
+        super().__init__(Server(**server), folder)

@@ -1,0 +1,84 @@
+"""vLLM's own doors for weights, used by mmrl: a loader for the start, a transfer engine for what comes later."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+from vllm import _custom_ops
+from vllm.distributed.weight_transfer.base import (
+    WeightTransferEngine,
+    WeightTransferInitInfo,
+    WeightTransferUpdateInfo,
+)
+from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
+from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
+
+from mmrl.engines.vllm.layout import named
+
+
+class Loader(DefaultModelLoader):
+    """Loads a checkpoint folder so that its weights can be replaced and read back later.
+
+    On a CPU vLLM otherwise packs every linear weight away and leaves an empty tensor: a later transfer cannot reach it,
+    and a tied output head keeps its old copy without an error. Decoding is as fast without.
+    """
+
+    def __init__(self, load_config: Any):
+        super().__init__(replace(load_config, load_format="safetensors"))
+        _custom_ops._supports_onednn = False
+
+    def get_all_weights(self, model_config: Any, model: nn.Module) -> Generator[tuple[str, Tensor], None, None]:
+        yield from named(model, super().get_all_weights(model_config, model))
+
+
+@dataclass
+class FileInfo(WeightTransferUpdateInfo):
+    """One transfer: a safetensors file that the worker can read, and the version of its weights."""
+
+    path: str
+    version: int
+
+
+@dataclass
+class NoInfo(WeightTransferInitInfo):
+    """Nothing needs to be agreed on."""
+
+
+class FileTransfer(WeightTransferEngine[NoInfo, FileInfo]):
+    """Reads the weights from a file, which normally lies in shared memory."""
+
+    init_info_cls = NoInfo
+    update_info_cls = FileInfo
+
+    source: str | None = None  # of the last complete transfer
+    version: int | None = None
+    _latest: FileInfo | None = None
+
+    def init_transfer_engine(self, init_info: NoInfo) -> None:
+        """No connection is needed."""
+
+    def start_weight_update(self) -> None:
+        initialize_layerwise_reload(self.model)
+
+    def receive_weights(self, update_info: FileInfo) -> None:
+        with safe_open(update_info.path, "pt", device=_written(self.device)) as file:
+            tensors = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
+            self.model.load_weights(named(self.model, tensors))
+        self._latest = update_info
+
+    def finish_weight_update(self) -> None:
+        finalize_layerwise_reload(self.model, self.model_config)
+        if self._latest is not None:
+            self.source, self.version = self._latest.path, self._latest.version
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+def _written(device: torch.device) -> str:
+    return "cpu" if device.type == "cpu" else str(device)

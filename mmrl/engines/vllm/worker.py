@@ -1,0 +1,74 @@
+"""What runs inside vLLM: its plug-in, which names mmrl's parts, and the questions that mmrl asks of a worker.
+
+It is imported in every process of vLLM, in an environment that may lack everything else that mmrl needs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mmrl.engines.vllm.fingerprint import fingerprint
+from mmrl.engines.vllm.layout import Layout, headers, held, layout
+
+TRANSFER = "mmrl_file"  # --weight-transfer-config '{"backend": "mmrl_file"}'
+LOADER = "mmrl"  # --load-format mmrl
+EXTENSION = "mmrl.engines.vllm.worker.Questions"  # --worker-extension-cls
+
+
+def register() -> None:
+    """Entry point of the group vllm.general_plugins; may be called any number of times."""
+    from vllm.distributed.weight_transfer import WeightTransferEngineFactory
+    from vllm.model_executor import model_loader
+
+    if TRANSFER not in WeightTransferEngineFactory._registry:
+        WeightTransferEngineFactory.register_engine(TRANSFER, "mmrl.engines.vllm.transfer", "FileTransfer")
+    if LOADER not in model_loader._LOAD_FORMAT_TO_MODEL_LOADER:
+        from mmrl.engines.vllm.transfer import Loader
+
+        model_loader.register_model_loader(LOADER)(Loader)
+
+
+class Questions:
+    """Mixed into vLLM's worker: methods for `collective_rpc`. Arguments and answers can be written as JSON."""
+
+    weight_transfer_engine: Any
+    model_config: Any
+    mmrl_layouts: dict[str, Layout]  # by path; kept because the file may be gone when the proof asks
+
+    def mmrl_check(self, path: str) -> dict[str, Any]:
+        """Why the tensors of a safetensors file cannot be loaded, {"problems": [...]}; empty when they can."""
+        found = layout(self.get_model(), headers(Path(path)))  # type: ignore[attr-defined]
+        self._mmrl_layouts()[path] = found
+        return {"problems": found.problems}
+
+    def mmrl_held(self) -> dict[str, Any]:
+        """What the running model holds, and of which tensors of the last transfer, or of the folder, it is made.
+
+        {"version": of the last transfer or None, "parts": {held: [checkpoint tensors]}, "ignored": [checkpoint
+        tensors], "tensors": {held: {"sum", "squares": float.hex(), "count": int, "dtype": str}}}. A tied tensor stands
+        under each of its names.
+        """
+        transfer = self.weight_transfer_engine
+        path, version = getattr(transfer, "source", None), getattr(transfer, "version", None)
+        path = path or self.model_config.model
+        layouts = self._mmrl_layouts()
+        if path not in layouts:
+            layouts[path] = layout(self.get_model(), headers(Path(path)))  # type: ignore[attr-defined]
+        found = layouts[path]
+        self.mmrl_layouts = {path: found}
+        tensors = {}
+        for name, tensor in held(self.get_model()).items():  # type: ignore[attr-defined]
+            first, second = fingerprint(tensor)
+            tensors[name] = {
+                "sum": first.hex(),
+                "squares": second.hex(),
+                "count": tensor.numel(),
+                "dtype": str(tensor.dtype).removeprefix("torch."),
+            }
+        return {"version": version, "parts": found.parts, "ignored": found.ignored, "tensors": tensors}
+
+    def _mmrl_layouts(self) -> dict[str, Layout]:
+        if not hasattr(self, "mmrl_layouts"):
+            self.mmrl_layouts = {}
+        return self.mmrl_layouts

@@ -1,0 +1,119 @@
+"""vLLM and the policy itself give the same: ids, log-probs, endings; and what cannot be the same is refused."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from mmrl.engines.local import LocalEngine
+from mmrl.engines.vllm.backend import EngineFailure
+from mmrl.engines.vllm.engine import VllmEngine
+from mmrl.engines.vllm.in_process import InProcess
+from mmrl.learners.collate import collate
+from mmrl.policies.control import ControlPolicy
+from mmrl.types import Episode, Prompt, Request, Sampling, Turn
+from tests.engines.vllm.policies import KINDS, moved, policy, requests
+
+pytestmark = pytest.mark.vllm
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def engines(request, tmp_path_factory):
+    """The same weights in vLLM, after one transfer, and in the policy."""
+    made = policy(request.param, tmp_path_factory.mktemp("policy"))
+    vllm, local = VllmEngine(InProcess(cache_gib=0.25)), LocalEngine()
+    vllm.sync(made, 0)
+    moved(made, 1.1)
+    vllm.sync(made, 1)
+    local.sync(made, 1)
+    yield vllm, local, made
+    vllm.close()
+
+
+def scored(made, completions):
+    """The learner's log-probs of stored completions."""
+    prompt = Prompt("test/train/0")
+    batch = collate([Episode(prompt, 0, i, [Turn(c)]) for i, c in enumerate(completions)], made)
+    with torch.no_grad():
+        logprobs = made(batch).logprobs
+    return [row[mask] for row, mask in zip(logprobs, batch["mask"])]
+
+
+def test_greedy_choices_are_the_same(engines):
+    vllm, local, made = engines
+    asked = requests(made, attempts=1)
+    sampling = Sampling(decode="argmax", max_tokens=24)
+    for theirs, ours in zip(vllm.sample(asked, sampling), local.sample(asked, sampling), strict=True):
+        assert theirs.action.tolist() == ours.action.tolist()
+        assert theirs.output == ours.output and theirs.ended == ours.ended and theirs.version == ours.version == 1
+        assert (theirs.logprobs - ours.logprobs).abs().max() < 1e-4
+        assert theirs.observation.keys() == ours.observation.keys()
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(max_tokens=12),
+        Sampling(max_tokens=12, temperature=0.6),
+        Sampling(max_tokens=12, temperature=1.3, top_k=7),
+        Sampling(max_tokens=12, top_p=0.7),
+        Sampling(max_tokens=12, temperature=1.5, top_k=20, top_p=0.8, min_p=0.05),
+    ],
+    ids=["plain", "cool", "top_k", "top_p", "all"],
+)
+def test_the_learner_gives_what_was_drawn_the_same_probability(engines, sampling):
+    vllm, _, made = engines
+    drawn = vllm.sample(requests(made), sampling)
+    for completion, logprobs in zip(drawn, scored(made, drawn), strict=True):
+        assert (completion.logprobs - logprobs).abs().max() < 1e-4
+    again = vllm.sample(requests(made), sampling)
+    assert [c.action.tolist() for c in again] == [c.action.tolist() for c in drawn], "a seed is a draw"
+    attempts = {tuple(c.action.tolist()) for c in drawn[:4]}
+    assert len(attempts) > 1, "attempts have seeds of their own"
+    assert len({id(c.observation) for c in drawn}) == 3, "a group shares its observation"
+
+
+def test_a_stop_string_ends_a_completion_where_it_does_locally(engines):
+    vllm, local, made = engines
+    asked = requests(made, attempts=1)
+    long = local.sample(asked, Sampling(decode="argmax", max_tokens=24))
+    word = next(c.output[-3:-1] for c in long if c.output)  # two tokens; an empty output has only special ones
+    sampling = Sampling(decode="argmax", max_tokens=24, stop=(word,))
+    theirs, ours = vllm.sample(asked, sampling), local.sample(asked, sampling)
+    assert [c.action.tolist() for c in theirs] == [c.action.tolist() for c in ours]
+    assert [c.ended for c in theirs] == [c.ended for c in ours] and "done" in {c.ended for c in ours}
+
+
+def test_a_prompt_that_does_not_fit_fails_alone(engines):
+    vllm, _, made = engines
+    asked = requests(made, attempts=1)
+    text = asked[0].observation["messages"][0]["content"]
+    longer = "x" * 600 if isinstance(text, str) else [text[0], {"type": "text", "text": "x" * 600}]
+    raw = {**asked[0].observation, "messages": ({"role": "user", "content": longer},)}
+    vllm.report()
+    done = vllm.sample([asked[0], Request(raw, 1), asked[2]], Sampling(max_tokens=4, top_k=5))
+    assert [c.ended == "error" for c in done] == [False, True, False]
+    assert not done[1].mask.any() and len(done[1].action) == 1
+    report = vllm.report()
+    assert report["engine/failed"] == 1 and report["engine/tokens"] == sum(len(done[i].action) for i in (0, 2))
+    collate([Episode(Prompt("test/train/0"), 0, i, [Turn(c)]) for i, c in enumerate(done)], made)
+
+
+def test_refusals(engines):
+    vllm, _, made = engines
+    with pytest.raises(ValueError, match="temperature=3"):
+        vllm.sample(requests(made), Sampling(temperature=3.0))
+    with pytest.raises(ValueError, match="decode=mean"):
+        vllm.sample(requests(made), Sampling(decode="mean"))
+
+
+def test_a_policy_without_words_is_refused():
+    control = ControlPolicy.__new__(ControlPolicy)
+    with pytest.raises(NotImplementedError, match="text and vision-language"):
+        VllmEngine(InProcess()).sync(control, 0)
+
+
+def test_a_folder_that_is_no_checkpoint(tmp_path: Path):
+    (tmp_path / "config.json").write_text('{"model_type": "no_such_model"}')
+    with pytest.raises(EngineFailure, match="cannot start"):
+        InProcess().start(tmp_path, 0)

@@ -1,0 +1,152 @@
+"""Real vLLM servers: they agree with the policy, take every push, and come back when they die."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from mmrl.engines.local import LocalEngine
+from mmrl.engines.vllm.backend import EngineFailure
+from mmrl.engines.vllm.python import find_python
+from mmrl.engines.vllm.server import Server
+from mmrl.engines.vllm.server_engine import ServerEngine
+from mmrl.types import Sampling
+from tests.engines.vllm.policies import moved, policy, requests
+from tests.engines.vllm.test_server_process import group, until
+
+pytestmark = pytest.mark.vllm
+
+SMALL = {"cache_gib": 0.25, "max_model_len": 512}
+LENGTH = 160  # tokens, so that there is a middle to be killed in
+
+
+def plain(completions):
+    return [(c.action.tolist(), c.output, c.ended) for c in completions]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """A text policy and its server; the tests run in the order in which they stand."""
+    made = policy("qwen2", tmp_path_factory.mktemp("policy"))
+    logs = tmp_path_factory.mktemp("logs")
+    engine = ServerEngine(**SMALL, logs=str(logs), restarts=1, timeout_seconds=60.0)
+    engine.sync(made, 0)
+    yield engine, made
+    engine.close()
+
+
+def agree(engine, made):
+    local = LocalEngine()
+    local.sync(made, 0)
+    asked, sampling = requests(made, attempts=1), Sampling(decode="argmax", max_tokens=24)
+    theirs, ours = engine.sample(asked, sampling), local.sample(asked, sampling)
+    assert plain(theirs) == plain(ours)
+    for one, other in zip(theirs, ours, strict=True):
+        assert (one.logprobs - other.logprobs).abs().max() < 1e-4
+
+
+def test_it_agrees_with_the_policy(text):
+    agree(*text)
+
+
+def test_a_push_arrives_exactly(text):
+    engine, made = text
+    moved(made, 1.1)
+    engine.sync(made, 1)  # proves every tensor and the canary
+    agree(engine, made)
+    (completion, *_) = engine.sample(requests(made), Sampling(max_tokens=4))
+    assert completion.version == 1
+
+
+def test_seeds_decide_the_draws_and_kept_ids_come_back(text):
+    engine, made = text
+    sampling = Sampling(max_tokens=12, top_k=5)
+    once, again = (engine.sample(requests(made), sampling) for _ in range(2))
+    assert plain(once) == plain(again) and len({str(c.action.tolist()) for c in once}) > 6
+    for completion in once:
+        kept = completion.extra["kept"]
+        assert kept.shape[0] == len(completion.action) and (kept == completion.action[:, None]).any(dim=1).all()
+        assert completion.mask.all() and torch.isfinite(completion.logprobs).all()
+
+
+def test_a_request_that_never_ends_is_given_up_and_the_server_goes_on(text):
+    engine, made = text
+    server = engine.backend
+    server.timeout_seconds = 0.05
+    try:
+        cut = engine.sample(requests(made)[:1], Sampling(max_tokens=450))
+    finally:
+        server.timeout_seconds = 60.0
+    assert [c.ended for c in cut] == ["error"] and not cut[0].mask.any()
+    assert server.restarted == 0
+    agree(engine, made)
+
+
+def test_a_server_that_is_killed_comes_back_and_no_prompt_is_answered_twice(text):
+    engine, made = text
+    server = engine.backend
+    asked, sampling = requests(made, groups=8, attempts=16), Sampling(max_tokens=LENGTH)
+    undisturbed = engine.sample(asked, sampling)
+    assert server.restarted == 0
+    (replica,) = server._replicas
+    before = replica.process.group
+    killer = threading.Thread(target=kill_after_an_answer, args=(replica,))
+    killer.start()
+    disturbed = engine.sample(asked, sampling)
+    killer.join()
+    assert server.restarted == 1
+    assert until(lambda: not group(before))  # engine and workers of the killed one are gone
+    assert plain(disturbed) == plain(undisturbed)
+    assert {c.version for c in disturbed} == {1}  # the weights of the last push, not those of the start
+    agree(engine, made)
+
+
+def kill_after_an_answer(replica):
+    """Kill the server alone as soon as one prompt is answered; its engine and worker do not end by themselves."""
+    seen = replica.progress
+    main = next(p for p in group(replica.process.group) if "\0serve\0" in Path(f"/proc/{p}/cmdline").read_text())
+    assert until(lambda: replica.progress > seen)
+    os.kill(main, signal.SIGKILL)
+
+
+def test_when_no_restart_is_left_the_run_ends_with_what_to_do(text):
+    engine, made = text
+    server = engine.backend
+    (replica,) = server._replicas
+    number = replica.process.group
+    os.killpg(number, signal.SIGSTOP)  # hangs: nothing answers, nothing ends
+    server.timeout_seconds = replica.client.seconds = 2.0
+    with pytest.raises(EngineFailure, match=r"1 restarts of engine\.restarts are used up; resume.*ckpt_path="):
+        engine.sample(requests(made), Sampling(max_tokens=4))
+    os.killpg(number, signal.SIGCONT)
+    engine.close()
+    assert until(lambda: not group(number))
+
+
+def test_a_model_that_vllm_does_not_know_is_refused(tmp_path):
+    made = policy("qwen2", tmp_path)
+    made.save_pretrained(tmp_path / "start")
+    config = tmp_path / "start" / "config.json"
+    config.write_text(config.read_text().replace("Qwen2ForCausalLM", "UnheardOf").replace('"qwen2"', '"unheard_of"'))
+    with pytest.raises(EngineFailure, match=r"did not start.*engine=local.*server-0\.log"):
+        Server(**SMALL, logs=str(tmp_path)).start(tmp_path / "start", 0)
+
+
+def test_pictures_reach_a_pool(tmp_path):
+    made = policy("llava", tmp_path)
+    engine = ServerEngine(**SMALL, servers=2, logs=str(tmp_path))
+    try:
+        engine.sync(made, 0)
+        moved(made, 1.1)
+        engine.sync(made, 1)
+        agree(engine, made)
+        assert {c.version for c in engine.sample(requests(made), Sampling(max_tokens=4))} == {1}
+    finally:
+        engine.close()
+
+
+def test_a_python_with_vllm_is_found():
+    assert find_python() is not None

@@ -1,0 +1,63 @@
+"""What an engine with a copy of the weights is given: names, prompts before expansion, endings, a canary."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from mmrl.policies.text import CANARY_TOKENS
+from mmrl.policies.vision import VisionLanguagePolicy
+from tests.engines.vllm.policies import KINDS, policy, requests
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def made(request, tmp_path_factory):
+    return policy(request.param, tmp_path_factory.mktemp("policy"))
+
+
+def test_published_is_what_a_checkpoint_holds_and_the_tied_head(made, tmp_path):
+    made.save_pretrained(tmp_path)
+    stored, published = load_file(tmp_path / "model.safetensors"), made.published()
+    assert [name for name in published if name not in stored] == [n for n in published if n.endswith("lm_head.weight")]
+    assert len(published) == len(stored) + 1
+    for name, tensor in stored.items():
+        assert torch.equal(tensor, published[name]), name
+    head = next(tensor for name, tensor in published.items() if name.endswith("lm_head.weight"))
+    assert head.data_ptr() in {t.data_ptr() for name, t in published.items() if name.endswith("embed_tokens.weight")}
+
+
+def test_adapters_are_merged_under_the_names_of_the_base(tmp_path):
+    adapted = policy("qwen2", tmp_path, lora={"r": 4, "target_modules": ["q_proj", "v_proj"]})
+    before = adapted.published()
+    assert before.keys() == policy("qwen2", tmp_path).published().keys()
+    with torch.no_grad():
+        next(p for name, p in adapted.named_parameters() if "layers.1.self_attn.q_proj.lora_B" in name)[3, 0] = 1.0
+    after = adapted.published()
+    changed = [name for name in before if not torch.equal(before[name], after[name])]
+    assert changed == ["model.layers.1.self_attn.q_proj.weight"]
+    assert any("lora" in name for name, _ in adapted.named_parameters()), "publishing changed the policy"
+
+
+def test_the_prompt_of_an_engine_has_one_placeholder_per_image(made):
+    raw = requests(made)[-1].observation
+    ids, images = made.engine_prompt(raw)
+    encoded = made.encode(raw)["input_ids"].tolist()
+    if not isinstance(made, VisionLanguagePolicy):
+        assert ids == encoded and images == []
+        return
+    (placeholder,) = {i for i in made.forbidden if encoded.count(i) > ids.count(i)}
+    assert len(images) == ids.count(placeholder) == 1
+    first = ids.index(placeholder)
+    expanded = encoded.count(placeholder)
+    assert encoded == [*ids[:first], *[placeholder] * expanded, *ids[first + 1 :]]
+
+
+def test_endings(made):
+    eos = made.tokenizer.eos_token_id
+    assert made.endings(["</answer>", "<pad>"]) == (sorted({eos, made.tokenizer.pad_token_id}), ["</answer>"])
+    assert made.written([*made.tokenizer.encode("so be it"), eos]) == "so be it"
+
+
+def test_the_canary_is_longer_than_two_blocks(made):
+    canary = made.canary()
+    assert len(made.encode(canary)["input_ids"]) >= CANARY_TOKENS
+    assert len(canary["images"]) == isinstance(made, VisionLanguagePolicy)
