@@ -12,27 +12,25 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-from transformers.core_model_loading import revert_weight_conversion
 
 from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.logprob import logprob_entropy
-from mmrl.policies.base import Action, Policy, need
+from mmrl.policies.base import Action, need
 from mmrl.policies.cache import empty_cache, prefix_aware
 from mmrl.policies.generate import generate
 from mmrl.policies.layout import TOKENS, Lengths, Price, Sheet, best_layout, shares
 from mmrl.policies.loading import adapted, checkpoint_error, merged, without_dropout
 from mmrl.policies.reading import Reading
+from mmrl.policies.served import ServedPolicy
 from mmrl.policies.sharing import Sharing
 from mmrl.policies.tiny import character_tokenizer, special_ids
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
-CANARY = "A canary sings in 7 mines, 12 of them dark. "
-CANARY_TOKENS = 80  # more than two blocks of an engine's prefix cache, so that stale ones are noticed
 MASKED = torch.finfo(torch.float32).min / 2  # a logit that is never drawn; finite, so that entropy stays finite
 
 
-class TextPolicy(Policy):
+class TextPolicy(ServedPolicy):
     """Any causal language model of transformers. Its dropout is off; that of adapters is what `lora` says.
 
     Args:
@@ -99,10 +97,6 @@ class TextPolicy(Policy):
         tokenizer = character_tokenizer()
         kind = config.pop("model_type", "qwen2")
         return AutoConfig.for_model(kind, **config, **special_ids(tokenizer)), tokenizer
-
-    @property
-    def tokenizer(self) -> Any:
-        return getattr(self.processor, "tokenizer", self.processor)
 
     @property
     def forbidden(self) -> list[int]:
@@ -192,45 +186,10 @@ class TextPolicy(Policy):
 
         return stops
 
-    def _eos_ids(self) -> set[int]:
-        configured = self.model.generation_config.eos_token_id
-        ids = configured if isinstance(configured, list) else [configured]
-        return {i for i in [*ids, self.tokenizer.eos_token_id] if i is not None}
-
     def _allowed(self, logits: Tensor) -> Tensor:
         if not self.forbidden:
             return logits
         return logits.index_fill(-1, torch.tensor(self.forbidden, device=logits.device), MASKED)
-
-    # ---------------------------------------------------------------- what an engine with a copy of the weights needs
-
-    def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
-        """Ids with one placeholder per image, and the images. The engine expands the placeholders as `encode` does."""
-        return self._chat_ids(list(raw["messages"])), []
-
-    def endings(self, strings: Sequence[str]) -> tuple[list[int], list[str]]:
-        """What ends a completion: ids, and of `strings` those that are not single special tokens."""
-        special = set(strings) & set(self.tokenizer.all_special_tokens)
-        ids = {*self._eos_ids(), *map(self.tokenizer.convert_tokens_to_ids, special)}
-        return sorted(ids), [s for s in strings if s not in special]
-
-    def written(self, ids: Sequence[int]) -> str:
-        """Chosen ids as the text that `act` would have given."""
-        return self.tokenizer.decode(ids, skip_special_tokens=True)
-
-    def published(self) -> dict[str, Tensor]:
-        """The weights as a checkpoint of transformers names them: adapters merged, tied ones under each name."""
-        model = merged(self.model)
-        state: dict[str, Tensor] = dict(model.state_dict())
-        for name in model._keys_to_ignore_on_save or ():
-            state.pop(name, None)
-        return revert_weight_conversion(model, state)
-
-    def canary(self) -> Mapping[str, Any]:
-        text = CANARY
-        while len(self.tokenizer.encode(text, add_special_tokens=False)) < CANARY_TOKENS:
-            text += CANARY
-        return {"messages": ({"role": "user", "content": text},), "images": ()}
 
     # ---------------------------------------------------------------- learning
 
@@ -310,17 +269,6 @@ class TextPolicy(Policy):
     def imitate(self, raw: Mapping[str, Any], output: str) -> Tensor:
         ids = self.tokenizer.encode(output, add_special_tokens=False)
         return torch.tensor([*ids, self.tokenizer.eos_token_id], dtype=torch.long)
-
-    def _chat_ids(self, messages: list[dict[str, Any]]) -> list[int]:
-        text = self.prompt_text(messages)
-        # a chat template writes its own special tokens
-        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
-
-    def prompt_text(self, messages: list[dict[str, Any]]) -> str:
-        """The messages as the text that the model reads."""
-        if self.processor.chat_template is None:
-            return "\n".join(message["content"] for message in messages)
-        return self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Model, tokenizer or processor as transformers writes them; adapters are merged; the value head beside it."""

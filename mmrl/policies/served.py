@@ -1,0 +1,71 @@
+"""What an engine needs of a language model's policy to sample from a copy of its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from transformers.core_model_loading import revert_weight_conversion
+
+from mmrl.policies.base import Policy
+from mmrl.policies.loading import merged
+
+CANARY = "A canary sings in 7 mines, 12 of them dark. "
+CANARY_TOKENS = 80  # more than two blocks of an engine's prefix cache, so that stale ones are noticed
+
+
+class ServedPolicy(Policy):
+    """A policy that writes text with a transformers model and its tokenizer or processor."""
+
+    model: Any
+    processor: Any
+
+    @property
+    def tokenizer(self) -> Any:
+        return getattr(self.processor, "tokenizer", self.processor)
+
+    def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
+        """Ids with one placeholder per image, and the images. The engine expands the placeholders as `encode` does."""
+        return self._chat_ids(list(raw["messages"])), []
+
+    def endings(self, strings: Sequence[str]) -> tuple[list[int], list[str]]:
+        """What ends a completion: ids, and of `strings` those that are not single special tokens."""
+        special = set(strings) & set(self.tokenizer.all_special_tokens)
+        ids = {*self._eos_ids(), *map(self.tokenizer.convert_tokens_to_ids, special)}
+        return sorted(ids), [s for s in strings if s not in special]
+
+    def written(self, ids: Sequence[int]) -> str:
+        """Chosen ids as the text that `act` would have given."""
+        return self.tokenizer.decode(ids, skip_special_tokens=True)
+
+    def published(self) -> dict[str, Tensor]:
+        """The weights as a checkpoint of transformers names them: adapters merged, tied ones under each name."""
+        model = merged(self.model)
+        state: dict[str, Tensor] = dict(model.state_dict())
+        for name in model._keys_to_ignore_on_save or ():
+            state.pop(name, None)
+        return revert_weight_conversion(model, state)
+
+    def canary(self) -> Mapping[str, Any]:
+        text = CANARY
+        while len(self.tokenizer.encode(text, add_special_tokens=False)) < CANARY_TOKENS:
+            text += CANARY
+        return {"messages": ({"role": "user", "content": text},), "images": ()}
+
+    def _eos_ids(self) -> set[int]:
+        configured = self.model.generation_config.eos_token_id
+        ids = configured if isinstance(configured, list) else [configured]
+        return {i for i in [*ids, self.tokenizer.eos_token_id] if i is not None}
+
+    def _chat_ids(self, messages: list[dict[str, Any]]) -> list[int]:
+        text = self.prompt_text(messages)
+        # a chat template writes its own special tokens
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def prompt_text(self, messages: list[dict[str, Any]]) -> str:
+        """The messages as the text that the model reads."""
+        if self.processor.chat_template is None:
+            return "\n".join(message["content"] for message in messages)
+        return self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
