@@ -46,7 +46,7 @@ SHORT = {
 
 OmegaConf.register_new_resolver("product", lambda *factors: math.prod(factors), replace=True)
 
-SHARED = ("task", "sim", "policy", "engine")
+SHARED = ("task", "sim", "policy")
 """Slots that a start stage takes over from the run that it prepares."""
 
 PLAIN = ("seed", "run_dir", "ckpt_path")

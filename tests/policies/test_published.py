@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from mmrl.policies.text import CANARY_TOKENS
+from mmrl.policies.served import CANARY_TOKENS
 from mmrl.policies.vision import VisionLanguagePolicy
 from tests.engines.vllm.policies import KINDS, policy, requests
 
