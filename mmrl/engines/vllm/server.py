@@ -162,6 +162,8 @@ class Server(Backend):
             cache_gib=1.0 if on_cpu and self.cache_gib is None else self.cache_gib,
             memory_share=self.memory_share,
         )
+        if on_cpu:
+            options["skip_mm_profiling"] = True  # the cache has a given size
         self._private = Path(tempfile.mkdtemp(prefix="mmrl-"))
         logs = Path(self.logs or tempfile.mkdtemp(prefix="mmrl-logs-")).absolute()
         logs.mkdir(parents=True, exist_ok=True)
