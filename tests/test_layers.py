@@ -107,7 +107,7 @@ def test_the_trainers_hardware_is_read_in_one_place():
     """trainer.precision, .accelerator and .strategy (also *_plugin) are Lightning's matter, and parallel.py's."""
     names = {"precision", "accelerator", "strategy", "precision_plugin"}
     for file in FILES:
-        if module(file) == "mmrl.learners.parallel":
+        if module(file) == "mmrl.parallel":
             continue
         for node in ast.walk(tree(file)):
             if isinstance(node, ast.Attribute) and node.attr in names and "trainer" in ast.unparse(node.value):

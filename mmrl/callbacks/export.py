@@ -7,8 +7,8 @@ from typing import Any
 
 import lightning as L
 
+from mmrl import parallel
 from mmrl.evaluation.contract import differences, record, recorded
-from mmrl.learners import parallel
 
 
 class Export(L.Callback):

@@ -12,7 +12,7 @@ from typing import Any
 import lightning as L
 import torch
 
-from mmrl.learners import parallel
+from mmrl import parallel
 
 log = logging.getLogger(__name__)
 

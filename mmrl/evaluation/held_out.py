@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mmrl import parallel
 from mmrl.evaluation.base import Evaluator
-from mmrl.learners import parallel
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import score
 from mmrl.rollouts.base import Rollout

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mmrl.learners import parallel
+from mmrl import parallel
 from mmrl.learners.rollout_data import Played, RolloutData
 from mmrl.learners.snapshots import Snapshots
 from mmrl.types import Context

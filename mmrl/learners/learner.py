@@ -10,8 +10,8 @@ import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import nn
 
+from mmrl import parallel
 from mmrl.batch import Batch
-from mmrl.learners import parallel
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy
 

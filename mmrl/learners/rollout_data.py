@@ -14,13 +14,13 @@ from typing import Any
 
 import lightning as L
 
+from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.curricula.base import Curriculum
 from mmrl.engines.base import Engine
 from mmrl.episodes.base import EpisodeTransform
 from mmrl.episodes.filter import grouped
 from mmrl.evaluation.held_out import HeldOut
-from mmrl.learners import parallel
 from mmrl.learners.collate import learnable
 from mmrl.learners.metrics import episode_metrics
 from mmrl.learners.parity import Parity

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mmrl import parallel
 from mmrl.batch import Batch
-from mmrl.learners import parallel
 from mmrl.objectives.weighting import Weighting
 from mmrl.rng import derived_rng
 

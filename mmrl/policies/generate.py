@@ -81,12 +81,24 @@ def generate(
             live, token, attention = live[keep], token[keep], attention[keep]
             following = following[..., keep, :]
         attention = torch.cat([attention, attention.new_ones(len(live), 1)], dim=1)
-        logits = step({"input_ids": token[:, None]}, attention, following, cache)
-        if t == 0 and cache.misread():  # an attention of the model's own, which has not seen the prompts
-            cache.unshare()
-            logits = step({"input_ids": token[:, None]}, attention, following, cache)
+        new = {"input_ids": token[:, None]}, attention, following, cache
+        logits = step(*new) if t else _first(step, *new)
         following = following + 1
     return written.result({"prefill": prefill, "decode": time.perf_counter() - began - prefill})
+
+
+def _first(step: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """The first new tokens. A model whose attention is its own may not see prompts that are held once, or fail."""
+    cache: PromptCache = arguments[-1]
+    try:
+        logits = step(*arguments)
+        if not cache.misread():
+            return logits
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        if not cache.misread():
+            raise
+    cache.unshare()
+    return step(*arguments)
 
 
 class _Written:

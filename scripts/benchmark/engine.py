@@ -14,9 +14,9 @@ import torch
 from benchmark import process
 from benchmark.ours import words
 from benchmark.settings import Settings
+from mmrl import parallel
 from mmrl.cli import CLI
 from mmrl.config import compose, typed
-from mmrl.learners import parallel
 from mmrl.types import Context
 
 PHASES = ("prefill", "decode", "sync")

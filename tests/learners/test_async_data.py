@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from mmrl import parallel
 from mmrl.cli import CLI
 from mmrl.config import compose, typed
 from mmrl.engines.local import LocalEngine
-from mmrl.learners import parallel
 from mmrl.learners.async_data import AsyncRolloutData
 from tests.learners.test_resume import RUNS, same
 from tests.runs import fit, words

@@ -118,7 +118,7 @@ def rows(n=7):
         logprobs=-torch.ones(n, 3),
         mask=torch.tensor([[True, True, False]]).expand(n, 3),
         is_demo=torch.zeros(n).bool(),
-        **{name: torch.arange(n) for name in ("group", "step")},
+        **{name: torch.arange(n) for name in ("group", "step", "prompt")},
         version=torch.full((n,), 4),
     )
 

@@ -4,9 +4,9 @@ import lightning as L
 import pytest
 import torch
 
+from mmrl import parallel
 from mmrl.cli import CLI
 from mmrl.config import compose, typed
-from mmrl.learners import parallel
 from mmrl.policies.text import TextPolicy
 from tests.runs import words
 

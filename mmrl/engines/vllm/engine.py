@@ -16,12 +16,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from mmrl import parallel
 from mmrl.batch import Batch, pad_stack
 from mmrl.engines.base import Engine
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
 from mmrl.engines.vllm.proof import check_canary, check_weights
 from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
-from mmrl.learners import parallel
 from mmrl.types import Completion, Observation, Request, Sampling
 
 log = logging.getLogger(__name__)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import warnings
 from collections.abc import Sequence
+from gc import collect as free_cycles
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOut
 from mmrl.engines.vllm.options import engine_options
 from mmrl.engines.vllm.sampling import ended_of, kept_ids, sampling_fields
 from mmrl.engines.vllm.worker import register
-from mmrl.learners.parallel import rank_and_size
+from mmrl.parallel import rank_and_size
 
 ENVIRONMENT = {  # read by vLLM when it is imported
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -73,13 +73,14 @@ class InProcess(Backend):
         on_cpu = current_platform.is_cpu()
         options = engine_options(
             folder,
+            on_cpu,
             dtype=self.dtype,
             max_model_len=self.max_model_len,
-            eager=on_cpu if self.eager is None else self.eager,
-            cache_gib=1.0 if on_cpu and self.cache_gib is None else self.cache_gib,
+            eager=self.eager,
+            cache_gib=self.cache_gib,
             memory_share=None if on_cpu else self.memory_share,
         )
-        options |= {"enable_sleep_mode": not on_cpu, "skip_mm_profiling": on_cpu}  # the CPU's cache has a given size
+        options["enable_sleep_mode"] = not on_cpu
         try:
             with torch.random.fork_rng():  # vLLM seeds the whole process
                 self._llm = vllm.LLM(**options)
@@ -149,7 +150,7 @@ class InProcess(Backend):
 
             cleanup_dist_env_and_memory()
         torch.set_num_threads = self._threads  # vLLM puts a stand-in there
-        gc.collect()
+        free_cycles()
 
     def _asked(self, question: str, *words: str) -> list[dict[str, Any]]:
         return self._llm.collective_rpc(question, args=words)

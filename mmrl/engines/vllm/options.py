@@ -14,6 +14,7 @@ BLOCK = 32  # tokens of a prefix-cache block: what both CPU and GPU attention ta
 
 def engine_options(
     folder: Path,
+    on_cpu: bool,
     dtype: str | None = None,
     max_model_len: int | None = None,
     eager: bool | None = None,
@@ -25,10 +26,11 @@ def engine_options(
 
     Args:
         folder: the checkpoint.
+        on_cpu: whether it is vLLM's build for CPUs.
         dtype: of weights and arithmetic; None takes that of the checkpoint, which vLLM's own "auto" would round.
         max_model_len: prompt and completion together, in tokens; None takes all that the model allows.
-        eager: no CUDA graphs and no compilation; None leaves it to vLLM.
-        cache_gib: memory of the key-value cache; None leaves it to vLLM.
+        eager: no CUDA graphs and no compilation; None is true on a CPU and leaves it to vLLM otherwise.
+        cache_gib: memory of the key-value cache; None is 1 on a CPU and leaves it to vLLM otherwise.
         memory_share: of the accelerator's memory that vLLM may use; None leaves it to vLLM.
         seed: of vLLM itself; every request brings its own.
     """
@@ -45,6 +47,11 @@ def engine_options(
         "max_logprobs": WIDEST + TIED,
         "generation_config": "vllm",  # the checkpoint's own would change how is drawn
     }
+    if on_cpu:
+        eager, cache_gib = (True if eager is None else eager), (1.0 if cache_gib is None else cache_gib)
+        options["skip_mm_profiling"] = True  # the cache has a given size
+        # vLLM rewinds the generator of a request whose prompt it reads in parts, which a CPU's generator cannot do
+        options["enable_chunked_prefill"] = False
     given = {
         "max_model_len": max_model_len,
         "enforce_eager": eager,

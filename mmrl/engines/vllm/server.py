@@ -156,14 +156,13 @@ class Server(Backend):
         on_cpu = "cpu" in found
         options = engine_options(
             folder,
+            on_cpu,
             dtype=self.dtype,
             max_model_len=self.max_model_len,
-            eager=on_cpu if self.eager is None else self.eager,
-            cache_gib=1.0 if on_cpu and self.cache_gib is None else self.cache_gib,
+            eager=self.eager,
+            cache_gib=self.cache_gib,
             memory_share=self.memory_share,
         )
-        if on_cpu:
-            options["skip_mm_profiling"] = True  # the cache has a given size
         self._private = Path(tempfile.mkdtemp(prefix="mmrl-"))
         logs = Path(self.logs or tempfile.mkdtemp(prefix="mmrl-logs-")).absolute()
         logs.mkdir(parents=True, exist_ok=True)
@@ -262,5 +261,5 @@ def _serve(replica: Replica) -> str:
     """How a server is started that mmrl can use."""
     if replica.launched:
         return ""
-    options = words(engine_options(Path("<folder>"), dtype="<dtype>") | SERVING)
+    options = words(engine_options(Path("<folder>"), False, dtype="<dtype>") | SERVING)
     return f"Start it with mmrl installed beside vLLM, VLLM_SERVER_DEV_MODE=1 and: vllm {' '.join(options)}"
