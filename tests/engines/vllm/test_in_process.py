@@ -73,6 +73,17 @@ def test_the_learner_gives_what_was_drawn_the_same_probability(engines, sampling
     assert len({id(c.observation) for c in drawn}) == 3, "a group shares its observation"
 
 
+def test_more_prompts_than_a_pass_takes_are_drawn_with_their_seeds(engines):
+    """vLLM would read some of them in parts, and a seeded draw of such a part cannot be taken back on a CPU."""
+    vllm, _, made = engines
+    asked = requests(made, groups=11, attempts=12)  # prompts of up to 400 tokens
+    sampling = Sampling(max_tokens=3)
+    drawn = vllm.sample(asked, sampling)
+    assert {c.ended for c in drawn} <= {"done", "length"}
+    for completion, logprobs in zip(drawn, scored(made, drawn), strict=True):
+        assert (completion.logprobs - logprobs).abs().max() < 1e-4
+
+
 def test_a_stop_string_ends_a_completion_where_it_does_locally(engines):
     vllm, local, made = engines
     asked = requests(made, attempts=1)
