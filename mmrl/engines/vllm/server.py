@@ -19,6 +19,7 @@ from mmrl.engines.vllm.loop import Loop
 from mmrl.engines.vllm.options import engine_options
 from mmrl.engines.vllm.python import find_python, vllm_version
 from mmrl.engines.vllm.replica import Launched, Replica
+from mmrl.parallel import rank_and_size
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -99,6 +100,16 @@ class Server(Backend):
 
     def start(self, folder: Path, version: int) -> None:
         self.close()
+        _, processes = rank_and_size()
+        if self.urls and processes > 1:
+            raise EngineFailure(
+                f"engine.urls names servers for one training process, and there are {processes}, which would push to "
+                "them at the same time; leave engine.urls out, and each process launches its own"
+            )
+        if self.port is not None and processes > 1:
+            raise EngineFailure(
+                f"engine.port={self.port} is for one training process, and there are {processes}; leave it out"
+            )
         self._started, self._loop = (Path(folder).absolute(), version), Loop()
         if self.urls:
             self._replicas = [Replica(Client(url, self.timeout_seconds)) for url in self.urls]
@@ -166,6 +177,7 @@ class Server(Backend):
         self._private = Path(tempfile.mkdtemp(prefix="mmrl-"))
         logs = Path(self.logs or tempfile.mkdtemp(prefix="mmrl-logs-")).absolute()
         logs.mkdir(parents=True, exist_ok=True)
+        rank, _ = rank_and_size()
         replicas: list[Replica] = []
         place: dict[str, Any]
         for i in range(self.servers):
@@ -179,7 +191,8 @@ class Server(Backend):
             if self.devices is not None:
                 environment["CUDA_VISIBLE_DEVICES"] = self.devices[i]
             client = Client(address, self.timeout_seconds)
-            replicas.append(Launched(client, command, environment, logs / f"server-{i}.log", self.start_seconds))
+            log_file = logs / f"server-{rank * self.servers + i}.log"
+            replicas.append(Launched(client, command, environment, log_file, self.start_seconds))
         return replicas
 
     async def _ready(self, replica: Replica) -> None:
