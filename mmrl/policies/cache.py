@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
-from transformers import AttentionInterface, DynamicCache
+from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from mmrl.policies.prefix_attention import Prefix, prefix_attention
+from mmrl.policies.prefix_attention import NAME, Prefix
 
 ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 """Layer types whose state is keys and values of all earlier tokens; the model's own masks do the windows."""
 SHARED_FROM = 64  # tokens of a prompt from which on holding it once is faster than copying it to its attempts
-NAME = "mmrl_prefix_sdpa"
-
-AttentionInterface.register(NAME, prefix_attention)
-AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
 class RoomyLayer(DynamicLayer):
@@ -135,16 +128,3 @@ def empty_cache(config: Any, room: int) -> PromptCache:
     text = config.get_text_config(decoder=True)
     types = set(getattr(text, "layer_types", None) or ATTENTION)
     return RoomyCache(room, text._attn_implementation == NAME) if types <= ATTENTION else PromptCache(config=config)
-
-
-@contextmanager
-def prefix_aware(config: Any) -> Iterator[None]:
-    """Inside, a model whose attention is torch's reads prompts that are held once; others are left alone."""
-    text = config.get_text_config(decoder=True)
-    before = text._attn_implementation
-    if before == "sdpa":
-        text._attn_implementation = NAME
-    try:
-        yield
-    finally:
-        text._attn_implementation = before

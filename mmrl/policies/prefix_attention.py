@@ -1,4 +1,4 @@
-"""Attention of single new tokens over a prompt that many rows share and over the tokens of their own."""
+"""Attention where many attempts share a prompt: of single new tokens in decoding, and of whole lines in learning."""
 
 from __future__ import annotations
 
@@ -6,7 +6,23 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+NAME = "mmrl_prefix_sdpa"
+"""What transformers calls this attention. It is torch's own wherever nothing is shared."""
+
+
+def know_prefixes(config: Any) -> None:
+    """Let a model whose attention is torch's share prompts; others are left alone.
+
+    Args:
+        config: of the transformers model.
+    """
+    text = config.get_text_config(decoder=True)
+    if text._attn_implementation == "sdpa":
+        text._attn_implementation = NAME
 
 
 class Prefix:
@@ -79,9 +95,13 @@ def prefix_attention(
         query: [R, H, 1, D].
         key: [R, Hk, t, D] of the row's own tokens; its attribute `prefix` holds those of the prompts.
         value: [R, Hk, t, D].
-        attention_mask: [R, 1, 1, P + t] bool, True where it may be attended to; None attends to all.
+        attention_mask: [R, 1, 1, P + t] bool, True where it may be attended to; None attends to all. In learning the
+            mask of whole lines, whose attribute `head` says how many tokens stand before the first attempt.
     """
     prefix: Prefix | None = getattr(key, "prefix", None)
+    head = getattr(attention_mask, "head", 0)
+    if prefix is None and head:
+        return _lines(module, query, key, value, attention_mask, head, dropout=dropout, scaling=scaling, **others), None
     if prefix is None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
@@ -101,3 +121,18 @@ def prefix_attention(
     far, near = weights.split([prefix.length, key.shape[-2]], -1)
     out = prefix.times_values(far) + near @ value
     return out.reshape(rows, heads, 1, size).transpose(1, 2).contiguous(), None
+
+
+def _lines(
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, head: int, **options: Any
+) -> Tensor:
+    """The tokens of prompts see none of the attempts: theirs is an attention of its own, often without a mask."""
+    own = None if mask.causal else mask[:, :, :head, :head]
+    first = query[:, :, :head], key[:, :, :head], value[:, :, :head], own
+    second = query[:, :, head:], key, value, mask[:, :, head:]
+    parts = [sdpa_attention_forward(module, *part, **options)[0] for part in (first, second)]
+    return torch.cat(parts, 1)
+
+
+AttentionInterface.register(NAME, prefix_attention)
+AttentionMaskInterface.register(NAME, sdpa_mask)

@@ -128,3 +128,16 @@ def visible(attempt: Tensor, depth: Tensor, window: int | None = None) -> Tensor
     if window is not None:
         seen &= depth[:, :, None] - depth[:, None, :] < window
     return (seen | (order[:, None] == order))[:, None]  # filling sees itself: a softmax over nothing is not a number
+
+
+def headed(mask: Tensor, attempt: Tensor) -> Tensor:
+    """The mask, told where its structure lies: `head` tokens of every line stand before the first attempt in any of
+    them, and whether they are `causal`, each seeing all before it, as they do without filling.
+
+    Args:
+        mask: as `visible` makes it.
+        attempt: [B, L] as there.
+    """
+    mask.head = int((attempt < 1).all(0).cumprod(0).sum())
+    mask.causal = bool((attempt >= 0).all())
+    return mask

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.policies.layout import Lengths, Sheet
-from mmrl.policies.reading import Reading, visible
+from mmrl.policies.prefix_attention import NAME
+from mmrl.policies.reading import Reading, headed, visible
 
 log = logging.getLogger(__name__)
 
@@ -34,13 +35,13 @@ class Sharing:
         window = getattr(text, "sliding_window", None)
         self.window: int | None = window if "sliding_attention" in self.kinds or not self.kinds else None
         attention = getattr(text, "_attn_implementation", None)
-        self.masks = attention == "sdpa" and self.kinds <= {"full_attention", "sliding_attention"}
+        self.masks = attention in ("sdpa", NAME) and self.kinds <= {"full_attention", "sliding_attention"}
         self.found: dict[tuple[bool, bool], bool] = {}
 
     def mask(self, attempt: Tensor, depth: Tensor) -> Any:
         """The attention mask in the form that the model takes: one per kind of layer where it has two."""
         if self.window is None:
-            return visible(attempt, depth)
+            return headed(visible(attempt, depth), attempt)
         narrow = visible(attempt, depth, self.window)
         return {"full_attention": visible(attempt, depth), "sliding_attention": narrow} if self.kinds else narrow
 

@@ -16,10 +16,11 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.policies.base import Action, need
-from mmrl.policies.cache import empty_cache, prefix_aware
+from mmrl.policies.cache import empty_cache
 from mmrl.policies.generate import generate
 from mmrl.policies.layout import TOKENS, Lengths, Price, Sheet, best_layout, shares
 from mmrl.policies.loading import adapted, checkpoint_error, merged, without_dropout
+from mmrl.policies.prefix_attention import know_prefixes
 from mmrl.policies.reading import Reading
 from mmrl.policies.served import ServedPolicy
 from mmrl.policies.sharing import Sharing
@@ -72,6 +73,7 @@ class TextPolicy(ServedPolicy):
         if gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         self.hidden_size: int = model.config.get_text_config().hidden_size
+        know_prefixes(model.config)
         self.sharing = Sharing(model.config)
         self.model = adapted(without_dropout(model), lora)
         self.value_head = nn.Linear(self.hidden_size, 1) if value_head else None
@@ -143,9 +145,8 @@ class TextPolicy(ServedPolicy):
         positions = self.positions(ids, attention, inputs)
         owner = owner.to(ids.device)
         stops = self._stops(sampling.stop)
-        with prefix_aware(self.model.config):
-            cache = empty_cache(self.model.config, sampling.max_tokens)
-            made = generate(self._step, inputs, attention, positions, owner, cache, sampling, noise, stops)
+        cache = empty_cache(self.model.config, sampling.max_tokens)
+        made = generate(self._step, inputs, attention, positions, owner, cache, sampling, noise, stops)
         lengths = made.lengths.tolist()
         return Action(
             action=made.ids,

@@ -4,7 +4,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from mmrl.policies.cache import PromptCache, RoomyCache, RoomyLayer, empty_cache, prefix_aware
+from mmrl.policies.cache import PromptCache, RoomyCache, RoomyLayer, empty_cache
+from mmrl.policies.prefix_attention import know_prefixes
 from tests.policies.oracle import TINY
 
 WINDOW = {**TINY, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
@@ -47,10 +48,10 @@ def test_logits_are_those_of_a_full_pass_after_prompts_are_shared_and_rows_are_d
     prompts, made = torch.randint(1, 50, (3, length)), torch.randint(1, 50, (5, 6))
     attention = torch.ones_like(prompts)
     attention[1, :3] = 0  # a shorter one
-    with prefix_aware(network.config):
-        cache = empty_cache(network.config, room=6)
-        steps = decode(network, prompts, attention, made, owner, kept, cache)
-    assert network.config._attn_implementation == "sdpa"
+    know_prefixes(network.config)
+    cache = empty_cache(network.config, room=6)
+    steps = decode(network, prompts, attention, made, owner, kept, cache)
+    network.set_attn_implementation("sdpa")
     rows, mask = torch.cat([prompts[owner], made], 1), torch.nn.functional.pad(attention[owner], (0, 6), value=1)
     places = (mask.cumsum(1) - 1).clamp(min=0)
     expected = network(rows, attention_mask=mask, position_ids=places, use_cache=False).logits
