@@ -57,7 +57,9 @@ def generate(
     live = torch.arange(rows, device=device)  # rows still in the cache, in its order
     logits = step(inputs, attention, positions, cache)[owner]
     cache.hand_out(owner)
-    attention, following = attention[owner], positions[..., owner, -1:] + 1
+    following = positions[..., owner, -1:] + 1
+    # without filling a new token sees all there is, and the model need not make a mask of it at every token
+    seen = None if attention.all() else attention[owner]
     prefill = 0.0
     for t in range(limit):
         token, logprob, support = draw(
@@ -78,10 +80,10 @@ def generate(
         if running.float().mean() < DROP_BELOW:
             keep = running.nonzero().flatten()
             cache.batch_select_indices(keep)
-            live, token, attention = live[keep], token[keep], attention[keep]
-            following = following[..., keep, :]
-        attention = torch.cat([attention, attention.new_ones(len(live), 1)], dim=1)
-        new = {"input_ids": token[:, None]}, attention, following, cache
+            live, token, following = live[keep], token[keep], following[..., keep, :]
+            seen = None if seen is None else seen[keep]
+        seen = None if seen is None else torch.cat([seen, seen.new_ones(len(live), 1)], dim=1)
+        new = {"input_ids": token[:, None]}, seen, following, cache
         logits = step(*new) if t else _first(step, *new)
         following = following + 1
     return written.result({"prefill": prefill, "decode": time.perf_counter() - began - prefill})

@@ -160,7 +160,7 @@ class TextPolicy(ServedPolicy):
             seconds=made.seconds,
         )
 
-    def _step(self, inputs: Mapping[str, Any], attention: Tensor, positions: Tensor, cache: Any) -> Tensor:
+    def _step(self, inputs: Mapping[str, Any], attention: Tensor | None, positions: Tensor, cache: Any) -> Tensor:
         out = self.model(
             **inputs,
             attention_mask=attention,

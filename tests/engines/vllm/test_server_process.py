@@ -17,9 +17,10 @@ PARENT = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 
 STAYS = [sys.executable, "-c", PARENT.format(end="time.sleep(600)")]
 STUBBORN = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"]
 TRAINER = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from mmrl.engines.vllm.process import ServerProcess
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 server = ServerProcess({command!r}, Path({log!r}))
 print(server.group, flush=True)
 time.sleep(600)
@@ -86,7 +87,7 @@ def test_nothing_outlives_the_trainer(tmp_path, end):
     number = int(trainer.stdout.readline())
     assert until(lambda: len(group(number)) == 3)
     trainer.send_signal(end)
-    trainer.wait()
+    trainer.wait(30)
     assert until(lambda: not group(number))
 
 
