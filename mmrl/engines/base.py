@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mmrl.policies.base import Policy
 from mmrl.types import Completion, Request, Sampling
@@ -36,3 +37,14 @@ class Engine(ABC):
 
     def close(self) -> None:
         """Free what the engine holds: processes, ports, memory. It may be called twice, and after a failure."""
+
+
+def distinct(requests: Sequence[Request]) -> tuple[list[Mapping[str, Any]], list[int]]:
+    """The raw observations, each once, as the attempts of a group share theirs; and whose number is each request's."""
+    numbers: dict[int, int] = {}
+    raws: list[Mapping[str, Any]] = []
+    for request in requests:
+        if id(request.observation) not in numbers:
+            numbers[id(request.observation)] = len(raws)
+            raws.append(request.observation)
+    return raws, [numbers[id(request.observation)] for request in requests]

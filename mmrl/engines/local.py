@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from mmrl.batch import Batch
-from mmrl.engines.base import Engine
+from mmrl.engines.base import Engine, distinct
+from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Policy
 from mmrl.rng import Noise
 from mmrl.types import Completion, Ended, Observation, Request, Sampling
@@ -37,7 +37,8 @@ class LocalEngine(Engine):
         if self._policy is None:
             raise RuntimeError("the engine has no weights yet: call sync(policy, version) before sample")
         policy = self._policy
-        contexts, owner = _contexts(policy, requests)
+        raws, owner = distinct(requests)
+        contexts = [policy.encode(raw) for raw in raws]
         # attempts at one context follow each other, contexts of like length too: little padding, few copies
         order = sorted(range(len(requests)), key=lambda i: (_length(contexts[owner[i]]), owner[i]))
         training = policy.training
@@ -66,7 +67,7 @@ class LocalEngine(Engine):
         for phase, seconds in action.seconds.items():
             self.count(f"seconds/{phase}", seconds)
         ended: list[Ended] = action.ended or ["done"] * len(seeds)
-        lengths = _own_lengths(action.mask).tolist()
+        lengths = last_inside(action.mask).clamp(min=1).tolist()
         # one transfer per column, not one per row
         chosen, logprobs, mask = action.action.cpu(), action.logprobs.float().cpu(), action.mask.cpu()
         values = None if action.values is None else action.values.float().cpu()
@@ -96,23 +97,6 @@ class LocalEngine(Engine):
         return completions
 
 
-def _contexts(policy: Policy, requests: Sequence[Request]) -> tuple[list[Observation], list[int]]:
-    """Every distinct raw observation encoded once, as the attempts of a group share theirs; whose is each request's."""
-    seen: dict[int, int] = {}
-    contexts: list[Observation] = []
-    for request in requests:
-        if id(request.observation) not in seen:
-            seen[id(request.observation)] = len(contexts)
-            contexts.append(policy.encode(request.observation))
-    return contexts, [seen[id(request.observation)] for request in requests]
-
-
 def _length(observation: Observation) -> int:
     ids = observation.get("input_ids")
     return 0 if ids is None else len(ids)
-
-
-def _own_lengths(mask: Tensor) -> Tensor:
-    """[N] choices up to and including the last one that counts, at least one."""
-    position = torch.arange(1, mask.shape[1] + 1, device=mask.device)
-    return (mask * position).amax(dim=1).clamp(min=1)

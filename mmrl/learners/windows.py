@@ -17,6 +17,7 @@ from torch import Tensor
 from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.objectives.weighting import Weighting
+from mmrl.ops.masked import last_inside
 from mmrl.rng import derived_rng
 
 
@@ -61,7 +62,7 @@ def shares(batch: Batch, count: int) -> list[Tensor]:
     rows: parts are there to save memory. The costliest unit goes first, always to the part that has least.
     """
     prompt, context, mask = batch["prompt"].numpy(), batch["context"].numpy(), batch["mask"]
-    choices = (mask * torch.arange(1, mask.shape[1] + 1)).amax(1).numpy()  # forced ones between are read too
+    choices = last_inside(mask).numpy()  # forced ones between are read too
 
     def cost(unit: np.ndarray) -> int:
         return int(context[unit[0]] + choices[unit].sum()) or 1

@@ -9,6 +9,13 @@ import torch
 from torch import Tensor
 
 
+def last_inside(
+    mask: Tensor,  # [N, T] bool
+) -> Tensor:  # [N] int64
+    """How many choices a row has up to and including the last one inside the mask; 0 when none is."""
+    return (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(dim=1)
+
+
 def zero_outside(
     value: Tensor,  # [N, T]
     mask: Tensor,  # [N, T] bool

@@ -11,9 +11,16 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from mmrl.policies.base import Policy
 from mmrl.policies.loading import merged
+from mmrl.types import Sampling
 
 CANARY = "A canary sings in 7 mines, 12 of them dark. "
 CANARY_TOKENS = 80  # more than two blocks of an engine's prefix cache, so that stale ones are noticed
+
+
+def refuse_mean(sampling: Sampling) -> None:
+    """Tokens cannot be averaged."""
+    if sampling.decode == "mean":
+        raise ValueError("decode=mean averages over ordered choices; tokens have no order: use argmax or sample")
 
 
 class ServedPolicy(Policy):

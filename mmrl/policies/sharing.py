@@ -34,8 +34,7 @@ class Sharing:
         self.kinds = set(getattr(text, "layer_types", None) or ())
         window = getattr(text, "sliding_window", None)
         self.window: int | None = window if "sliding_attention" in self.kinds or not self.kinds else None
-        attention = getattr(text, "_attn_implementation", None)
-        self.masks = attention in ("sdpa", NAME) and self.kinds <= {"full_attention", "sliding_attention"}
+        self.masks = text._attn_implementation == NAME and self.kinds <= {"full_attention", "sliding_attention"}
         self.found: dict[tuple[bool, bool], bool] = {}
 
     def mask(self, attempt: Tensor, depth: Tensor) -> Any:

@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.logprob import logprob_entropy
+from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Action, need
 from mmrl.policies.cache import empty_cache
 from mmrl.policies.generate import generate
@@ -22,7 +23,7 @@ from mmrl.policies.layout import TOKENS, Lengths, Price, Sheet, best_layout, sha
 from mmrl.policies.loading import adapted, checkpoint_error, merged, without_dropout
 from mmrl.policies.prefix_attention import know_prefixes
 from mmrl.policies.reading import Reading
-from mmrl.policies.served import ServedPolicy
+from mmrl.policies.served import ServedPolicy, refuse_mean
 from mmrl.policies.sharing import Sharing
 from mmrl.policies.tiny import character_tokenizer, special_ids
 from mmrl.rng import Noise
@@ -127,8 +128,8 @@ class TextPolicy(ServedPolicy):
         """Rotary positions [N, L]: counted from the first token that is not padding."""
         return (attention.cumsum(dim=1) - 1).clamp(min=0)
 
-    def extra_inputs(self, observation: Mapping[str, Any], choices: int) -> dict[str, Tensor]:
-        """Model inputs besides ids, mask and positions, for prompts followed by that many tokens."""
+    def extra_inputs(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Model inputs of prompts besides ids, mask and positions."""
         return {}
 
     # ---------------------------------------------------------------- acting
@@ -138,10 +139,9 @@ class TextPolicy(ServedPolicy):
 
     @torch.no_grad()
     def attempts(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
-        if sampling.decode == "mean":
-            raise ValueError("decode=mean averages over ordered choices; tokens have no order: use argmax or sample")
+        refuse_mean(sampling)
         ids, attention = observation["input_ids"], observation["attention_mask"]
-        inputs = {"input_ids": ids, **self.extra_inputs(observation, 0)}
+        inputs = {"input_ids": ids, **self.extra_inputs(observation)}
         positions = self.positions(ids, attention, inputs)
         owner = owner.to(ids.device)
         stops = self._stops(sampling.stop)
@@ -152,9 +152,7 @@ class TextPolicy(ServedPolicy):
             action=made.ids,
             logprobs=made.logprobs,
             mask=torch.arange(made.ids.shape[1], device=ids.device) < made.lengths[:, None],
-            output=[
-                self.tokenizer.decode(row[:n], skip_special_tokens=True) for row, n in zip(made.ids.tolist(), lengths)
-            ],
+            output=[self.written(row[:n]) for row, n in zip(made.ids.tolist(), lengths)],
             ended=["done" if stop else "length" for stop in made.stopped.tolist()],
             extra={} if made.kept is None else {"kept": made.kept},
             seconds=made.seconds,
@@ -204,12 +202,12 @@ class TextPolicy(ServedPolicy):
         observation, action, mask = batch.observation(), batch["action"], batch["mask"]
         # ids of forbidden kinds are scored as forced tokens, and never fed to the model
         emitted = torch.where(self._stray(action), self.tokenizer.pad_token_id, action)
-        last = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(1)
+        last = last_inside(mask)
         number = batch.get("prompt", torch.arange(batch.rows))
         _, first, number = np.unique(number.cpu().numpy(), return_index=True, return_inverse=True)
         prompts = {name: column[torch.from_numpy(first)] for name, column in observation.items()}
         ids, attention = prompts["input_ids"], prompts["attention_mask"]
-        positions = self.positions(ids, attention, {"input_ids": ids, **self.extra_inputs(prompts, 0)})
+        positions = self.positions(ids, attention, {"input_ids": ids, **self.extra_inputs(prompts)})
         before, choices = torch.cat([attention.sum(1), last]).clamp(min=1).cpu().split([len(ids), len(action)])
         lengths = Lengths(number, before.numpy(), choices.numpy())
         return Reading(prompts, positions, emitted, lengths, self.tokenizer.pad_token_id)

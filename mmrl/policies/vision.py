@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.nn import functional as F
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from mmrl.batch import Ragged, pad_stack
@@ -113,13 +112,13 @@ class VisionLanguagePolicy(TextPolicy):
                 out[name] = Ragged(torch.cat(rows), torch.tensor(counts))
         return out
 
-    def extra_inputs(self, observation: Mapping[str, Any], choices: int) -> dict[str, Tensor]:
-        """Pixels as they are; per-token inputs go on as text over the choices."""
+    def extra_inputs(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Pixels of all images end to end; inputs that run along the tokens as they are."""
         out: dict[str, Tensor] = {}
         for name, column in observation.items():
             if name in ("input_ids", "attention_mask"):
                 continue
-            out[name] = column.values if isinstance(column, Ragged) else F.pad(column, (0, choices))
+            out[name] = column.values if isinstance(column, Ragged) else column
         return out
 
     def positions(self, ids: Tensor, attention: Tensor, inputs: Mapping[str, Any]) -> Tensor:

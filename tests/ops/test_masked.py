@@ -3,7 +3,7 @@
 import torch
 from torch.testing import assert_close
 
-from mmrl.ops.masked import masked_mean, masked_sum, masked_variance, masked_whiten, zero_outside
+from mmrl.ops.masked import last_inside, masked_mean, masked_sum, masked_variance, masked_whiten, zero_outside
 
 NAN = float("nan")
 
@@ -40,3 +40,8 @@ def test_gradient_does_not_pass_outside():
     value = torch.tensor([2.0, NAN], requires_grad=True)
     (masked_mean(zero_outside(value, torch.tensor([True, False])).exp(), torch.tensor([True, False]))).backward()
     assert_close(value.grad, torch.tensor([2.0, 0.0]).exp() * torch.tensor([1.0, 0.0]))
+
+
+def test_a_row_reaches_to_its_last_choice_inside():
+    mask = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]], dtype=torch.bool)
+    assert last_inside(mask).tolist() == [3, 0, 4, 1]

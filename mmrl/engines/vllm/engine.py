@@ -18,10 +18,11 @@ from torch import Tensor
 
 from mmrl import parallel
 from mmrl.batch import Batch, pad_stack
-from mmrl.engines.base import Engine
+from mmrl.engines.base import Engine, distinct
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
 from mmrl.engines.vllm.proof import check_canary, check_weights
 from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
+from mmrl.policies.served import refuse_mean
 from mmrl.types import Completion, Observation, Request, Sampling
 
 log = logging.getLogger(__name__)
@@ -130,24 +131,17 @@ class VllmEngine(Engine):
 
     def _completions(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         drawing = self._drawing(sampling)
-        known: dict[int, tuple[Observation, tuple[int, ...], tuple[Any, ...]]] = {}
-        prompts = []
-        for request in requests:  # the attempts of a group share one raw observation, and one encoded one
-            raw = request.observation
-            if id(raw) not in known:
-                ids, images = self._policy.engine_prompt(raw)
-                known[id(raw)] = self._policy.encode(raw), tuple(ids), tuple(images)
-            _, ids, images = known[id(raw)]
-            prompts.append(EnginePrompt(ids, images, request.seed))
+        raws, owner = distinct(requests)
+        contexts = [self._policy.encode(raw) for raw in raws]
+        given = [tuple(map(tuple, self._policy.engine_prompt(raw))) for raw in raws]  # ids and images
+        prompts = [EnginePrompt(*given[number], request.seed) for number, request in zip(owner, requests)]
         outputs = self.backend.generate(prompts, drawing)
         return [
-            self._completion(known[id(request.observation)][0], output, drawing)
-            for request, output in zip(requests, outputs, strict=True)
+            self._completion(contexts[number], output, drawing) for number, output in zip(owner, outputs, strict=True)
         ]
 
     def _drawing(self, sampling: Sampling) -> Drawing:
-        if sampling.decode == "mean":
-            raise ValueError("decode=mean averages over ordered choices; tokens have no order: use argmax or sample")
+        refuse_mean(sampling)
         greedy = sampling.decode == "argmax"
         if not greedy and not COLDEST <= sampling.temperature <= HOTTEST:
             raise ValueError(
