@@ -7,6 +7,8 @@ the same classes, and the second reads what the first wrote.
 from __future__ import annotations
 
 import difflib
+import functools
+import json
 import math
 import os
 import time
@@ -17,6 +19,7 @@ from typing import Any
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.errors import HydraException
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
@@ -45,6 +48,26 @@ SHORT = {
 """What `slot.key=value` stands for."""
 
 OmegaConf.register_new_resolver("product", lambda *factors: math.prod(factors), replace=True)
+
+
+def _sim_size(name: str, *, _root_: DictConfig) -> Any:
+    """${sim:action_dims}: what the chosen simulator says of that argument of a policy."""
+    node = OmegaConf.select(_root_, "data.task.sim")
+    if node is None:
+        raise ConfigError(f"policy.{name} comes from a simulator and there is none: name one with sim=..., or set it")
+    plain: Any = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
+    sizes = _sizes(json.dumps(plain, sort_keys=True))
+    if name not in sizes:
+        raise ConfigError(f"{plain['_target_']} does not say policy.{name} (it says {sorted(sizes)}): set it")
+    return sizes[name]
+
+
+@functools.cache
+def _sizes(sim: str) -> dict[str, Any]:
+    return instantiate(json.loads(sim)).sizes()
+
+
+OmegaConf.register_new_resolver("sim", _sim_size, replace=True)
 
 SHARED = ("task", "sim", "policy")
 """Slots that a start stage takes over from the run that it prepares."""
@@ -137,7 +160,9 @@ def typed(cfg: DictConfig) -> dict[str, Any]:
     except MissingMandatoryValue as error:
         raise ConfigError(f"{error.full_key} is missing: give it as {_short(str(error.full_key))}=...") from error
     except OmegaConfBaseException as error:
-        raise ConfigError(str(error).strip()) from error
+        # of a refusal by a resolver of ours only its own words
+        said = str(error).strip().removeprefix("ConfigError raised while resolving interpolation: ")
+        raise ConfigError(said if said == str(error).strip() else said.splitlines()[0]) from error
     unknown = sorted(set(plain) - {*PLAIN, *ROOTS, "choices", "paper", "prove"})
     if unknown:
         raise ConfigError(f"unknown top-level keys {unknown}; they must be under trainer, model or data")

@@ -214,6 +214,10 @@ class Sim(ABC):
     @abstractmethod
     def make(self, num_envs: int) -> VectorEnv: ...
 
+    def sizes(self) -> dict[str, Any]:
+        """Constructor arguments of a policy that this simulator decides, such as action_dims; configs read them."""
+        return {}
+
     def contract(self) -> dict[str, Any]:
         """What must be equal wherever data, checkpoints and results of this simulator meet, as plain values."""
         return {"sim": self.name}

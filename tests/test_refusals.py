@@ -16,10 +16,19 @@ TINY = (
     "trainer.callbacks.progress=null",
     "data.evaluation.count=2",
 )
-CONTROL = ("policy=control", "policy.observation_dims=4", "policy.actions=2")
+CONTROL = (
+    "policy=control",
+    "policy.observation_dims=4",
+    "policy.actions=2",
+    "policy.kind=categorical",
+    "policy.low=-1",
+    "policy.high=1",
+)
 GYM = ("task=sim", "sim=gym", "sim.id=CartPole-v1")
 
 CONFIGURATION = {
+    "a size that comes from a simulator": (("policy=control",), "policy.observation_dims", "sim="),
+    "a size that the simulator does not have": ((*GYM, "policy=tiny_vla"), "GymSim", "policy.action_dims", "kind"),
     "an unknown key of a part": (
         ("objective.nonsense=1",),
         "model.objective",
@@ -60,7 +69,11 @@ FAILURES = {
     "a policy that cannot read": (CONTROL, "ControlPolicy", "messages", "fits the task"),
     "a simulator that is not stepped": (GYM, "CartPole", "rollout=env"),
     "a policy without a camera": (
-        (*GYM, "policy=tiny_vla", "rollout=env", "evaluation=sim"),
+        (
+            *GYM,
+            *("policy=tiny_vla", "policy.action_dims=1", "policy.chunk=1", "policy.proprio_dims=4"),
+            *("rollout=env", "evaluation=sim"),
+        ),
         "ActionTokenPolicy",
         "image",
     ),

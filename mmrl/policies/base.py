@@ -80,6 +80,10 @@ class Policy(nn.Module, ABC):
         """The choices [T] that would have produced `output`: the inverse of decoding, for demonstrations."""
         raise NotImplementedError(f"{type(self).__name__} cannot turn a demonstration into choices")
 
+    def contract(self) -> dict[str, Any]:
+        """How it reads observations and writes actions, as plain values; equal wherever its checkpoints are used."""
+        return {}
+
     def canary(self) -> Mapping[str, Any]:
         """A raw observation on which an engine that holds a copy of the weights is compared with the policy."""
         raise NotImplementedError(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import gymnasium
+from gymnasium import spaces
 
 from mmrl.types import Sim
 from sims.gym.guard import Guard
@@ -52,6 +53,21 @@ class GymSim(Sim):
             raise ValueError(f"a vector environment needs at least one world, got num_envs={num_envs}")
         guarded = [lambda: Guard(self.world)] * num_envs
         return GymVectorEnv(guarded, autoreset_mode=_MODES[self.autoreset])
+
+    def sizes(self) -> dict[str, Any]:
+        """Of a policy that reads a state vector; empty when the observations are none."""
+        env = self.world()
+        seen, action = env.observation_space, env.action_space
+        env.close()
+        if not isinstance(seen, spaces.Box) or len(seen.shape) != 1:
+            return {}
+        sizes: dict[str, Any] = {"observation_dims": seen.shape[0]}
+        if isinstance(action, spaces.Discrete):
+            return sizes | {"actions": int(action.n), "kind": "categorical", "low": -1.0, "high": 1.0}
+        if isinstance(action, spaces.Box) and len(action.shape) == 1:
+            bounds = {"low": action.low.tolist(), "high": action.high.tolist()}
+            return sizes | {"actions": action.shape[0], "kind": "gaussian", **bounds}
+        return sizes
 
     def world(self) -> gymnasium.Env:
         """One environment."""

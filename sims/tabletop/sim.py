@@ -78,6 +78,9 @@ class Reach(Sim):
         renderer = make_renderer(self.renderer, worlds.model, CAMERAS)
         return TabletopVectorEnv(task, worlds, renderer, self.image_size, self.chunk, self.max_decisions)
 
+    def sizes(self) -> dict[str, Any]:
+        return {"action_dims": 3, "chunk": self.chunk, "proprio_dims": 13}
+
     def contract(self) -> dict[str, Any]:
         """What must be equal wherever data, checkpoints and results of this simulator meet."""
         return {
