@@ -118,6 +118,7 @@ class Episode:
     reward: float = 0.0  # composed from the scores by a Reward; paid at the last turn
     ended: Ended = "done"
     bootstrap: float = 0.0  # value of the state after the last turn when it was cut off, not terminal; 0 at a terminal
+    following: Observation | None = None  # encoded, after the last turn of a segment that did not terminate
     source: Literal["policy", "demo", "replay"] = "policy"
     role: str = "actor"
     info: dict[str, Any] = field(default_factory=dict)  # what the simulator or the tools reported
@@ -135,7 +136,11 @@ class Episode:
     def light(self) -> Episode:
         """A copy without tensors and images, cheap to send between processes and to log."""
         return replace(
-            self, turns=[], prompt=replace(self.prompt, images=()), info={**self.info, "tokens": self.tokens}
+            self,
+            turns=[],
+            following=None,
+            prompt=replace(self.prompt, images=()),
+            info={**self.info, "tokens": self.tokens},
         )
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import lightning as L
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import nn
 
 from mmrl import parallel
 from mmrl.batch import Batch
+from mmrl.learners.reported import Reported
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy
 
 
-class Learner(L.LightningModule):
+class Learner(Reported):
     """A policy, what it minimises, and how.
 
     Args:
@@ -57,24 +57,12 @@ class Learner(L.LightningModule):
             parallel.shard(self.policy, self.device_mesh["data_parallel"])
             self._sharded = True
 
-    @property
-    def _data(self) -> Any:
-        return getattr(self.trainer, "datamodule", None)
-
     def configure_optimizers(self) -> Any:
         optimizer = self.make_optimizer([p for p in self.policy.parameters() if p.requires_grad])
         if self.make_scheduler is None:
             return optimizer
         scheduler = self.make_scheduler(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
-
-    def on_train_start(self) -> None:
-        """Measure the starting policy too, so that a run holds its own before and after."""
-        measure = getattr(self._data, "measure", None)
-        metrics = measure() if measure is not None and self.trainer.current_epoch == 0 else {}
-        if metrics:
-            for logger in self.loggers:
-                logger.log_metrics({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
 
     def training_step(self, batch: Batch, index: int) -> torch.Tensor:
         loss, metrics = self.objective(self.policy(batch), batch)
@@ -89,13 +77,3 @@ class Learner(L.LightningModule):
         means = {f"train/{name}": torch.stack([m[name] for m in self._terms]).mean() for name in self._terms[0]}
         self._terms.clear()
         self.log_dict(means, on_step=False, on_epoch=True, sync_dist=True, batch_size=1)
-
-    def on_train_epoch_end(self) -> None:
-        """Numbers about the iteration's episodes come ready from the data module, the same on all ranks."""
-        metrics = getattr(self._data, "metrics", {})
-        self.log_dict({"iterations": float(self.trainer.current_epoch + 1), **metrics}, sync_dist=False)
-
-    def validation_step(self, metrics: dict[str, float], _: int) -> None:
-        """Held-out numbers come ready from the data module's evaluators, the same on all ranks."""
-        named = {f"val/{name}": float(value) for name, value in metrics.items()}
-        self.log_dict({"iterations": float(self.trainer.current_epoch + 1), **named}, batch_size=1, sync_dist=False)

@@ -40,7 +40,7 @@ class Harvest:
         if not learnt:
             segment = self._close(world, "cut" if transition.error is None else "error")
             if segment is not None:
-                segment.bootstrap = state_value(completion)
+                _follow(segment, completion)
             if segment is not None and transition.error is not None:
                 segment.info["error"] = transition.error
         else:
@@ -73,7 +73,7 @@ class Harvest:
         requests = [Request(observation, 0) for _, observation in self._following]
         if requests:
             for (segment, _), completion in zip(self._following, ctx.engine.sample(requests, ctx.sampling)):
-                segment.bootstrap = state_value(completion)
+                _follow(segment, completion)
         for group, segment in enumerate(self._segments, start=first_group):
             segment.group = group
         return self._segments
@@ -88,8 +88,8 @@ class Harvest:
         return segment
 
 
-def state_value(completion: Completion) -> float:
-    """What the policy expects from the state in which it acted."""
-    if completion.value is None:
-        raise ValueError("segments that are cut off need a policy with values; take whole episodes or another policy")
-    return float(completion.value.flatten()[0])
+def _follow(segment: Episode, completion: Completion) -> None:
+    """What comes after a segment that did not terminate; its value is 0 where the policy predicts none."""
+    segment.following = completion.observation
+    if completion.value is not None:
+        segment.bootstrap = float(completion.value.flatten()[0])

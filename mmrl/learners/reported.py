@@ -1,0 +1,33 @@
+"""What every learner says about a run: the data module's numbers, before, during and after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning as L
+
+
+class Reported(L.LightningModule):
+    """Logs what the data module measured. Iterations, not optimiser steps, are the common axis."""
+
+    @property
+    def _data(self) -> Any:
+        return getattr(self.trainer, "datamodule", None)
+
+    def on_train_start(self) -> None:
+        """Measure the starting policy too, so that a run holds its own before and after."""
+        measure = getattr(self._data, "measure", None)
+        metrics = measure() if measure is not None and self.trainer.current_epoch == 0 else {}
+        if metrics:
+            for logger in self.loggers:
+                logger.log_metrics({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
+
+    def on_train_epoch_end(self) -> None:
+        """Numbers about the iteration's episodes come ready from the data module, the same on all ranks."""
+        metrics = getattr(self._data, "metrics", {})
+        self.log_dict({"iterations": float(self.trainer.current_epoch + 1), **metrics}, sync_dist=False)
+
+    def validation_step(self, metrics: dict[str, float], _: int) -> None:
+        """Held-out numbers come ready from the data module's evaluators, the same on all ranks."""
+        named = {f"val/{name}": float(value) for name, value in metrics.items()}
+        self.log_dict({"iterations": float(self.trainer.current_epoch + 1), **named}, batch_size=1, sync_dist=False)
