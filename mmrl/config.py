@@ -180,7 +180,18 @@ def typed(cfg: DictConfig) -> dict[str, Any]:
     }
 
 
-NAMED_PARTS = ("callbacks", "logger", "stages", "episodes", "phases", "models", "terms", "evaluators", "sampling", "weights")
+NAMED_PARTS = (
+    "callbacks",
+    "logger",
+    "stages",
+    "episodes",
+    "phases",
+    "models",
+    "terms",
+    "evaluators",
+    "sampling",
+    "weights",
+)
 """Dictionaries of named parts: a recipe takes one out by setting it to null."""
 
 

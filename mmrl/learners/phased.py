@@ -22,8 +22,8 @@ from mmrl.rng import derived_seed
 class PhasedLearner(Reported):
     """A policy, what learns beside it, and the phases of an update in their order.
 
-    A training step takes a list of batches and makes one update of each, so that small networks do not wait for the
-    trainer's bookkeeping.
+    A training step takes the batches of several updates, columns [updates, rows, ...], so that small networks do not
+    wait for the trainer's bookkeeping.
 
     Args:
         policy: what acts and learns; phases know it as "policy".
@@ -72,7 +72,13 @@ class PhasedLearner(Reported):
         return {"policy": self.policy, **self.models}
 
     def configure_optimizers(self) -> list[torch.optim.Optimizer]:
-        return [phase.optimizer(self._moved(phase)) for phase in self.descents.values()]
+        made = [phase.optimizer(self._moved(phase)) for phase in self.descents.values()]
+        if (
+            self.device.type == "cpu"
+        ):  # torch looks for a GPU's driver in every step, to see whether a graph is captured
+            for optimizer in made:
+                optimizer._accelerator_graph_capture_health_check = _nothing  # type: ignore[attr-defined]
+        return made
 
     def _moved(self, phase: Phase) -> list[nn.Parameter]:
         models = self._named()
@@ -89,9 +95,9 @@ class PhasedLearner(Reported):
         everything = {id(p): p for model in self._named().values() for p in model.parameters()}
         self._learnt = [p for p in everything.values() if p.requires_grad]
 
-    def training_step(self, batches: list[Batch], index: int) -> None:
-        for batch in batches:
-            self._update(batch)
+    def training_step(self, windows: Batch, index: int) -> None:
+        for number in range(windows.rows):
+            self._update(Batch({name: column[number] for name, column in windows.items()}))
         if index + 1 == self.trainer.num_training_batches and self._told:
             self._log_told()
 
@@ -160,3 +166,7 @@ def _normal(generator: torch.Generator, *shape: int) -> Tensor:
 
 def _tell(told: dict[str, Tensor], phase: str, numbers: Mapping[str, Tensor]) -> None:
     told.update({f"{phase}/{name}": value for name, value in numbers.items()})
+
+
+def _nothing() -> None:
+    pass

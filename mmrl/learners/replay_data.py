@@ -27,7 +27,9 @@ from mmrl.types import Context, Sampling, Task
 
 
 class ReplayData(RolloutData):
-    """Each iteration plays with the policy as it is, then gives `updates` batches of all that was ever played.
+    """Each iteration plays with the policy as it is, then gives `updates` batches of all that is kept.
+
+    A step of the trainer takes the batches of several updates, columns [updates, rows, ...].
 
     Updates per decision (the update-to-data ratio) are `updates` over the decisions of an iteration. Every process
     keeps and draws from what it played itself.
@@ -100,7 +102,7 @@ class ReplayData(RolloutData):
         super().load_state_dict(state)
         self.replay.load_state_dict(state["replay"][parallel.rank_and_size()[0]])
 
-    def _iteration(self) -> Iterator[list[Batch]]:  # type: ignore[override]
+    def _iteration(self) -> Iterator[Batch]:  # type: ignore[override]
         ctx = self._context(self.trainer.lightning_module)
         learner = ctx.policy
         if self.replay.decisions < self.random:
@@ -115,7 +117,7 @@ class ReplayData(RolloutData):
         rng = derived_rng(self.seed, "replay", ctx.iteration, ctx.rank)
         for start in range(0, self.updates, self.at_once):
             count = min(self.at_once, self.updates - start)
-            yield [self._weighted(batch, ctx) for batch in self.replay.draw(count, rng)] if ready else []
+            yield self._weighted(self.replay.draw(count, rng), ctx) if ready else Batch()
 
     def _keep(self, played: Played, policy: Policy) -> None:
         episodes = [episode for episode in played.episodes if episode.turns]
@@ -128,7 +130,8 @@ class ReplayData(RolloutData):
             following = following.with_columns(**{f"obs.{name}": column for name, column in seen.items()})
         self.replay.add(collate(episodes, policy), following)
 
-    def _weighted(self, batch: Batch, ctx: Context) -> Batch:
-        # DDP averages over the ranks
-        weights = self.weighting(batch, lambda value: parallel.total(value, ctx.device))
-        return batch.with_columns(weights=weights * ctx.world_size)
+    def _weighted(self, windows: Batch, ctx: Context) -> Batch:
+        """Each update's own weights; DDP averages over the ranks."""
+        updates = [Batch({name: column[i] for name, column in windows.items()}) for i in range(windows.rows)]
+        weights = [self.weighting(batch, lambda value: parallel.total(value, ctx.device)) for batch in updates]
+        return windows.with_columns(weights=torch.stack(weights) * ctx.world_size)

@@ -93,23 +93,18 @@ class Replay:
         self.ring.write(columns)
         self.decisions += rows.rows
 
-    def draw(self, updates: int, rng: np.random.Generator) -> list[Batch]:
-        """One batch for each of so many updates."""
+    def draw(self, updates: int, rng: np.random.Generator) -> Batch:
+        """The batches of so many updates: columns [updates, batch, ...]."""
         index = self._drawn(updates * self.batch, rng)
         reward, discount, following = self._ahead(index)
         columns = self.ring.columns
-        rows = Batch(
-            action=columns["action"][index],
-            reward=reward,
-            discount=discount,
-            mask=torch.ones(columns["action"][index].shape[:2], dtype=torch.bool),
-            **{name: columns[name][index] for name in self.keep},
-        )
+        action = columns["action"][index]
+        rows = {"action": action, "reward": reward, "discount": discount}
+        rows |= {"mask": torch.ones(action.shape[:2], dtype=torch.bool), **{n: columns[n][index] for n in self.keep}}
         for name in columns:
             if name.startswith("obs."):
-                rows[name], rows[f"next.{name[4:]}"] = columns[name][index], columns[name][following]
-        parts: dict[str, Any] = {name: column.split(self.batch) for name, column in rows.items()}
-        return [Batch({name: pieces[i] for name, pieces in parts.items()}) for i in range(updates)]
+                rows |= {name: columns[name][index], f"next.{name[4:]}": columns[name][following]}
+        return Batch({name: column.unflatten(0, (updates, self.batch)) for name, column in rows.items()})
 
     def _drawn(self, count: int, rng: np.random.Generator) -> Tensor:
         """Rows that are decisions, each as likely as any other."""
