@@ -181,16 +181,8 @@ def typed(cfg: DictConfig) -> dict[str, Any]:
 
 
 NAMED_PARTS = (
-    "callbacks",
-    "logger",
-    "stages",
-    "episodes",
-    "phases",
-    "models",
-    "terms",
-    "evaluators",
-    "sampling",
-    "weights",
+    *("callbacks", "logger", "stages", "episodes", "terms", "phases", "models"),
+    *("evaluators", "sampling", "weights"),
 )
 """Dictionaries of named parts: a recipe takes one out by setting it to null."""
 

@@ -73,9 +73,7 @@ class PhasedLearner(Reported):
 
     def configure_optimizers(self) -> list[torch.optim.Optimizer]:
         made = [phase.optimizer(self._moved(phase)) for phase in self.descents.values()]
-        if (
-            self.device.type == "cpu"
-        ):  # torch looks for a GPU's driver in every step, to see whether a graph is captured
+        if self.device.type == "cpu":  # in every step torch looks for the driver of a GPU that might be capturing
             for optimizer in made:
                 optimizer._accelerator_graph_capture_health_check = _nothing  # type: ignore[attr-defined]
         return made
@@ -121,7 +119,8 @@ class PhasedLearner(Reported):
 
     def _descend(self, name: str, loss: Tensor) -> None:
         optimizer, clip = self._steps[name], self.descents[name].clip
-        optimizer.zero_grad()
+        for parameter in self._mine[name]:
+            parameter.grad = None
         self.manual_backward(loss)
         if clip is not None:
             self.clip_gradients(optimizer, gradient_clip_val=clip, gradient_clip_algorithm="norm")

@@ -68,10 +68,17 @@ class Objective(nn.Module):
 
     def forward(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The scalar loss and its named parts, each already averaged with the weights."""
+        loss, metrics = self.total(out, batch)
+        # the anchor keeps every head in the graph, so that collectives of DDP and FSDP agree on all ranks
+        return loss + 0.0 * torch.stack(
+            [part.float().nan_to_num(0, 0, 0).sum() for part in _outputs(out)]
+        ).sum(), metrics
+
+    def total(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The same of those parts of the output alone that the terms read."""
         batch.require(self.reads, "objective")
         weights = batch["weights"]
-        # the anchor keeps every head in the graph, so that collectives of DDP and FSDP agree on all ranks
-        loss = 0.0 * torch.stack([part.float().nan_to_num(0, 0, 0).sum() for part in _outputs(out)]).sum()
+        loss: Tensor | float = 0.0
         metrics: dict[str, Tensor] = {}
         for name, term in self.terms.items():
             share = weights if name not in self.rows else weights * batch[self.rows[name]][:, None]
@@ -81,6 +88,7 @@ class Objective(nn.Module):
             with torch.no_grad():
                 for key, entry in term.metrics(out, batch).items():
                     metrics[f"{name}/{key}"] = weighted_sum(entry, share, f"metric {name}/{key}")
+        assert isinstance(loss, Tensor)  # there is at least one term
         return loss, metrics
 
 

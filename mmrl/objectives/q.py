@@ -73,14 +73,13 @@ class EntropyPrice(Term):
 
     entropy: float
 
-    reads = frozenset({"mask", "proposed_logprobs"})
+    reads = frozenset({"mask"})
     needs = frozenset({"log_price"})  # [1]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        excess = zero_outside(batch["proposed_logprobs"] + self.entropy, batch["mask"])
-        return -out.extra["log_price"] * excess
+        return -out.extra["log_price"] * zero_outside(out.logprobs.detach() + self.entropy, batch["mask"])
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         mask = batch["mask"]
         price = out.extra["log_price"].detach().exp().expand(mask.shape)
-        return {"price": price, "entropy": zero_outside(-batch["proposed_logprobs"], mask)}
+        return {"price": price, "entropy": zero_outside(-out.logprobs.detach(), mask)}

@@ -42,20 +42,14 @@ class Descent(Phase):
         return self.objective.reads
 
     @property
-    def writes(self) -> frozenset[str]:  # type: ignore[override]
-        return self.output.writes
-
-    @property
     def models(self) -> frozenset[str]:
         return self.output.models | {name.partition(".")[0] for name in self.trains}
 
     def __call__(self, batch: Batch, turn: Turn) -> Batch:
-        out = self.output(batch, turn)
-        loss, metrics = self.objective(out, batch)
+        loss, metrics = self.objective.total(self.output(batch, turn), batch)
         turn.descend(loss)
         turn.log(metrics)
-        columns = self.output.columns(out)
-        return batch.with_columns(**columns) if columns else batch
+        return batch
 
     def check(self) -> None:
         super().check()

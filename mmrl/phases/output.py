@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from torch import Tensor
-
 from mmrl.batch import Batch
 from mmrl.phases.base import Turn
 from mmrl.types import PolicyOutput
@@ -15,7 +13,6 @@ class Output(ABC):
     """One pass with gradient. `gives` names the parts of the output beyond log-probs and entropy."""
 
     gives: frozenset[str] = frozenset()
-    writes: frozenset[str] = frozenset()  # columns for later phases, taken from the output by `columns`
 
     @property
     @abstractmethod
@@ -23,10 +20,6 @@ class Output(ABC):
 
     @abstractmethod
     def __call__(self, batch: Batch, turn: Turn) -> PolicyOutput: ...
-
-    def columns(self, out: PolicyOutput) -> dict[str, Tensor]:
-        """What later phases read, without gradient."""
-        return {}
 
 
 class StoredActions(Output):
@@ -63,8 +56,6 @@ class ProposedActions(Output):
         price: name of the price of certainty, given as extra["log_price"]; None without one.
     """
 
-    writes = frozenset({"proposed_logprobs"})
-
     def __init__(self, critic: str = "critic", actor: str = "policy", price: str | None = None):
         self.critic, self.actor, self.price = critic, actor, price
 
@@ -84,28 +75,3 @@ class ProposedActions(Output):
         if self.price is not None:
             extra["log_price"] = turn.models[self.price].log
         return PolicyOutput(proposal.logprobs, -proposal.logprobs, extra=extra)
-
-    def columns(self, out: PolicyOutput) -> dict[str, Tensor]:
-        return {"proposed_logprobs": out.logprobs.detach()}
-
-
-class Priced(Output):
-    """A price alone: extra["log_price"] [1].
-
-    Args:
-        price: its name.
-    """
-
-    gives = frozenset({"log_price"})
-
-    def __init__(self, price: str = "price"):
-        self.price = price
-
-    @property
-    def models(self) -> frozenset[str]:
-        return frozenset({self.price})
-
-    def __call__(self, batch: Batch, turn: Turn) -> PolicyOutput:
-        log = turn.models[self.price].log
-        nothing = log.detach().new_zeros(batch["mask"].shape)
-        return PolicyOutput(nothing, nothing, extra={"log_price": log})
