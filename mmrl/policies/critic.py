@@ -16,14 +16,15 @@ class Critics(nn.Module):
     Weights start as those of `torch.nn.Linear`: uniform in +-1/sqrt(inputs).
 
     Args:
-        features: F, width of what the actor reads too.
+        features: F, width of what the actor reads too, or of its parts side by side.
         actions: A, dimensions of the action.
         hidden: widths of the hidden layers, with rectified linear units.
         count: K; the smaller of two estimates guards against overestimation.
     """
 
-    def __init__(self, features: int, actions: int, hidden: Sequence[int] = (256, 256), count: int = 2):
+    def __init__(self, features: int | list[int], actions: int, hidden: Sequence[int] = (256, 256), count: int = 2):
         super().__init__()
+        features = features if isinstance(features, int) else sum(features)
         if count < 1:
             raise ValueError(f"critics need count >= 1, got {count}")
         self.count = count

@@ -16,6 +16,7 @@ from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
+from mmrl.objectives.q import EntropyPrice, NegativeQ, PricedLogprob, SquaredQ
 from mmrl.objectives.regularizer import KL, Entropy
 from mmrl.objectives.value import SquaredValue
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
@@ -78,6 +79,10 @@ TERMS = [
     Example(NegativeLogLikelihood()),
     Example(SmoothedNegativeLogLikelihood(width=1.0)),
     Example(MapCrossEntropy(maps=2)),
+    *(Example(SquaredQ(), per_row) for per_row in (False, True)),
+    *(Example(NegativeQ(over)) for over in ("min", "mean", "first")),
+    Example(PricedLogprob()),
+    Example(EntropyPrice(entropy=0.5)),
     *(Example(SquaredValue(clip), per_row) for clip in (None, 0.1) for per_row in (False, True)),
 ]
 WEIGHTINGS = [
@@ -120,7 +125,12 @@ class Tabular(nn.Module):
         logprobs, entropy = logprob_entropy(self.logits[state], batch["action"], batch["temperature"])
         values = self.value[state]
         choices = (self.logits[state] / batch["temperature"][:, None, None]).log_softmax(-1)
-        extra = {"choice_logprobs": choices, "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2)}
+        extra = {
+            "choice_logprobs": choices,
+            "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
+            "q": self.logits[state],
+            "log_price": self.value[:1],
+        }
         return PolicyOutput(logprobs, entropy, values[:, 0] if self.per_row else values, extra)
 
 
