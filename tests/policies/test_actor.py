@@ -109,7 +109,7 @@ def test_saved_and_loaded_it_acts_the_same(kind, tmp_path):
     again = kind(path=str(tmp_path))
     one, other = (p.act(observation, Sampling(), Noise(range(5))) for p in (policy, again))
     assert torch.equal(one.action, other.action) and np.array_equal(one.output, other.output)
-    with pytest.raises(ValueError, match="was saved with {'actions': 2}"):
+    with pytest.raises(ValueError, match=r"was saved with \{'actions': 2\}"):
         kind(actions=3, path=str(tmp_path))
 
 
