@@ -79,7 +79,5 @@ def table() -> str:
     lines = ["| column | shape | unit | meaning |", "|---|---|---|---|"]
     lines += [f"| `{name}` | `{c.shape}` | {c.unit} | {c.meaning} |" for name, c in COLUMNS.items()]
     lines.append("| `obs.*` | `[N, ...]` | policy's own | inputs of the policy, named by its `encode` |")
-    lines.append(
-        "| `next.*` | `[N, ...]` | policy's own | drawn from replay: the same in what followed |"
-    )
+    lines.append("| `next.*` | `[N, ...]` | policy's own | drawn from replay: the same in what followed |")
     return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from lightning.pytorch.cli import LRSchedulerCallable
 from torch import Tensor, nn
 
 from mmrl import parallel
@@ -30,6 +31,7 @@ class PhasedLearner(Reported):
         phases: what an update does, in order.
         models: what else has parameters, by name: critics, prices.
         copies: slow copies, each with the model that it starts as; only a phase moves them.
+        scheduler: of every phase's learning rate, stepped once per step of its optimiser.
         seed: of the draws inside updates.
     """
 
@@ -39,11 +41,13 @@ class PhasedLearner(Reported):
         phases: dict[str, Phase],
         models: dict[str, nn.Module] | None = None,
         copies: dict[str, str] | None = None,
+        scheduler: LRSchedulerCallable | None = None,
         seed: int = 0,
     ):
         super().__init__()
         self.automatic_optimization = False
         self.policy, self.phases, self.copies, self.seed = policy, phases, copies or {}, seed
+        self.make_scheduler = scheduler
         self.models = nn.ModuleDict(models or {})
         self.updates = 0  # made so far
         self._check()
@@ -71,12 +75,12 @@ class PhasedLearner(Reported):
     def _named(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, **self.models}
 
-    def configure_optimizers(self) -> list[torch.optim.Optimizer]:
+    def configure_optimizers(self) -> Any:
         made = [phase.optimizer(self._moved(phase)) for phase in self.descents.values()]
         if self.device.type == "cpu":  # in every step torch looks for the driver of a GPU that might be capturing
             for optimizer in made:
                 optimizer._accelerator_graph_capture_health_check = _nothing  # type: ignore[attr-defined]
-        return made
+        return made if self.make_scheduler is None else (made, [self.make_scheduler(optimizer) for optimizer in made])
 
     def _moved(self, phase: Phase) -> list[nn.Parameter]:
         models = self._named()
@@ -86,9 +90,8 @@ class PhasedLearner(Reported):
 
     def on_train_start(self) -> None:
         super().on_train_start()
-        optimizers = self.optimizers(use_pl_optimizer=True)
-        optimizers = optimizers if isinstance(optimizers, list) else [optimizers]
-        self._steps = dict(zip(self.descents, optimizers))
+        self._steps = dict(zip(self.descents, _listed(self.optimizers())))
+        self._paces = dict(zip(self.descents, _listed(self.lr_schedulers())))
         self._mine = {name: self._moved(phase) for name, phase in self.descents.items()}
         everything = {id(p): p for model in self._named().values() for p in model.parameters()}
         self._learnt = [p for p in everything.values() if p.requires_grad]
@@ -125,6 +128,8 @@ class PhasedLearner(Reported):
         if clip is not None:
             self.clip_gradients(optimizer, gradient_clip_val=clip, gradient_clip_algorithm="norm")
         optimizer.step()
+        if name in self._paces:
+            self._paces[name].step()
 
     def _log_told(self) -> None:
         """Once an iteration, the mean over the updates in which a phase ran."""
@@ -157,6 +162,11 @@ class _only:  # reads as a word: with _only(these, of_those)
     def __exit__(self, *_: Any) -> None:
         for parameter in self.others:
             parameter.requires_grad = True
+
+
+def _listed(given: Any) -> list[Any]:
+    """What Lightning gives: a list, or the only one, or None."""
+    return given if isinstance(given, list) else [] if given is None else [given]
 
 
 def _normal(generator: torch.Generator, *shape: int) -> Tensor:
