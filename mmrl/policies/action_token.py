@@ -18,6 +18,7 @@ from mmrl.policies.action_bins import bin_centres, choice_logprobs, draw_bins, e
 from mmrl.policies.action_transformer import ActionTransformer
 from mmrl.policies.base import Action, Policy, need
 from mmrl.policies.instruction_tokenizer import WORDS, instruction_tokenizer
+from mmrl.policies.processor import Processor
 from mmrl.policies.vision_encoder import SMALL_CONVNEXT, VisionEncoder
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
@@ -49,6 +50,7 @@ class ActionTokenPolicy(Policy):
         freeze_vision: the encoder, its pooling and the word embeddings stay fixed; visual tokens are then kept with
             the sampled rows instead of images, and learning does not run the encoder again.
         value_head: predict the return of the state, per row.
+        processor: between the simulator or dataset and the network; None for the saved one, or for no change.
         path: folder written by save_pretrained; its architecture and words replace those given here.
     """
 
@@ -68,6 +70,7 @@ class ActionTokenPolicy(Policy):
         words: Sequence[str] = WORDS,
         freeze_vision: bool = False,
         value_head: bool = False,
+        processor: Processor | None = None,
         path: str | None = None,
     ):
         super().__init__()
@@ -84,7 +87,9 @@ class ActionTokenPolicy(Policy):
             bins=bins,
             proprio_dims=proprio_dims,
         )
-        self.architecture = given if path is None else _saved_architecture(path)
+        saved = {} if path is None else _saved_config(path)
+        self.architecture = saved.get("architecture", given)
+        self.processor = Processor.agreed(processor, saved.get("processor"), f"policy.path={path}")
         self.tokenizer = instruction_tokenizer(words) if path is None else _saved_tokenizer(path)
         self.path, self.freeze_vision = path, freeze_vision
         self.memoised = frozenset({"image"}) if freeze_vision else frozenset()
@@ -116,6 +121,7 @@ class ActionTokenPolicy(Policy):
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """{"image" uint8 [H, W, 3], "proprio" [P], "instruction" str} as tensors; words become ids [L]."""
+        raw = self.processor.encode(raw)
         need(raw, ("image", "proprio", "instruction"), self)
         text = str(raw["instruction"])
         if text not in self._spelt:
@@ -150,7 +156,7 @@ class ActionTokenPolicy(Policy):
             action=chosen,
             logprobs=logprobs,
             mask=torch.ones_like(chosen, dtype=torch.bool),
-            output=list(real.view(-1, self.chunk, self.action_dims).cpu().numpy()),
+            output=list(self.processor.decode(real.view(-1, self.chunk, self.action_dims).cpu().numpy())),
             values=values,
             extra={} if kept is None else {"kept": kept},
             memo={"visual": visual} if self.freeze_vision else {},
@@ -171,20 +177,29 @@ class ActionTokenPolicy(Policy):
         return PolicyOutput(chosen, entropy_nats(logprobs), values, extra)
 
     def imitate(self, raw: Mapping[str, Any], output: Any) -> Tensor:
-        """Bins [T] of real actions [H, A] in [-1, 1]."""
+        """Bins [T] of real actions [H, A], which the processor takes to [-1, 1]."""
         real = torch.as_tensor(np.asarray(output, dtype=np.float32))
         if real.shape != (self.chunk, self.action_dims):
             raise ValueError(
                 f"a demonstrated action has shape {tuple(real.shape)}, but the policy's chunk and action_dims make "
                 f"({self.chunk}, {self.action_dims})"
             )
-        return to_bins(real, self.bins).flatten()
+        return to_bins(torch.as_tensor(self.processor.imitate(real.numpy())), self.bins).flatten()
+
+    def contract(self) -> dict[str, Any]:
+        """The processor, and what the tokens of an action stand for."""
+        tokens = {"action.chunk": self.chunk, "action.dims": self.action_dims, "action.bins": self.bins}
+        return {**self.processor.contract(), **tokens}
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """config.json (architecture), model.safetensors (weights) and tokenizer/."""
+        """config.json (architecture and processor), model.safetensors (weights) and tokenizer/."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        config = {"policy": type(self).__name__, "architecture": self.architecture}
+        config = {
+            "policy": type(self).__name__,
+            "architecture": self.architecture,
+            "processor": self.processor.plain(),
+        }
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
         save_file(
             {k: v.detach().contiguous().cpu() for k, v in self.state_dict().items()}, folder / "model.safetensors"
@@ -220,7 +235,7 @@ class ActionTokenPolicy(Policy):
         return observation["instruction"] != self.tokenizer.pad_token_id
 
 
-def _saved_architecture(path: str) -> dict[str, Any]:
+def _saved_config(path: str) -> dict[str, Any]:
     file = Path(path) / "config.json"
     if not file.is_file():
         raise FileNotFoundError(f"policy.path={path}: no config.json there; give a folder written by save_pretrained")
@@ -229,7 +244,7 @@ def _saved_architecture(path: str) -> dict[str, Any]:
         raise ValueError(f"{file} is not of an ActionTokenPolicy; policy.path must name a folder that it saved")
     architecture = config["architecture"]
     architecture["vision_args"] = {**architecture["vision_args"], "pretrained": False}  # weights are in the folder
-    return architecture
+    return config
 
 
 def _saved_tokenizer(path: str) -> PreTrainedTokenizerFast:
