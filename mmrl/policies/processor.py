@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
-from mmrl.evaluation.contract import differences
+from mmrl.evaluation.contract import differences, entries
 from mmrl.policies.scale import Scale
 
 
@@ -139,7 +139,7 @@ class Processor:
 
     def contract(self) -> dict[str, Any]:
         """All of it as plain values, one level deep, for example {"processor.action.kind": "quantile"}."""
-        return _flat(dataclasses.asdict(self), "processor")
+        return entries(self.plain(), "processor.")
 
     def plain(self) -> dict[str, Any]:
         """All of it as JSON takes it; `Processor.made` reads it."""
@@ -196,15 +196,3 @@ def refuse_other(saved: Mapping[str, Any] | None, own: Mapping[str, Any], where:
 def digest(contract: Mapping[str, Any]) -> str:
     """Twelve hexadecimal digits that stand for a contract: equal contracts, equal digits."""
     return hashlib.sha256(json.dumps(contract, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _flat(node: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Nested dictionaries with dotted names; tuples as lists, so that JSON gives the same back."""
-    flat: dict[str, Any] = {}
-    for name, value in node.items():
-        key = f"{prefix}.{name}"
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, key)
-        else:
-            flat[key] = json.loads(json.dumps(value))
-    return flat
