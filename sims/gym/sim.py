@@ -94,7 +94,7 @@ class GymSim(Sim):
         """One environment as its package makes it."""
         mend_enums()
         env = gymnasium.make(self.id, max_episode_steps=self.max_episode_steps, disable_env_checker=True, **self.kwargs)
-        if self.drawn and self.fast_render:
+        if self.fast_render:
             _simplify_cameras(env)
         return env
 
