@@ -158,8 +158,8 @@ def mask_unplayed(completion: Completion, executed: int) -> None:
 def _finish(episode: Episode, world: int, terminated: bool, infos: Mapping[str, Any]) -> None:
     error = "error" in infos and bool(infos["error"][world])
     episode.ended = "error" if error else "done" if terminated else "time"
-    scores = infos.get("scores", {})
-    episode.info["scores"] = {name: float(scores[name][world]) for name in scores if not name.startswith("_")}
+    scores = infos.get("scores", {})  # gymnasium adds one named _name per name, which says whose entries are set
+    episode.info["scores"] = {name: float(column[world]) for name, column in scores.items() if name[0] != "_"}
     if "task" in infos:
         episode.info["task"] = str(infos["task"][world])
 
