@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import lightning as L
-import numpy as np
 import pytest
 import torch
 
@@ -98,7 +97,7 @@ def test_errors_are_counted_beside_the_rate():
 def test_an_iteration_learns_from_the_other_episodes_only(tmp_path, speed):
     target = "data.task.sim._target_=tests.evaluation.faulty.DivergingReach"
     entropy = "objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}"
-    left = fit(tmp_path, "recipe=demo_vla", *SMALL, target, f"++data.task.sim.speed={speed}"[2:], SEEN, entropy)
+    left = fit(tmp_path, "recipe=demo_vla", *SMALL, target, f"data.task.sim.speed={speed}", SEEN, entropy)
     errors = failed(Seen.episodes)
     assert 0 < len(errors) < len(Seen.episodes) == 12 and Seen.finite
     assert not set(Seen.rows) & set(rows_of(errors))
@@ -134,4 +133,3 @@ def test_gymnasium_worlds_that_give_no_numbers_are_counted_and_not_learnt_from(t
     assert numbers["rollout/errors"] == len(errors) == numbers["sim_errors"]
     assert 0 < numbers["val/greedy/returns/errors"] < 8
     assert numbers["val/greedy/returns/return"] == 5.0  # of the lives that came to their end
-    assert np.isfinite(numbers["train/loss"]) if "train/loss" in numbers else True
