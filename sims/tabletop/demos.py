@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from mmrl.rng import derived_rng
-from sims.render.ray import RayRenderer
 from sims.tabletop.expert import expert
 from sims.tabletop.scene import CAMERAS
 from sims.tabletop.vector import TabletopVectorEnv
@@ -54,10 +53,8 @@ def label(env: TabletopVectorEnv, seeds: Sequence[int], spread: float) -> dict[s
         starts.append(replace(start, joints=start.joints + shift))
     env.begin(ids, starts)
     batch, size = env.worlds.batch, env.image_size
-    ray = env.renderer if isinstance(env.renderer, RayRenderer) else RayRenderer(env.worlds.model, CAMERAS)
-    image, shown = ray.labelled(batch, ids, "front", size)
-    if env.renderer is not ray:
-        image = env.renderer.frames(batch, ids, "front", size)
+    drawn = env.renderer.views(batch, ids, "front", size, ("rgb", "segmentation"))
+    image, shown = drawn["rgb"], drawn["segmentation"]
     geoms = np.array([env.worlds.model.geom(thing.name).id for thing in env.task.things])
     mask = shown == geoms[env.goal][:, None, None]
     return {
