@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from tests.sims.render.scenes import BACKENDS, EYE, GL, SIZE, box, face
 
 from sims.render import PLAIN, Look, make_renderer
 from sims.render.patterns import background, crop, photo, waves
 from sims.tabletop import Reach
 from sims.tabletop.appearance import Appearance
 from sims.tabletop.scene import CAMERAS, COLOURS
+from tests.sims.render.scenes import BACKENDS, EYE, GL, SIZE, box, face
 
 WILD = Appearance(camera_m=0.05, camera_deg=4, light_deg=40, light=0.4, surface=0.7, thing=0.1, background="waves")
 ALL = ("rgb", "depth", "segmentation")

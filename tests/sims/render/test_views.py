@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tests.sims.render.scenes import BACKENDS, GL, SIZE, box, face
 
 from sims.render import make_renderer
 from sims.render.base import FAR_M
 from sims.tabletop import Reach
 from sims.tabletop.scene import CAMERAS
+from tests.sims.render.scenes import BACKENDS, GL, SIZE, box, face
 
 ALL = ("rgb", "depth", "segmentation")
 IDS = np.arange(2)
