@@ -42,7 +42,7 @@ class Renderer(ABC):
         camera: str,
         size: int,
         kinds: Sequence[Kind] = ("rgb",),
-        looks: Sequence[Look] | None = None,
+        looks: Sequence[Look | None] | None = None,
     ) -> dict[str, np.ndarray]:
         """What the camera sees in those worlds, by kind of picture: [len(ids), size, size, ...] of `PIXELS`.
 
@@ -52,12 +52,12 @@ class Renderer(ABC):
             camera: its name.
             size: pixels a side.
             kinds: of pictures; they show the same instant, pixel for pixel.
-            looks: how each of those worlds looks; None: all as the model says. Depth and segmentation follow the
-                moved camera, and show the scene behind a background.
+            looks: how each of those worlds looks; None for one or for all: as the model says. Depth
+                and segmentation follow the moved camera, and show the scene behind a background.
         """
 
     def frames(
-        self, batch: Batch, ids: np.ndarray, camera: str, size: int, looks: Sequence[Look] | None = None
+        self, batch: Batch, ids: np.ndarray, camera: str, size: int, looks: Sequence[Look | None] | None = None
     ) -> np.ndarray:
         """What the camera sees in those worlds, uint8 RGB [len(ids), size, size, 3]."""
         return self.views(batch, ids, camera, size, ("rgb",), looks)["rgb"]

@@ -61,11 +61,11 @@ class GLRenderer(Renderer):
         camera: str,
         size: int,
         kinds: Sequence[Kind] = ("rgb",),
-        looks: Sequence[Look] | None = None,
+        looks: Sequence[Look | None] | None = None,
     ) -> dict[str, np.ndarray]:
         out = blank(kinds, len(ids), size)
         for row, world in enumerate(ids):
-            look = PLAIN if looks is None else looks[row]
+            look = (None if looks is None else looks[row]) or PLAIN
             self._arrange(batch, int(world), camera, size, look)
             geoms = self._geoms(size) if "segmentation" in out or look.background is not None else None
             if "segmentation" in out:

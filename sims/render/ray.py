@@ -40,7 +40,7 @@ class RayRenderer(Renderer):
         camera: str,
         size: int,
         kinds: Sequence[Kind] = ("rgb",),
-        looks: Sequence[Look] | None = None,
+        looks: Sequence[Look | None] | None = None,
     ) -> dict[str, np.ndarray]:
         out = blank(kinds, len(ids), size)
         for start in range(0, len(ids), _AT_ONCE):

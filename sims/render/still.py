@@ -73,11 +73,12 @@ class StillViews:
         self._plain: dict[tuple[str, int], View] = {}
         self._looked: OrderedDict[tuple[Look, str, int], View] = OrderedDict()
 
-    def view(self, camera: str, size: int, looks: Sequence[Look] | None = None) -> View:
+    def view(self, camera: str, size: int, looks: Sequence[Look | None] | None = None) -> View:
         """The view for worlds of these looks; None: all worlds look as the model says."""
-        if looks is None or all(look is looks[0] for look in looks):
-            return self._remembered(camera, size, looks[0] if looks else PLAIN)
-        return View.stack([self._remembered(camera, size, look) for look in looks])
+        first = looks[0] if looks else None
+        if looks is None or all(look is first for look in looks):
+            return self._remembered(camera, size, first or PLAIN)
+        return View.stack([self._remembered(camera, size, look or PLAIN) for look in looks])
 
     def clear(self) -> None:
         self._plain.clear()

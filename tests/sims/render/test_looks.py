@@ -7,7 +7,8 @@ from sims.render import PLAIN, Look, make_renderer
 from sims.render.patterns import background, crop, photo, waves
 from sims.tabletop import Reach
 from sims.tabletop.appearance import Appearance
-from sims.tabletop.scene import CAMERAS, COLOURS
+from sims.tabletop.scene import CAMERAS
+from sims.tabletop.things import COLOURS
 from tests.sims.render.scenes import BACKENDS, EYE, GL, SIZE, box, face
 
 WILD = Appearance(camera_m=0.05, camera_deg=4, light_deg=40, light=0.4, surface=0.7, thing=0.1, background="waves")
@@ -35,7 +36,7 @@ def test_a_moved_camera_moves_the_picture(backend):
     """A shift of 0.1 m is 4 pixels at the face; a turn by a is tan(a) / 0.5 * 35 pixels in the middle."""
     batch, renderer = box(backend)
     turn = np.arctan(0.5 * 7 / 35)  # 7 pixels
-    looks = [PLAIN, Look(shift=(0.1, 0.0, -0.2)), Look(yaw=turn)]
+    looks = [None, Look(shift=(0.1, 0.0, -0.2)), Look(yaw=turn)]
     shown = renderer.views(batch, np.arange(3), "eye", SIZE, ["segmentation"], looks)["segmentation"] == 1
     np.testing.assert_array_equal(shown[0], face())
     # to the right and down: the face goes 4 pixels left and 8 up, and no other side comes in sight
