@@ -29,12 +29,14 @@ def background(pattern: Pattern, rng: np.random.Generator) -> np.ndarray | None:
 
 def waves(rng: np.random.Generator) -> np.ndarray:
     """A sum of plane waves per colour, half to five periods across the picture."""
-    y, x = np.mgrid[:_SIDE, :_SIDE] / _SIDE
+    along = 2 * np.pi * (np.arange(_SIDE) + 0.5) / _SIDE
     direction, phase = rng.uniform(0, 2 * np.pi, (2, 3, _WAVES))
     periods = rng.uniform(0.5, 5.0, (3, _WAVES))
-    turns = periods * (np.cos(direction) * x[..., None, None] + np.sin(direction) * y[..., None, None])
-    height = np.sin(2 * np.pi * turns + phase).mean(axis=-1)  # [S, S, 3], mean of sines in [-1, 1]
-    return (127.5 + 127.5 * np.clip(2 * height, -1, 1)).astype(np.uint8)
+    x = np.multiply.outer(along, periods * np.cos(direction))  # [S, 3, waves]
+    y = np.multiply.outer(along, periods * np.sin(direction)) + phase
+    # sin(x + y) = sin x cos y + cos x sin y: a product of matrices for each colour
+    height = np.einsum("xcw,ycw->yxc", np.sin(x), np.cos(y)) + np.einsum("xcw,ycw->yxc", np.cos(x), np.sin(y))
+    return (127.5 + 127.5 * np.clip(2 * height / _WAVES, -1, 1)).astype(np.uint8)
 
 
 @functools.cache
