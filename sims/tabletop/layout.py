@@ -16,10 +16,15 @@ def scatter(rng: np.random.Generator, heights: Sequence[float], apart_m: float =
     count = len(heights)
     for _ in range(_TRIES):
         places = rng.uniform(PLACES[0], PLACES[1], (count, 2))
-        gaps = np.linalg.norm(places[:, None] - places[None], axis=2)[np.triu_indices(count, 1)]
-        if gaps.min(initial=np.inf) >= apart_m:
+        if spread(places) >= apart_m:
             return np.concatenate([places, np.reshape(heights, (count, 1))], axis=1)
     raise ValueError(f"{count} things do not fit on the table {apart_m} m apart; use fewer colours")
+
+
+def spread(places: np.ndarray) -> float:
+    """The least distance between two of the points [k, 2]; infinite for less than two."""
+    gaps = np.linalg.norm(places[:, None] - places[None], axis=2)[np.triu_indices(len(places), 1)]
+    return float(gaps.min(initial=np.inf))
 
 
 def first_fitting(draw: Callable[[], np.ndarray | None], what: str) -> np.ndarray:
