@@ -28,6 +28,12 @@ def scatter(rng: np.random.Generator, heights: Sequence[float], apart_m: float =
     raise ValueError(f"{count} things do not fit on the table {apart_m} m apart; use fewer colours")
 
 
+def spread(places: np.ndarray) -> float:
+    """The least distance between two of the points [k, 2]; infinite for less than two."""
+    gaps = np.linalg.norm(places[:, None] - places[None], axis=2)[np.triu_indices(len(places), 1)]
+    return float(gaps.min(initial=np.inf))
+
+
 def first_fitting(draw: Callable[[], np.ndarray | None], what: str) -> np.ndarray:
     """The first layout that a drawing accepts (one that is refused is None)."""
     for _ in range(_TRIES):

@@ -264,3 +264,9 @@ def check_colours(option: str, colours: Sequence[str], least: int = 1) -> None:
     if len(set(colours)) != len(colours) or len(colours) < least:
         words = {1: "one colour", 2: "two different colours"}[least]
         raise ValueError(f"sim.{option} must be at least {words}, none twice, got {list(colours)}")
+
+
+def check_yaw(yaw: float) -> None:
+    """Refuse cubes that open fingers might not fit around."""
+    if not 0 <= yaw <= 0.25:
+        raise ValueError(f"sim.yaw must be in [0, 0.25] rad where cubes are grasped, got {yaw}")
