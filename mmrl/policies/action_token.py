@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerFast
 
 from mmrl.batch import Batch
+from mmrl.policies.action_base import ActionPolicy
 from mmrl.policies.action_bins import bin_centres, choice_logprobs, draw_bins, entropy_nats, to_bins
 from mmrl.policies.action_transformer import ActionTransformer
-from mmrl.policies.base import Action, Policy, need
-from mmrl.policies.instruction_tokenizer import WORDS, instruction_tokenizer
+from mmrl.policies.base import Action, need
+from mmrl.policies.instruction_tokenizer import WORDS
 from mmrl.policies.processor import Processor
-from mmrl.policies.vision_encoder import SMALL_CONVNEXT, VisionEncoder
 from mmrl.rng import Noise
-from mmrl.types import Observation, PolicyOutput, Sampling
+from mmrl.types import PolicyOutput, Sampling
 
 
-class ActionTokenPolicy(Policy):
+class ActionTokenPolicy(ActionPolicy):
     """Image, instruction and proprioception in; a chunk of binned actions out, in one forward pass.
 
     The causal transformer reads [visual tokens, words, proprioception, one query per control step]. The query of step
@@ -73,10 +68,9 @@ class ActionTokenPolicy(Policy):
         processor: Processor | None = None,
         path: str | None = None,
     ):
-        super().__init__()
         given = dict(
             vision=vision,
-            vision_args=SMALL_CONVNEXT if vision_args is None else vision_args,
+            vision_args=vision_args,
             visual_tokens=visual_tokens,
             hidden_size=hidden_size,
             layers=layers,
@@ -87,29 +81,12 @@ class ActionTokenPolicy(Policy):
             bins=bins,
             proprio_dims=proprio_dims,
         )
-        saved = {} if path is None else _saved_config(path)
-        self.architecture = saved.get("architecture", given)
-        self.processor = Processor.agreed(processor, saved.get("processor"), f"policy.path={path}")
-        self.tokenizer = instruction_tokenizer(words) if path is None else _saved_tokenizer(path)
-        self.path, self.freeze_vision = path, freeze_vision
-        self.memoised = frozenset({"image"}) if freeze_vision else frozenset()
-        self._spelt: dict[str, Tensor] = {}
-        self._build()
-        self.value_head = nn.Linear(self.architecture["hidden_size"], 1) if value_head else None
-        if path is not None:
-            self._load(Path(path))
-        if freeze_vision:
-            self.vision.requires_grad_(False)
-            self.body.words.requires_grad_(False)
-
-    def _build(self) -> None:
-        body = {**self.architecture}
-        self.action_dims, self.chunk, self.bins = body["action_dims"], body["chunk"], body["bins"]
-        self.proprio_dims, width = body["proprio_dims"], body["hidden_size"]
-        self.vision = VisionEncoder(
-            body.pop("vision"), body.pop("vision_args"), width, width, body.pop("visual_tokens")
-        )
+        super().__init__(given, words, freeze_vision, processor, path)
+        body = {k: v for k, v in self.architecture.items() if k not in ("vision", "vision_args", "visual_tokens")}
+        self.bins = body["bins"]
         self.body = ActionTransformer(vocabulary=len(self.tokenizer), **body)
+        self.value_head = nn.Linear(body["hidden_size"], 1) if value_head else None
+        self._ready()
 
     @classmethod
     def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
@@ -118,25 +95,6 @@ class ActionTokenPolicy(Policy):
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
         return frozenset({"choice_logprobs", "map_logits"}) | cls.provides(init_args)
-
-    def encode(self, raw: Mapping[str, Any]) -> Observation:
-        """{"image" uint8 [H, W, 3], "proprio" [P], "instruction" str} as tensors; words become ids [L]."""
-        raw = self.processor.encode(raw)
-        need(raw, ("image", "proprio", "instruction"), self)
-        text = str(raw["instruction"])
-        if text not in self._spelt:
-            ids = self.tokenizer(text)["input_ids"]
-            self._spelt[text] = torch.tensor(ids or [self.tokenizer.unk_token_id])
-        image = torch.as_tensor(np.asarray(raw["image"]))
-        proprio = torch.as_tensor(np.asarray(raw["proprio"], dtype=np.float32))
-        if image.dtype != torch.uint8 or image.dim() != 3 or image.shape[2] != 3:
-            raise ValueError(f"observation 'image' must be uint8 [H, W, 3], got {image.dtype} {tuple(image.shape)}")
-        if proprio.shape != (self.proprio_dims,):
-            raise ValueError(
-                f"observation 'proprio' has shape {tuple(proprio.shape)}, "
-                f"but policy.proprio_dims is {self.proprio_dims}"
-            )
-        return {"image": image, "instruction": self._spelt[text], "proprio": proprio}
 
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
@@ -178,50 +136,10 @@ class ActionTokenPolicy(Policy):
 
     def imitate(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """Bins [T] of real actions [H, A], which the processor takes to [-1, 1]."""
-        real = torch.as_tensor(np.asarray(output, dtype=np.float32))
-        if real.shape != (self.chunk, self.action_dims):
-            raise ValueError(
-                f"a demonstrated action has shape {tuple(real.shape)}, but the policy's chunk and action_dims make "
-                f"({self.chunk}, {self.action_dims})"
-            )
-        return to_bins(torch.as_tensor(self.processor.imitate(real.numpy())), self.bins).flatten()
+        return to_bins(self._demonstrated(output), self.bins).flatten()
 
     def contract(self) -> dict[str, Any]:
-        """The processor, and what the tokens of an action stand for."""
-        tokens = {"action.chunk": self.chunk, "action.dims": self.action_dims, "action.bins": self.bins}
-        return {**self.processor.contract(), **tokens}
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """config.json (architecture and processor), model.safetensors (weights) and tokenizer/."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        config = {
-            "policy": type(self).__name__,
-            "architecture": self.architecture,
-            "processor": self.processor.plain(),
-        }
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-        save_file(
-            {k: v.detach().contiguous().cpu() for k, v in self.state_dict().items()}, folder / "model.safetensors"
-        )
-        self.tokenizer.save_pretrained(folder / "tokenizer")
-
-    def _load(self, folder: Path) -> None:
-        missing, unexpected = self.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
-        # a value head may be new, or no longer wanted; anything else is another network
-        wrong = [name for name in (*missing, *unexpected) if not name.startswith("value_head")]
-        if wrong:
-            raise ValueError(f"policy.path={folder}: weights do not fit the architecture in config.json: {wrong}")
-
-    def _look(self, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
-        """Visual tokens [N, K, D] and map logits: from the image, or the tokens that were stored instead of it."""
-        if "visual" in observation:
-            return observation["visual"], None
-        need(observation, ("image", "instruction"), self)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.freeze_vision):
-            present = self._present(observation)[..., None].float()
-            words = self.body.words(observation["instruction"]) * present
-            return self.vision(observation["image"], words.sum(dim=1) / present.sum(dim=1))
+        return {**super().contract(), "action.bins": self.bins}
 
     def _think(self, visual: Tensor, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
         """Logits [N, T, B] and values [N]."""
@@ -229,23 +147,3 @@ class ActionTokenPolicy(Policy):
         present = self._present(observation)
         logits, summary = self.body(visual, observation["instruction"], present, observation["proprio"])
         return logits, None if self.value_head is None else self.value_head(summary)[:, 0]
-
-    def _present(self, observation: Mapping[str, Any]) -> Tensor:
-        """[N, L] bool, False where a shorter instruction was filled up."""
-        return observation["instruction"] != self.tokenizer.pad_token_id
-
-
-def _saved_config(path: str) -> dict[str, Any]:
-    file = Path(path) / "config.json"
-    if not file.is_file():
-        raise FileNotFoundError(f"policy.path={path}: no config.json there; give a folder written by save_pretrained")
-    config = json.loads(file.read_text())
-    if config.get("policy") != ActionTokenPolicy.__name__:
-        raise ValueError(f"{file} is not of an ActionTokenPolicy; policy.path must name a folder that it saved")
-    architecture = config["architecture"]
-    architecture["vision_args"] = {**architecture["vision_args"], "pretrained": False}  # weights are in the folder
-    return config
-
-
-def _saved_tokenizer(path: str) -> PreTrainedTokenizerFast:
-    return PreTrainedTokenizerFast.from_pretrained(Path(path) / "tokenizer")
