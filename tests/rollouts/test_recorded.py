@@ -6,7 +6,9 @@ import torch
 from mmrl.datasets.normalised import normalised
 from mmrl.datasets.task import DatasetTask
 from mmrl.learners.collate import collate
+from mmrl.policies.action_flow import ActionFlowPolicy
 from mmrl.policies.action_token import ActionTokenPolicy
+from mmrl.policies.chains import FlowSDE
 from mmrl.policies.processor import Processor
 from mmrl.rollouts.recorded import RecordedEpisodes
 from mmrl.types import Context, Sampling
@@ -46,11 +48,18 @@ def test_turns_are_the_recorded_decisions(folder):
     batch = collate(episodes, policy)
     # 5 and 4 control steps in chunks of 3: the last chunks are 2 and 1 long, 3 choices per step
     assert batch["mask"].sum(1).tolist() == [9, 6, 9, 3]
-    assert batch["action_is_pad"].sum(1).tolist() == [0, 1, 0, 2]
     was = torch.tensor(episode(5, 4).actions)
     centres = (2 * batch["action"][0].view(3, 3) + 1) / policy.bins - 1
     assert (centres - was[:3]).abs().max() <= 1 / policy.bins
     assert policy(batch).logprobs.shape == (4, 9)
+
+
+def test_a_flow_head_leaves_the_filled_control_steps_out(folder):
+    policy = ActionFlowPolicy(FlowSDE(steps=2), **TINY, expert_layers=1)
+    task = DatasetTask(folder)
+    batch = collate(RecordedEpisodes(folder).collect([(0, task[3])], context(task, policy)), policy)
+    assert batch["mask"].tolist() == [[True] * 3, [True, True, False]]
+    torch.testing.assert_close(batch["action"][1], torch.tensor(episode(5, 4).actions[[3, 4, 4]]))
 
 
 def test_prompts_of_any_task_are_given_episodes_that_did_not_fail(folder):
