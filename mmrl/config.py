@@ -122,7 +122,7 @@ def hydra_words(words: Sequence[str]) -> list[str]:
                 raise ConfigError(
                     f"{key}={value}: no such {key}.{_suggest(value, options[key])} {key} can be {options[key]}"
                 )
-            out.append(f"{key}={value}")
+            out.append(f"~{key}" if value == "null" else f"{key}={value}")
         elif rest and head in SHORT:
             out.append(f"++{SHORT[head]}.{rest}={value}")
         elif key in PLAIN or head in ROOTS:

@@ -18,6 +18,7 @@ from sims.seeds import split_of
 from sims.tabletop.appearance import Appearance
 from sims.tabletop.arm import STEP_M
 from sims.tabletop.demos import AT_ONCE, Demo, label, play
+from sims.tabletop.experts import expert
 from sims.tabletop.scene import CAMERAS, CONTROL_HZ, scene_digest
 from sims.tabletop.sentences import Wording, sentences
 from sims.tabletop.table import Table
@@ -170,6 +171,10 @@ class Tabletop(Sim):
         """
         return play(self, seeds, noise)
 
+    def expert(self, env: TabletopVectorEnv) -> np.ndarray:
+        """The script's next chunk for every world of an environment that `make` gave, float32 [n, chunk, A]."""
+        return expert(env)
+
     def scenes(self, seeds: Sequence[int], spread: float = 0.3) -> dict[str, Any]:
         """Labelled pictures for "point at the named object", one per seed; see `sims.tabletop.demos.label`.
 
@@ -230,6 +235,9 @@ class One(Tabletop):
     def spreads(self) -> Spreads:
         """Largest factors of mass, friction and gains."""
         return self._chosen("dynamics") or (1.0, 1.0, 1.0)
+
+    def stepwise(self) -> One:
+        return replace(self, chunk=1, max_decisions=self.limit * self.chunk)
 
     def sentences(self, wording: Wording) -> tuple[str, ...]:
         """The templates in one wording, or the given ones."""
