@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from mmrl.policies.action_transformer import ContextTransformer
 from mmrl.policies.base import Policy, need
 from mmrl.policies.instruction_tokenizer import instruction_tokenizer
+from mmrl.policies.processor import Processor
 from mmrl.policies.vision_encoder import SMALL_CONVNEXT, VisionEncoder
 from mmrl.types import Observation
 
@@ -28,17 +29,27 @@ class ActionPolicy(Policy):
         words: that are one token each; others are spelt.
         freeze_vision: the encoder, its pooling and the word embeddings stay fixed; visual tokens are then kept with
             the sampled rows instead of images, and learning does not run the encoder again.
+        processor: between the simulator or dataset and the network; None for the saved one, or for no change.
         path: folder written by save_pretrained.
     """
 
     body: ContextTransformer
     optional = ("value_head",)  # modules that a checkpoint may lack or have in excess
 
-    def __init__(self, architecture: dict[str, Any], words: Sequence[str], freeze_vision: bool, path: str | None):
+    def __init__(
+        self,
+        architecture: dict[str, Any],
+        words: Sequence[str],
+        freeze_vision: bool,
+        processor: Processor | None,
+        path: str | None,
+    ):
         super().__init__()
         if architecture["vision_args"] is None:
             architecture["vision_args"] = SMALL_CONVNEXT
-        self.architecture = architecture if path is None else self._saved_architecture(path)
+        saved = {} if path is None else self._saved_config(path)
+        self.architecture = saved.get("architecture", architecture)
+        self.processor = Processor.agreed(processor, saved.get("processor"), f"policy.path={path}")
         self.tokenizer = instruction_tokenizer(words) if path is None else _saved_tokenizer(path)
         self.path, self.freeze_vision = path, freeze_vision
         self.memoised = frozenset({"image"}) if freeze_vision else frozenset()
@@ -58,6 +69,7 @@ class ActionPolicy(Policy):
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """{"image" uint8 [H, W, 3], "proprio" [P], "instruction" str} as tensors; words become ids [L]."""
+        raw = self.processor.encode(raw)
         need(raw, ("image", "proprio", "instruction"), self)
         text = str(raw["instruction"])
         if text not in self._spelt:
@@ -74,11 +86,19 @@ class ActionPolicy(Policy):
             )
         return {"image": image, "instruction": self._spelt[text], "proprio": proprio}
 
+    def contract(self) -> dict[str, Any]:
+        """The processor, and the shape of an action."""
+        return {**self.processor.contract(), "action.chunk": self.chunk, "action.dims": self.action_dims}
+
     def save_pretrained(self, folder: str | Path) -> None:
-        """config.json (architecture), model.safetensors (weights) and tokenizer/."""
+        """config.json (architecture and processor), model.safetensors (weights) and tokenizer/."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        config = {"policy": type(self).__name__, "architecture": self.architecture}
+        config = {
+            "policy": type(self).__name__,
+            "architecture": self.architecture,
+            "processor": self.processor.plain(),
+        }
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
         save_file(
             {k: v.detach().contiguous().cpu() for k, v in self.state_dict().items()}, folder / "model.safetensors"
@@ -107,17 +127,17 @@ class ActionPolicy(Policy):
         return observation["instruction"] != self.tokenizer.pad_token_id
 
     def _demonstrated(self, output: Any) -> Tensor:
-        """A demonstrated chunk as float32 [H, A]."""
+        """A demonstrated chunk as float32 [H, A], in the policy's units."""
         real = torch.as_tensor(np.asarray(output, dtype=np.float32))
         if real.shape != (self.chunk, self.action_dims):
             raise ValueError(
                 f"a demonstrated action has shape {tuple(real.shape)}, but the policy's chunk and action_dims make "
                 f"({self.chunk}, {self.action_dims})"
             )
-        return real
+        return torch.as_tensor(self.processor.imitate(real.numpy()))
 
     @classmethod
-    def _saved_architecture(cls, path: str) -> dict[str, Any]:
+    def _saved_config(cls, path: str) -> dict[str, Any]:
         file = Path(path) / "config.json"
         if not file.is_file():
             raise FileNotFoundError(
@@ -129,7 +149,7 @@ class ActionPolicy(Policy):
         architecture = config["architecture"]
         # the weights are in the folder
         architecture["vision_args"] = {**architecture["vision_args"], "pretrained": False}
-        return architecture
+        return config
 
 
 def _saved_tokenizer(path: str) -> PreTrainedTokenizerFast:

@@ -17,6 +17,7 @@ from mmrl.policies.action_value import StateValue, seen_said_felt
 from mmrl.policies.base import Action, need
 from mmrl.policies.chains import Chain, Step
 from mmrl.policies.instruction_tokenizer import WORDS
+from mmrl.policies.processor import Processor
 from mmrl.rng import Noise
 from mmrl.types import PolicyOutput, Sampling
 
@@ -57,6 +58,7 @@ class ActionFlowPolicy(ActionPolicy):
         value_head: predict the return of the state, per row.
         critic: what the value reads: the context as the policy read it ("shared", its gradient trains the
             transformer), the same without that gradient ("detached"), or the inputs through layers of its own ("own").
+        processor: between the simulator or dataset and the network; None for the saved one, or for no change.
         path: folder written by save_pretrained; its architecture and words replace those given here.
     """
 
@@ -83,6 +85,7 @@ class ActionFlowPolicy(ActionPolicy):
         gradient_checkpointing: bool = False,
         value_head: bool = False,
         critic: Literal["shared", "detached", "own"] = "shared",
+        processor: Processor | None = None,
         path: str | None = None,
     ):
         given = dict(
@@ -99,7 +102,7 @@ class ActionFlowPolicy(ActionPolicy):
             proprio_dims=proprio_dims,
             answer=chain.answer,
         )
-        super().__init__(given, words, freeze_vision, path)
+        super().__init__(given, words, freeze_vision, processor, path)
         own = self.architecture
         if own["answer"] != chain.answer:
             raise ValueError(
@@ -164,7 +167,7 @@ class ActionFlowPolicy(ActionPolicy):
             action=torch.cat(states, dim=1),
             logprobs=torch.cat(logprobs, dim=1),
             mask=mask.to(device).repeat_interleave(self.chunk, dim=1),
-            output=list(x.clamp(-1, 1).cpu().numpy()),
+            output=list(self.processor.decode(x.clamp(-1, 1).cpu().numpy())),
             values=None if values is None else values[owner],
             memo={"visual": visual[owner]} if self.freeze_vision else {},
         )

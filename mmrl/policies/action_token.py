@@ -22,6 +22,7 @@ from mmrl.policies.action_bins import (
 from mmrl.policies.action_transformer import ActionTransformer
 from mmrl.policies.base import Action, need
 from mmrl.policies.instruction_tokenizer import WORDS
+from mmrl.policies.processor import Processor
 from mmrl.rng import Noise
 from mmrl.types import PolicyOutput, Sampling
 
@@ -53,6 +54,7 @@ class ActionTokenPolicy(ActionPolicy):
         freeze_vision: the encoder, its pooling and the word embeddings stay fixed; visual tokens are then kept with
             the sampled rows instead of images, and learning does not run the encoder again.
         value_head: predict the return of the state, per row.
+        processor: between the simulator or dataset and the network; None for the saved one, or for no change.
         path: folder written by save_pretrained; its architecture and words replace those given here.
     """
 
@@ -73,6 +75,7 @@ class ActionTokenPolicy(ActionPolicy):
         words: Sequence[str] = WORDS,
         freeze_vision: bool = False,
         value_head: bool = False,
+        processor: Processor | None = None,
         path: str | None = None,
     ):
         given = dict(
@@ -89,7 +92,7 @@ class ActionTokenPolicy(ActionPolicy):
             layout=layout,
             proprio_dims=proprio_dims,
         )
-        super().__init__(given, words, freeze_vision, path)
+        super().__init__(given, words, freeze_vision, processor, path)
         other = ("vision", "vision_args", "visual_tokens", "layout")
         body = {k: v for k, v in self.architecture.items() if k not in other}
         self.bins, self.layout = body["bins"], self.architecture.get("layout", "equal")
@@ -123,7 +126,7 @@ class ActionTokenPolicy(ActionPolicy):
             action=chosen,
             logprobs=logprobs,
             mask=torch.ones_like(chosen, dtype=torch.bool),
-            output=list(real.view(-1, self.chunk, self.action_dims).cpu().numpy()),
+            output=list(self.processor.decode(real.view(-1, self.chunk, self.action_dims).cpu().numpy())),
             values=values,
             extra={} if kept is None else {"kept": kept},
             memo={"visual": visual} if self.freeze_vision else {},
@@ -144,8 +147,12 @@ class ActionTokenPolicy(ActionPolicy):
         return PolicyOutput(chosen, entropy_nats(logprobs), values, extra)
 
     def imitate(self, raw: Mapping[str, Any], output: Any) -> Tensor:
-        """Bins [T] of real actions [H, A] in [-1, 1]."""
+        """Bins [T] of real actions [H, A], which the processor takes to [-1, 1]."""
         return to_bins(self._demonstrated(output), self.bins, self.layout).flatten()
+
+    def contract(self) -> dict[str, Any]:
+        layout = {} if self.layout == "equal" else {"action.layout": self.layout}
+        return {**super().contract(), "action.bins": self.bins, **layout}
 
     def _think(self, visual: Tensor, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
         """Logits [N, T, B] and values [N]."""

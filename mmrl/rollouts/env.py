@@ -158,7 +158,8 @@ def mask_unplayed(completion: Completion, executed: int) -> None:
 def _finish(episode: Episode, world: int, terminated: bool, infos: Mapping[str, Any]) -> None:
     error = "error" in infos and bool(infos["error"][world])
     episode.ended = "error" if error else "done" if terminated else "time"
-    episode.info["scores"] = {name: float(column[world]) for name, column in infos.get("scores", {}).items()}
+    scores = infos.get("scores", {})  # gymnasium adds one named _name per name, which says whose entries are set
+    episode.info["scores"] = {name: float(column[world]) for name, column in scores.items() if name[0] != "_"}
 
 
 def _bootstrap(observation: Any, worlds: list[int], episodes: Sequence[Episode], decision: int, ctx: Context) -> None:
