@@ -112,7 +112,7 @@ def exact_velocity(x: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
     return gap * time / variance - (MU + gap * (1 - time) * SIGMA**2 / variance)
 
 
-def spread(kind: str, steps: int, count: int = 200_000) -> float:
+def spread(kind: str, steps: int, count: int = 40_000) -> float:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(count, generator=generator)
     for i in range(steps):
@@ -124,7 +124,7 @@ def spread(kind: str, steps: int, count: int = 200_000) -> float:
             level = 0.5 if kind == "sde" else 0.0
             mean, deviation = sde_step(x, v, time, after, sde_scale(time, 1 - 1 / steps, level))
         x = mean + deviation * torch.randn(count, generator=generator)
-    assert x.mean().item() == pytest.approx(MU, abs=0.02 if steps < 100 else 0.005)
+    assert x.mean().item() == pytest.approx(MU, abs=0.02 if steps < 100 else 0.008)
     return x.std().item()
 
 
@@ -145,6 +145,6 @@ def spread(kind: str, steps: int, count: int = 200_000) -> float:
 def test_marginals_with_the_exact_velocity(kind, steps, expected):
     """Few steps are too narrow; with many, ODE and SDE meet the data's .3, CPS does not.
 
-    The standard error of a deviation of 200,000 draws is 0.3 / sqrt(400,000) = 0.0005; the numbers have three digits.
+    The standard error of a deviation of 40,000 draws is 0.3 / sqrt(80,000) = 0.0011; the numbers have three digits.
     """
-    assert spread(kind, steps) == pytest.approx(expected, abs=0.0025)
+    assert spread(kind, steps) == pytest.approx(expected, abs=0.004)
