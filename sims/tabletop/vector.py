@@ -75,6 +75,7 @@ class TabletopVectorEnv(VectorEnv):
         self.instructions = [""] * n
         self.looks: list[Look | None] = [None] * n
         self._ready = False
+        self.draws_ends = False  # whether the policy's camera also looks at an episode's terminal state
         self.watch: Callable[[np.ndarray], None] | None = None  # told after each control step which worlds moved
 
     def _declare_spaces(self) -> None:
@@ -182,7 +183,7 @@ class TabletopVectorEnv(VectorEnv):
         self.truncated |= played & ~self.terminated & (self.decisions >= limit)
         reward += self._measure(np.flatnonzero(played & ~self.error))
         # an episode cut by time is drawn once more: its value is asked for
-        self._draw(np.flatnonzero(played & ~self.terminated & ~self.error))
+        self._draw(np.flatnonzero(played & ~self.error & (self.draws_ends | ~self.terminated)))
         return self._observation(), reward, self.terminated.copy(), self.truncated.copy(), self._infos(executed)
 
     def _checked(self, actions: np.ndarray, played: np.ndarray) -> np.ndarray:
