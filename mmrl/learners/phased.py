@@ -142,10 +142,12 @@ class PhasedLearner(Reported):
         self.log_dict(means, on_step=False, on_epoch=True, sync_dist=True, batch_size=1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
         checkpoint["updates"] = self.updates
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self.updates = checkpoint.get("updates", 0)
+        super().on_load_checkpoint(checkpoint)
+        self.updates = checkpoint["updates"]
 
 
 class _only:  # reads as a word: with _only(these, of_those)

@@ -1,4 +1,4 @@
-"""What every learner says about a run: the data module's numbers, before, during and after."""
+"""What every learner says about a run: the data module's numbers, and in its checkpoints how the policy reads."""
 
 from __future__ import annotations
 
@@ -6,13 +6,25 @@ from typing import Any
 
 import lightning as L
 
+from mmrl.policies.base import Policy
+from mmrl.policies.processor import refuse_other
+
 
 class Reported(L.LightningModule):
     """Logs what the data module measured. Iterations, not optimiser steps, are the common axis."""
 
+    policy: Policy
+
     @property
     def _data(self) -> Any:
         return getattr(self.trainer, "datamodule", None)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """How the policy reads and acts travels with its weights."""
+        checkpoint["policy_contract"] = self.policy.contract()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        refuse_other(checkpoint.get("policy_contract"), self.policy.contract(), "the checkpoint")
 
     def on_train_start(self) -> None:
         """Measure the starting policy too, so that a run holds its own before and after."""

@@ -1,6 +1,7 @@
 """A table, a seven-joint arm, coloured things: MuJoCo scenes of our own, pictures without GL."""
 
-from sims.tabletop.expert import expert
-from sims.tabletop.sim import Reach
+from sims.tabletop.experts import expert
+from sims.tabletop.sims import OpenDrawer, PickPlace, PressButtons, Push, Reach, Stack
+from sims.tabletop.suite import Suite
 
-__all__ = ["Reach", "expert"]
+__all__ = ["OpenDrawer", "PickPlace", "PressButtons", "Push", "Reach", "Stack", "Suite", "expert"]
