@@ -52,7 +52,7 @@ class Senses(nn.Module):
 
     def check_space(self, space: Space) -> None:
         """Refuse a simulator that does not give these observations."""
-        given = space if isinstance(space, spaces.Dict) else {"state": space}
+        given = space.spaces if isinstance(space, spaces.Dict) else {"state": space}
         wanted = {self.state: (self.observation_dims,)} if self.observation_dims else {}
         wanted |= {"image": (self.image_size, self.image_size, 3)} if self.image_size else {}
         for name, shape in wanted.items():
