@@ -113,11 +113,12 @@ class Episode:
     prompt: Prompt
     group: int  # attempts at one prompt share it; unique in an iteration over all ranks
     attempt: int
-    turns: list[Turn] = field(default_factory=list)
+    turns: Sequence[Turn] = field(default_factory=list)  # a list, or the rows of a table: `mmrl.turns`
     scores: dict[str, float] = field(default_factory=dict)  # named by the task's verifiers
     reward: float = 0.0  # composed from the scores by a Reward; paid at the last turn
     ended: Ended = "done"
     bootstrap: float = 0.0  # value of the state after the last turn when it was cut off, not terminal; 0 at a terminal
+    following: Observation | None = None  # encoded observation after the last turn of a segment that did not terminate
     source: Literal["policy", "demo", "replay"] = "policy"
     role: str = "actor"
     info: dict[str, Any] = field(default_factory=dict)  # what the simulator or the tools reported
@@ -130,12 +131,23 @@ class Episode:
     @property
     def tokens(self) -> int:
         """How many choices the policy made."""
-        return int(sum(turn.completion.mask.sum() for turn in self.turns))
+        counted = getattr(self.turns, "choices", None)  # known to columns without making a turn of every row
+        return int(sum(turn.completion.mask.sum() for turn in self.turns)) if counted is None else counted
+
+    @property
+    def paid(self) -> float:
+        """What the environment paid for all decisions together."""
+        known = getattr(self.turns, "paid", None)
+        return float(sum(turn.reward for turn in self.turns)) if known is None else known
 
     def light(self) -> Episode:
         """A copy without tensors and images, cheap to send between processes and to log."""
         return replace(
-            self, turns=[], prompt=replace(self.prompt, images=()), info={**self.info, "tokens": self.tokens}
+            self,
+            turns=[],
+            following=None,
+            prompt=replace(self.prompt, images=()),
+            info={**self.info, "tokens": self.tokens},
         )
 
 

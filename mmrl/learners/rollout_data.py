@@ -27,7 +27,7 @@ from mmrl.learners.parity import Parity
 from mmrl.learners.staleness import age
 from mmrl.learners.windows import micro_batches
 from mmrl.objectives.weighting import Weighting
-from mmrl.policies.base import Policy
+from mmrl.policies.base import Policy, evaluating
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import score
 from mmrl.rollouts.base import Rollout
@@ -185,11 +185,12 @@ class RolloutData(L.LightningDataModule):
             self.engine.sync(ctx.policy, version)
             synced = time.perf_counter()
             self._next_slot, self._choices, self._scoring = 0, 0, 0.0
-            collected = self._collect(self.prompts, ctx)
-            ctx.more = lambda count: self._more(count, ctx)
-            episodes = [episode for episode in collected if episode.ended != "error"]
-            for transform in self.transforms.values():
-                episodes = transform(episodes, ctx)
+            with evaluating(ctx.policy):  # once, and not at every decision
+                collected = self._collect(self.prompts, ctx)
+                ctx.more = lambda count: self._more(count, ctx)
+                episodes = [episode for episode in collected if episode.ended != "error"]
+                for transform in self.transforms.values():
+                    episodes = transform(episodes, ctx)
         metrics = episode_metrics(
             parallel.gathered([e.light() for e in collected]),
             kept=sum(parallel.gathered([len(episodes)])),

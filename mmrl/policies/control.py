@@ -145,6 +145,16 @@ class ControlPolicy(Policy):
             )
         return {"state": state}
 
+    def encode_rows(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
+        need(raw, ["state"], self)
+        state = torch.tensor(raw["state"], dtype=torch.float32)
+        if state.shape[1:] != (self.observation_dims,):
+            raise ValueError(
+                f"policy.observation_dims={self.observation_dims}, but the simulator gives states of shape "
+                f"{tuple(state.shape[1:])}"
+            )
+        return {"state": state}
+
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
         return {"state": torch.stack([row["state"] for row in observations])}
 
