@@ -65,7 +65,7 @@ class Noise:
         value *= _STEP
         return torch.from_numpy(value.reshape(len(self), *shape))
 
-    def integers(self, rows: Sequence[int]) -> np.ndarray:
+    def integers(self, rows: Sequence[int] | slice = slice(None)) -> np.ndarray:
         """The next number of some rows, uint64 [len(rows)]: seeds of further streams."""
         self._count[rows] += np.uint64(1)
         return _mixed(self.seeds[rows] + self._count[rows] * _GOLDEN)

@@ -6,7 +6,7 @@ when asked for. `mmrl.learners.collate` takes the columns as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,28 +23,34 @@ _OWN = frozenset({"action", "logprobs", "mask", "values", "version", "reward"})
 class Acts(Sequence[Completion]):
     """What a policy did in n contexts.
 
-    Columns are named as in `mmrl.columns`, the policy's inputs "obs.<name>"; all have n rows. There are at least
-    action, logprobs, mask, temperature and version.
+    Columns are named as in `mmrl.columns`, the policy's inputs "obs.<name>"; all have n rows. `rest` gives those that
+    do not shape the action, such as values, from the others: once for all rows of many answers, or when they are read.
     """
 
-    columns: dict[str, Tensor]  # [n, ...], on the CPU
+    columns: dict[str, Tensor]  # [n, ...], on the CPU: action, logprobs, mask, obs.* and what is drawn with them
     output: Sequence[Any]  # n decoded actions
+    rest: Callable[[dict[str, Tensor]], dict[str, Tensor]]  # temperature, version, values where there are any
 
     def __len__(self) -> int:
         return len(self.output)
 
     def __getitem__(self, row: Any) -> Any:
         if isinstance(row, slice):
-            return Acts({name: column[row] for name, column in self.columns.items()}, self.output[row])
-        return completion(self.columns, row, self.output[row])
+            return Acts({name: column[row] for name, column in self.columns.items()}, self.output[row], self.rest)
+        return completion(self.whole, row, self.output[row])
+
+    @cached_property
+    def whole(self) -> dict[str, Tensor]:
+        """All columns."""
+        return self.columns | self.rest(self.columns)
 
     @staticmethod
     def joined(parts: Sequence[Acts]) -> Acts:
-        """The rows of several, one after the other."""
+        """The rows of several answers of one policy, one after the other."""
         if len(parts) == 1:
             return parts[0]
         columns = {name: torch.cat([part.columns[name] for part in parts]) for name in parts[0].columns}
-        return Acts(columns, [output for part in parts for output in part.output])
+        return Acts(columns, [output for part in parts for output in part.output], parts[0].rest)
 
 
 def completion(columns: dict[str, Tensor], row: int, output: Any) -> Completion:
@@ -99,7 +105,7 @@ class Table:
     def columns(self) -> dict[str, Tensor]:
         """All rows of a table of columns, "reward" among them."""
         assert self._whole is not None
-        return {**self._whole.columns, "reward": torch.tensor(self._rewards)}
+        return {**self._whole.whole, "reward": torch.tensor(self._rewards)}
 
     def output(self, row: int) -> Any:
         """The decoded action of a row of a table of columns."""

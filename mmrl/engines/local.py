@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,9 +32,10 @@ class LocalEngine(Engine):
         self.max_rows = max_rows
         self._policy: Policy | None = None
         self._version = 0
+        self._device = torch.device("cpu")  # of the policy at the last sync
 
     def sync(self, policy: Policy, version: int) -> None:
-        self._policy, self._version = policy, version
+        self._policy, self._version, self._device = policy, version, policy.device
 
     @torch.no_grad()
     def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
@@ -69,8 +71,8 @@ class LocalEngine(Engine):
         """The answers to at most `max_rows` contexts, as columns."""
         rows = slice(start, start + self.max_rows)
         seen = {name: column[rows] for name, column in inputs.items()}
-        device = policy.device
-        action = policy.act({name: column.to(device) for name, column in seen.items()}, sampling, Noise(seeds[rows]))
+        there = {name: column.to(self._device) for name, column in seen.items()}
+        action = policy.act_rows(there, sampling, Noise(seeds[rows]))
         for phase, seconds in action.seconds.items():
             self.count(f"seconds/{phase}", seconds)
         if action.memo:
@@ -79,11 +81,21 @@ class LocalEngine(Engine):
         if action.values is not None:
             columns["values"] = action.values.float()
         columns |= {f"obs.{name}": column for name, column in seen.items()}
-        columns = {name: column.cpu() for name, column in columns.items()}
-        n = len(action.output)
-        columns["temperature"] = torch.full((n,), sampling.temperature)
-        columns["version"] = torch.full((n,), self._version)
-        return Acts(columns, action.output)
+        rest = partial(self._rest, policy, sampling.temperature, self._version)
+        return Acts({name: column.cpu() for name, column in columns.items()}, action.output, rest)
+
+    @torch.no_grad()
+    def _rest(self, policy: Policy, temperature: float, version: int, columns: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The columns that did not shape the actions."""
+        n = len(columns["action"])
+        out = {"temperature": torch.full((n,), temperature), "version": torch.full((n,), version)}
+        if "values" not in columns:
+            seen = {name[4:]: column.to(self._device) for name, column in columns.items() if name.startswith("obs.")}
+            with evaluating(policy):
+                values = policy.value_rows(seen)
+            if values is not None:
+                out["values"] = values.float().cpu()
+        return out
 
     def _run(
         self, policy: Policy, contexts: list[Observation], asked: list[int], seeds: list[int], sampling: Sampling

@@ -68,6 +68,14 @@ class Policy(nn.Module, ABC):
         """
         return None
 
+    def act_rows(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        """As `act`, on what `encode_rows` gave; it may leave the values to `value_rows`, for many decisions at once."""
+        return self.act(observation, sampling, noise)
+
+    def value_rows(self, observation: Mapping[str, Any]) -> Tensor | None:
+        """The values that `act_rows` has left out, of encoded contexts; None where there are none. No gradient."""
+        return None
+
     @abstractmethod
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
         """Choose in N collated contexts. No gradient; row i draws from noise row i only."""

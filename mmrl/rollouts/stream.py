@@ -63,7 +63,7 @@ class EnvSegments(Rollout):
         harvest, draws = Harvest(ctx.task.name, wanted), self._draws(ctx)
         while harvest.rows < wanted:
             acting = env.worlds
-            seeds = draws.integers(acting)
+            seeds = draws.integers(acting if len(acting) < self.num_envs else slice(None))
             acts = ctx.engine.act(env.observed(acting), seeds, ctx.sampling)
             outputs = acts.output if isinstance(acts, Acts) else [completion.output for completion in acts]
             step = env.step(acting, outputs, lambda w: self._life_seed(w, ctx, following=1))
