@@ -55,13 +55,23 @@ class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type c
         """Some rows, in the order given."""
         return Batch({name: column[index] for name, column in self.items()})
 
+    def between(self, start: int, stop: int) -> Batch:
+        """Consecutive rows, as views where a column can be viewed."""
+        return Batch(
+            {
+                name: column[torch.arange(start, stop)] if isinstance(column, Ragged) else column[start:stop]
+                for name, column in self.items()
+            }
+        )
+
     def with_columns(self, **columns: Tensor | Ragged) -> Batch:
         """A new batch with columns added or replaced."""
         return Batch({**self, **columns})
 
     def split(self, size: int) -> list[Batch]:
         """Consecutive pieces of at most `size` rows."""
-        return [self.select(index) for index in torch.arange(self.rows).split(size)]
+        rows = self.rows
+        return [self.between(start, min(start + size, rows)) for start in range(0, rows, size)]
 
     def observation(self) -> dict[str, Any]:
         """The policy's inputs: the columns named obs.*, without the prefix."""
