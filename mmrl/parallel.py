@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch import Tensor, nn
 
 from mmrl.policies.base import Policy
@@ -48,6 +49,12 @@ def barrier(trainer: Any, name: str) -> None:
 def precision(trainer: Any) -> AbstractContextManager:
     """The context in which Lightning runs the model: sampling and annotation go through the same arithmetic."""
     return trainer.precision_plugin.forward_context()
+
+
+def plain(trainer: Any) -> bool:
+    """One process, fp32, one micro-batch per update: around an update nothing is left for Lightning to do."""
+    alone = trainer.world_size == 1 and isinstance(trainer.strategy, SingleDeviceStrategy)
+    return alone and str(trainer.precision) == "32-true" and trainer.accumulate_grad_batches == 1
 
 
 def refuse_rounded_columns(trainer: Any) -> None:

@@ -12,6 +12,7 @@ from torch import nn
 
 from mmrl import parallel
 from mmrl.batch import Batch
+from mmrl.learners.windows import Pass
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy
 
@@ -25,6 +26,9 @@ class Learner(L.LightningModule):
         optimizer: made from the parameters that require gradients.
         scheduler: of the learning rate, stepped once per optimiser step.
         reference: keep a frozen copy of the starting policy as `models["reference"]`, for terms that stay close to it.
+        whole_passes: take a whole pass over the rows in one of Lightning's steps, with the same updates in it. For
+            small policies, whose updates take less time than what Lightning does around each; callbacks then see
+            passes. Where gradients are accumulated, shared between processes or scaled it changes nothing.
     """
 
     def __init__(
@@ -34,6 +38,7 @@ class Learner(L.LightningModule):
         optimizer: OptimizerCallable,
         scheduler: LRSchedulerCallable | None = None,
         reference: bool = False,
+        whole_passes: bool = False,
     ):
         super().__init__()
         self.policy = policy
@@ -44,10 +49,12 @@ class Learner(L.LightningModule):
         self._terms: list[dict[str, torch.Tensor]] = []  # of this iteration's micro-batches
         self.reference = reference
         self._sharded = False
+        self._whole_passes = whole_passes
 
     def setup(self, stage: str) -> None:
         """Copy the starting policy, after callbacks have given it its starting weights and before a resume."""
         parallel.refuse_rounded_columns(self.trainer)
+        self.automatic_optimization = not (self._whole_passes and stage == "fit" and parallel.plain(self.trainer))
         if self.reference and "reference" not in self.models:
             self.models["reference"] = copy.deepcopy(self.policy).requires_grad_(False).eval()
 
@@ -76,12 +83,40 @@ class Learner(L.LightningModule):
             for logger in self.loggers:
                 logger.log_metrics({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
 
-    def training_step(self, batch: Batch, index: int) -> torch.Tensor:
-        loss, metrics = self.objective(self.policy(batch), batch)
-        self._terms.append(metrics)
+    def teardown(self, stage: str) -> None:
+        self.automatic_optimization = True
+
+    @property
+    def takes_passes(self) -> bool:
+        """Whether a training step is a whole pass, by this run's strategy."""
+        return not self.automatic_optimization
+
+    def training_step(self, batch: Batch | Pass, index: int) -> torch.Tensor | None:
+        loss = self._pass(batch) if isinstance(batch, Pass) else self._loss(batch)
         if index + 1 == self.trainer.num_training_batches:
             self._log_terms()
         return loss
+
+    def _loss(self, batch: Batch) -> torch.Tensor:
+        loss, metrics = self.objective(self.policy(batch), batch)
+        self._terms.append(metrics)
+        return loss
+
+    def _pass(self, windows: Pass) -> None:
+        """What Lightning's automatic optimisation would do with each window, one after the other."""
+        optimizer, scheduler = self.optimizers(), self.lr_schedulers()
+        clip = {
+            "gradient_clip_val": self.trainer.gradient_clip_val,
+            "gradient_clip_algorithm": self.trainer.gradient_clip_algorithm,
+        }
+        for window in windows:
+            loss = self._loss(self.trainer.strategy.batch_to_device(window))
+            optimizer.zero_grad()
+            self.manual_backward(loss)
+            self.configure_gradient_clipping(optimizer, **clip)
+            optimizer.step()
+            if scheduler is not None:
+                scheduler.step()
 
     def _log_terms(self) -> None:
         """Once an iteration: logging every micro-batch takes a third of the time of a small policy."""

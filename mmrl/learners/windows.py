@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -58,7 +57,6 @@ def cut_passes(
         yield Pass(permuted, weighting, cuts, accumulate, device)
 
 
-@dataclass(frozen=True)
 class Pass:
     """All rows once, in optimiser windows; iterating gives their micro-batches.
 
@@ -70,11 +68,8 @@ class Pass:
         device: where sums over all processes are made.
     """
 
-    batch: Batch
-    weighting: Weighting
-    cuts: list[int]
-    accumulate: int
-    device: torch.device
+    def __init__(self, batch: Batch, weighting: Weighting, cuts: list[int], accumulate: int, device: torch.device):
+        self.batch, self.weighting, self.cuts, self.accumulate, self.device = batch, weighting, cuts, accumulate, device
 
     def __iter__(self) -> Iterator[Batch]:
         _, size = parallel.rank_and_size()
