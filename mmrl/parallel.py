@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -55,6 +56,15 @@ def plain(trainer: Any) -> bool:
     """One process, fp32, one micro-batch per update: around an update nothing is left for Lightning to do."""
     alone = trainer.world_size == 1 and isinstance(trainer.strategy, SingleDeviceStrategy)
     return alone and str(trainer.precision) == "32-true" and trainer.accumulate_grad_batches == 1
+
+
+def count_no_gpus_again() -> None:
+    """On a machine without a GPU: take back Lightning's choice of how torch looks for one.
+
+    Some optimisers look in every step, and by NVML, as Lightning wants it, each look searches the disk for a library.
+    """
+    if torch.cuda.device_count() == 0:
+        os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)
 
 
 def refuse_rounded_columns(trainer: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
+from lightning.pytorch.utilities import GradClipAlgorithmType
 from torch import nn
 
 from mmrl import parallel
@@ -54,6 +55,7 @@ class Learner(L.LightningModule):
     def setup(self, stage: str) -> None:
         """Copy the starting policy, after callbacks have given it its starting weights and before a resume."""
         parallel.refuse_rounded_columns(self.trainer)
+        parallel.count_no_gpus_again()
         self.automatic_optimization = not (self._whole_passes and stage == "fit" and parallel.plain(self.trainer))
         if self.reference and "reference" not in self.models:
             self.models["reference"] = copy.deepcopy(self.policy).requires_grad_(False).eval()
@@ -105,15 +107,16 @@ class Learner(L.LightningModule):
     def _pass(self, windows: Pass) -> None:
         """What Lightning's automatic optimisation would do with each window, one after the other."""
         optimizer, scheduler = self.optimizers(), self.lr_schedulers()
-        clip = {
-            "gradient_clip_val": self.trainer.gradient_clip_val,
-            "gradient_clip_algorithm": self.trainer.gradient_clip_algorithm,
-        }
+        plugin, most = self.trainer.precision_plugin, self.trainer.gradient_clip_val
+        algorithm = GradClipAlgorithmType(self.trainer.gradient_clip_algorithm or "norm")
         for window in windows:
-            loss = self._loss(self.trainer.strategy.batch_to_device(window))
+            if self.device.type != "cpu":
+                window = self.trainer.strategy.batch_to_device(window)
+            loss = self._loss(window)
             optimizer.zero_grad()
-            self.manual_backward(loss)
-            self.configure_gradient_clipping(optimizer, **clip)
+            loss.backward()
+            if most is not None:
+                plugin.clip_gradients(optimizer.optimizer, most, algorithm)
             optimizer.step()
             if scheduler is not None:
                 scheduler.step()

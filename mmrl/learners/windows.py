@@ -73,12 +73,12 @@ class Pass:
 
     def __iter__(self) -> Iterator[Batch]:
         _, size = parallel.rank_and_size()
-        for start, stop in pairwise(self.cuts):
-            part = self.batch.between(start, stop)
+        sizes = [stop - start for start, stop in pairwise(self.cuts)]
+        for part, rows in zip(self.batch.cut(sizes), sizes):
             weights = self.weighting(part, lambda value: parallel.total(value, self.device))
             # Lightning divides by the accumulated micro-batches, and DDP averages over the ranks
             part["weights"] = weights * (self.accumulate * size)
-            whole = self.accumulate == 1 and stop > start
+            whole = self.accumulate == 1 and rows > 0
             for piece in [None] if whole else shares(part, self.accumulate):
                 yield part if piece is None else part.select(piece) if len(piece) else _idle(self.batch)
 
