@@ -160,6 +160,23 @@ class PolicyOutput:
     values: Tensor | None = None  # [N] per row, or [N, T] per choice
     extra: dict[str, Tensor] = field(default_factory=dict)
 
+    def detached(self) -> PolicyOutput:
+        """The numbers alone."""
+        extra = {name: part.detach() for name, part in self.extra.items()}
+        values = None if self.values is None else self.values.detach()
+        return PolicyOutput(self.logprobs.detach(), self.entropy.detach(), values, extra)
+
+    @staticmethod
+    def joined(parts: Sequence[PolicyOutput]) -> PolicyOutput:
+        """The rows of several passes with equal numbers of choices, one after the other."""
+        values = [part.values for part in parts if part.values is not None]
+        return PolicyOutput(
+            torch.cat([part.logprobs for part in parts]),
+            torch.cat([part.entropy for part in parts]),
+            torch.cat(values) if values else None,
+            {name: torch.cat([part.extra[name] for part in parts]) for name in parts[0].extra},
+        )
+
 
 @dataclass
 class Context:

@@ -41,7 +41,12 @@ class WallTime(L.Callback):
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         spent = {"seconds/learn": self._learning, "seconds/iteration": self._iteration}
-        pl_module.log_dict({**spent, "peak_gib": peak_gib(pl_module.device)})
+        spent["peak_gib"] = peak_gib(pl_module.device)
+        data = getattr(trainer, "datamodule", None)
+        if hasattr(data, "metrics"):  # which the learner logs with its own, in one row
+            data.metrics |= spent
+        else:
+            pl_module.log_dict(spent)
 
 
 def peak_gib(device: torch.device) -> float:

@@ -73,23 +73,36 @@ class Objective(nn.Module):
     def coefficient(self, name: str) -> Tensor:
         return getattr(self, f"coefficient_{name}")
 
-    def forward(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The scalar loss and its named parts, each already averaged with the weights."""
+    def forward(self, out: PolicyOutput, batch: Batch, notes: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+        """The scalar loss and its named parts, each already averaged with the weights; diagnostics unless left out."""
         batch.require(self.reads, "objective")
-        shares = {None: Share(batch["weights"])}
+        shares = self._shares(batch)
         loss: Tensor | None = None
         metrics: dict[str, Tensor] = {}
         for name, term in self.terms.items():
-            rows = self.rows.get(name)
-            if rows not in shares:
-                shares[rows] = Share(batch["weights"] * batch[rows][:, None])
-            value, notes = term.measured(out, batch)
-            value = shares[rows].sum(value, f"term {name!r}")
+            share = shares[self.rows.get(name)]
+            value, noted = term.measured(out, batch) if notes else (term(out, batch), {})
+            value = share.sum(value, f"term {name!r}")
             part = self.coefficient(name) * value
             loss = part if loss is None else loss + part
             metrics[name] = value.detach()
-            metrics |= {f"{name}/{key}": entry for key, entry in shares[rows].sums(notes, f"metric {name}/").items()}
+            metrics |= share.sums(noted, f"{name}/")
         return self._anchored(loss, out), metrics
+
+    @torch.no_grad()
+    def notes(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
+        """The diagnostics alone."""
+        shares, metrics = self._shares(batch), {}
+        for name, term in self.terms.items():
+            metrics |= shares[self.rows.get(name)].sums(term.metrics(out, batch), f"{name}/")
+        return metrics
+
+    def _shares(self, batch: Batch) -> dict[str | None, Share]:
+        """How the choices share each sum, by the column of the rows that it is over."""
+        weights = batch["weights"]
+        return {None: Share(weights)} | {
+            rows: Share(weights * batch[rows][:, None]) for rows in set(self.rows.values())
+        }
 
     def _anchored(self, loss: Tensor, out: PolicyOutput) -> Tensor:
         """Every head in the graph, also one that no term reads, so that collectives of DDP and FSDP agree on all ranks.
@@ -122,8 +135,8 @@ class Share:
         return (torch.where(counted, value, 0) * weights).sum()
 
     @torch.no_grad()
-    def sums(self, values: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
-        """The same of several values, those of one shape at once."""
+    def sums(self, values: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+        """The same of several values under prefixed names, those of one shape at once."""
         alike: dict[tuple[int, ...], list[str]] = {}
         for name, value in values.items():
             alike.setdefault(tuple(value.shape), []).append(name)
@@ -131,10 +144,10 @@ class Share:
         for shape, names in alike.items():
             weights, counted = self._for(len(shape))
             if shape != weights.shape:
-                raise ValueError(f"{part}{names[0]} has shape {shape}, expected {tuple(weights.shape)}")
+                raise ValueError(f"metric {prefix}{names[0]} has shape {shape}, expected {tuple(weights.shape)}")
             stacked = torch.stack([values[name].to(weights.dtype) for name in names])
             out |= zip(names, (torch.where(counted, stacked, 0) * weights).flatten(1).sum(1).unbind())
-        return {name: out[name] for name in values}
+        return {f"{prefix}{name}": out[name] for name in values}
 
     def _for(self, dims: int) -> tuple[Tensor, Tensor]:
         if dims not in self._of:
