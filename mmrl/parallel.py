@@ -55,7 +55,15 @@ def precision(trainer: Any) -> AbstractContextManager:
 def plain(trainer: Any) -> bool:
     """One process, fp32, one micro-batch per update: around an update nothing is left for Lightning to do."""
     alone = trainer.world_size == 1 and isinstance(trainer.strategy, SingleDeviceStrategy)
-    return alone and str(trainer.precision) == "32-true" and trainer.accumulate_grad_batches == 1
+    by_norm = str(trainer.gradient_clip_algorithm or "norm") == "norm"
+    return alone and by_norm and str(trainer.precision) == "32-true" and trainer.accumulate_grad_batches == 1
+
+
+def moved(batch: Any, trainer: Any) -> Any:
+    """The batch where the run's strategy wants it."""
+    if trainer.strategy.root_device.type == "cpu":
+        return batch
+    return trainer.strategy.batch_to_device(batch)
 
 
 def count_no_gpus_again() -> None:

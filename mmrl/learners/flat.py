@@ -35,6 +35,15 @@ class Flat:
         for p, gradient in zip(self.parameters, self._split(self.vector.grad)):
             p.grad = gradient
 
+    def zero(self) -> None:
+        """All gradients to zero, where they are."""
+        self.vector.grad.zero_()
+
+    def clip(self, most: float) -> None:
+        """Scale the gradient so that its norm is at most `most`, as `torch.nn.utils.clip_grad_norm_` does."""
+        gradient = self.vector.grad
+        gradient.mul_((most / (gradient.norm() + 1e-6)).clamp_(max=1.0))
+
     def _split(self, vector: Tensor) -> list[Tensor]:
         parts = vector.split([p.numel() for p in self.parameters])
         return [part.view_as(p) for part, p in zip(parts, self.parameters)]

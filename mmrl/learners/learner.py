@@ -8,7 +8,6 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
-from lightning.pytorch.utilities import GradClipAlgorithmType
 from torch import nn
 
 from mmrl import parallel
@@ -110,28 +109,25 @@ class Learner(L.LightningModule):
     def _pass(self, windows: Pass) -> None:
         """What Lightning's automatic optimisation would do with each window, one after the other."""
         optimizer, scheduler = self.optimizers(), self.lr_schedulers()
-        plugin, most = self.trainer.precision_plugin, self.trainer.gradient_clip_val
-        algorithm = GradClipAlgorithmType(self.trainer.gradient_clip_algorithm or "norm")
+        flat, most = self._flat, self.trainer.gradient_clip_val
         outs, weights = [], []
-        self._flat.tie()
+        flat.tie()
         for window in windows:
-            if self.device.type != "cpu":
-                window = self.trainer.strategy.batch_to_device(window)
+            window = parallel.moved(window, self.trainer)
             out = self.policy(window)
             loss, metrics = self.objective(out, window, notes=False)
             self._terms.append(metrics)
             outs.append(out.detached())
             weights.append(window["weights"])
-            optimizer.optimizer.zero_grad(set_to_none=False)  # all gradients share one vector
+            flat.zero()
             loss.backward()
             if most is not None:
-                plugin.clip_gradients(optimizer.optimizer, most, algorithm)
+                flat.clip(most)
             optimizer.step()
             if scheduler is not None:
                 scheduler.step()
         rows = windows.batch.with_columns(weights=torch.cat(weights).cpu() / len(weights))
-        if self.device.type != "cpu":
-            rows = self.trainer.strategy.batch_to_device(rows)
+        rows = parallel.moved(rows, self.trainer)
         self._notes.append(self.objective.notes(PolicyOutput.joined(outs), rows))
 
     def _means(self) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -81,9 +82,12 @@ class Objective(nn.Module):
         metrics: dict[str, Tensor] = {}
         for name, term in self.terms.items():
             share = shares[self.rows.get(name)]
-            value, noted = term.measured(out, batch) if notes else (term(out, batch), {})
-            value = share.sum(value, f"term {name!r}")
-            part = self.coefficient(name) * value
+            coefficient = self.coefficient(name)
+            idle = coefficient.device.type == "cpu" and coefficient.item() == 0  # on a GPU asking costs more
+            with torch.no_grad() if idle else nullcontext():
+                value, noted = term.measured(out, batch) if notes else (term(out, batch), {})
+                value = share.sum(value, f"term {name!r}")
+            part = coefficient * value
             loss = part if loss is None else loss + part
             metrics[name] = value.detach()
             metrics |= share.sums(noted, f"{name}/")
@@ -165,4 +169,7 @@ def _unread(loss: Tensor, parts: Mapping[str, Tensor]) -> tuple[str, ...]:
             seen.add(node)
             nodes += [following for following, _ in node.next_functions]
     leaves = {id(node.variable) for node in seen if hasattr(node, "variable")}
-    return tuple(name for name, part in parts.items() if part.grad_fn not in seen and id(part) not in leaves)
+    unread = {name for name, part in parts.items() if part.grad_fn not in seen and id(part) not in leaves}
+    if not {"logprobs", "entropy"} <= unread:  # two numbers about one distribution, behind which stand the same weights
+        unread -= {"logprobs", "entropy"}
+    return tuple(sorted(unread))
