@@ -42,9 +42,8 @@ class WallTime(L.Callback):
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         spent = {"seconds/learn": self._learning, "seconds/iteration": self._iteration}
         spent["peak_gib"] = peak_gib(pl_module.device)
-        data = getattr(trainer, "datamodule", None)
-        if hasattr(data, "metrics"):  # which the learner logs with its own, in one row
-            data.metrics |= spent
+        if hasattr(pl_module, "numbers"):  # which go into one row with the learner's own
+            pl_module.numbers |= spent
         else:
             pl_module.log_dict(spent)
 

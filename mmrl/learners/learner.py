@@ -50,6 +50,7 @@ class Learner(L.LightningModule):
         self.make_scheduler = scheduler
         self.models = nn.ModuleDict()
         self._terms: list[dict[str, torch.Tensor]] = []  # of this iteration's micro-batches
+        self.numbers: dict[str, float] = {}  # of this iteration, from whoever has some: one row of every logger
         self._notes: list[dict[str, torch.Tensor]] = []  # diagnostics of its passes, where those are taken whole
         self.reference = reference
         self._sharded = False
@@ -100,8 +101,13 @@ class Learner(L.LightningModule):
         return not self.automatic_optimization
 
     def training_step(self, batch: Batch | Pass, index: int) -> torch.Tensor | None:
-        if isinstance(batch, Pass):
-            return self._pass(batch)
+        loss = self._pass(batch) if isinstance(batch, Pass) else self._loss(batch)
+        if index + 1 == self.trainer.num_training_batches:
+            self.numbers |= self._means()
+            self._show(self.numbers)
+        return loss
+
+    def _loss(self, batch: Batch) -> torch.Tensor:
         loss, metrics = self.objective(self.policy(batch), batch)
         self._terms.append(metrics)
         return loss
@@ -147,11 +153,15 @@ class Learner(L.LightningModule):
 
         They go past `self.log`, which takes half a millisecond for each of them.
         """
-        numbers = {"iterations": float(self.trainer.current_epoch + 1), **getattr(self._data, "metrics", {})}
-        numbers |= self._means() if self._terms else {}
-        self.trainer.callback_metrics.update({name: torch.tensor(value) for name, value in numbers.items()})
+        self.numbers |= getattr(self._data, "metrics", {})
+        row = {"iterations": float(self.trainer.current_epoch + 1), **self.numbers}
+        self.numbers = {}
+        self._show(row)
         for logger in self.loggers:
-            logger.log_metrics({"epoch": self.trainer.current_epoch, **numbers}, step=self.trainer.global_step)
+            logger.log_metrics({"epoch": self.trainer.current_epoch, **row}, step=self.trainer.global_step)
+
+    def _show(self, numbers: dict[str, float]) -> None:
+        self.trainer.callback_metrics.update({name: torch.tensor(value) for name, value in numbers.items()})
 
     def validation_step(self, metrics: dict[str, float], _: int) -> None:
         """Held-out numbers come ready from the data module's evaluators, the same on all ranks."""
