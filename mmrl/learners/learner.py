@@ -92,8 +92,10 @@ class Learner(L.LightningModule):
             for logger in self.loggers:
                 logger.log_metrics({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
 
-    def teardown(self, stage: str) -> None:
+    def configure_callbacks(self) -> list[L.Callback]:
+        """None. Asked before Lightning checks the trainer's options, which are those of automatic optimisation."""
         self.automatic_optimization = True
+        return []
 
     @property
     def takes_passes(self) -> bool:
