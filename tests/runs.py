@@ -17,6 +17,7 @@ import torch
 
 from mmrl.cli import CLI
 from mmrl.config import compose, typed
+from mmrl.learners.windows import Pass
 from mmrl.types import Episode, Prompt, Task
 
 OWN = ("recipe=ppo_control", "recipe=demo_vla", "recipe=sac", "recipe=td3")
@@ -86,9 +87,10 @@ class Recorder(L.Callback):
         if "discount" in batch or not batch:  # drawn from replay, for several updates at once
             self.windows.append([(0, tuple(column.flatten().tolist())) for _, column in sorted(batch.items())])
             return
-        actions = [tuple(row[mask].tolist()) for row, mask in zip(batch["action"], batch["mask"])]
-        weights = batch["weights"].sum(1).tolist()
-        self.windows.append([(g, a) for g, a, w in zip(batch["group"].tolist(), actions, weights) if w > 0])
+        for piece in batch if isinstance(batch, Pass) else [batch]:
+            actions = [tuple(row[mask].tolist()) for row, mask in zip(piece["action"], piece["mask"])]
+            weights = piece["weights"].sum(1).tolist()
+            self.windows.append([(g, a) for g, a, w in zip(piece["group"].tolist(), actions, weights) if w > 0])
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         self.metrics.append({k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")})

@@ -138,8 +138,8 @@ class PhasedLearner(Reported):
             for name, value in update.items():
                 told.setdefault(name, []).append(value)
         self._told.clear()
-        means = {f"train/{name}": torch.stack(values).mean() for name, values in told.items()}
-        self.log_dict(means, on_step=False, on_epoch=True, sync_dist=True, batch_size=1)
+        self.numbers |= self.shared({name: torch.stack(values).mean() for name, values in told.items()})
+        self.show(self.numbers)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)
