@@ -218,6 +218,10 @@ class Sim(ABC):
         """Constructor arguments of a policy that this simulator decides, such as action_dims; configs read them."""
         return {}
 
+    def stepwise(self) -> Sim:
+        """The same simulator with one control step per decision, as recordings need it; time limits stay."""
+        return self
+
     def task_of(self, seed: int) -> str:
         """The name of the task that an initial state poses; a simulator of several tasks tells it from the seed."""
         return self.name

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sims.tabletop.layout import first_fitting, inside, off_segment, scatter, spread
+from sims.tabletop.layout import Point, first_fitting, inside, off_segment, scatter, spread
 from sims.tabletop.task import Start, State, TabletopTask
 from sims.tabletop.things import CUBE_HALF_M, Cube, Disc
 
@@ -65,21 +66,24 @@ class PushTask(TabletopTask):
     def _layout(self, rng: np.random.Generator, cube: int, disc: int, heights: Sequence[float]) -> np.ndarray | None:
         """Random places, or None where they will not do: a free run-up, a free way, nothing hidden under a cube."""
         objects, cubes = scatter(rng, heights, 0.0), len(self.colours)
-        places = objects[:, :2]  # a view
+        places: list[Point] = [(x, y) for x, y, _ in objects.tolist()]
         angle, distance = rng.uniform(0, 2 * np.pi), rng.uniform(*self.distance_m)
-        way = np.array([np.cos(angle), np.sin(angle)])
-        places[disc] = places[cube] + distance * way
-        run_up = places[cube] - _RUN_UP_M * way
-        on_way = off_segment(places, run_up, places[disc])
+        way, (x, y) = (float(np.cos(angle)), float(np.sin(angle))), places[cube]
+        there = places[disc] = (x + distance * way[0], y + distance * way[1])
+        run_up = (x - _RUN_UP_M * way[0], y - _RUN_UP_M * way[1])
         others = [k for k in range(len(places)) if k not in (cube, disc)]
         fits = (
-            inside(places[disc])
+            inside(there)
             and inside(run_up, -0.02)
             and spread(places[:cubes]) >= _APART_M
             and spread(places[cubes:]) >= 2 * self.radius_m + 0.01
-            and np.linalg.norm(places[:cubes, None] - places[None, cubes:], axis=2).min() >= _OFF_DISC_M
-            and all(on_way[k] >= (_CLEAR_M if k < cubes else self.radius_m + 0.01) for k in others)
+            and min(math.dist(a, b) for a in places[:cubes] for b in places[cubes:]) >= _OFF_DISC_M
+            and all(
+                off_segment(places[k], run_up, there) >= (_CLEAR_M if k < cubes else self.radius_m + 0.01)
+                for k in others
+            )
         )
+        objects[disc, :2] = there
         return objects if fits else None
 
     def strict(self) -> PushTask:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -61,3 +61,9 @@ class Suite(Tabletop):
                 raise ValueError(f"sim.options.{task}: unknown {unknown}; it has {sorted(allowed)}")
             made.append(PARTS[task](**{**shared, **own}))
         return tuple(made)
+
+    def stepwise(self) -> Suite:
+        own = {part: dict((self.options or {}).get(part, {})) for part in self.tasks}
+        limits = {name: part.limit * self.chunk for name, part in zip(self.tasks, self.parts, strict=True)}
+        options = {name: {**own[name], "max_decisions": limits[name]} for name in self.tasks}
+        return replace(self, chunk=1, options=options)
