@@ -7,6 +7,7 @@ import pytest
 
 from sims.seeds import seed_of, split_of
 from sims.tabletop import Push, Reach, Suite, expert
+from sims.tabletop.appearance import Appearance
 from sims.tabletop.sentences import SENTENCES
 from sims.tabletop.suite import PARTS
 from sims.task import SimTask
@@ -185,6 +186,8 @@ def test_the_contract_says_every_option():
         "chunk": 4,
         "max_decisions": 3,
         "image_size": 32,
+        "observe": ("rgb", "depth"),
+        "appearance": Appearance(light=0.3),
         "wording": "train",
         "held_out_wording": "held_out",
         "templates": ("shove {cube} {disc}",),
@@ -197,7 +200,7 @@ def test_the_contract_says_every_option():
         "yaw": 0.1,
         "joint_noise": 0.01,
     }
-    assert set(changes) | {"threads", "renderer", "appearance"} >= {field.name for field in fields(Push)}
+    assert set(changes) | {"threads", "renderer"} >= {field.name for field in fields(Push)}
     for name, value in changes.items():
         assert Push(**{name: value}).contract() != Push().contract(), name
     assert Push(threads=2).contract() == Push().contract()
@@ -249,3 +252,16 @@ def test_refusals():
     ):
         with pytest.raises(ValueError, match=word):
             build()
+
+
+def test_a_suite_by_single_steps():
+    """Recordings ask for one control step per decision: limits stay, and the expert still arrives."""
+    whole = Suite(tasks=("reach", "push"), image_size=SIZE, threads=1)
+    steps = whole.stepwise()
+    limits = [[table.max_decisions * sim.chunk for table in sim.make(1).tables] for sim in (whole, steps)]
+    assert steps.chunk == 1 and limits[0] == limits[1] == [20, 40]
+    env = steps.make(8)
+    env.reset(seed=list(range(8)))
+    while env.live.any():
+        env.step(steps.expert(env))
+    assert env.scores["success"].all()
