@@ -63,7 +63,6 @@ class Suite(Tabletop):
         return tuple(made)
 
     def stepwise(self) -> Suite:
-        own = {part: dict((self.options or {}).get(part, {})) for part in self.tasks}
-        limits = {name: part.limit * self.chunk for name, part in zip(self.tasks, self.parts, strict=True)}
-        options = {name: {**own[name], "max_decisions": limits[name]} for name in self.tasks}
+        limits = [{"max_decisions": part.limit * self.chunk} for part in self.parts]
+        options = {task: {**(self.options or {}).get(task, {}), **limit} for task, limit in zip(self.tasks, limits)}
         return replace(self, chunk=1, options=options)
