@@ -43,7 +43,10 @@ SMALL = {
         "policy.config.vision_config.hidden_size=16",
         "policy.config.vision_config.num_attention_heads=2",
     ),
-    "tiny_vla": ("policy.hidden_size=32", "policy.layers=1", "policy.heads=2"),
+    **{
+        name: ("policy.hidden_size=32", "policy.layers=1", "policy.heads=2")
+        for name in ("tiny_vla", "tiny_flow_vla", "tiny_flow_noise_vla", "tiny_diffusion_vla")
+    },
     "control": (),
 }
 """Words that make each policy of conf/policy that needs no checkpoint small."""

@@ -36,3 +36,20 @@ def log_ratio(
     elif level != "token":
         raise ValueError(f'level must be "token", "sequence" or "row", got {level!r}')
     return d.clamp(-LIMIT, LIMIT)
+
+
+def block_log_ratio(
+    logprobs: Tensor,  # [N, T] nats, with gradient
+    old: Tensor,  # [N, T] nats
+    mask: Tensor,  # [N, T] bool
+    block: int,
+) -> Tensor:  # [N, T] nats, 0 outside the mask
+    """log(pi / pi_old) of every `block` consecutive choices as one joint action, given to each of them.
+
+    D_b = sum_{t in block b} d_t with d_t = logprobs_t - old_t inside the mask. A transition of a denoising chain is a
+    block of control steps.
+    """
+    if logprobs.shape[1] % block:
+        raise ValueError(f"blocks of {block} choices do not divide rows of {logprobs.shape[1]}; set chunk to the sim's")
+    d = zero_outside(logprobs - old, mask).unflatten(1, (-1, block))
+    return zero_outside(d.sum(dim=2, keepdim=True).expand_as(d).flatten(1), mask)

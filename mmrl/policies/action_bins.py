@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -9,15 +11,36 @@ from mmrl.ops.choice import draw
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 
+Layout = Literal["equal", "openvla"]
+"""How numbers become ids. "equal": B equal intervals of [-1, 1]. "openvla": B edges, evenly from -1 to 1, so B - 1
+intervals of width 2 / (B - 1); the last id is only met by the number 1, means what the id before it means, and is
+never chosen. Source of the second: Kim et al., "OpenVLA", 2024, section 3.2, arXiv:2406.09246, and its code."""
 
-def bin_centres(bins: int, device: torch.device | None = None) -> Tensor:
-    """[bins] middles of equal intervals that cover [-1, 1]: c_i = (2 i + 1) / bins - 1."""
-    return (2 * torch.arange(bins, dtype=torch.float32, device=device) + 1) / bins - 1
+
+def intervals(bins: int, layout: Layout = "equal") -> int:
+    """How many different numbers the ids stand for."""
+    return bins if layout == "equal" else bins - 1
 
 
-def to_bins(values: Tensor, bins: int) -> Tensor:
-    """The interval that each value lies in, int64: floor((v + 1) / 2 * bins); what lies outside goes to the edge."""
-    return ((values.clamp(-1, 1) + 1) / 2 * bins).long().clamp(max=bins - 1)
+def bin_centres(bins: int, device: torch.device | None = None, layout: Layout = "equal") -> Tensor:
+    """[bins] middles of n equal intervals that cover [-1, 1]: c_i = (2 i + 1) / n - 1."""
+    count = intervals(bins, layout)
+    place = torch.arange(bins, dtype=torch.float32, device=device).clamp(max=count - 1)
+    return (2 * place + 1) / count - 1
+
+
+def to_bins(values: Tensor, bins: int, layout: Layout = "equal") -> Tensor:
+    """The interval that each value lies in, int64: floor((v + 1) / 2 * n); what lies outside goes to the edge."""
+    count = intervals(bins, layout)
+    return ((values.clamp(-1, 1) + 1) / 2 * count).long().clamp(max=count - 1)
+
+
+def without_twins(logits: Tensor, layout: Layout) -> Tensor:
+    """The logits, with (almost) no mass on an id that means what another one means."""
+    if layout == "equal":
+        return logits
+    twin = torch.arange(logits.shape[-1], device=logits.device) == logits.shape[-1] - 1
+    return logits.masked_fill(twin, torch.finfo(logits.dtype).min)
 
 
 def choice_logprobs(logits: Tensor, temperature: Tensor, kept: Tensor | None = None) -> Tensor:

@@ -62,6 +62,8 @@ class ActionFlowPolicy(ActionPolicy):
         path: folder written by save_pretrained; its architecture and words replace those given here.
     """
 
+    optional = ("value_head", "expert.spread")
+
     def __init__(
         self,
         chain: Chain,
@@ -108,26 +110,23 @@ class ActionFlowPolicy(ActionPolicy):
                 f"{type(chain).__name__} needs one that answers the {chain.answer}"
             )
         self.chain, self.critic, self.lessons = chain, critic, lessons
-        shared = {name: own[name] for name in ("hidden_size", "heads", "intermediate_size")}
-        self.body = ContextTransformer(
-            vocabulary=len(self.tokenizer), layers=own["layers"], proprio_dims=self.proprio_dims, **shared
-        )
-        self.expert = ActionExpert(
-            layers=own["expert_layers"],
-            action_dims=self.action_dims,
-            chunk=self.chunk,
-            spread=chain.spread,
-            **shared,
-        )
-        self.expert.checkpointed = gradient_checkpointing
+        self._build()
         width = own["hidden_size"]
         features = width if critic != "own" else (own["visual_tokens"] + 1) * width + self.proprio_dims
         self.value_head = StateValue(features, width) if value_head else None
+        self.expert.checkpointed = gradient_checkpointing
         self._ready()
         if freeze_context:
             self.body.requires_grad_(False)
 
-    optional = ("value_head", "expert.spread")
+    def _build(self) -> None:
+        own = self.architecture
+        shared = {name: own[name] for name in ("hidden_size", "heads", "intermediate_size")}
+        self.body = ContextTransformer(
+            vocabulary=len(self.tokenizer), layers=own["layers"], proprio_dims=self.proprio_dims, **shared
+        )
+        sizes = {"action_dims": self.action_dims, "chunk": self.chunk}
+        self.expert = ActionExpert(layers=own["expert_layers"], spread=self.chain.spread, **sizes, **shared)
 
     @classmethod
     def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:

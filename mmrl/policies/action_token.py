@@ -10,7 +10,15 @@ from torch import Tensor, nn
 
 from mmrl.batch import Batch
 from mmrl.policies.action_base import ActionPolicy
-from mmrl.policies.action_bins import bin_centres, choice_logprobs, draw_bins, entropy_nats, to_bins
+from mmrl.policies.action_bins import (
+    Layout,
+    bin_centres,
+    choice_logprobs,
+    draw_bins,
+    entropy_nats,
+    to_bins,
+    without_twins,
+)
 from mmrl.policies.action_transformer import ActionTransformer
 from mmrl.policies.base import Action, need
 from mmrl.policies.instruction_tokenizer import WORDS
@@ -39,7 +47,8 @@ class ActionTokenPolicy(ActionPolicy):
         intermediate_size: width of the transformer's gated MLP.
         action_dims: A, numbers per control step.
         chunk: H, control steps per decision.
-        bins: B, intervals per number.
+        bins: B, ids per number.
+        layout: how ids and numbers belong together; see `mmrl.policies.action_bins.Layout`.
         proprio_dims: length of the proprioception vector.
         words: that are one token each; others are spelt.
         freeze_vision: the encoder, its pooling and the word embeddings stay fixed; visual tokens are then kept with
@@ -61,6 +70,7 @@ class ActionTokenPolicy(ActionPolicy):
         action_dims: int = 3,
         chunk: int = 5,
         bins: int = 256,
+        layout: Layout = "equal",
         proprio_dims: int = 13,
         words: Sequence[str] = WORDS,
         freeze_vision: bool = False,
@@ -79,11 +89,13 @@ class ActionTokenPolicy(ActionPolicy):
             action_dims=action_dims,
             chunk=chunk,
             bins=bins,
+            layout=layout,
             proprio_dims=proprio_dims,
         )
         super().__init__(given, words, freeze_vision, processor, path)
-        body = {k: v for k, v in self.architecture.items() if k not in ("vision", "vision_args", "visual_tokens")}
-        self.bins = body["bins"]
+        other = ("vision", "vision_args", "visual_tokens", "layout")
+        body = {k: v for k, v in self.architecture.items() if k not in other}
+        self.bins, self.layout = body["bins"], self.architecture.get("layout", "equal")
         self.body = ActionTransformer(vocabulary=len(self.tokenizer), **body)
         self.value_head = nn.Linear(body["hidden_size"], 1) if value_head else None
         self._ready()
@@ -102,13 +114,13 @@ class ActionTokenPolicy(ActionPolicy):
         visual, _ = self._look(observation)
         logits, values = self._think(visual, observation)
         chosen, logprobs, kept = draw_bins(logits, sampling, noise)
-        centres = bin_centres(self.bins, logits.device)
+        centres = bin_centres(self.bins, logits.device, self.layout)
         real = centres[chosen]
         if sampling.decode == "mean":
             temperature = logits.new_full((len(logits),), sampling.temperature)
             every = choice_logprobs(logits, temperature, kept)
             real = every.exp() @ centres
-            chosen = to_bins(real, self.bins)
+            chosen = to_bins(real, self.bins, self.layout)
             logprobs = every.gather(2, chosen[..., None])[..., 0]
         return Action(
             action=chosen,
@@ -136,14 +148,16 @@ class ActionTokenPolicy(ActionPolicy):
 
     def imitate(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """Bins [T] of real actions [H, A], which the processor takes to [-1, 1]."""
-        return to_bins(self._demonstrated(output), self.bins).flatten()
+        return to_bins(self._demonstrated(output), self.bins, self.layout).flatten()
 
     def contract(self) -> dict[str, Any]:
-        return {**super().contract(), "action.bins": self.bins}
+        layout = {} if self.layout == "equal" else {"action.layout": self.layout}
+        return {**super().contract(), "action.bins": self.bins, **layout}
 
     def _think(self, visual: Tensor, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
         """Logits [N, T, B] and values [N]."""
         need(observation, ("instruction", "proprio"), self)
         present = self._present(observation)
         logits, summary = self.body(visual, observation["instruction"], present, observation["proprio"])
+        logits = without_twins(logits, self.layout)
         return logits, None if self.value_head is None else self.value_head(summary)[:, 0]

@@ -26,13 +26,13 @@ class Demonstrations(Rollout):
 
     def __init__(self, keep: bool = False):
         self.keep = keep
-        self._kept: dict[str, list[Completion]] = {}
+        self._kept: dict[str, list[Turn]] = {}
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         known = dict(self._kept) if self.keep else {}
         wanted = [prompt for _, prompt in prompts if prompt.key not in known]
         for prompt, decisions in zip(wanted, ctx.task.demonstrations(wanted) if wanted else []):
-            known[prompt.key] = [demonstration(raw, output, ctx) for raw, output in decisions]
+            known[prompt.key] = [Turn(demonstration(raw, output, ctx)) for raw, output in decisions]
         if self.keep:
             self._kept = known
         return [
@@ -66,13 +66,15 @@ def demonstration(
     )
 
 
-def seeded(completions: Sequence[Completion], slot: int, ctx: Context) -> list[Turn]:
-    """Turns of one episode, each with the seed of what learning draws for it; another one in every iteration."""
+def seeded(turns: Sequence[Turn], slot: int, ctx: Context) -> list[Turn]:
+    """The turns of one episode, each with the seed of what learning draws for it; another one in every iteration."""
     key = (ctx.seed, ctx.purpose, "learn", ctx.iteration, slot)
-    return [
-        Turn(replace(done, extra={**done.extra, "seed": torch.tensor(derived_seed(*key, step) >> 1)}))  # fits int64
-        for step, done in enumerate(completions)
-    ]
+    out = []
+    for step, turn in enumerate(turns):
+        seed = torch.tensor(derived_seed(*key, step) >> 1)  # fits int64
+        done = turn.completion
+        out.append(replace(turn, completion=replace(done, extra={**done.extra, "seed": seed})))
+    return out
 
 
 def _mask(action: Tensor, taught: np.ndarray) -> Tensor:

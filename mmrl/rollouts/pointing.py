@@ -45,7 +45,7 @@ class Pointing(Rollout):
         ]
 
     def _turns(self, made: dict[str, Any], i: int, slot: int, ctx: Context) -> list[Turn]:
-        return seeded([self._completion(made, i, ctx)], slot, ctx)
+        return seeded([Turn(self._completion(made, i, ctx))], slot, ctx)
 
     def _completion(self, made: dict[str, Any], i: int, ctx: Context) -> Completion:
         raw = {name: made[name][i] for name in ("image", "proprio", "instruction")}

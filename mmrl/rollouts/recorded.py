@@ -11,6 +11,7 @@ from mmrl.datasets.opened import open_dataset
 from mmrl.datasets.recorded import Decision, Recorded
 from mmrl.evaluation.contract import differences
 from mmrl.rollouts.base import Rollout
+from mmrl.rollouts.demonstrations import seeded
 from mmrl.rollouts.env import mask_unplayed
 from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
@@ -30,6 +31,8 @@ class RecordedEpisodes(Rollout):
         keep: remember each episode's turns, for small sets that are learnt from many times.
         any_contract: take episodes that were recorded in another simulator than the task's.
     """
+
+    writes = frozenset({"seed"})
 
     def __init__(
         self,
@@ -83,7 +86,13 @@ class RecordedEpisodes(Rollout):
             if self.keep:
                 self._kept[number] = made
         return Episode(
-            prompt, group=slot, attempt=0, turns=list(made.turns), ended=made.ended, source="demo", info=dict(made.info)
+            prompt,
+            group=slot,
+            attempt=0,
+            turns=seeded(made.turns, slot, ctx),
+            ended=made.ended,
+            source="demo",
+            info=dict(made.info),
         )
 
     def close(self) -> None:

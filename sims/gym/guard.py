@@ -39,8 +39,10 @@ class Guard(gymnasium.Wrapper):
         if self._broken:
             self._close_broken()
             self.env, self._broken = self._make(), False
-            # the random stream of the old one may be lost: a new one that depends on the world and the failure only
-            seed = derived_seed("remake", self._seed, self._failures) if seed is None else seed
+            # the random stream of the old one may be lost: a new one that depends on the world and the failure only;
+            # the lowest bit stays, which tells the states of one split from those of the other
+            fresh = derived_seed("remake", self._seed, self._failures) & ~1 | self._seed & 1
+            seed = fresh if seed is None else seed
         self._flags = (False, False)
         self._observation, info = self.env.reset(seed=seed, options=options)
         return self._observation, info

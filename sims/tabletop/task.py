@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from sims.render import Look
 from sims.tabletop.things import Thing
 
 Grip = Literal["open", "closed", "free"]
@@ -25,7 +26,7 @@ class Start:
     instruction: str
     yaw: np.ndarray | None = None  # [K] turn of the things about the vertical, rad; None: none
     dynamics: tuple[float, float, float] = (1.0, 1.0, 1.0)  # factors of the things' mass and friction, the arm's gains
-    appearance: Any = None  # how this world looks; None: as the scene says
+    appearance: Look | None = None  # how this world looks; None: as the scene says
 
 
 @dataclass(frozen=True)

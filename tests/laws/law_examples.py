@@ -15,7 +15,9 @@ from mmrl.batch import Batch
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
+from mmrl.objectives.imitation_chain import AnswerError
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
+from mmrl.objectives.policy_chain import ChainSurrogate, DenoisingSurrogate
 from mmrl.objectives.regularizer import KL, Entropy
 from mmrl.objectives.value import SquaredValue
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
@@ -73,6 +75,16 @@ TERMS = [
     ),
     Example(ClippedSurrogate(old="old_logprobs")),
     Example(ClippedSurrogate(old="old_logprobs", correction="correction")),
+    *(
+        Example(ChainSurrogate(5, join, reduction, 0.1, 0.2, dual))
+        for join in ("step", "transition", "chain")
+        for reduction in ("sum", "mean")
+        for dual in (None, 1.5)
+    ),
+    Example(ChainSurrogate(5, old="old_logprobs")),
+    Example(DenoisingSurrogate(1, steps=4, discount=0.9)),
+    Example(AnswerError()),
+    Example(AnswerError(power=1)),
     *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
     Example(Entropy()),
     Example(NegativeLogLikelihood()),
@@ -120,7 +132,12 @@ class Tabular(nn.Module):
         logprobs, entropy = logprob_entropy(self.logits[state], batch["action"], batch["temperature"])
         values = self.value[state]
         choices = (self.logits[state] / batch["temperature"][:, None, None]).log_softmax(-1)
-        extra = {"choice_logprobs": choices, "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2)}
+        error = self.logits[state][:, :, None] * torch.tensor([1.0, -0.5])[:, None]  # [N, T, 2, 4]
+        extra = {
+            "choice_logprobs": choices,
+            "answer_error": error,
+            "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
+        }
         return PolicyOutput(logprobs, entropy, values[:, 0] if self.per_row else values, extra)
 
 
@@ -157,7 +174,7 @@ def rows(per_row: bool) -> Batch:
         last=last,
         terminal=last & (episode % 2 == 0),
         bootstrap=torch.where(last & (episode % 2 == 1), 0.7, 0.0),
-        is_demo=torch.zeros(n).bool(),
+        is_demo=(episode == 2) | (episode == 5),
         version=torch.zeros(n).long(),
         target_mask=torch.rand(n, 4, 4, generator=generator) < 0.5,
         **real,

@@ -75,16 +75,22 @@ class FlowSDE(Flow):
         noise: level a; the first transition has exactly this standard deviation.
         hybrid: one transition of each row is open, drawn evenly, and the others follow the ODE, so that learning runs
             the network once per row; otherwise all are open.
-        ignore_last: the last transition is never the open one.
+        first: transitions before this number are never open. Where all noise leads to nearly the same action, as
+            after cloning a deterministic expert, what early transitions draw is undone by later ones: their share of
+            the gradient is noise. Source: MixGRPO, 2025, section 3.2, arXiv:2507.21802 (a window, which it moves).
+        ignore_last: the last transition is never open.
     """
 
     steps: int = 4
     noise: float = 0.5
     hybrid: bool = True
+    first: int = 0
     ignore_last: bool = False
 
     def __post_init__(self) -> None:
         at_least("steps", self.steps, 2)
+        if not 0 <= self.first < self.steps - self.ignore_last:
+            raise ValueError(f"policy.chain.first={self.first} leaves none of {self.steps} transitions to be open")
         if self.noise <= 0:
             raise ValueError(f"policy.chain.noise must be > 0, got {self.noise}; without noise take FlowODE")
 
@@ -93,7 +99,7 @@ class FlowSDE(Flow):
         return 1 if self.hybrid else self.steps
 
     def opened(self, noise: Noise) -> Tensor:
-        return one_each(noise, self.steps, self.steps - self.ignore_last, self.hybrid)
+        return one_of(noise, self.steps, range(self.first, self.steps - self.ignore_last), self.hybrid)
 
     def kernel(self, x, velocity, spread, time, after, open):
         scale = sde_scale(time, 1 - 1 / self.steps, self.noise) * open
@@ -126,7 +132,7 @@ class CPS(Flow):
         return 1 if self.hybrid else self.steps - 1
 
     def opened(self, noise: Noise) -> Tensor:
-        return one_each(noise, self.steps, self.steps - 1, self.hybrid)
+        return one_of(noise, self.steps, range(self.steps - 1), self.hybrid)
 
     def kernel(self, x, velocity, spread, time, after, open):
         return cps_step(x, velocity, time, after, self.noise * open)
@@ -160,8 +166,9 @@ class FlowNoise(Flow):
         return mean, bounded_deviation(spread, self.low, self.high) * open
 
 
-def one_each(noise: Noise, steps: int, eligible: int, hybrid: bool) -> Tensor:
-    """[N, steps] bool: of the first `eligible` transitions one per row, drawn evenly, or all."""
+def one_of(noise: Noise, steps: int, eligible: range, hybrid: bool) -> Tensor:
+    """[N, steps] bool: of the eligible transitions one per row, drawn evenly, or all."""
+    number = torch.arange(steps)
     if not hybrid:
-        return (torch.arange(steps) < eligible).expand(len(noise), -1)
-    return torch.arange(steps) == (noise.uniform() * eligible).long()[:, None]
+        return ((number >= eligible.start) & (number < eligible.stop)).expand(len(noise), -1)
+    return number == eligible.start + (noise.uniform() * len(eligible)).long()[:, None]

@@ -1,0 +1,96 @@
+"""One small policy of every action head, and batches that it sampled or that an expert gave it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from mmrl.batch import Batch
+from mmrl.policies.action_base import ActionPolicy
+from mmrl.policies.action_flow import ActionFlowPolicy
+from mmrl.policies.action_token import ActionTokenPolicy
+from mmrl.policies.chains import CPS, DDIM, DDPM, Chain, FlowNoise, FlowODE, FlowSDE, GaussianChunk
+from mmrl.rng import Noise
+from mmrl.types import Sampling
+
+SMALL = dict(hidden_size=32, layers=1, heads=2, intermediate_size=48, visual_tokens=2)
+CHAINS: dict[str, Chain] = {
+    "flow_sde": FlowSDE(),
+    "flow_sde_all": FlowSDE(steps=3, hybrid=False),
+    "flow_noise": FlowNoise(),
+    "cps": CPS(),
+    "cps_all": CPS(hybrid=False),
+    "ddpm": DDPM(steps=5),
+    "ddim": DDIM(),
+    "gaussian": GaussianChunk(),
+}
+TOKENS = {"tokens": "equal", "openvla_tokens": "openvla"}
+HEADS: dict[str, Callable[..., ActionPolicy]] = {
+    **{
+        name: lambda layout=layout, **given: ActionTokenPolicy(bins=16, layout=layout, **SMALL, **given)
+        for name, layout in TOKENS.items()
+    },
+    **{
+        name: lambda chain=chain, **given: ActionFlowPolicy(chain, expert_layers=1, lessons=2, **SMALL, **given)
+        for name, chain in CHAINS.items()
+    },
+}
+STILL = lambda **given: ActionFlowPolicy(FlowODE(), expert_layers=1, **SMALL, **given)  # noqa: E731
+
+
+def made(name: str, **given) -> ActionPolicy:
+    """The head with weights that are the same at every call; its answers are large enough to matter."""
+    torch.manual_seed(0)
+    policy = (HEADS | {"flow_ode": STILL})[name](**given).eval()
+    if isinstance(policy, ActionFlowPolicy) and policy.expert.spread is not None:
+        torch.nn.init.normal_(policy.expert.spread.weight, std=0.2)
+    return policy
+
+
+def raws(count: int) -> list[dict]:
+    """Observations with instructions of different lengths."""
+    rng = np.random.default_rng(0)
+    texts = ("reach the red cube", "touch blue", "go to the crimson thing")
+    return [
+        {
+            "image": rng.integers(0, 256, (32, 32, 3), dtype=np.uint8),
+            "proprio": rng.normal(size=13).astype(np.float32),
+            "instruction": texts[i % 3],
+        }
+        for i in range(count)
+    ]
+
+
+def sampled(policy: ActionPolicy, count: int = 6, sampling: Sampling | None = None, first: int = 0) -> Batch:
+    """Rows as they reach the objective after one decision in `count` contexts."""
+    sampling = sampling or Sampling()
+    observation = policy.collate([policy.encode(raw) for raw in raws(count)])
+    action = policy.act(observation, sampling, Noise(range(first, first + count)))
+    observation = {k: v for k, v in observation.items() if not (action.memo and k in policy.memoised)} | action.memo
+    return Batch(
+        action=action.action,
+        logprobs=action.logprobs,
+        mask=action.mask,
+        temperature=torch.full((count,), sampling.temperature),
+        is_demo=torch.zeros(count, dtype=torch.bool),
+        output=torch.from_numpy(np.stack(action.output)),
+        **{f"obs.{name}": column for name, column in observation.items()},
+    )
+
+
+def demonstrated(policy: ActionPolicy, chunk: np.ndarray) -> Batch:
+    """Rows [n] that an expert answered with chunks [n, H, A]."""
+    given = raws(len(chunk))
+    observation = policy.collate([policy.encode(raw) for raw in given])
+    action = torch.stack([policy.imitate(raw, part) for raw, part in zip(given, chunk)])
+    return Batch(
+        action=action,
+        logprobs=torch.zeros(action.shape[:2]),
+        mask=torch.ones(action.shape[:2], dtype=torch.bool),
+        temperature=torch.ones(len(chunk)),
+        is_demo=torch.ones(len(chunk), dtype=torch.bool),
+        seed=torch.arange(len(chunk)) + 7,
+        **{f"obs.{name}": column for name, column in observation.items()},
+    )

@@ -1,0 +1,247 @@
+"""What holds for every action head: tokens, Gaussian, flow and diffusion chains."""
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mmrl.objectives.imitation import NegativeLogLikelihood
+from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
+from mmrl.objectives.imitation_chain import AnswerError
+from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
+from mmrl.objectives.policy_chain import ChainSurrogate, DenoisingSurrogate
+from mmrl.policies.action_bins import bin_centres, to_bins
+from mmrl.rng import Noise
+from mmrl.rollouts.env import mask_unplayed
+from mmrl.types import Completion, Sampling
+from tests.laws.heads import CHAINS, HEADS, TOKENS, demonstrated, made, raws, sampled
+
+heads = pytest.mark.parametrize("head", HEADS)
+chains = pytest.mark.parametrize("head", CHAINS)
+
+
+def slopes(policy, loss) -> list[torch.Tensor]:
+    policy.zero_grad()
+    loss.backward()
+    return [p.grad.clone() if p.grad is not None else torch.zeros_like(p) for p in policy.parameters()]
+
+
+def unplayed(policy, batch, executed: int):
+    """The batch as the rollout leaves it when only the first control steps were played."""
+    masks = []
+    for action, mask in zip(batch["action"], batch["mask"]):
+        output = np.zeros((policy.chunk, policy.action_dims))
+        done = Completion({}, action, torch.zeros(len(mask)), mask, output)
+        mask_unplayed(done, executed)
+        masks.append(done.mask)
+    return batch.with_columns(mask=torch.stack(masks))
+
+
+@heads
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("temperature", [1.0, 1.6])
+def test_scoring_again_gives_ratio_one(head, frozen, temperature):
+    policy = made(head, freeze_vision=frozen)
+    batch = sampled(policy, sampling=Sampling(temperature=temperature))
+    out = policy(batch)
+    assert batch["mask"].any(1).all()
+    assert (out.logprobs - batch["logprobs"]).abs().max() < 1e-4
+    assert (out.logprobs[batch["mask"]] != 0).all()
+    # micro-batches of other sizes say the same
+    for row in (0, 4):
+        assert_close(policy(batch.select(torch.tensor([row]))).logprobs[0], out.logprobs[row], atol=1e-4, rtol=0)
+
+
+@heads
+def test_a_row_is_a_function_of_its_own_stream(head):
+    policy = made(head)
+    observation = policy.collate([policy.encode(raw) for raw in raws(6)])
+    together = policy.act(observation, Sampling(), Noise(range(6)))
+    alone = policy.act({k: v[4:5] for k, v in observation.items()}, Sampling(), Noise([4]))
+    assert_close(together.action[4:5].float(), alone.action.float(), atol=1e-5, rtol=0)
+    assert torch.equal(together.mask[4:5], alone.mask)
+    other = policy.act({k: v[4:5] for k, v in observation.items()}, Sampling(), Noise([44]))
+    assert not torch.equal(other.action, alone.action)
+
+
+@heads
+def test_attempts_are_acting_in_repeated_contexts(head):
+    policy = made(head, freeze_vision=True)
+    observation = policy.collate([policy.encode(raw) for raw in raws(2)])
+    owner = torch.tensor([0, 0, 1, 0])
+    shared = policy.attempts(observation, owner, Sampling(), Noise(range(4)))
+    repeated = policy.act({k: v[owner] for k, v in observation.items()}, Sampling(), Noise(range(4)))
+    assert_close(shared.action.float(), repeated.action.float(), atol=1e-5, rtol=0)
+    assert_close(shared.logprobs, repeated.logprobs, atol=1e-4, rtol=0)
+    assert_close(shared.memo["visual"], repeated.memo["visual"], atol=1e-5, rtol=0)
+
+
+@heads
+@pytest.mark.parametrize("term", [ClippedSurrogate(), ClippedSurrogate(dual=3.0)], ids=str)
+def test_at_ratio_one_the_surrogate_has_the_gradient_of_reinforce(head, term):
+    policy = made(head)
+    batch = sampled(policy)
+    advantages = torch.randn(batch.rows, 1, generator=torch.Generator().manual_seed(0)).expand(batch["mask"].shape)
+    batch = batch.with_columns(advantages=advantages, logprobs=policy(batch).logprobs.detach())
+    one = slopes(policy, term(policy(batch), batch).sum())
+    other = slopes(policy, PolicyGradient()(policy(batch), batch).sum())
+    assert_close(one, other, rtol=1e-4, atol=1e-5)
+    assert any((slope != 0).any() for slope in one)
+
+
+@chains
+@pytest.mark.parametrize("join", ["step", "transition", "chain"])
+def test_joined_ratios_too(head, join):
+    """The sum over a joint action of D with weights 1 / size is that of its choices: all sum to the same gradient."""
+    policy = made(head)
+    batch = sampled(policy)
+    advantages = torch.randn(batch.rows, 1, generator=torch.Generator().manual_seed(0)).expand(batch["mask"].shape)
+    batch = batch.with_columns(advantages=advantages, logprobs=policy(batch).logprobs.detach())
+    size = {"step": 1, "transition": policy.chunk, "chain": batch["mask"].sum(1, keepdim=True)}[join]
+    one = slopes(policy, (ChainSurrogate(policy.chunk, join)(policy(batch), batch) / size).sum())
+    other = slopes(policy, PolicyGradient()(policy(batch), batch).sum())
+    assert_close(one, other, rtol=1e-4, atol=1e-5)
+    # averaged over the numbers that were joined
+    size = size * {"step": 1, "transition": policy.chunk, "chain": batch["mask"].sum(1, keepdim=True)}[join] * 3
+    if join != "chain":
+        mean = slopes(policy, (ChainSurrogate(policy.chunk, join, "mean")(policy(batch), batch) * 3).sum())
+        whole = slopes(policy, PolicyGradient()(policy(batch), batch).sum())
+        assert_close(mean, whole, rtol=1e-4, atol=1e-5)
+
+
+@heads
+def test_unplayed_control_steps_change_nothing(head):
+    """Two of five control steps were played: what stands in the others of the drawn state has no say, no slope."""
+    policy = made(head)
+    batch = sampled(policy)
+    advantages = torch.linspace(-1, 1, batch.rows)[:, None].expand(batch["mask"].shape)
+    cut = unplayed(policy, batch.with_columns(advantages=advantages), 2)
+    blocks = cut["mask"].numel() // batch.rows // policy.chunk
+    assert cut["mask"].sum() * policy.chunk == batch["mask"].sum() * 2 and blocks >= 1
+    changed = cut["action"].clone()
+    if head in CHAINS:
+        last = cut["mask"].unflatten(1, (-1, policy.chunk)).any(2).long().cumsum(1).argmax(1)  # the last drawn block
+        view = changed.unflatten(1, (-1, policy.chunk))
+        view[torch.arange(batch.rows), last, 2:] += 5.0
+    else:
+        changed[:, 2 * policy.action_dims :] = (changed[:, 2 * policy.action_dims :] + 3) % 15
+    assert not torch.equal(changed, cut["action"])
+    results = []
+    for rows in (cut, cut.with_columns(action=changed)):
+        loss = (ClippedSurrogate(level="row")(policy(rows), rows) * rows["mask"]).sum()
+        results.append((loss.detach(), slopes(policy, loss)))
+    assert_close(results[0], results[1], rtol=1e-5, atol=1e-6)
+
+
+@heads
+@pytest.mark.parametrize("decode", ["mean", "argmax"])
+def test_greedy_decodes_choose_no_transition(head, decode):
+    policy = made(head)
+    first, again = sampled(policy, sampling=Sampling(decode=decode)), sampled(policy, sampling=Sampling(decode=decode))
+    assert torch.equal(first["output"], again["output"])
+    assert (first["output"].abs() <= 1).all()
+    if head in CHAINS:
+        assert not first["mask"].any() and (first["logprobs"] == 0).all()
+        assert_close(policy(first).logprobs, first["logprobs"], atol=0, rtol=0)
+        steps = CHAINS[head].steps + CHAINS[head].start
+        assert first["action"].shape == (6, steps * policy.chunk, policy.action_dims)
+        end = first["action"][:, -policy.chunk :].clamp(-1, 1)
+        assert_close(end, first["output"], atol=0, rtol=0)
+
+
+@heads
+def test_temperature_widens(head):
+    """The same noise goes farther: the log-density falls by A log(temperature) where it is Gaussian."""
+    policy = made(head)
+    cold, hot = sampled(policy), sampled(policy, sampling=Sampling(temperature=2.0))
+    entropy = [(policy(batch).entropy * batch["mask"]).sum() / batch["mask"].sum() for batch in (cold, hot)]
+    if head in TOKENS:
+        assert entropy[1] > entropy[0]
+    else:
+        assert torch.equal(cold["mask"], hot["mask"])
+        single = cold["mask"].unflatten(1, (-1, policy.chunk)).any(2).sum(1).max() == 1
+        tolerance = 1e-4 if single and head != "gaussian" else 0.2  # a learnt deviation depends on where one is
+        assert (entropy[1] - entropy[0]).item() == pytest.approx(3 * np.log(2), abs=tolerance)
+
+
+@heads
+def test_cloning_brings_the_policy_to_the_demonstration(head):
+    policy = made(head, freeze_vision=True).train()
+    chunk = np.random.default_rng(1).uniform(-0.8, 0.8, (6, 5, 3)).astype(np.float32)
+    batch = demonstrated(policy, chunk)
+    terms = {"tokens": SmoothedNegativeLogLikelihood(1.0), "openvla_tokens": NegativeLogLikelihood()}
+    term = terms.get(head, AnswerError())
+    optimizer = torch.optim.Adam([p for p in policy.parameters() if p.requires_grad], lr=3e-3)
+    for step in range(150):
+        batch = batch if head in TOKENS else batch.with_columns(seed=batch["seed"] + 1000 * step)
+        optimizer.zero_grad()
+        term(policy(batch), batch).mean().backward()
+        optimizer.step()
+    policy.eval()
+    decoded = sampled(policy, sampling=Sampling(decode="mean"))["output"].numpy()
+    # of a random answer the error is 0.5 on average; the rows must be told apart
+    assert np.abs(decoded - chunk).mean() < 0.15
+
+
+@heads
+def test_saved_and_loaded_is_the_same(head, tmp_path):
+    policy = made(head)
+    policy.save_pretrained(tmp_path)
+    again = HEADS[head](path=str(tmp_path)).eval()
+    batch = sampled(policy)
+    assert torch.equal(policy(batch).logprobs, again(batch).logprobs)
+
+
+@pytest.mark.parametrize("layout", ["equal", "openvla"])
+@pytest.mark.parametrize("bins", [4, 256])
+def test_tokens_round_trip(layout, bins):
+    centres = bin_centres(bins, layout=layout)
+    ids = to_bins(torch.tensor([-1.0, 1.0, -3.0, 3.0]), bins, layout)
+    last = bins - 1 if layout == "equal" else bins - 2
+    assert ids.tolist() == [0, last, 0, last]
+    values = torch.linspace(-1, 1, 4001)
+    width = 2 / (last + 1)
+    assert (centres[to_bins(values, bins, layout)] - values).abs().max() <= width / 2 + 1e-6
+    assert torch.equal(to_bins(centres[: last + 1], bins, layout), torch.arange(last + 1))
+    if layout == "openvla":  # 255 intervals: the largest error is 1 / 255 = 0.0039
+        assert centres[-1] == centres[-2]
+        edges = torch.linspace(-1, 1, bins)
+        assert_close(centres[:-1], (edges[1:] + edges[:-1]) / 2, atol=1e-6, rtol=0)
+
+
+def test_the_twin_of_the_last_bin_has_no_mass():
+    policy = made("openvla_tokens")
+    out = policy(sampled(policy))
+    assert (out.extra["choice_logprobs"].exp()[..., -1] == 0).all()
+    assert out.entropy.isfinite().all() and (out.entropy <= np.log(15) + 1e-5).all()
+
+
+def test_a_row_draws_one_transition_evenly():
+    opened = CHAINS["flow_sde"].opened(Noise(range(4000)))
+    assert (opened.sum(1) == 1).all()
+    # a share of 1/4 of 4000: standard error 0.0068
+    assert_close(opened.float().mean(0), torch.full((4,), 0.25), atol=0.03, rtol=0)
+    last = CHAINS["cps"].opened(Noise(range(400)))[:, -1]
+    assert not last.any()  # its last step has no noise
+
+
+def test_early_transitions_count_less():
+    """K = 3, discount .5, bounds .001 to .01: i = 0, 1, 2 count .25, .5, 1 and clip at .001, .002642, .01."""
+    term = DenoisingSurrogate(chunk=1, steps=3, discount=0.5, base=0.001, low=0.01, high=0.01, reduction="mean")
+    batch = sampled(made("gaussian")).select(torch.tensor([0]))
+    batch = batch.with_columns(mask=torch.tensor([[False, True, True, True]]), advantages=torch.ones(1, 4))
+    assert term._advantages(batch).tolist() == [[0.0, 0.25, 0.5, 1.0]]
+    # (e^1.5 - 1) / (e^3 - 1) = 3.481689 / 19.085537 = .182426; .001 + .009 * .182426
+    assert term._bounds(batch)[0][1:].tolist() == pytest.approx([0.001, 0.00264183, 0.01], abs=1e-7)
+
+
+def test_weights_of_another_answer_are_refused(tmp_path):
+    made("flow_sde").save_pretrained(tmp_path)
+    assert HEADS["flow_noise"](path=str(tmp_path)).chain == CHAINS["flow_noise"]  # the deviation is new
+    with pytest.raises(ValueError, match=r"policy\.chain DDIM"):
+        HEADS["ddim"](path=str(tmp_path))
+
+
+def test_unlikely_choices_cannot_be_cut():
+    with pytest.raises(ValueError, match="continuous action head cannot drop unlikely choices"):
+        sampled(made("flow_sde"), sampling=Sampling(top_p=0.9))
