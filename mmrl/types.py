@@ -251,5 +251,13 @@ class Sim(ABC):
         """What must be equal wherever data, checkpoints and results of this simulator meet, as plain values."""
         return {"sim": self.name}
 
+    def stepwise(self) -> Sim:
+        """The same simulator with one control step per decision, as recordings need it; time limits stay."""
+        return self
+
+    def task_of(self, seed: int) -> str:
+        """The name of the task that an initial state poses; a simulator of several tasks tells it from the seed."""
+        return self.name
+
 
 Group = Sequence[Episode]
