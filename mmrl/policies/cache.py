@@ -66,7 +66,15 @@ class RoomyLayer(DynamicLayer):
         """Rows `indices`, in that order and as often as they are named."""
         if self.prefix is not None:
             self.prefix = self.prefix.select(indices)
-        self._keep(self.keys[indices], self.values[indices], len(indices))
+        keys, values, held = self.keys[indices], self.values[indices], self.keys.shape[-2]
+        if self._buffers is None or len(indices) > len(self.keys):
+            self._keep(keys, values, len(indices))
+            return
+        # fewer rows stay in the room that there is: new memory costs more than what is copied
+        self._buffers = self._buffers[0][: len(indices)], self._buffers[1][: len(indices)]
+        self.keys, self.values = self._buffers[0][:, :, :held], self._buffers[1][:, :, :held]
+        self.keys.copy_(keys)
+        self.values.copy_(values)
 
     def _keep(self, keys: Tensor, values: Tensor, rows: int) -> None:
         """Make room behind what is held."""

@@ -27,7 +27,7 @@ class Capture:
 
     The operations refer to the weights and not to their values, so a record lasts while training changes them. What
     depends on sizes is recorded as such. Python that looks at values is refused, and Python that looks at sizes may
-    have branched: a record is believed at a length of the cache after it was compared there, and again in every rollout.
+    have branched: a record is believed at lengths of the cache where it was compared, and compared in every rollout.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Capture:
         return self.records[key]
 
     def refuse(self, key: tuple, reason: str) -> None:
-        log.info("decoding runs the model's own code at each token: %s", reason)
+        log.warning("decoding runs the model's own code at each token: %s", reason)
         self.records[key] = None
 
 
@@ -77,8 +77,9 @@ class Step:
             return logits_of(self.model, inputs, mask, positions, cache)
         ids, prefix = inputs["input_ids"], cache.layers[0].prefix
         key = prefix is not None, mask is not None
-        place = *key, cache.get_seq_length(), min(len(ids), 2)  # a single row broadcasts: it is a case of its own
-        if self.compared and place in self.capture.believed:
+        # a single row broadcasts: it is a case of its own
+        regimes = {(*key, "tokens", cache.get_seq_length()), (*key, "single", len(ids) == 1)}
+        if self.compared and regimes <= self.capture.believed:
             return self.capture.records[key](*_tensors(ids, mask, positions, cache.grow(1), prefix))
         expected = logits_of(self.model, inputs, mask, positions, cache)
         tensors = _tensors(ids, mask, positions, cache.grow(0), prefix)
@@ -90,7 +91,7 @@ class Step:
         if found > STEPS * torch.finfo(expected.dtype).eps * max(1.0, expected.abs().max()):
             self.capture.refuse(key, f"replayed logits differ by {float(found):.2g}")
             self.possible = False
-        self.capture.believed.add(place)
+        self.capture.believed |= regimes
         self.compared = True
         return expected
 
@@ -108,7 +109,7 @@ class _Bare(nn.Module):
         super().__init__()
         self.model = model
         self._prefixed, self._masked = key
-        self.train(model.training)
+        self.training = model.training
 
     def forward(self, ids: Tensor, positions: Tensor, *tensors: Tensor) -> Tensor:
         rest = list(tensors)
