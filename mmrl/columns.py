@@ -20,6 +20,7 @@ COLUMNS: dict[str, Column] = {
     "mask": Column("[N, T]", "bool", "True where the policy chose; forced and padded choices are False"),
     "logprobs": Column("[N, T]", "nats", "log-probability of each choice when it was sampled (behaviour policy)"),
     "temperature": Column("[N]", "1", "what logits were divided by when sampling"),
+    "action_is_pad": Column("[N, H]", "bool", "control steps of a recorded chunk that only fill it up"),
     "kept": Column("[N, T, K]", "ids", "choices that truncated sampling kept; -1 fills up", pad=-1),
     "group": Column("[N]", "id", "attempts at one prompt share it"),
     "prompt": Column("[N]", "id", "rows with the same encoded observation share it; it means nothing beyond the batch"),
@@ -41,6 +42,7 @@ COLUMNS: dict[str, Column] = {
     "ref_logprobs": Column("[N, T]", "nats", "log-probability of each choice under the frozen reference policy"),
     "advantages": Column("[N, T]", "reward or standard deviations", "how much better the choice was than expected"),
     "returns": Column("[N] or [N, T]", "reward", "regression target of the values"),
+    "seed": Column("[N]", "1", "of what learning draws for the row, such as places between noise and a demonstration"),
     "target_mask": Column("[N, H, W]", "bool", "pixels of the object that the instruction names"),
     "weights": Column("[N, T]", "1", "share of each choice in the loss; sums to one over the optimiser window"),
 }

@@ -19,7 +19,7 @@ from typing import Any
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.errors import HydraException
-from hydra.utils import instantiate
+from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
@@ -53,6 +53,8 @@ OmegaConf.register_new_resolver("product", lambda *factors: math.prod(factors), 
 def _sim_size(name: str, *, _root_: DictConfig) -> Any:
     """${sim:action_dims}: what the chosen simulator says of that argument of a policy."""
     node = OmegaConf.select(_root_, "data.task.sim")
+    if node is None and hasattr(_class(OmegaConf.select(_root_, "data.task._target_")), "sizes"):
+        node = _root_.data.task  # a task that knows them without a simulator
     if node is None:
         raise ConfigError(f"policy.{name} comes from a simulator and there is none: name one with sim=..., or set it")
     plain: Any = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
@@ -67,7 +69,23 @@ def _sizes(sim: str) -> dict[str, Any]:
     return instantiate(json.loads(sim)).sizes()
 
 
+def _class(path: str | None) -> Any:
+    """What a `_target_` names; None where it names nothing."""
+    try:
+        return get_class(path) if path else None
+    except Exception:  # the typed parser says better what is wrong with it
+        return None
+
+
+def _normalised(path: str, action: str = "quantile", vectors: str = "mean_std", keep: Sequence[int] = ()) -> Any:
+    """${normalised:FOLDER}: a policy.processor from the statistics of a dataset."""
+    from mmrl.datasets.normalised import normalised
+
+    return normalised(path, action, vectors, keep)  # type: ignore[arg-type]
+
+
 OmegaConf.register_new_resolver("sim", _sim_size, replace=True)
+OmegaConf.register_new_resolver("normalised", _normalised, replace=True)
 
 SHARED = ("task", "sim", "policy")
 """Slots that a start stage takes over from the run that it prepares."""

@@ -218,6 +218,10 @@ class Sim(ABC):
         """Constructor arguments of a policy that this simulator decides, such as action_dims; configs read them."""
         return {}
 
+    def task_of(self, seed: int) -> str:
+        """The name of the task that an initial state poses; a simulator of several tasks tells it from the seed."""
+        return self.name
+
     def contract(self) -> dict[str, Any]:
         """What must be equal wherever data, checkpoints and results of this simulator meet, as plain values."""
         return {"sim": self.name}

@@ -8,6 +8,7 @@ from typing import Any
 
 from mmrl.rng import derived_seed
 from mmrl.types import Episode, Prompt, Sim, Task
+from sims.seeds import seed_of
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,9 @@ class SimTask(Task):
     def __getitem__(self, index: int) -> Prompt:
         if not 0 <= index < self.count:
             raise IndexError(f"task {self.name!r} has {self.count} initial states, asked for {index}")
-        # the lowest bit is the split: a seed of one split can never be a seed of the other
-        tag = {"train": 0, "held_out": 1}[self.split]
-        seed = (derived_seed(self.name, self.seed, index) >> 4 << 1) | tag
-        return Prompt(key=f"{self.name}/{self.split}/{index}", info={"seed": seed})
+        seed = seed_of(self.split, derived_seed(self.name, self.seed, index))
+        info = {"seed": seed, "task": self.sim.task_of(seed)}
+        return Prompt(key=f"{self.name}/{self.split}/{index}", info=info)
 
     def on(self, split: str) -> SimTask:
         return replace(self, split=split)

@@ -13,6 +13,7 @@ import lightning as L
 import torch
 
 from mmrl import parallel
+from mmrl.policies.processor import refuse_other
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,9 @@ _LAUNCHED = {"WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MA
 
 def load_policy(policy: Any, checkpoint: str) -> None:
     """Give the policy the weights of a checkpoint; a value head that the checkpoint lacks keeps its own."""
-    state = torch.load(checkpoint, map_location="cpu", weights_only=False)["state_dict"]
+    saved = torch.load(checkpoint, map_location="cpu", weights_only=False)
+    refuse_other(saved.get("policy_contract"), policy.contract(), str(checkpoint))
+    state = saved["state_dict"]
     own = {k.removeprefix("policy."): v for k, v in state.items() if k.startswith("policy.")}
     missing, unexpected = policy.load_state_dict(own, strict=False)
     missing = [name for name in missing if not name.startswith("value_head")]

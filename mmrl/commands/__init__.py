@@ -29,9 +29,16 @@ def _doctor(words: list[str]) -> None:
     doctor(words)
 
 
+def _data(words: list[str]) -> None:
+    from mmrl.commands.data import data
+
+    data(words)
+
+
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "fit": _fit,
     "evaluate": _evaluate,
+    "data": _data,
     "list": _list,
     "doctor": _doctor,
 }

@@ -1,37 +1,72 @@
-"""Under which simulator a run was trained: its checkpoints are measured under the same one or not at all."""
+"""What must be the same wherever runs and results meet: written beside them, compared entry by entry."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 NAME = "contract.json"
+ENVIRONMENT = "environment.json"
 
 
-def record(folder: str | Path, contract: Mapping[str, Any]) -> None:
-    """Write what the task states into the run's folder."""
-    path = Path(folder) / NAME
+def record(folder: str | Path, stated: Mapping[str, Any], name: str = NAME) -> None:
+    """Write what the task states about its simulator, or what is installed, into the run's folder."""
+    path = Path(folder) / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(contract, indent=2) + "\n")
+    path.write_text(json.dumps(stated, indent=2) + "\n")
 
 
-def recorded(folder: str | Path) -> dict[str, Any] | None:
-    """What the task stated when the run began; None when the folder does not say."""
-    path = Path(folder) / NAME
+def recorded(folder: str | Path, name: str = NAME) -> dict[str, Any] | None:
+    """What was stated when the run began; None when the folder does not say."""
+    path = Path(folder) / name
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
-    """One line per entry that is not the same. A contract read back from JSON equals the one that was written."""
+def differences(
+    expected: Mapping[str, Any], actual: Mapping[str, Any], then: str = "in training", now: str = "here"
+) -> list[str]:
+    """One line per entry that is not the same, nested ones by their path.
+
+    A contract read back from JSON equals the one that was written.
+
+    Args:
+        expected: what was recorded.
+        actual: what is at hand.
+        then: where the recorded value holds, for the line.
+        now: where the other one does.
+    """
+    before, after = entries(expected), entries(actual)
     lines = []
-    for name in sorted(expected.keys() | actual.keys()):
-        then, now = (_shown(contract, name) for contract in (expected, actual))
-        if then != now:
-            lines.append(f"{name}: {then} in training, {now} here")
+    for name in sorted(before.keys() | after.keys()):
+        old, new = (shown(flat[name]) if name in flat else "not stated" for flat in (before, after))
+        if old != new:
+            lines.append(f"{name}: {old} {then}, {new} {now}")
     return lines
 
 
-def _shown(contract: Mapping[str, Any], name: str) -> str:
-    return json.dumps(contract[name], sort_keys=True) if name in contract else "not stated"
+def entries(stated: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested entries by their path, as in suite.renderer."""
+    flat: dict[str, Any] = {}
+    for name, value in stated.items():
+        if isinstance(value, Mapping) and value:
+            flat |= entries(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def shown(value: Any) -> str:
+    """One entry on one line, the same for equal values."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def warn(headline: str, lines: Sequence[str], console: Console | None = None) -> None:
+    """Say in red what differs, a line for each entry; without colour where no terminal reads it."""
+    console = console or Console(stderr=True)
+    console.print(headline, style="bold red", markup=False, highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(f"  {line}", style="red", markup=False, highlight=False, soft_wrap=True)

@@ -14,6 +14,7 @@ from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy
+from mmrl.policies.processor import refuse_other
 
 
 class Learner(L.LightningModule):
@@ -60,6 +61,13 @@ class Learner(L.LightningModule):
     @property
     def _data(self) -> Any:
         return getattr(self.trainer, "datamodule", None)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """How the policy reads and acts travels with its weights."""
+        checkpoint["policy_contract"] = self.policy.contract()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        refuse_other(checkpoint.get("policy_contract"), self.policy.contract(), "the checkpoint")
 
     def configure_optimizers(self) -> Any:
         optimizer = self.make_optimizer([p for p in self.policy.parameters() if p.requires_grad])

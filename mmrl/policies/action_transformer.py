@@ -1,4 +1,4 @@
-"""The body of the action-token policy: a small causal transformer that answers a context with binned chunks."""
+"""Bodies of policies that act: a small causal transformer over what is seen, said and felt."""
 
 from __future__ import annotations
 
@@ -7,15 +7,64 @@ from torch import Tensor, nn
 from transformers import Qwen2Config, Qwen2Model
 
 
-class ActionTransformer(nn.Module):
-    """Logits of a chunk in one causal pass over [visual tokens, words, proprioception, queries].
-
-    Query h stands for control step h and gives A x B logits.
+class ContextTransformer(nn.Module):
+    """One causal pass over [visual tokens, words, proprioception].
 
     Args:
         vocabulary: number of words.
         hidden_size, layers, heads, intermediate_size: of the transformer.
-        action_dims: A. chunk: H. bins: B. proprio_dims: P.
+        proprio_dims: P.
+    """
+
+    def __init__(
+        self, vocabulary: int, hidden_size: int, layers: int, heads: int, intermediate_size: int, proprio_dims: int
+    ):
+        super().__init__()
+        config = Qwen2Config(
+            vocab_size=vocabulary,
+            hidden_size=hidden_size,
+            intermediate_size=intermediate_size,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=heads,
+            # the usual 0.02 suits widths of thousands: here every layer would shrink its input to nothing
+            initializer_range=hidden_size**-0.5,
+            use_cache=False,
+        )
+        self.transformer = Qwen2Model(config)
+        self.proprio = nn.Linear(proprio_dims, hidden_size)
+
+    @property
+    def words(self) -> nn.Embedding:
+        """The word vectors."""
+        return self.transformer.embed_tokens
+
+    def read(
+        self, visual: Tensor, ids: Tensor, present: Tensor, proprio: Tensor, queries: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """What every token found [N, L', D], and which tokens are there [N, L'] bool.
+
+        Of visual [N, K, D], ids and present [N, L], proprio [N, P] and queries [H, D] behind them.
+        """
+        words = self.words(ids)
+        body = self.proprio(proprio.to(words.dtype))[:, None]
+        tokens = [visual.to(words.dtype), words, body]
+        if queries is not None:
+            tokens.append(queries.expand(len(ids), -1, -1))
+        joined = torch.cat(tokens, dim=1)
+        mask = torch.ones(joined.shape[:2], dtype=torch.long, device=joined.device)
+        mask[:, visual.shape[1] : visual.shape[1] + ids.shape[1]] = present
+        # positions count only what is there, so that padding changes nothing
+        position = mask.cumsum(dim=1) - 1
+        output = self.transformer(inputs_embeds=joined, attention_mask=mask, position_ids=position)
+        return output.last_hidden_state, mask.bool()
+
+
+class ActionTransformer(ContextTransformer):
+    """Logits of a chunk in the same pass: behind the context stands one query per control step, giving A x B logits.
+
+    Args:
+        action_dims: A. chunk: H. bins: B. The others as of ContextTransformer.
     """
 
     def __init__(
@@ -30,41 +79,12 @@ class ActionTransformer(nn.Module):
         bins: int,
         proprio_dims: int,
     ):
-        super().__init__()
+        super().__init__(vocabulary, hidden_size, layers, heads, intermediate_size, proprio_dims)
         self.chunk, self.choices, self.bins = chunk, chunk * action_dims, bins
-        config = Qwen2Config(
-            vocab_size=vocabulary,
-            hidden_size=hidden_size,
-            intermediate_size=intermediate_size,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            num_key_value_heads=heads,
-            # the usual 0.02 suits widths of thousands: here every layer would shrink its input to nothing
-            initializer_range=hidden_size**-0.5,
-            use_cache=False,
-        )
-        self.transformer = Qwen2Model(config)
-        self.proprio = nn.Linear(proprio_dims, hidden_size)
         self.queries = nn.Parameter(0.02 * torch.randn(chunk, hidden_size))
         self.head = nn.Linear(hidden_size, action_dims * bins)
 
-    @property
-    def words(self) -> nn.Embedding:
-        """The word vectors."""
-        return self.transformer.embed_tokens
-
     def forward(self, visual: Tensor, ids: Tensor, present: Tensor, proprio: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits [N, H * A, B] and what the last query, which sees everything, found [N, D].
-
-        Of visual [N, K, D], ids and present [N, L], proprio [N, P].
-        """
-        words = self.words(ids)
-        body = self.proprio(proprio.to(words.dtype))[:, None]
-        tokens = torch.cat([visual.to(words.dtype), words, body, self.queries.expand(len(ids), -1, -1)], dim=1)
-        mask = torch.ones(tokens.shape[:2], dtype=torch.long, device=tokens.device)
-        mask[:, visual.shape[1] : visual.shape[1] + ids.shape[1]] = present
-        # positions count only what is there, so that padding changes nothing
-        position = mask.cumsum(dim=1) - 1
-        output = self.transformer(inputs_embeds=tokens, attention_mask=mask, position_ids=position)
-        hidden = output.last_hidden_state[:, -self.chunk :]
+        """Logits [N, H * A, B] and what the last query, which sees everything, found [N, D]."""
+        hidden = self.read(visual, ids, present, proprio, self.queries)[0][:, -self.chunk :]
         return self.head(hidden).view(len(ids), self.choices, self.bins), hidden[:, -1]

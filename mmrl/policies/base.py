@@ -40,6 +40,7 @@ class Policy(nn.Module, ABC):
     """
 
     memoised: frozenset[str] = frozenset()  # observation keys dropped from storage when `Action.memo` is given
+    chunk: int | None = None  # H, control steps per decision, where an action is [H, A]; None where it is [A] or a text
     one_pass: bool = False  # whether `forward` must call the network once, as processes that share weights have to
 
     @classmethod

@@ -16,6 +16,8 @@ WORDS: tuple[str, ...] = (
     *("the", "a", "to", "at", "on", "in", "into", "of", "and", "up", "down", "left", "right", "next", "from", "with"),
     *("red", "green", "blue", "yellow", "purple", "orange", "white", "black", "cyan", "magenta", "grey", "brown"),
     *("cube", "ball", "block", "box", "bowl", "drawer", "target", "goal", "object", "table", "gripper", "robot"),
+    *("disc", "plate", "button", "handle", "hand", "top", "place", "onto", "above", "under", "out", "then", "for"),
+    *("press", "stack", "slide", "pull", "go", "get", "gets", "set", "hit", "tap", "bring", "is", "goes", "one"),
 )
 
 

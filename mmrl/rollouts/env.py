@@ -140,13 +140,17 @@ def _requests(
 def mask_unplayed(completion: Completion, executed: int) -> None:
     """Choices for control steps that were never played had no effect: they are not learnt from.
 
-    Applies where the T choices are the entries of the output, control step by control step (action tokens, Gaussian
-    chunks); the choices of a chain, such as denoising steps, shape the whole output and stay.
+    Ids [T] are the entries of the output, control step after control step; reals [T, A] are control steps, once or in
+    several blocks (the states of a denoising chain), and the same steps of every block are masked. Other choices shape
+    the whole output and stay.
     """
     shape, choices = np.shape(completion.output), len(completion.mask)
-    if not shape or executed >= shape[0]:
+    if not shape or executed >= shape[0] or choices % shape[0]:
         return
-    if completion.action.numel() == np.prod(shape) and choices % shape[0] == 0:
+    if completion.action.dim() == 2:
+        completion.mask = completion.mask.clone()
+        completion.mask.view(-1, shape[0])[:, executed:] = False
+    elif completion.action.numel() == np.prod(shape):
         completion.mask = completion.mask.clone()
         completion.mask[choices * executed // shape[0] :] = False
 
@@ -154,7 +158,8 @@ def mask_unplayed(completion: Completion, executed: int) -> None:
 def _finish(episode: Episode, world: int, terminated: bool, infos: Mapping[str, Any]) -> None:
     error = "error" in infos and bool(infos["error"][world])
     episode.ended = "error" if error else "done" if terminated else "time"
-    episode.info["scores"] = {name: float(column[world]) for name, column in infos.get("scores", {}).items()}
+    scores = infos.get("scores", {})  # gymnasium adds one named _name per name, which says whose entries are set
+    episode.info["scores"] = {name: float(column[world]) for name, column in scores.items() if name[0] != "_"}
 
 
 def _bootstrap(observation: Any, worlds: list[int], episodes: Sequence[Episode], decision: int, ctx: Context) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import gymnasium
+import numpy as np
 from gymnasium import spaces
 
 from mmrl.types import Sim
+from sims.gym.enums import mend_enums
 from sims.gym.guard import Guard
+from sims.gym.opengl import choose_gl
 from sims.gym.vector import GymVectorEnv
 
 
@@ -34,8 +38,13 @@ class GymSim(Sim):
     fast_render: bool = True
 
     def __post_init__(self) -> None:
+        if self.drawn:
+            choose_gl()
         try:
-            gymnasium.spec(self.id)
+            package, _, name = self.id.rpartition(":")
+            if package:
+                importlib.import_module(package)
+            gymnasium.spec(name)
         except (gymnasium.error.Error, ImportError) as error:
             raise ValueError(
                 f"sim.id={self.id!r} is not a registered environment: {error}; "
@@ -47,6 +56,11 @@ class GymSim(Sim):
     @property
     def name(self) -> str:
         return self.id
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the environment's own renderer makes pictures."""
+        return self.kwargs.get("render_mode") is not None
 
     def make(self, num_envs: int) -> GymVectorEnv:
         if num_envs < 1:
@@ -70,7 +84,15 @@ class GymSim(Sim):
         return sizes
 
     def world(self) -> gymnasium.Env:
-        """One environment."""
+        """One environment; named observations, as those of goal environments, are joined to one state vector."""
+        env = self.registered()
+        if isinstance(env.observation_space, spaces.Dict) and _all_numbers(env.observation_space):
+            return gymnasium.wrappers.FlattenObservation(env)
+        return env
+
+    def registered(self) -> gymnasium.Env:
+        """One environment as its package makes it."""
+        mend_enums()
         env = gymnasium.make(self.id, max_episode_steps=self.max_episode_steps, disable_env_checker=True, **self.kwargs)
         if self.fast_render:
             _simplify_cameras(env)
@@ -79,6 +101,13 @@ class GymSim(Sim):
     def contract(self) -> dict[str, Any]:
         """What results must have in common to be compared."""
         return {"sim": self.id, "kwargs": dict(self.kwargs), "max_episode_steps": self.max_episode_steps}
+
+
+def _all_numbers(space: spaces.Dict) -> bool:
+    return all(
+        _all_numbers(part) if isinstance(part, spaces.Dict) else isinstance(part, spaces.Box) and part.dtype != np.uint8
+        for part in space.values()
+    )
 
 
 _MODES = {
@@ -90,7 +119,12 @@ _MODES = {
 
 def _simplify_cameras(env: gymnasium.Env) -> None:
     """Shadow maps, multisampling and fine tessellation cost most of the time of software rendering."""
-    visual = getattr(getattr(env.unwrapped, "model", None), "vis", None)
+    try:
+        model = getattr(env.unwrapped, "model", None)
+    except ValueError:  # some make their model at the first reset
+        env.reset(seed=0)
+        model = env.unwrapped.model  # type: ignore[attr-defined]
+    visual = getattr(model, "vis", None)
     if visual is None:
         return
     for name, value in (("shadowsize", 0), ("offsamples", 0), ("numslices", 12), ("numstacks", 8)):

@@ -1,6 +1,6 @@
 """A table, a seven-joint arm, coloured things: MuJoCo scenes of our own, pictures without GL."""
 
-from sims.tabletop.expert import expert
-from sims.tabletop.sim import Reach
+from sims.tabletop.experts import expert
+from sims.tabletop.sims import Push, Reach
 
-__all__ = ["Reach", "expert"]
+__all__ = ["Push", "Reach", "expert"]

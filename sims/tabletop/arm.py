@@ -9,6 +9,7 @@ HOME = np.array([0.0, 0.4504, 0.0, 1.9570, 0.0, 0.7342, 0.0])  # rad; hand strai
 STEP_M = 0.03  # how far a full action moves the set-point in one control step, per axis
 REACH_BOX = np.array([[0.30, -0.28, 0.04], [0.66, 0.28, 0.36]])  # metres; the set-point stays inside
 OPEN_M = 0.035  # each finger, from the middle
+SHUT_M = 0.002  # each finger; the two never touch, which would cost contacts
 _DAMPING = 0.05  # of the least squares, in metres
 _POSTURE = 0.1  # pull towards HOME in the joint direction that does not move the hand
 _MAX_TURN = 0.6  # rad that one control step may ask of a joint

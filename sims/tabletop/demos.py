@@ -4,26 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mmrl.rng import derived_rng
 from sims.render.ray import RayRenderer
-from sims.tabletop.expert import expert
+from sims.tabletop.experts import expert
 from sims.tabletop.scene import CAMERAS
 from sims.tabletop.vector import TabletopVectorEnv
 
+if TYPE_CHECKING:
+    from sims.tabletop.sim import Tabletop
+
 Demo = list[tuple[dict[str, Any], np.ndarray]]
-"""One episode: (raw observation, the expert's chunk float32 [chunk, 3]) per decision."""
+"""One episode: (raw observation, the expert's chunk float32 [chunk, A]) per decision."""
 
+AT_ONCE = 256  # worlds
 _SMALLEST = 4  # pixels; of a thing that is hidden more than this, the projected centre is the label
+_TRIES = 5  # per seed; the last one without noise
 
 
-def play(env: TabletopVectorEnv, seeds: Sequence[int], noise: float) -> list[Demo]:
-    """Demonstrations from the initial states of `seeds`: noise on what is executed, none on what is recorded."""
+def play(sim: Tabletop, seeds: Sequence[int], noise: float) -> list[Demo]:
+    """Demonstrations from the initial states of `seeds`: noise on what is executed, none on what is recorded.
+
+    The expert plays by stricter rules (it arrives rather than brushes the goal) and may take three times as long. An
+    initial state from which it fails under noise is played again with other noise, at last with none.
+    """
+    if not len(seeds):
+        raise ValueError("no seeds: ask for at least one initial state")
+    demos: dict[int, Demo] = {}
+    for attempt in range(_TRIES):
+        left = [seed for seed in dict.fromkeys(seeds) if seed not in demos]
+        for i in range(0, len(left), AT_ONCE):
+            some = left[i : i + AT_ONCE]
+            env = sim.make(len(some))
+            for table in env.tables:
+                table.task, table.max_decisions = table.task.strict(), 3 * table.max_decisions
+            demos |= _played(env, some, noise if attempt < _TRIES - 1 else 0.0, attempt)
+            env.close()
+    failed = [seed for seed in seeds if seed not in demos]
+    if failed:
+        raise RuntimeError(f"the expert failed from {len(failed)} of {len(seeds)} seeds, first {failed[0]}")
+    return [demos[seed] for seed in seeds]
+
+
+def _played(env: TabletopVectorEnv, seeds: Sequence[int], noise: float, attempt: int) -> dict[int, Demo]:
+    """The episodes that succeeded, by seed."""
     observation, _ = env.reset(seed=list(seeds))
-    rngs = [derived_rng("demonstration", seed) for seed in seeds]
+    key = (attempt,) if attempt else ()
+    rngs = [derived_rng("demonstration", seed, *key) for seed in seeds]
     demos: list[Demo] = [[] for _ in seeds]
     while env.live.any():
         labels = expert(env)
@@ -32,41 +62,63 @@ def play(env: TabletopVectorEnv, seeds: Sequence[int], noise: float) -> list[Dem
             demos[i].append(({name: rows[i] for name, rows in observation.items()}, labels[i]))
             executed[i] += (noise * rngs[i].standard_normal(labels[i].shape)).astype(np.float32)
         observation, *_ = env.step(executed)
-    failed = [seed for seed, success in zip(seeds, env.scores["success"]) if not success]
-    if failed:
-        raise RuntimeError(
-            f"the expert failed from {len(failed)} of {len(seeds)} seeds, first {failed[0]}; less noise?"
-        )
-    return demos
+    return {seed: demo for seed, demo, success in zip(seeds, demos, env.scores["success"]) if success}
 
 
 def label(env: TabletopVectorEnv, seeds: Sequence[int], spread: float) -> dict[str, Any]:
     """Scenes at the initial states of `seeds` with the arm moved by up to `spread` rad per joint, and where to point.
 
-    Returns "image" uint8 [n, H, W, 3], "proprio" float32 [n, 13], "instruction" list[str], "mask" bool [n, H, W] of
-    the named object's pixels and "centroid" float32 [n, 2], their mean (column, row) in pixels.
+    Returns "image" uint8 [n, H, W, 3], "proprio" float32 [n, P], "instruction" list[str], "mask" bool [n, H, W] of
+    the pixels of the named object (of several, the first to act on) and "centroid" float32 [n, 2], their mean
+    (column, row) in pixels; "masks" bool [n, M, H, W] and "centroids" [n, M, 2] of all named objects in order, where
+    all tasks name equally many.
     """
     ids = np.arange(env.num_envs)
+    begun = [env.starts(seed) for seed in seeds]
     starts = []
-    for seed in seeds:
-        start = env.task.start(derived_rng(env.task.name, seed))
+    for seed, (_, start) in zip(seeds, begun):
         shift = derived_rng("scene", seed).uniform(-spread, spread, start.joints.shape)
         starts.append(replace(start, joints=start.joints + shift))
-    env.begin(ids, starts)
-    batch, size = env.worlds.batch, env.image_size
-    ray = env.renderer if isinstance(env.renderer, RayRenderer) else RayRenderer(env.worlds.model, CAMERAS)
-    image, shown = ray.labelled(batch, ids, "front", size)
-    if env.renderer is not ray:
-        image = env.renderer.frames(batch, ids, "front", size)
-    geoms = np.array([env.worlds.model.geom(thing.name).id for thing in env.task.things])
-    mask = shown == geoms[env.goal][:, None, None]
+    env.begin(ids, starts, [t for t, _ in begun])
+    size, most = env.image_size, min(table.named.shape[1] for table in env.tables if table.named.size)
+    image = np.zeros((len(ids), size, size, 3), np.uint8)
+    masks, projected = np.zeros((len(ids), most, size, size), bool), np.zeros((len(ids), most, 2))
+    for t in range(len(env.tables)):
+        part = env.at(t, ids)
+        if part.size:
+            image[part], masks[part], projected[part] = _pointed(env, t, part, most)
+    centroids = np.stack([_centroids(masks[:, m], projected[:, m]) for m in range(most)], axis=1)
     return {
         "image": image,
-        "proprio": env.worlds.proprio,
+        "proprio": env.proprio,
         "instruction": list(env.instructions),
-        "mask": mask,
-        "centroid": _centroids(mask, CAMERAS["front"].project(env.worlds.objects[ids, env.goal], size)),
+        "mask": masks[:, 0],
+        "centroid": centroids[:, 0],
+        "masks": masks,
+        "centroids": centroids,
     }
+
+
+def _pointed(env: TabletopVectorEnv, t: int, ids: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pictures of worlds at one table, and the pixels and projected centres of their first named things."""
+    table, size = env.tables[t], env.image_size
+    batch, model = table.worlds.batch, table.worlds.model
+    ray = table.renderer if isinstance(table.renderer, RayRenderer) else RayRenderer(model, CAMERAS)
+    image, shown = ray.labelled(batch, ids, "front", size)
+    looks = [env.looks[i] for i in ids]
+    if table.renderer is not ray or any(look is not None for look in looks):
+        more = {} if all(look is None for look in looks) else {"looks": looks}
+        image = table.renderer.frames(batch, ids, "front", size, **more)
+    names = [thing.name for thing in table.task.things]
+    owner = np.full(model.ngeom + 1, -1)  # the thing that a geom is part of; the last entry stands for the sky
+    for geom in range(model.ngeom):
+        body = model.body(int(model.geom_bodyid[geom])).name
+        if body in names and model.geom(geom).name:
+            owner[geom] = names.index(body)
+    named = table.named[ids, :most]
+    masks = owner[shown][:, None] == named[:, :, None, None]
+    centres = table.worlds.objects[ids[:, None], named]
+    return image, masks, CAMERAS["front"].project(centres, size)
 
 
 def _centroids(mask: np.ndarray, projected: np.ndarray) -> np.ndarray:

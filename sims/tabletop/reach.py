@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sims.tabletop.scene import CUBE_HALF_M, Cube
-from sims.tabletop.task import Start, TabletopTask
+from sims.tabletop.layout import scatter
+from sims.tabletop.task import Start, State, TabletopTask
+from sims.tabletop.things import CUBE_HALF_M, Cube
 
+_STRICT_M = 0.04
 HOVER_M = 0.06  # the point to reach lies this far above a cube's centre
-PLACES = np.array([[0.36, -0.24], [0.62, 0.24]])  # metres; where cube centres may lie, x and y
-APART_M = 0.13  # least distance between two cubes
-_JOINT_NOISE = 0.05  # rad
-_TRIES = 10_000
 
 
 @dataclass(frozen=True)
@@ -21,47 +20,47 @@ class ReachTask(TabletopTask):
     """Success: the tip comes within `radius_m` of the point above the named cube. Any other cube's ball fails.
 
     Args:
-        colours: of the cubes; names of `sims.tabletop.scene.COLOURS`.
-        templates: of the instruction; one is drawn per episode, "{colour}" is replaced.
+        colours: of the cubes; names of `sims.tabletop.things.COLOURS`.
         radius_m: of the ball to reach, metres.
+        joint_noise: of the arm's first posture, rad per joint.
     """
 
     colours: tuple[str, ...]
-    templates: tuple[str, ...]
     radius_m: float = 0.05
+    joint_noise: float = 0.05
     name = "reach"
     events = ("success", "wrong_object")
+    terms = ("tip_distance_m",)
+    grip = "open"
+    floor_m = 0.04
 
     @property
     def things(self) -> tuple[Cube, ...]:
         return tuple(Cube(f"cube_{colour}", colour) for colour in self.colours)
 
-    def start(self, rng: np.random.Generator) -> Start:
+    def start(self, rng: np.random.Generator, templates: Sequence[str]) -> Start:
         goal = int(rng.integers(len(self.colours)))
-        template = self.templates[int(rng.integers(len(self.templates)))]
+        template = templates[int(rng.integers(len(templates)))]
         return Start(
-            objects=_scatter(rng, len(self.colours)),
-            joints=rng.uniform(-_JOINT_NOISE, _JOINT_NOISE, 7),
-            goal=goal,
+            objects=scatter(rng, [CUBE_HALF_M] * len(self.colours)),
+            joints=rng.uniform(-self.joint_noise, self.joint_noise, 7),
+            named=(goal,),
             instruction=template.replace("{colour}", self.colours[goal]),
         )
 
-    def judge(self, tip: np.ndarray, objects: np.ndarray, goal: np.ndarray) -> dict[str, np.ndarray]:
-        near = np.linalg.norm(above(objects) - tip[:, None], axis=2) <= self.radius_m
-        named = np.arange(objects.shape[1]) == goal[:, None]
+    def strict(self) -> ReachTask:
+        return replace(self, radius_m=min(_STRICT_M, self.radius_m))
+
+    def judge(self, state: State) -> dict[str, np.ndarray]:
+        near = np.linalg.norm(above(state.objects) - state.tip[:, None], axis=2) <= self.radius_m
+        named = state.is_named(0)
         return {"success": (near & named).any(1), "wrong_object": (near & ~named).any(1)}
+
+    def measure(self, state: State) -> dict[str, np.ndarray]:
+        """tip_distance_m: from the tip to the point to reach."""
+        return {"tip_distance_m": np.linalg.norm(above(state.thing(0)) - state.tip, axis=1)}
 
 
 def above(objects: np.ndarray) -> np.ndarray:
     """The points to reach over cubes at [..., 3], metres."""
     return objects + np.array([0.0, 0.0, HOVER_M])
-
-
-def _scatter(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Centres of cubes on the table, uniform among those that keep apart, [count, 3] metres."""
-    for _ in range(_TRIES):
-        places = rng.uniform(PLACES[0], PLACES[1], (count, 2))
-        gaps = np.linalg.norm(places[:, None] - places[None], axis=2)[np.triu_indices(count, 1)]
-        if gaps.min(initial=np.inf) >= APART_M:
-            return np.concatenate([places, np.full((count, 1), CUBE_HALF_M)], axis=1)
-    raise ValueError(f"sim.objects: {count} cubes do not fit on the table {APART_M} m apart; use fewer colours")

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import mujoco
 
 from sims.render import Camera
 from sims.tabletop.arm import ARM_XML, GAINS
-
-COLOURS: dict[str, tuple[float, float, float]] = {
-    "red": (0.86, 0.20, 0.18),
-    "green": (0.20, 0.66, 0.30),
-    "blue": (0.16, 0.38, 0.88),
-    "yellow": (0.97, 0.80, 0.16),
-    "purple": (0.55, 0.26, 0.70),
-    "orange": (0.96, 0.52, 0.12),
-    "cyan": (0.14, 0.72, 0.78),
-    "black": (0.10, 0.10, 0.12),
-}
+from sims.tabletop.things import Thing
 
 CAMERAS: dict[str, Camera] = {
     "front": Camera(position=(1.06, 0.0, 0.66), target=(0.40, 0.0, 0.06), fovy=46.0),  # what the policy sees
@@ -30,33 +19,9 @@ CAMERAS: dict[str, Camera] = {
 TIMESTEP = 0.005  # seconds
 SUBSTEPS = 10  # physics steps per control step: 20 Hz
 CONTROL_HZ = 1 / (TIMESTEP * SUBSTEPS)
-CUBE_HALF_M = 0.03
 
 
-@dataclass(frozen=True)
-class Cube:
-    """A coloured cube. A ghost cannot be touched or moved by contact: it only marks a place."""
-
-    name: str
-    colour: str
-    half_m: float = CUBE_HALF_M
-    ghost: bool = True
-
-    def xml(self) -> str:
-        if self.colour not in COLOURS:
-            raise ValueError(f"sim.objects: no colour {self.colour!r}; known are {sorted(COLOURS)}")
-        rgb = " ".join(map(str, COLOURS[self.colour]))
-        size = f"{self.half_m} {self.half_m} {self.half_m}"
-        geom = f'<geom name="{self.name}" type="box" size="{size}" rgba="{rgb} 1" '
-        if self.ghost:
-            return f'<body name="{self.name}" mocap="true" pos="0 0 {self.half_m}">{geom}class="ghost"/></body>'
-        return (
-            f'<body name="{self.name}" pos="0 0 {self.half_m}"><freejoint/>'
-            f'{geom}mass="0.1" friction="0.6" condim="4"/></body>'
-        )
-
-
-def scene_xml(things: Sequence[Cube], cameras: Mapping[str, Camera] = CAMERAS) -> str:
+def scene_xml(things: Sequence[Thing], cameras: Mapping[str, Camera] = CAMERAS) -> str:
     """The scene with these things as MJCF; where they lie is set per episode."""
     return _SCENE.format(
         timestep=TIMESTEP,
@@ -67,12 +32,12 @@ def scene_xml(things: Sequence[Cube], cameras: Mapping[str, Camera] = CAMERAS) -
     )
 
 
-def scene_model(things: Sequence[Cube]) -> mujoco.MjModel:
+def scene_model(things: Sequence[Thing]) -> mujoco.MjModel:
     """The compiled scene."""
     return mujoco.MjModel.from_xml_string(scene_xml(things))
 
 
-def scene_digest(things: Sequence[Cube]) -> str:
+def scene_digest(things: Sequence[Thing]) -> str:
     """Eight hex digits that change with anything in the scene: bodies, gains, colours, lights, cameras."""
     return hashlib.blake2b(scene_xml(things).encode(), digest_size=4).hexdigest()
 

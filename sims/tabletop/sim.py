@@ -1,118 +1,152 @@
-"""The simulator as recipes name it."""
+"""The face that every tabletop simulator has towards recipes: worlds, sizes, contract, demonstrations, scenes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import mujoco
 import numpy as np
 
+from mmrl.rng import derived_rng
 from mmrl.types import Sim
 from sims.render import make_renderer
 from sims.render.base import resolve
+from sims.seeds import split_of
 from sims.tabletop.arm import STEP_M
-from sims.tabletop.demos import Demo, label, play
-from sims.tabletop.reach import APART_M, ReachTask
-from sims.tabletop.scene import CAMERAS, COLOURS, CONTROL_HZ, scene_digest
+from sims.tabletop.demos import AT_ONCE, Demo, label, play
+from sims.tabletop.scene import CAMERAS, CONTROL_HZ, scene_digest
+from sims.tabletop.sentences import Wording, sentences
+from sims.tabletop.table import Table
+from sims.tabletop.task import Start, TabletopTask
+from sims.tabletop.things import COLOURS
 from sims.tabletop.vector import TabletopVectorEnv
 from sims.tabletop.worlds import Worlds
 
-_DEMO_RADIUS_M = 0.04  # demonstrations go on until 4 cm: cloning then learns to arrive, not to brush the ball
-_AT_ONCE = 256
+Level = Literal["easy", "default", "hard"]
+Spreads = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
-class Reach(Sim):
-    """A seven-joint arm over a table of coloured cubes; the instruction names one; touching another one fails.
+class Tabletop(Sim):
+    """What all simulators on the table share.
 
     Args:
-        colours: one cube each, at least two.
+        level: stands for the numbers that are left None: "easy" is meant to be learnt in minutes, "hard" varies most.
         chunk: control steps (20 Hz) per decision, executed open loop.
-        max_decisions: an episode is cut after so many decisions.
+        max_decisions: an episode is cut after so many decisions; None: what the task's level says.
         image_size: pixels a side of the policy's camera.
         renderer: "ray" needs the mujoco wheel only; "egl" and "osmesa" need GL libraries; "auto" takes what draws.
         threads: that step and draw the worlds; 0 takes all CPUs. Results do not depend on it.
-        templates: of the instruction; "{colour}" stands for the named cube's colour.
-        radius_m: of the ball above the cube that counts as reached, metres.
+        wording: of the instructions of training states: "plain" (one sentence), "train" or "held_out" (several).
+        held_out_wording: of the instructions of held-out states; None: the same.
+        templates: sentences to use instead of the wordings, with the task's slots such as "{colour}".
+        dense: weight per dense term; a decision is paid weight * (term after - term before) on top of the success.
+        dynamics: largest factor of the things' mass, their friction and the arm's gains; every world draws its own,
+            log-uniform between 1 / factor and factor. None: what the level says.
     """
 
-    colours: tuple[str, ...] = ("red", "green", "blue")
+    level: Level = "default"
     chunk: int = 5
-    max_decisions: int = 4
+    max_decisions: int | None = None
     image_size: int = 64
     renderer: Literal["auto", "ray", "egl", "osmesa"] = "ray"
     threads: int = 0
-    templates: tuple[str, ...] = ("reach the {colour} cube",)
-    radius_m: float = 0.05
-    name = "tabletop-reach"
+    wording: Wording = "plain"
+    held_out_wording: Wording | None = None
+    templates: tuple[str, ...] | None = None
+    dense: Mapping[str, float] | None = None
+    dynamics: Spreads | None = None
+
+    levels: ClassVar[Mapping[str, Mapping[str, Any]]]
+    """By level the arguments of the task, `max_decisions`, and `dynamics` where worlds differ."""
 
     def __post_init__(self) -> None:
-        unknown = [colour for colour in self.colours if colour not in COLOURS]
-        if unknown:
-            raise ValueError(f"sim.colours: unknown {unknown}; known are {sorted(COLOURS)}")
-        if len(set(self.colours)) != len(self.colours) or len(self.colours) < 2:
-            raise ValueError(f"sim.colours must be at least two different colours, got {list(self.colours)}")
-        if not self.templates or any("{colour}" not in template for template in self.templates):
-            raise ValueError(f"every one of sim.templates must hold '{{colour}}', got {list(self.templates)}")
-        if not 0 < self.radius_m < APART_M / 2:
-            raise ValueError(f"sim.radius_m must be in (0, {APART_M / 2}): two balls may not overlap")
-        for name in ("chunk", "max_decisions", "image_size"):
+        for name in ("chunk", "image_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"sim.{name} must be at least 1, got {getattr(self, name)}")
+        if self.max_decisions is not None and self.max_decisions < 1:
+            raise ValueError(f"sim.max_decisions must be at least 1, got {self.max_decisions}")
+        if self.level not in ("easy", "default", "hard"):
+            raise ValueError(f"sim.level must be easy, default or hard, got {self.level!r}")
+        terms = sorted({term for part in self.parts for term in part.task.terms})
+        if unknown := sorted(set(self.dense or {}) - set(terms)):
+            raise ValueError(f"sim.dense: unknown terms {unknown}; this sim has {terms}")
+        if self.dynamics is not None and min(self.dynamics) < 1:
+            raise ValueError(f"sim.dynamics are factors of at least 1 (1: no variation), got {list(self.dynamics)}")
+
+    @property
+    def parts(self) -> tuple[One, ...]:
+        """The simulators of one task each that this one is made of."""
+        raise NotImplementedError
+
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        """The tasks that initial states can pose."""
+        return tuple(part.task.name for part in self.parts)
+
+    def part_of(self, seed: int) -> int:
+        """Which of the parts an initial state belongs to."""
+        return 0 if len(self.parts) == 1 else int(derived_rng("task", seed).integers(len(self.parts)))
+
+    def task_of(self, seed: int) -> str:
+        return self.task_names[self.part_of(seed)]
 
     @property
     def renderer_name(self) -> str:
         """The back end that draws here: "auto" resolved."""
         return resolve(self.renderer)
 
-    @property
-    def task(self) -> ReachTask:
-        """The rules of the episode."""
-        return ReachTask(tuple(self.colours), tuple(self.templates), self.radius_m)
+    def start(self, seed: int) -> tuple[int, Start]:
+        """The part that an initial state belongs to, and the state."""
+        part = self.part_of(seed)
+        return part, self.parts[part].begin(seed)
 
     def make(self, num_envs: int) -> TabletopVectorEnv:
-        task = self.task
-        worlds = Worlds(task.things, num_envs, self.threads)
-        renderer = make_renderer(self.renderer, worlds.model, CAMERAS)
-        return TabletopVectorEnv(task, worlds, renderer, self.image_size, self.chunk, self.max_decisions)
+        tables = []
+        for part in self.parts:
+            task, varied = part.task, max(part.spreads) > 1
+            worlds = Worlds(task.things, num_envs, self.threads, task.grip, task.floor_m, varied)
+            renderer = make_renderer(self.renderer, worlds.model, CAMERAS)
+            tables.append(Table(task, worlds, renderer, part.limit))
+        return TabletopVectorEnv(tables, self.start, self.image_size, self.chunk, self.gripper, self.dense or {})
+
+    @property
+    def gripper(self) -> bool:
+        """Whether a task moves the fingers: then actions have a fourth dimension and proprioception the opening."""
+        return any(part.task.grip == "free" for part in self.parts)
 
     def sizes(self) -> dict[str, Any]:
-        return {"action_dims": 3, "chunk": self.chunk, "proprio_dims": 13}
+        return {"action_dims": 3 + self.gripper, "chunk": self.chunk, "proprio_dims": 13 + self.gripper}
 
     def contract(self) -> dict[str, Any]:
         """What must be equal wherever data, checkpoints and results of this simulator meet."""
         return {
             "sim": self.name,
-            "scene": scene_digest(self.task.things),
             "renderer": self.renderer_name,
             "image_size": self.image_size,
-            "colours": list(self.colours),
-            "templates": list(self.templates),
+            "level": self.level,
             "chunk": self.chunk,
-            "max_decisions": self.max_decisions,
             "action_scale_m": STEP_M,
+            "gripper": "1 open, -1 closed" if self.gripper else "none",
             "control_hz": CONTROL_HZ,
-            "radius_m": self.radius_m,
+            "wording": self.wording,
+            "held_out_wording": self.held_out_wording or self.wording,
+            "dense": dict(self.dense or {}),
+            "tasks": {part.task.name: part.rules() for part in self.parts},
             "mujoco": mujoco.__version__,
         }
 
     def demonstrate(self, seeds: Sequence[int], noise: float = 0.3) -> list[Demo]:
-        """The expert from the initial states of `seeds`: per decision (raw observation, clean chunk [chunk, 3]).
+        """The expert from the initial states of `seeds`: per decision (raw observation, clean chunk [chunk, A]).
 
         Args:
             seeds: of the initial states.
             noise: standard deviation of what is added to the executed actions, in actions.
         """
-        # a noisy hand may need longer than the policy is given
-        teacher = replace(self, radius_m=min(_DEMO_RADIUS_M, self.radius_m), max_decisions=3 * self.max_decisions)
-        demos: list[Demo] = []
-        for part in _parts(seeds):
-            env = teacher.make(len(part))
-            demos += play(env, part, noise)
-            env.close()
-        return demos
+        return play(self, seeds, noise)
 
     def scenes(self, seeds: Sequence[int], spread: float = 0.3) -> dict[str, Any]:
         """Labelled pictures for "point at the named object", one per seed; see `sims.tabletop.demos.label`.
@@ -121,16 +155,90 @@ class Reach(Sim):
             seeds: of the scenes.
             spread: how far each joint of the arm may stand from its start, rad.
         """
-        parts = []
-        for part in _parts(seeds):
+        if not len(seeds):
+            raise ValueError("no seeds: ask for at least one initial state")
+        made = []
+        for i in range(0, len(seeds), AT_ONCE):
+            part = list(seeds[i : i + AT_ONCE])
             env = self.make(len(part))
-            parts.append(label(env, part, spread))
+            made.append(label(env, part, spread))
             env.close()
-        joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0] if name != "instruction"}
-        return {**joined, "instruction": [text for p in parts for text in p["instruction"]]}
+        joined = {name: np.concatenate([p[name] for p in made]) for name in made[0] if name != "instruction"}
+        return {**joined, "instruction": [text for p in made for text in p["instruction"]]}
 
 
-def _parts(seeds: Sequence[int]) -> list[list[int]]:
-    if not len(seeds):
-        raise ValueError("no seeds: ask for at least one initial state")
-    return [list(seeds[i : i + _AT_ONCE]) for i in range(0, len(seeds), _AT_ONCE)]
+@dataclass(frozen=True)
+class One(Tabletop):
+    """A simulator of one task."""
+
+    slots: ClassVar[tuple[str, ...]]
+    """What every template must hold."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for wording in (self.wording, self.held_out_wording or self.wording):
+            missing = [t for t in self.sentences(wording) if not all(slot in t for slot in self.slots)]
+            if missing or not self.sentences(wording):
+                raise ValueError(f"every one of sim.templates must hold {list(self.slots)}, got {missing}")
+
+    @property
+    @abstractmethod
+    def task(self) -> TabletopTask:
+        """The rules of the episode."""
+
+    @property
+    def parts(self) -> tuple[One, ...]:
+        return (self,)
+
+    def chosen(self, *names: str) -> dict[str, Any]:
+        """Options by name, each the level's where it is None."""
+        return {name: self._chosen(name) for name in names}
+
+    def _chosen(self, name: str) -> Any:
+        given = getattr(self, name)
+        value = self.levels[self.level].get(name) if given is None else given
+        return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+    @property
+    def limit(self) -> int:
+        """Decisions after which an episode is cut."""
+        return self._chosen("max_decisions")
+
+    @property
+    def spreads(self) -> Spreads:
+        """Largest factors of mass, friction and gains."""
+        return self._chosen("dynamics") or (1.0, 1.0, 1.0)
+
+    def sentences(self, wording: Wording) -> tuple[str, ...]:
+        """The templates in one wording, or the given ones."""
+        return sentences(self.task.name, wording) if self.templates is None else tuple(self.templates)
+
+    def begin(self, seed: int) -> Start:
+        """The initial state that a seed stands for."""
+        held_out = split_of(seed) == "held_out" and self.held_out_wording is not None
+        texts = self.sentences(self.held_out_wording if held_out else self.wording)  # type: ignore[arg-type]
+        start = self.task.start(derived_rng(self.task.name, seed), texts)
+        if max(self.spreads) > 1:
+            draw = derived_rng("dynamics", seed).uniform(-1, 1, 3)
+            start = replace(start, dynamics=tuple(np.asarray(self.spreads) ** draw))
+        return start
+
+    def rules(self) -> dict[str, Any]:
+        """What the contract says of the task."""
+        words = {"train": self.wording, "held_out": self.held_out_wording or self.wording}
+        return {
+            "scene": scene_digest(self.task.things),
+            **{name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self.task).items()},  # type: ignore[call-overload]
+            "max_decisions": self.limit,
+            "dynamics": list(self.spreads),
+            "templates": {split: list(self.sentences(wording)) for split, wording in words.items()},
+        }
+
+
+def check_colours(option: str, colours: Sequence[str], least: int = 1) -> None:
+    """Refuse colours that are unknown, repeated or too few."""
+    if unknown := [colour for colour in colours if colour not in COLOURS]:
+        raise ValueError(f"sim.{option}: unknown {unknown}; known are {sorted(COLOURS)}")
+    if len(set(colours)) != len(colours) or len(colours) < least:
+        words = {1: "one colour", 2: "two different colours"}[least]
+        raise ValueError(f"sim.{option} must be at least {words}, none twice, got {list(colours)}")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
-from sims.tabletop.scene import Cube
+from sims.tabletop.things import Thing
+
+Grip = Literal["open", "closed", "free"]
+"""Fingers that stay open, stay closed (one blunt tool), or follow the fourth action dimension."""
 
 
 @dataclass(frozen=True)
@@ -16,8 +21,38 @@ class Start:
 
     objects: np.ndarray  # [K, 3] centres of the things, metres
     joints: np.ndarray  # [7] offsets from the home posture, rad
-    goal: int  # index of the thing that the instruction names
+    named: tuple[int, ...]  # indices of the things that the instruction names, in the order in which to act on them
     instruction: str
+    yaw: np.ndarray | None = None  # [K] turn of the things about the vertical, rad; None: none
+    dynamics: tuple[float, float, float] = (1.0, 1.0, 1.0)  # factors of the things' mass and friction, the arm's gains
+    appearance: Any = None  # how this world looks; None: as the scene says
+
+
+@dataclass(frozen=True)
+class State:
+    """What the rules see of n worlds: the present, the beginning, and what was remembered in between."""
+
+    tip: np.ndarray  # [n, 3] the point between the fingertips, metres
+    gap: np.ndarray  # [n] opening between the fingers, metres
+    objects: np.ndarray  # [n, K, 3] centres of the things, metres
+    turns: np.ndarray  # [n, K, 3, 3] their rotations
+    travel: np.ndarray  # [n, K] of a thing's own joint (drawer, button) from rest, metres; 0 for things without
+    origin: np.ndarray  # [n, K, 3] centres at the start, metres
+    named: np.ndarray  # [n, M] indices of the named things, in the order in which to act on them
+    memory: np.ndarray  # [n, R] what the task's `remember` returned last; zeros at the start
+
+    def thing(self, place: int) -> np.ndarray:
+        """Centres of the things named in this place of the order, [n, 3] metres."""
+        return self.objects[np.arange(len(self.named)), self.named[:, place]]
+
+    def shifted(self) -> np.ndarray:
+        """How far every thing is from where it began, horizontally, [n, K] metres."""
+        return np.linalg.norm((self.objects - self.origin)[:, :, :2], axis=2)
+
+    def is_named(self, *places: int) -> np.ndarray:
+        """Which things are named in one of these places, bool [n, K]."""
+        chosen = self.named[:, list(places)]
+        return (np.arange(self.objects.shape[1])[None, None] == chosen[:, :, None]).any(1)
 
 
 class TabletopTask(ABC):
@@ -26,15 +61,35 @@ class TabletopTask(ABC):
     name: str
     events: tuple[str, ...]
     """What can end an episode; "success" pays one, the others are failures."""
+    terms: tuple[str, ...] = ()
+    """Names of the dense terms, with their units."""
+    grip: Grip = "closed"
+    memory: int = 0
+    """R, how many numbers are remembered per world."""
+    floor_m: float = 0.02
+    """The set-point stays above this height."""
 
     @property
     @abstractmethod
-    def things(self) -> tuple[Cube, ...]:
+    def things(self) -> tuple[Thing, ...]:
         """What lies on the table, in the order of `Start.objects`."""
 
     @abstractmethod
-    def start(self, rng: np.random.Generator) -> Start: ...
+    def start(self, rng: np.random.Generator, templates: Sequence[str]) -> Start:
+        """Draw an initial state; its instruction is one of the templates, filled in."""
+
+    def remember(self, state: State) -> np.ndarray:
+        """What to carry to later control steps, [n, R]; asked before `judge` at every control step."""
+        return state.memory
+
+    def strict(self) -> TabletopTask:
+        """The same task with a tighter success, which demonstrations must meet: to arrive, not to brush the goal."""
+        return self
 
     @abstractmethod
-    def judge(self, tip: np.ndarray, objects: np.ndarray, goal: np.ndarray) -> dict[str, np.ndarray]:
-        """For every event a bool [n]: tip [n, 3] and objects [n, K, 3] in metres, goal [n]."""
+    def judge(self, state: State) -> dict[str, np.ndarray]:
+        """For every event a bool [n]."""
+
+    def measure(self, state: State) -> dict[str, np.ndarray]:
+        """For every dense term a float [n]."""
+        return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,26 +11,42 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from mmrl.rng import derived_rng
 from sims.render import Renderer
 from sims.tabletop.scene import CONTROL_HZ
+from sims.tabletop.table import Table
 from sims.tabletop.task import Start, TabletopTask
 from sims.tabletop.worlds import Worlds
 
 _CAMERA = "front"
 _CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,!?'-"
+_KEPT = ("which", "decisions", "terminated", "truncated", "error")  # arrays with a row per world
 
 
 class TabletopVectorEnv(VectorEnv):
-    """n worlds of one task. A decision is a chunk of control steps, played open loop until the episode ends.
+    """n worlds, each at one of the tables. A decision is a chunk of control steps, open loop until the episode ends.
 
     A world that ended keeps still (not stepped, not drawn) and repeats its flags until the next reset.
-    `infos`: "executed" int [n] control steps of this decision, "scores" float [n] per event (valid for worlds that
-    ended), "error" bool [n] where the simulation diverged.
+    `infos`: "executed" int [n] control steps of this decision; "scores" float [n] per event and per dense term (valid
+    for worlds that ended; what a world's task does not have is 0); "error" bool [n] where the simulation diverged;
+    "task" list[str].
+
+    Args:
+        tables: one per task; every table has room for all n worlds.
+        starts: the initial state that a seed stands for, and the index of its table.
+        image_size: pixels a side of the policy's camera.
+        chunk: control steps per decision.
+        gripper: whether there is a fourth action dimension, and the opening in the proprioception.
+        dense: weight per dense term; a decision is paid weight * (term after - term before).
     """
 
     def __init__(
-        self, task: TabletopTask, worlds: Worlds, renderer: Renderer, image_size: int, chunk: int, max_decisions: int
+        self,
+        tables: Sequence[Table],
+        starts: Callable[[int], tuple[int, Start]],
+        image_size: int,
+        chunk: int,
+        gripper: bool,
+        dense: Mapping[str, float],
     ):
         self.metadata = {
             "render_modes": ["rgb_array"],
@@ -38,16 +54,19 @@ class TabletopVectorEnv(VectorEnv):
             "autoreset_mode": AutoresetMode.DISABLED,
         }
         self.render_mode = "rgb_array"
-        self.task, self.worlds, self.renderer = task, worlds, renderer
-        self.image_size, self.chunk, self.max_decisions = image_size, chunk, max_decisions
-        self.num_envs = n = worlds.batch.nsim
+        self.tables, self.starts, self.dense = tuple(tables), starts, dict(dense)
+        self.image_size, self.chunk = image_size, chunk
+        self.action_dims, self.proprio_dims = 3 + gripper, 13 + gripper
+        self.num_envs = n = tables[0].worlds.batch.nsim
         self._declare_spaces()
-        self.goal = np.zeros(n, np.int64)
+        self.which = np.zeros(n, np.int64)
         self.decisions = np.zeros(n, np.int64)
         self.terminated, self.truncated = np.zeros(n, bool), np.zeros(n, bool)
         self.error = np.zeros(n, bool)
-        self.scores = {event: np.zeros(n, np.float64) for event in task.events}
+        columns = [name for table in tables for name in (*table.task.events, *table.task.terms)]
+        self.scores = {name: np.zeros(n, np.float64) for name in dict.fromkeys(columns)}
         self.instructions = [""] * n
+        self.looks: list[Any] = [None] * n
         self._images = np.zeros((n, image_size, image_size, 3), np.uint8)
         self._ready = False
         self.watch: Callable[[np.ndarray], None] | None = None  # told after each control step which worlds moved
@@ -57,22 +76,45 @@ class TabletopVectorEnv(VectorEnv):
         self.single_observation_space = spaces.Dict(
             {
                 "image": spaces.Box(0, 255, (size, size, 3), np.uint8),
-                "proprio": spaces.Box(-np.inf, np.inf, (13,), np.float32),
+                "proprio": spaces.Box(-np.inf, np.inf, (self.proprio_dims,), np.float32),
                 "instruction": spaces.Text(max_length=200, charset=_CHARACTERS),
             }
         )
-        self.single_action_space = spaces.Box(-1, 1, (self.chunk, 3), np.float32)
+        self.single_action_space = spaces.Box(-1, 1, (self.chunk, self.action_dims), np.float32)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
     @property
+    def table(self) -> Table:
+        """The only table."""
+        if len(self.tables) > 1:
+            raise ValueError(f"there are {len(self.tables)} tables here, one per task: use env.tables[env.which[i]]")
+        return self.tables[0]
+
+    @property
+    def task(self) -> TabletopTask:
+        return self.table.task
+
+    @property
+    def worlds(self) -> Worlds:
+        return self.table.worlds
+
+    @property
+    def renderer(self) -> Renderer:
+        return self.table.renderer
+
+    @property
     def renderer_name(self) -> str:
-        return self.renderer.name
+        return self.tables[0].renderer.name
 
     @property
     def live(self) -> np.ndarray:
         """Worlds whose episode goes on, bool [n]."""
         return ~(self.terminated | self.truncated)
+
+    def at(self, table: int, ids: np.ndarray) -> np.ndarray:
+        """Those of the worlds that stand at a table."""
+        return ids if len(self.tables) == 1 else ids[self.which[ids] == table]
 
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
@@ -83,13 +125,14 @@ class TabletopVectorEnv(VectorEnv):
         if not self._ready and not chosen.all():
             raise ValueError("the first reset must begin all worlds: leave options['reset_mask'] out")
         ids = np.flatnonzero(chosen)
-        self.begin(ids, [self.task.start(derived_rng(self.task.name, seeds[i])) for i in ids])
+        begun = {seed: self.starts(seed) for seed in {seeds[i] for i in ids}}
+        self.begin(ids, [begun[seeds[i]][1] for i in ids], [begun[seeds[i]][0] for i in ids])
         # the attempts of a group share their seed: their first picture is drawn once
         first = {seeds[i]: i for i in reversed(ids)}
         self._draw(np.array(sorted(first.values())))
         for i in ids:
             self._images[i] = self._images[first[seeds[i]]]
-        return self._observation(), {}
+        return self._observation(), {"task": self._tasks()}
 
     def _seeds(self, seed: int | Sequence[int] | None) -> list[int]:
         if seed is None:
@@ -100,18 +143,22 @@ class TabletopVectorEnv(VectorEnv):
             raise ValueError(f"reset needs one seed per world: {self.num_envs} worlds, got {len(seed)} seeds")
         return [int(s) for s in seed]
 
-    def begin(self, ids: np.ndarray, starts: Sequence[Start]) -> None:
-        """Put worlds into given initial states, without drawing them."""
-        self.worlds.place(ids, starts)
-        self.goal[ids] = [start.goal for start in starts]
-        for i, start in zip(ids, starts):
-            self.instructions[i] = start.instruction
+    def begin(self, ids: np.ndarray, starts: Sequence[Start], which: Sequence[int] | None = None) -> None:
+        """Put worlds into given initial states, at given tables (default the first), without drawing them."""
+        self.which[ids] = 0 if which is None else which
+        chosen = dict(zip(ids.tolist(), starts))
+        for t, table in enumerate(self.tables):
+            part = self.at(t, ids)
+            table.begin(part, [chosen[i] for i in part.tolist()])
+        for i, start in chosen.items():
+            self.instructions[i], self.looks[i] = start.instruction, start.appearance
         for column in (self.decisions, self.terminated, self.truncated, self.error, *self.scores.values()):
             column[ids] = 0
+        self._measure(ids)
         self._ready = True
 
     def step(self, actions: np.ndarray) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Play one chunk, actions [n, chunk, 3] in [-1, 1] (clipped); rows of worlds that ended are ignored."""
+        """Play one chunk, actions [n, chunk, A] in [-1, 1] (clipped); rows of worlds that ended are ignored."""
         played = self.live
         actions = self._checked(actions, played)
         executed, reward = np.zeros(self.num_envs, np.int64), np.zeros(self.num_envs, np.float64)
@@ -119,14 +166,17 @@ class TabletopVectorEnv(VectorEnv):
             ids = np.flatnonzero(self.live)
             if not ids.size:
                 break
-            diverged = self.worlds.control(ids, actions[ids, k])
             executed[ids] += 1
-            self.error[ids[diverged]] = self.truncated[ids[diverged]] = True
-            self._judge(ids[~diverged], reward)
+            for t in range(len(self.tables)):
+                part = self.at(t, ids)
+                if part.size:
+                    self._control(self.tables[t], part, actions[part, k], reward)
             if self.watch is not None:
                 self.watch(ids)
         self.decisions[played] += 1
-        self.truncated |= played & ~self.terminated & (self.decisions >= self.max_decisions)
+        limit = np.array([table.max_decisions for table in self.tables])[self.which]
+        self.truncated |= played & ~self.terminated & (self.decisions >= limit)
+        reward += self._measure(np.flatnonzero(played & ~self.error))
         # an episode cut by time is drawn once more: its value is asked for
         self._draw(np.flatnonzero(played & ~self.terminated & ~self.error))
         return self._observation(), reward, self.terminated.copy(), self.truncated.copy(), self._infos(executed)
@@ -135,62 +185,94 @@ class TabletopVectorEnv(VectorEnv):
         actions = np.asarray(actions, np.float64)
         if not self._ready:
             raise RuntimeError("step before reset: call reset(seed=[...]) first")
-        if actions.shape != (self.num_envs, self.chunk, 3):
-            raise ValueError(f"actions must be {(self.num_envs, self.chunk, 3)}, got {actions.shape}")
+        shape = (self.num_envs, self.chunk, self.action_dims)
+        if actions.shape != shape:
+            raise ValueError(f"actions must be {shape}, got {actions.shape}")
         broken = np.flatnonzero(played & ~np.isfinite(actions).all(axis=(1, 2)))
         if broken.size:
             raise ValueError(f"the policy's actions are not finite in worlds {broken[:5].tolist()}")
         return np.clip(actions, -1, 1)
 
-    def _judge(self, ids: np.ndarray, reward: np.ndarray) -> None:
-        events = self.task.judge(self.worlds.tip[ids], self.worlds.objects[ids], self.goal[ids])
+    def _control(self, table: Table, ids: np.ndarray, actions: np.ndarray, reward: np.ndarray) -> None:
+        """One control step of worlds at one table, and its events."""
+        diverged = table.worlds.control(ids, actions)
+        self.error[ids[diverged]] = self.truncated[ids[diverged]] = True
+        sound = ids[~diverged]
+        events = table.judge(sound)
         for event, happened in events.items():
-            self.scores[event][ids[happened]] = 1.0
-            self.terminated[ids[happened]] = True
-        reward[ids[events["success"]]] = 1.0
+            self.scores[event][sound[happened]] = 1.0
+            self.terminated[sound[happened]] = True
+        reward[sound[events["success"]]] = 1.0
+
+    def _measure(self, ids: np.ndarray) -> np.ndarray:
+        """Bring the dense terms of some worlds up to date; what their changes pay, [n]."""
+        paid = np.zeros(self.num_envs, np.float64)
+        for t, table in enumerate(self.tables):
+            part = self.at(t, ids)
+            for name, value in table.measure(part).items() if part.size else ():
+                paid[part] += self.dense.get(name, 0.0) * (value - self.scores[name][part])
+                self.scores[name][part] = value
+        return paid
 
     def _draw(self, ids: np.ndarray) -> None:
-        if ids.size:
-            self._images[ids] = self.renderer.frames(self.worlds.batch, ids, _CAMERA, self.image_size)
+        for t, table in enumerate(self.tables):
+            part = self.at(t, ids)
+            if part.size:
+                looks = [self.looks[i] for i in part]
+                more = {} if all(look is None for look in looks) else {"looks": looks}
+                self._images[part] = table.renderer.frames(table.worlds.batch, part, _CAMERA, self.image_size, **more)
+
+    @property
+    def proprio(self) -> np.ndarray:
+        """What the arm feels, float32 [n, proprio_dims]."""
+        if len(self.tables) == 1:
+            return self.worlds.proprio[:, : self.proprio_dims]
+        every = np.stack([table.worlds.proprio for table in self.tables])
+        return every[self.which, np.arange(self.num_envs), : self.proprio_dims]
 
     def _observation(self) -> dict[str, Any]:
         # copies: rows of an observation are kept in episodes while the worlds go on
-        return {
-            "image": self._images.copy(),
-            "proprio": self.worlds.proprio,
-            "instruction": list(self.instructions),
-        }
+        return {"image": self._images.copy(), "proprio": self.proprio, "instruction": list(self.instructions)}
+
+    def _tasks(self) -> list[str]:
+        names = [table.task.name for table in self.tables]
+        return [names[t] for t in self.which]
 
     def _infos(self, executed: np.ndarray) -> dict[str, Any]:
         scores = {event: column.copy() for event, column in self.scores.items()}
-        return {"executed": executed, "scores": scores, "error": self.error.copy()}
+        return {"executed": executed, "scores": scores, "error": self.error.copy(), "task": self._tasks()}
 
     def render(  # type: ignore[override]  # one world at a time, at a size of choice
         self, i: int = 0, size: int = 256, camera: str = "side"
     ) -> np.ndarray:
         """One world for people to look at, uint8 RGB [size, size, 3]."""
-        return self.renderer.picture(self.worlds.batch, i, camera, size)
+        table = self.tables[self.which[i]]
+        return table.renderer.picture(table.worlds.batch, i, camera, size)
 
     def state_dict(self) -> dict[str, Any]:
         """All that the future depends on, as tensors and plain values."""
-        arrays = {"goal": self.goal, "decisions": self.decisions, "error": self.error}
-        arrays |= {"terminated": self.terminated, "truncated": self.truncated, "images": self._images}
-        arrays |= {f"score_{event}": column for event, column in self.scores.items()}
-        state = {name: torch.from_numpy(value.copy()) for name, value in arrays.items()}
-        state |= {name: torch.from_numpy(value) for name, value in self.worlds.state_dict().items()}
-        return {**state, "instructions": list(self.instructions)}
+        arrays = {name: getattr(self, name) for name in _KEPT} | {"images": self._images}
+        arrays |= {f"score_{name}": column for name, column in self.scores.items()}
+        for t, table in enumerate(self.tables):
+            arrays |= {f"table{t}_{name}": value for name, value in table.state_dict().items()}
+        state: dict[str, Any] = {name: torch.from_numpy(value.copy()) for name, value in arrays.items()}
+        return {**state, "instructions": list(self.instructions), "looks": list(self.looks)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state, bit for bit."""
-        if len(state["goal"]) != self.num_envs:
-            raise ValueError(f"the saved simulator has {len(state['goal'])} worlds, this one {self.num_envs}")
-        self.worlds.load_state_dict({name: state[name].numpy() for name in ("physics", "setpoint")})
-        self.goal, self.decisions, self.error = (state[k].numpy().copy() for k in ("goal", "decisions", "error"))
-        self.terminated, self.truncated = state["terminated"].numpy().copy(), state["truncated"].numpy().copy()
-        self._images = state["images"].numpy().copy()
-        self.scores = {event: state[f"score_{event}"].numpy().copy() for event in self.task.events}
-        self.instructions = list(state["instructions"])
+        if len(state["decisions"]) != self.num_envs:
+            raise ValueError(f"the saved simulator has {len(state['decisions'])} worlds, this one {self.num_envs}")
+        arrays = {name: value.numpy() for name, value in state.items() if isinstance(value, torch.Tensor)}
+        for t, table in enumerate(self.tables):
+            mark = f"table{t}_"
+            table.load_state_dict({k.removeprefix(mark): v for k, v in arrays.items() if k.startswith(mark)})
+        for name in _KEPT:
+            setattr(self, name, arrays[name].copy())
+        self._images = arrays["images"].copy()
+        self.scores = {name: arrays[f"score_{name}"].copy() for name in self.scores}
+        self.instructions, self.looks = list(state["instructions"]), list(state["looks"])
         self._ready = True
 
     def close_extras(self, **kwargs: Any) -> None:
-        self.renderer.close()
+        for table in self.tables:
+            table.renderer.close()

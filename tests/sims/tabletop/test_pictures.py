@@ -11,8 +11,8 @@ from sims.contract import check_same
 from sims.render import Camera, make_renderer, probe
 from sims.render.base import resolve
 from sims.tabletop import Reach
-from sims.tabletop.scene import CAMERAS, COLOURS
-from sims.tabletop.sim import _DEMO_RADIUS_M
+from sims.tabletop.scene import CAMERAS
+from sims.tabletop.things import COLOURS
 
 EYE = Camera(position=(0.0, -2.0, 0.0), target=(0.0, 0.0, 0.0), fovy=53.13010235415598)  # tan(fovy / 2) = 0.5
 
@@ -90,7 +90,7 @@ def test_the_named_colour_is_at_the_projected_place():
         wanted = np.array(COLOURS[colour])
         match = (inside @ wanted) / (np.linalg.norm(inside, axis=1) * np.linalg.norm(wanted))
         assert match.min() > 0.99  # hue; brightness varies with the light
-        place = CAMERAS["front"].project(env.worlds.objects[i, env.goal[i]], 64)
+        place = CAMERAS["front"].project(env.worlds.objects[i, env.table.named[i, 0]], 64)
         np.testing.assert_allclose(scenes["centroid"][i], place, atol=3)  # pixels; some are partly hidden
     visible = scenes["mask"].sum(axis=(1, 2))
     assert np.median(visible) > 30
@@ -137,7 +137,7 @@ def test_demonstrations_are_clean_and_arrive():
             np.testing.assert_array_equal(raw["image"], raw_other["image"])
         np.testing.assert_array_equal(demo[0][1], clean[0][1])  # the first label does not know the noise
         assert (demo[1][0]["proprio"] != clean[1][0]["proprio"]).any()  # but what was executed did
-    assert sim.radius_m > _DEMO_RADIUS_M
+    assert sim.task.radius_m > sim.task.strict().radius_m == 0.04
 
 
 def test_contracts_are_compared():
@@ -148,7 +148,7 @@ def test_contracts_are_compared():
         check_same(sim.contract(), Reach(image_size=32).contract())
     with pytest.raises(ValueError, match=r"renderer: 'egl' was recorded, this simulator has 'ray'"):
         check_same({**sim.contract(), "renderer": "egl"}, sim.contract())
-    assert sim.contract()["scene"] != Reach(colours=("red", "blue")).contract()["scene"]
+    assert sim.contract()["tasks"] != Reach(colours=("red", "blue")).contract()["tasks"]
     with pytest.raises(ValueError, match="not recorded"):
         check_same({}, sim.contract())
 

@@ -7,9 +7,10 @@ from gymnasium.vector import AutoresetMode
 
 from sims.tabletop import Reach, expert
 from sims.tabletop.arm import HOME
-from sims.tabletop.reach import APART_M, above
-from sims.tabletop.scene import Cube
+from sims.tabletop.layout import APART_M
+from sims.tabletop.reach import above
 from sims.tabletop.task import Start
+from sims.tabletop.things import Cube
 from sims.tabletop.worlds import Worlds
 from sims.task import SimTask
 
@@ -76,7 +77,7 @@ def test_start_is_as_described():
     gaps = np.linalg.norm(env.worlds.objects[:, :, None] - env.worlds.objects[:, None], axis=3)
     assert gaps[:, ~np.eye(3, dtype=bool)].min() >= APART_M
     named = [text.split()[2] for text in observation["instruction"]]
-    assert named == [("red", "green", "blue")[goal] for goal in env.goal]
+    assert named == [("red", "green", "blue")[goal] for goal in env.table.named[:, 0]]
     assert set(named) == {"red", "green", "blue"}
 
 
@@ -99,13 +100,13 @@ def test_the_expert_always_succeeds(colours):
 def test_a_wrong_object_ends_the_episode_unpaid():
     env = make(16)
     env.reset(seed=list(range(16)))
-    named = env.goal.copy()
-    env.goal[:] = (named + 1) % 3  # the expert is told another cube than the instruction
+    named = env.table.named[:, 0].copy()
+    env.table.named[:, 0] = (named + 1) % 3  # the expert is told another cube than the instruction
     while env.live.any():
         actions = expert(env)
-        wrong, env.goal[:] = env.goal.copy(), named
+        wrong, env.table.named[:, 0] = env.table.named[:, 0].copy(), named
         _, reward, terminated, _, infos = env.step(actions)
-        env.goal[:] = wrong
+        env.table.named[:, 0] = wrong
         assert not reward.any()
     assert infos["scores"]["wrong_object"].all() and terminated.all()
     assert not infos["scores"]["success"].any()
@@ -127,7 +128,7 @@ def test_ended_worlds_keep_still_and_chunks_stop_inside():
         # time in the simulator counts the control steps: 10 substeps of 5 ms each
         passed = np.rint((env.worlds.batch.time - state[:, 0]) / 0.05)
         np.testing.assert_array_equal(passed, infos["executed"])
-        tip = np.linalg.norm(above(env.worlds.objects[np.arange(8), env.goal]) - env.worlds.tip, axis=1)
+        tip = np.linalg.norm(above(env.worlds.objects[np.arange(8), env.table.named[:, 0]]) - env.worlds.tip, axis=1)
         assert (tip[new] <= 0.05).all() and (tip[~terminated] > 0.05).all()
         ended |= terminated | truncated
 
@@ -191,7 +192,7 @@ def test_the_arm_follows_its_set_point():
     env = make(1, max_decisions=20)
     env.reset(seed=[0])
     action = np.zeros((1, 5, 3), np.float32)
-    env.goal[:] = 0
+    env.table.named[:, 0] = 0
     env.worlds.batch.bind("mocap_pos")[:, :, 0] = 5.0  # cubes out of the way
     for direction in ((1, 1, -1), (0, 0, 0), (0, 0, 0)):
         action[:] = direction
@@ -206,7 +207,7 @@ def test_solid_cubes_rest_on_the_table():
     """The scene serves tasks with contact too: a cube set down stays, one in the air falls on the table."""
     worlds = Worlds([Cube("mark", "green"), Cube("low", "red", ghost=False), Cube("high", "blue", ghost=False)], 2, 1)
     places = np.array([[0.5, 0.2, 0.03], [0.4, -0.1, 0.03], [0.5, 0.0, 0.1]])
-    worlds.place(np.arange(2), [Start(places, np.zeros(7), 0, "")] * 2)
+    worlds.place(np.arange(2), [Start(places, np.zeros(7), (0,), "")] * 2)
     np.testing.assert_array_equal(worlds.objects, np.stack([places] * 2))
     for _ in range(20):  # one second
         assert not worlds.control(np.arange(2), np.zeros((2, 3))).any()

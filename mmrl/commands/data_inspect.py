@@ -1,0 +1,143 @@
+"""Look at a dataset: schema, counts, statistics with what is suspicious about them, pictures."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from mmrl.commands.data import options, switch
+from mmrl.config import ConfigError
+from mmrl.datasets.base import Dataset, Statistics
+from mmrl.datasets.lerobot import layout
+from mmrl.datasets.lerobot.reader import LeRobotDataset
+from mmrl.datasets.opened import open_dataset
+from mmrl.datasets.recorded import Recorded
+from mmrl.datasets.sheet import contact_sheet
+from mmrl.datasets.statistics import flags, measured
+
+SHOWN = ("min", "q01", "mean", "q99", "max", "std")
+_DRIFT = 0.05  # of a standard deviation, by which a stated mean may differ
+
+
+def inspect(words: Sequence[str]) -> None:
+    """Read every episode's table, print what is in it, and draw a contact sheet."""
+    given, places = options(words, ("out", "write"))
+    if len(places) != 1 or "=" in places[0]:
+        raise ConfigError(f"mmrl data inspect: give one dataset, got {places}; for example `mmrl data inspect FOLDER`")
+    place = Path(places[0])
+    dataset = open_dataset(place)
+    episodes = [_light(dataset.read(number), dataset) for number in range(len(dataset))]
+    console = Console(width=None if Console().is_terminal else 140)
+    _overview(console, dataset, episodes)
+    _schema(console, dataset)
+    found = measured(dataset, episodes)
+    _numbers(console, dataset, episodes, found)
+    _pictures(console, dataset)
+    if switch(given, "write", False):
+        _write(console, dataset, found)
+    else:
+        _drift(console, dataset, found)
+    folder = Path(given["out"]) if "out" in given else place if place.is_dir() else place.parent
+    name = "contact_sheet.png" if place.is_dir() else f"{place.stem}_contact_sheet.png"
+    failed = [number for number, episode in enumerate(episodes) if episode.success is False]
+    sheet = contact_sheet(dataset, folder / name, failed=failed)
+    console.print("no camera, so no contact sheet" if sheet is None else f"written: {sheet}", highlight=False)
+    dataset.close()
+
+
+def _light(episode: Recorded, dataset: Dataset) -> Recorded:
+    """Without pictures, so that all episodes fit into memory."""
+    episode.observations = {
+        name: rows for name, rows in episode.observations.items() if not dataset.features[name].camera
+    }
+    return episode
+
+
+def _overview(console: Console, dataset: Dataset, episodes: Sequence[Recorded]) -> None:
+    steps = sum(map(len, episodes))
+    flagged = Counter(episode.success for episode in episodes)
+    ended = Counter(episode.ended for episode in episodes)
+    told = Counter(episode.instruction for episode in episodes)
+    rate = "control steps per second: not stated" if dataset.fps is None else f"fps: {dataset.fps:g}"
+    long = "" if dataset.fps is None else f" ({steps / dataset.fps:.1f} s)"
+    lengths = [len(episode) for episode in episodes]
+    lines = [
+        f"{dataset.path}: {dataset.format}",
+        f"episodes: {len(episodes)}, control steps: {steps}{long}, {min(lengths)} to {max(lengths)} each; {rate}",
+        f"success: {flagged[True]}, failed: {flagged[False]}, not stated: {flagged[None]}; ended by themselves: "
+        f"{ended['done']}, cut off: {ended['time']}, recording stopped: {ended['cut']}",
+        f"instructions: {len(told)}: "
+        + ", ".join(f"{text!r} {count}x" for text, count in told.most_common(4))
+        + (", ..." if len(told) > 4 else ""),
+        f"seeds: {sum(episode.seed is not None for episode in episodes)} episodes state one",
+        "simulator contract: " + (json.dumps(dataset.contract, sort_keys=True) if dataset.contract else "not stated"),
+    ]
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _schema(console: Console, dataset: Dataset) -> None:
+    table = Table("name", "type", "shape per control step", title="columns")
+    for name, feature in dataset.features.items():
+        table.add_row(name, feature.dtype, str(list(feature.shape)))
+    console.print(table)
+
+
+def _numbers(console: Console, dataset: Dataset, episodes: Sequence[Recorded], found: dict[str, Statistics]) -> None:
+    table = Table("dimension", *SHOWN, "look at", title="numbers")
+    for name, feature in dataset.features.items():
+        if feature.camera:
+            continue
+        rows = [np.asarray(e.actions if name == "action" else e.observations[name]) for e in episodes]
+        values = np.concatenate([part.reshape(len(part), -1) for part in rows])
+        for dim, suspicious in enumerate(flags(values)):
+            label = feature.names[dim] if feature.names and dim < len(feature.names) else str(dim)
+            numbers = [f"{found[name][part][dim]:.4g}" for part in SHOWN] if name in found else ["-"] * len(SHOWN)
+            table.add_row(f"{name}[{label}]", *numbers, ", ".join(suspicious), style="yellow" if suspicious else None)
+    console.print(table)
+
+
+def _pictures(console: Console, dataset: Dataset) -> None:
+    for name, feature in dataset.features.items():
+        if feature.camera:
+            console.print(f"camera {name}: {feature.dtype} {list(feature.shape)}", highlight=False)
+
+
+def _drift(console: Console, dataset: Dataset, found: dict[str, Statistics]) -> None:
+    """Stated statistics that are not those of the data: policies would be given other numbers than they were."""
+    try:
+        stated = dataset.statistics()
+    except ValueError as error:
+        console.print(str(error), style="red", highlight=False)
+        return
+    for name, statistics in found.items():
+        if name not in stated:
+            console.print(f"no stated statistics of {name}; write=true computes them", style="yellow", highlight=False)
+            continue
+        spread = np.maximum(statistics["std"], 1e-6)
+        for part in ("mean", "std"):
+            away = np.abs(stated[name].get(part, statistics[part]).reshape(-1) - statistics[part]) / spread
+            for dim in np.flatnonzero(away > _DRIFT):
+                console.print(
+                    f"{name}[{dim}]: stated {part} {stated[name][part].reshape(-1)[dim]:.4g}, in the data "
+                    f"{statistics[part][dim]:.4g}; write=true states that of the data",
+                    style="red",
+                    highlight=False,
+                )
+
+
+def _write(console: Console, dataset: Dataset, found: dict[str, Statistics]) -> None:
+    if not isinstance(dataset, LeRobotDataset):
+        raise ConfigError(f"write=true: {dataset.format} files hold no statistics")
+    whole = measured(dataset, cameras=True) if any(f.camera for f in dataset.features.values()) else found
+    keys = {name: key for key, name in dataset.names.items()} | {"action": layout.ACTION}
+    plain = {keys[name]: {part: value.tolist() for part, value in s.items()} for name, s in whole.items()}
+    path = dataset.path / layout.STATS
+    path.write_text(json.dumps(plain, indent=2) + "\n")
+    console.print(f"written: {path}", highlight=False)

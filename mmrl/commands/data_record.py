@@ -1,0 +1,127 @@
+"""Record episodes of a simulator's expert or of a trained policy."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from rich.console import Console
+
+from mmrl.callbacks.start import load_policy
+from mmrl.cli import CLI, load_run
+from mmrl.commands.data import number, options, switch
+from mmrl.commands.evaluation_words import parse
+from mmrl.config import ConfigError, compose
+from mmrl.datasets.lerobot.writer import LeRobotWriter
+from mmrl.datasets.record import Acting, Actor, Expert, stepwise
+from mmrl.datasets.record import record as played
+
+OPTIONS = ("episodes", "out", "run", "policy", "checkpoint", "decode", "noise", "video", "format", "first", "split")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is played and who plays it."""
+
+    task: Any
+    actor: Callable[[Sequence[int]], Actor]
+    said: str
+
+
+def record(words: Sequence[str]) -> None:
+    """Write episodes as a LeRobotDataset v3.0, failures among them, flagged."""
+    given, more = options(words, OPTIONS)
+    if "out" not in given:
+        raise ConfigError("out=FOLDER is missing: where the dataset goes")
+    if given.get("format", "lerobot") != "lerobot":
+        raise ConfigError(f"format={given['format']}: datasets are written as format=lerobot")
+    split, first = given.get("split", "train"), int(number(given, "first", 0, 0))
+    if split not in ("train", "held_out"):
+        raise ConfigError(f"split={split}: must be train or held_out")
+    source = _policy(given, more) if "run" in given else _expert(given, more)
+    task = source.task.on(split)
+    count = min(int(number(given, "episodes", 50, 1)), len(task) - first)
+    seeds = [task[i].info["seed"] for i in range(first, first + count)]
+    sim = stepwise(task.sim)
+    writer = LeRobotWriter(given["out"], _fps(sim), switch(given, "video", True), task.contract(), robot=task.sim.name)
+    console, errors = Console(soft_wrap=True), 0
+    for outcome in played(sim, seeds, source.actor):
+        for episode in outcome.episodes:
+            writer.add(episode)
+        errors += outcome.errors
+        console.print(f"{len(writer.episodes) + errors} of {count} episodes", highlight=False)
+    if not writer.episodes:
+        raise ValueError(f"none of the {count} episodes could be recorded: the simulator failed in all of them")
+    writer.close()
+    _report(console, writer, errors, source.said, Path(given["out"]))
+
+
+def _expert(given: dict[str, str], more: Sequence[str]) -> Source:
+    if given.get("policy", "expert") != "expert":
+        raise ConfigError(f"policy={given['policy']}: policy=expert, or run=RUN_FOLDER for a trained one")
+    for name in ("checkpoint", "decode"):
+        if name in given:
+            raise ConfigError(f"{name}={given[name]} belongs to a policy: give run=RUN_FOLDER too")
+    if not any(word.startswith("sim=") for word in more):
+        raise ConfigError("name what is recorded: sim=NAME (see `mmrl list sims`), or run=RUN_FOLDER")
+    node = OmegaConf.select(compose(["task=sim", *more]), "data.task")
+    task = instantiate(OmegaConf.to_container(node, resolve=True, throw_on_missing=True), _convert_="object")
+    if not hasattr(task.sim, "expert"):
+        raise ConfigError(f"sim {task.sim.name!r} has no scripted expert; record a trained policy with run=RUN_FOLDER")
+    noise, sim = number(given, "noise", 0.0, 0), stepwise(task.sim)
+    return Source(task, lambda seeds: Expert(sim, seeds, noise), f"the expert of {task.sim.name}, noise {noise:g}")
+
+
+def _policy(given: dict[str, str], more: Sequence[str]) -> Source:
+    for name in ("policy", "noise"):
+        if name in given:
+            raise ConfigError(f"{name}={given[name]} is of the expert; with run=... the policy of the run plays")
+    named = [f"checkpoint={given['checkpoint']}"] if "checkpoint" in given else []
+    asked = parse([given["run"], *named, *more])
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    cli: CLI = load_run(asked.folder / "config.yaml", asked.words)
+    data: Any = cli.datamodule
+    if getattr(data.task, "sim", None) is None:
+        raise ConfigError(f"{asked.folder}: task {data.task.name!r} has no simulator to record in")
+    try:
+        load_policy(cli.model.policy, str(asked.checkpoint))  # type: ignore[arg-type]
+    except (ValueError, RuntimeError) as error:
+        raise ConfigError(f"{asked.checkpoint}: {error}") from error
+    data.engine.sync(cli.model.policy, 0)
+    sampling = data.sampling
+    if "decode" in given:
+        sampling = replace(sampling, decode=given["decode"])
+    return Source(
+        data.task,
+        lambda seeds: Acting(data.engine, sampling, seeds),
+        f"{asked.checkpoint}, decode {sampling.decode}",
+    )
+
+
+def _fps(sim: Any) -> float:
+    """Control steps per second, as the environment states them for rendering."""
+    env = sim.make(1)
+    stated = env.metadata.get("render_fps")
+    env.close()
+    if not stated:
+        raise ConfigError(f"sim {sim.name!r} does not say metadata['render_fps'], its control steps per second")
+    return float(stated)
+
+
+def _report(console: Console, writer: LeRobotWriter, errors: int, said: str, out: Path) -> None:
+    flagged = [entry["success"] for entry in writer.episodes]
+    lines = [f"written: {out} ({len(flagged)} episodes, {writer.frames} control steps at {writer.fps:g} per second)"]
+    lines.append(f"played by: {said}")
+    if any(flag is not None for flag in flagged):
+        failed = flagged.count(False)
+        kept = "; the failed ones are kept, flagged, and left out of imitation" if failed else ""
+        lines.append(f"success: {flagged.count(True)}, failed: {failed}{kept}")
+    if errors:
+        lines.append(f"not written: {errors} episodes in which the simulation broke down")
+    for line in lines:
+        console.print(line, highlight=False)

@@ -1,0 +1,105 @@
+"""Camera images of an episode that are decoded when they are looked at."""
+
+from __future__ import annotations
+
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from mmrl.datasets.video import decode
+
+
+class Frames(ABC):
+    """Reads like an array uint8 [T, H, W, 3]: length, shape, an index, a slice, or a list of indices."""
+
+    dtype = np.dtype(np.uint8)
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        chosen = np.arange(len(self))[index]
+        return self._one(int(chosen)) if chosen.ndim == 0 else self._many(chosen.tolist())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self[:] if dtype is None else self[:].astype(dtype)
+
+    @abstractmethod
+    def _one(self, step: int) -> np.ndarray: ...
+
+    def _many(self, steps: list[int]) -> np.ndarray:
+        return np.stack([self._one(step) for step in steps]) if steps else np.empty((0, *self.shape[1:]), np.uint8)
+
+
+class Pictures(Frames):
+    """Encoded single images, such as PNG.
+
+    Args:
+        encoded: bytes of every frame.
+        shape: (H, W, C) that the images must have.
+        where: file and episode, for messages.
+    """
+
+    def __init__(self, encoded: Sequence[bytes], shape: tuple[int, ...], where: str):
+        self.encoded, self.where = encoded, where
+        self.shape = (len(encoded), *shape)
+
+    def _one(self, step: int) -> np.ndarray:
+        try:
+            image = np.asarray(Image.open(io.BytesIO(self.encoded[step])).convert("RGB"))
+        except (OSError, TypeError) as error:
+            raise ValueError(f"{self.where}: the image of control step {step} cannot be decoded: {error}") from error
+        if image.shape != self.shape[1:]:
+            raise ValueError(f"{self.where}: the image of control step {step} is {image.shape}, not {self.shape[1:]}")
+        return image
+
+
+class Clip(Frames):
+    """A stretch of a video file; all of it is decoded at the first look and kept as long as this object.
+
+    Args:
+        path: of the video.
+        start_s: time of its first frame in the file, seconds.
+        count: T.
+        fps: of the file.
+        shape: (H, W, C) of a frame.
+    """
+
+    def __init__(self, path: Path, start_s: float, count: int, fps: float, shape: tuple[int, ...]):
+        self.path, self.start_s, self.fps = path, start_s, fps
+        self.shape = (count, *shape)
+        self._decoded: np.ndarray | None = None
+
+    def _all(self) -> np.ndarray:
+        if self._decoded is None:
+            self._decoded = decode(self.path, self.start_s, self.shape[0], self.fps, self.shape[1:])
+        return self._decoded
+
+    def _one(self, step: int) -> np.ndarray:
+        return self._all()[step]
+
+    def _many(self, steps: list[int]) -> np.ndarray:
+        return self._all()[steps]
+
+
+class Stored(Frames):
+    """Images [T, H, W, C] of an open HDF5 file, from which only those that are looked at are read.
+
+    Args:
+        rows: the HDF5 dataset.
+    """
+
+    def __init__(self, rows: Any):
+        self.rows, self.shape = rows, tuple(rows.shape)
+
+    def _one(self, step: int) -> np.ndarray:
+        return self.rows[step]
+
+    def _many(self, steps: list[int]) -> np.ndarray:
+        return self.rows[:][steps]

@@ -1,0 +1,74 @@
+"""Columns of numpy arrays as arrow tables of LeRobot's types, and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mmrl.datasets.base import Feature
+from mmrl.datasets.extras import arrow, parquet
+
+
+def as_table(columns: dict[str, Any], features: dict[str, Feature]) -> Any:
+    """Scalars for shape (1,), lists of fixed size for vectors, {"bytes", "path"} for images."""
+    pa = arrow()
+    made = {}
+    for key, feature in features.items():
+        if key not in columns:
+            continue  # a video has its own file
+        rows = columns[key]
+        if feature.dtype == "image":
+            kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+            made[key] = pa.array([{"bytes": row, "path": None} for row in rows], kind)
+            continue
+        flat = np.ascontiguousarray(np.asarray(rows, feature.dtype)).reshape(-1)
+        values = pa.array(flat)
+        for size in reversed(feature.shape if feature.shape != (1,) else ()):
+            values = pa.FixedSizeListArray.from_arrays(values, size)
+        made[key] = values
+    return pa.table(made)
+
+
+def as_array(column: Any, feature: Feature) -> np.ndarray:
+    """A column of a table as [T, ...]; nested lists of any kind, scalars stay [T]."""
+    flat = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+    count = len(flat)
+    pa = arrow()
+    while pa.types.is_list(flat.type) or pa.types.is_large_list(flat.type) or pa.types.is_fixed_size_list(flat.type):
+        flat = flat.flatten()
+    values = flat.to_numpy(zero_copy_only=False).astype(feature.dtype, copy=False)
+    if feature.shape == (1,):
+        return values.reshape(count)
+    return values.reshape(count, *feature.shape)
+
+
+def write_tasks(path: Path, tasks: dict[str, int]) -> None:
+    """meta/tasks.parquet: the instruction is the index of the frame that pandas reads from it."""
+    pa = arrow()
+    table = pa.table({"task_index": pa.array(list(tasks.values()), pa.int64()), "task": list(tasks)})
+    described = {"numpy_type": "object", "pandas_type": "unicode", "metadata": None}
+    pandas = {
+        "index_columns": ["task"],
+        "column_indexes": [{"name": None, "field_name": None, **described, "metadata": {"encoding": "UTF-8"}}],
+        "columns": [
+            {"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64"}
+            | {"metadata": None},
+            {"name": "task", "field_name": "task", **described},
+        ],
+        "creator": {"library": "pyarrow", "version": pa.__version__},
+        "pandas_version": "2.0.0",
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet().write_table(table.replace_schema_metadata({"pandas": json.dumps(pandas)}), path)
+
+
+def read_tasks(path: Path) -> dict[int, str]:
+    """Instructions by number."""
+    table = parquet().read_table(path)
+    named = [name for name in ("task", "__index_level_0__") if name in table.column_names]
+    if "task_index" not in table.column_names or not named:
+        raise ValueError(f"{path}: needs columns 'task_index' and 'task', has {table.column_names}")
+    return dict(zip(table["task_index"].to_pylist(), table[named[0]].to_pylist()))

@@ -1,0 +1,72 @@
+"""Reads Minari's HDF5 files without minari."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, observed
+from mmrl.datasets.recorded import Recorded
+
+FILE = "main_data.hdf5"
+
+
+class MinariDataset(HDF5Dataset):
+    """A file of groups episode_0, episode_1, ... with one observation more than actions, which is left out.
+
+    A flat observation space is called "state", entries of a dictionary keep their names; the first text is the
+    instruction. Minari does not say how long a control step takes.
+
+    Args:
+        path: main_data.hdf5, or the folder that has data/main_data.hdf5.
+    """
+
+    format = "Minari HDF5"
+    fps = None
+
+    def __init__(self, path: str | Path):
+        places = [Path(path), Path(path) / FILE, Path(path) / "data" / FILE]
+        found = next((place for place in places if place.is_file()), None)
+        if found is None:
+            raise ValueError(f"{path}: no data/{FILE} there; Minari datasets in Arrow files cannot be read")
+        super().__init__(found)
+        beside = found.parent / "metadata.json"
+        self.metadata: dict[str, Any] = json.loads(beside.read_text()) if beside.is_file() else {}
+        said = self.metadata.get("total_episodes", len(self))
+        if said != len(self):
+            raise ValueError(f"{beside}: total_episodes is {said}, {found.name} has {len(self)}; copy it again")
+
+    def find(self) -> list[str]:
+        numbered = [name for name in self.file if name.startswith("episode_")]
+        return sorted(numbered, key=lambda name: int(name.removeprefix("episode_")))
+
+    def read(self, number: int) -> Recorded:
+        group = self.file[self.groups[number]]
+        where = f"{self.path} {self.groups[number]}"
+        actions = actions_of(self.need(group, "actions"))
+        observations, instruction = observed(self.need(group, "observations"), len(actions))
+        terminations, truncations = (self.need(group, name)[:] for name in ("terminations", "truncations"))
+        seed = group.attrs.get("seed")
+        return Recorded(
+            actions=actions,
+            observations=observations,
+            instruction=instruction,
+            rewards=self.need(group, "rewards")[:].astype(np.float32),
+            terminated=bool(terminations[-1]),
+            truncated=bool(truncations[-1]),
+            success=_success(group),
+            seed=None if seed is None else int(seed),
+            where=where,
+        )
+
+
+def _success(group: Any) -> bool | None:
+    """What infos say, where they are arrays: whether `success` or `is_success` was ever true."""
+    infos = group.get("infos")
+    for name in ("success", "is_success"):
+        if hasattr(infos, "keys") and name in infos:
+            return bool(np.asarray(infos[name][:]).any())
+    return None

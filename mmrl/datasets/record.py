@@ -1,0 +1,165 @@
+"""Plays a simulator one control step at a time and keeps everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mmrl.datasets.recorded import Recorded
+from mmrl.engines.base import Engine
+from mmrl.rng import derived_rng, derived_seed
+from mmrl.types import Request, Sampling, Sim
+
+AT_ONCE = 64  # worlds, and therefore episodes in memory
+
+Rows = list[dict[str, Any]]
+"""The raw observation of every world."""
+
+Actor = Callable[[Any, Rows, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
+"""(environment, observations, worlds that go on, control step) to actions and what is played, each [n, A]."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Episodes to write, and how many the simulator lost."""
+
+    episodes: list[Recorded]
+    errors: int
+
+
+def stepwise(sim: Sim) -> Sim:
+    """The same simulator with one control step per decision: same physics, same limit in control steps."""
+    own = getattr(sim, "stepwise", None)
+    if own is not None:
+        return own()
+    chunk = getattr(sim, "chunk", 1)
+    if chunk == 1:
+        return sim
+    return replace(sim, chunk=1, max_decisions=sim.max_decisions * chunk)  # type: ignore[type-var, attr-defined]
+
+
+class Expert:
+    """The simulator's script, with normal noise on what is played and none on what is recorded.
+
+    Args:
+        sim: that has one: `expert(env)` gives float32 [n, chunk, A].
+        seeds: of the episodes; the noise is theirs.
+        noise: standard deviation, in actions.
+    """
+
+    def __init__(self, sim: Sim, seeds: Sequence[int], noise: float):
+        self.script, self.noise = sim.expert, noise  # type: ignore[attr-defined]
+        self.rngs = [derived_rng("recording", seed) for seed in seeds]
+
+    def __call__(self, env: Any, rows: Rows, live: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+        actions = np.asarray(self.script(env), np.float32)[:, 0]
+        shape = actions.shape[1:]
+        shaken = np.stack([rng.standard_normal(shape) for rng in self.rngs])
+        return actions, (actions + self.noise * shaken).astype(np.float32) if self.noise else actions
+
+
+class Acting:
+    """A policy, asked again when its chunk has been played.
+
+    Args:
+        engine: that has its weights.
+        sampling: how it chooses.
+        seeds: of the episodes; the draws are theirs.
+    """
+
+    def __init__(self, engine: Engine, sampling: Sampling, seeds: Sequence[int]):
+        self.engine, self.sampling, self.seeds = engine, sampling, seeds
+        self._chunks: dict[int, np.ndarray] = {}
+        self._next = 0
+
+    def __call__(self, env: Any, rows: Rows, live: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+        worlds = np.flatnonzero(live).tolist()
+        if step == self._next:
+            requests = [Request(rows[i], derived_seed("recording", self.seeds[i], step)) for i in worlds]
+            chunked = len(env.single_action_space.shape) == 2
+            for i, done in zip(worlds, self.engine.sample(requests, self.sampling)):
+                output = np.asarray(done.output)
+                self._chunks[i] = output if chunked else output[None]
+            self._next = step + len(self._chunks[worlds[0]])
+        left = self._next - step
+        shape = self._chunks[worlds[0]].shape[1:]
+        actions = np.zeros((len(rows), *shape), self._chunks[worlds[0]].dtype)
+        for i in worlds:
+            actions[i] = self._chunks[i][-left]
+        return actions, actions
+
+
+def record(sim: Sim, seeds: Sequence[int], make_actor: Callable[[Sequence[int]], Actor]) -> Iterator[Outcome]:
+    """Episodes from the initial states of `seeds`, some at a time.
+
+    Args:
+        sim: as `stepwise` gave it.
+        seeds: one per episode.
+        make_actor: gives what acts, for the seeds that are played side by side.
+    """
+    for start in range(0, len(seeds), AT_ONCE):
+        some = list(seeds[start : start + AT_ONCE])
+        env = sim.make(len(some))
+        try:
+            yield _play(env, some, make_actor(some))
+        finally:
+            env.close()
+
+
+def _play(env: Any, seeds: Sequence[int], actor: Actor) -> Outcome:
+    observation, _ = env.reset(seed=list(seeds))
+    count, space = len(seeds), env.action_space
+    kept: list[list[tuple[dict[str, Any], np.ndarray, np.ndarray, float]]] = [[] for _ in seeds]
+    over: list[tuple[bool, bool, bool, dict[str, float]] | None] = [None] * count
+    live, step = np.ones(count, bool), 0
+    while live.any():
+        rows = [_row(observation, i) for i in range(count)]
+        actions, played = actor(env, rows, live, step)
+        observation, rewards, terminated, truncated, infos = env.step(played.reshape(space.shape).astype(space.dtype))
+        errors = np.asarray(infos.get("error", np.zeros(count, bool)), bool)
+        for i in np.flatnonzero(live):
+            kept[i].append((rows[i], actions[i], played[i], float(rewards[i])))
+            if terminated[i] or truncated[i]:
+                scores = {n: float(c[i]) for n, c in infos.get("scores", {}).items() if not n.startswith("_")}
+                over[i] = (bool(terminated[i]), bool(truncated[i]), bool(errors[i]), scores)
+                live[i] = False
+        step += 1
+    ends = [end for end in over if end is not None]
+    whole = [_recorded(seed, steps, end) for seed, steps, end in zip(seeds, kept, ends) if not end[2]]
+    return Outcome(whole, errors=sum(end[2] for end in ends))
+
+
+def _row(observation: Any, i: int) -> dict[str, Any]:
+    if isinstance(observation, dict):
+        return {name: rows[i] for name, rows in observation.items()}
+    return {"state": observation[i]}
+
+
+def _recorded(seed: int, steps: list, end: tuple[bool, bool, bool, dict[str, float]]) -> Recorded:
+    seen, actions, played, rewards = zip(*steps)
+    terminated, truncated, _, scores = end
+    names = [name for name, value in seen[0].items() if not isinstance(value, str)]
+    told = next((value for value in seen[0].values() if isinstance(value, str)), "")
+    chosen, done = (np.stack(rows).reshape(len(steps), -1) for rows in (actions, played))
+    return Recorded(
+        actions=chosen,
+        observations={name: _plain(np.stack([row[name] for row in seen])) for name in names},
+        instruction=told,
+        rewards=np.asarray(rewards, np.float32),
+        terminated=terminated,
+        truncated=truncated,
+        success=bool(scores["success"]) if "success" in scores else None,
+        seed=seed,
+        executed=None if chosen is done or np.array_equal(chosen, done) else done,
+        where=f"the episode of seed {seed}",
+        info={"scores": scores},
+    )
+
+
+def _plain(rows: np.ndarray) -> np.ndarray:
+    """Doubles as float32; one number per step as a vector of one."""
+    rows = rows.astype(np.float32) if rows.dtype == np.float64 else rows
+    return rows[:, None] if rows.ndim == 1 else rows

@@ -1,0 +1,68 @@
+"""Reads robomimic's HDF5 files, LIBERO's among them, without robomimic."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, attributes, observed
+from mmrl.datasets.recorded import Recorded
+
+
+class RobomimicDataset(HDF5Dataset):
+    """A file of groups data/demo_0, data/demo_1, ... with obs, actions, and mostly rewards and dones.
+
+    Success is a reward above zero, unless the file says that its rewards are shaped. The instruction is the episode's
+    or the file's, where they have one.
+
+    Args:
+        path: the .hdf5 file.
+        split: only the demonstrations that mask/<split> names; None for all.
+    """
+
+    format = "robomimic HDF5"
+
+    def __init__(self, path: str | Path, split: str | None = None):
+        self.split = split
+        super().__init__(path)
+        kwargs = self._kwargs
+        self.fps = float(kwargs["control_freq"]) if "control_freq" in kwargs else None
+
+    @property
+    def _kwargs(self) -> dict[str, Any]:
+        return attributes(self.file["data"], "env_args").get("env_kwargs", {})
+
+    @property
+    def splits(self) -> list[str]:
+        return sorted(self.file.get("mask", {}))
+
+    def find(self) -> list[str]:
+        data = self.need(self.file, "data")
+        names = sorted(data, key=lambda name: int(re.sub(r"\D", "", name) or -1))
+        if self.split is None:
+            return names
+        if self.split not in self.splits:
+            raise ValueError(f"{self.path}: no mask/{self.split}; there are {self.splits}")
+        chosen = {name.decode() for name in self.file["mask"][self.split][:]}
+        return [name for name in names if name in chosen]
+
+    def read(self, number: int) -> Recorded:
+        group = self.file["data"][self.groups[number]]
+        actions = actions_of(self.need(group, "actions"))
+        observations, told = observed(self.need(group, "obs"), len(actions))
+        rewards = group["rewards"][:].astype(np.float32) if "rewards" in group else None
+        shaped = self._kwargs.get("reward_shaping", False)
+        own, whole = attributes(group, "ep_meta").get("lang"), attributes(self.file["data"], "problem_info")
+        instruction = told or own or whole.get("language_instruction", "")
+        return Recorded(
+            actions=actions,
+            observations=observations,
+            instruction=" ".join(instruction) if isinstance(instruction, list) else instruction,
+            rewards=rewards,
+            terminated=bool(group["dones"][-1]) if "dones" in group else False,
+            success=None if rewards is None or shaped else bool((rewards > 0).any()),
+            where=f"{self.path} {self.groups[number]}",
+        )

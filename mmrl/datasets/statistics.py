@@ -1,0 +1,90 @@
+"""Numbers about every dimension of a dataset, and what is suspicious about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from mmrl.datasets.base import Dataset, Statistics
+from mmrl.datasets.recorded import Recorded
+
+QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
+PICTURES = 20  # images per episode that enter a camera's statistics
+_TAIL = 3.0  # an extreme this many times as far from the median as the quantile is called a long tail
+_ENDS = 0.9  # share of values near the two ends that makes a dimension look like a gripper
+_NEAR = 0.05  # of the range
+
+
+def vector_statistics(values: np.ndarray) -> Statistics:
+    """Of finite rows [T, D], each float64 [D]; exact, not merged from parts."""
+    values = np.asarray(values, np.float64).reshape(len(values), -1)
+    quantiles = np.quantile(values, list(QUANTILES.values()), axis=0)
+    still = values.min(0) == values.max(0)
+    return {
+        "min": values.min(0),
+        "max": values.max(0),
+        "mean": np.where(still, values[0], values.mean(0)),
+        "std": np.where(still, 0.0, values.std(0)),  # rounding of a mean would call a constant a tiny spread
+        "count": np.array([len(values)]),
+        **dict(zip(QUANTILES, quantiles)),
+    }
+
+
+def camera_statistics(images: np.ndarray) -> Statistics:
+    """Of images uint8 [T, H, W, C] as shares of 255, each float64 [C, 1, 1]."""
+    pixels = vector_statistics(np.asarray(images).reshape(-1, images.shape[-1]) / 255.0)
+    shaped = {name: value.reshape(-1, 1, 1) for name, value in pixels.items() if name != "count"}
+    return {**shaped, "count": np.array([len(images)])}
+
+
+def sampled(rows: object, most: int = PICTURES) -> np.ndarray:
+    """At most so many images, evenly spread."""
+    count = len(rows)  # type: ignore[arg-type]
+    return np.asarray(rows[np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))])  # type: ignore[index]
+
+
+def measured(
+    dataset: Dataset, episodes: Iterable[Recorded] | None = None, cameras: bool = False
+) -> dict[str, Statistics]:
+    """Statistics of every vector (and camera) from the episodes themselves; rows that are not finite are left out."""
+    rows: dict[str, list[np.ndarray]] = {}
+    for episode in episodes if episodes is not None else map(dataset.read, range(len(dataset))):
+        for name, values in {"action": episode.actions, **episode.observations}.items():
+            if not dataset.features[name].camera:
+                values = np.asarray(values).reshape(len(values), -1)
+                rows.setdefault(name, []).append(values[np.isfinite(values).all(axis=1)])
+            elif cameras:
+                rows.setdefault(name, []).append(sampled(values))
+    out = {}
+    for name, parts in rows.items():
+        joined = np.concatenate(parts)
+        if len(joined):
+            out[name] = (camera_statistics if dataset.features[name].camera else vector_statistics)(joined)
+    return out
+
+
+def flags(values: np.ndarray) -> list[list[str]]:
+    """For every dimension of rows [T, D] what an engineer should look at before normalising it."""
+    values = np.asarray(values, np.float64).reshape(len(values), -1)
+    return [_flags(column) for column in values.T]
+
+
+def _flags(column: np.ndarray) -> list[str]:
+    finite = column[np.isfinite(column)]
+    found = [f"{len(column) - len(finite)} not finite"] if len(finite) < len(column) else []
+    if not len(finite):
+        return found
+    low, high = finite.min(), finite.max()
+    if low == high:
+        return [*found, "zero range"]
+    near = _NEAR * (high - low)
+    bottom, top = (finite <= low + near).mean(), (finite >= high - near).mean()
+    if bottom + top >= _ENDS and min(bottom, top) > 0.01:
+        return [*found, "gripper-like"]
+    q01, q50, q99 = np.quantile(finite, [0.01, 0.5, 0.99])
+    if q01 == q99:
+        return [*found, "zero range between q01 and q99"]
+    if high - q50 > _TAIL * max(q99 - q50, 1e-12) or q50 - low > _TAIL * max(q50 - q01, 1e-12):
+        found.append("long tail")
+    return found

@@ -1,0 +1,100 @@
+"""Frames into a video file and back, by their times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+try:
+    import av
+except ImportError:  # only needed by those who have videos
+    av = None  # type: ignore[assignment]
+
+
+def _need() -> Any:
+    if av is None:
+        raise ModuleNotFoundError("videos of datasets need PyAV: pip install 'mmrl[data]', or record with video=false")
+    return av
+
+
+class VideoWriter:
+    """One H.264 file to which episodes are appended; frame k has time k / fps.
+
+    Args:
+        path: of the file, .mp4.
+        fps: frames per second.
+        shape: (H, W, 3) of every frame; colour is halved in resolution where both sides are even.
+        crf: of the codec: smaller is better and larger; 0 loses only what the conversion of colours loses.
+    """
+
+    def __init__(self, path: Path, fps: float, shape: tuple[int, ...], crf: int = 18):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path, self.frames = path, 0
+        self.file = _need().open(str(path), "w")
+        rate = Fraction(fps).limit_denominator(1001)
+        # a key frame every second frame makes random access cheap
+        self.stream = self.file.add_stream("libx264", rate=rate, options={"crf": str(crf), "g": "2", "bf": "0"})
+        self.stream.height, self.stream.width = shape[:2]
+        self.stream.pix_fmt = "yuv420p" if shape[0] % 2 == 0 and shape[1] % 2 == 0 else "yuv444p"
+        self.stream.codec_context.time_base = 1 / rate
+
+    def add(self, images: Iterable[np.ndarray]) -> int:
+        """Append frames uint8 [H, W, 3]; returns the number of the first."""
+        first = self.frames
+        for image in images:
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+            frame.pts = self.frames
+            self.file.mux(self.stream.encode(frame))
+            self.frames += 1
+        return first
+
+    def close(self) -> None:
+        self.file.mux(self.stream.encode())
+        self.file.close()
+
+
+def duration_frames(path: Path) -> int:
+    """Frames that the file says it has."""
+    try:
+        with _need().open(str(path)) as file:
+            return file.streams.video[0].frames
+    except (av.error.FFmpegError, IndexError) as error:
+        raise ValueError(f"{path}: not a readable video ({error}); copy it again from its source") from error
+
+
+def decode(path: Path, start_s: float, count: int, fps: float, shape: tuple[int, ...]) -> np.ndarray:
+    """The `count` frames at times start_s + k / fps, uint8 [count, H, W, 3]; refused where one is not there."""
+    out = np.empty((count, *shape), np.uint8)
+    found = np.zeros(count, bool)
+    try:
+        with _need().open(str(path)) as file:
+            stream = file.streams.video[0]
+            file.seek(max(0, int(start_s / stream.time_base)), stream=stream)
+            for frame in file.decode(stream):
+                position = (float(frame.pts * stream.time_base) - start_s) * fps
+                step = round(position)
+                if step >= count:
+                    break
+                if step < 0:
+                    continue
+                if abs(position - step) > 0.25:
+                    raise ValueError(
+                        f"{path}: a frame at {float(frame.pts * stream.time_base):.4f} s lies between two control "
+                        f"steps at {fps} per second; fps in meta/info.json is wrong, or the video was cut"
+                    )
+                image = frame.to_ndarray(format="rgb24")
+                if image.shape != shape:
+                    raise ValueError(f"{path}: frames are {image.shape}, the features say {shape}")
+                out[step], found[step] = image, True
+    except (av.error.FFmpegError, IndexError) as error:
+        raise ValueError(f"{path}: not a readable video ({error}); copy it again from its source") from error
+    if not found.all():
+        raise ValueError(
+            f"{path}: the video is too short: {found.sum()} of {count} frames from {start_s:.3f} s on are there; "
+            "copy it again from its source, or leave the episode out"
+        )
+    return out

@@ -1,0 +1,156 @@
+"""What policies with a camera, an instruction and a chunk of actions share: inputs, vision, saving and loading."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from mmrl.policies.action_transformer import ContextTransformer
+from mmrl.policies.base import Policy, need
+from mmrl.policies.instruction_tokenizer import instruction_tokenizer
+from mmrl.policies.processor import Processor
+from mmrl.policies.vision_encoder import SMALL_CONVNEXT, VisionEncoder
+from mmrl.types import Observation
+
+
+class ActionPolicy(Policy):
+    """Image, instruction and proprioception in, a chunk of H x A numbers out. Subclasses bring `body` and a head.
+
+    Args:
+        architecture: constructor arguments that the saved weights depend on; `path` replaces them.
+        words: that are one token each; others are spelt.
+        freeze_vision: the encoder, its pooling and the word embeddings stay fixed; visual tokens are then kept with
+            the sampled rows instead of images, and learning does not run the encoder again.
+        processor: between the simulator or dataset and the network; None for the saved one, or for no change.
+        path: folder written by save_pretrained.
+    """
+
+    body: ContextTransformer
+    optional = ("value_head",)  # modules that a checkpoint may lack or have in excess
+
+    def __init__(
+        self,
+        architecture: dict[str, Any],
+        words: Sequence[str],
+        freeze_vision: bool,
+        processor: Processor | None,
+        path: str | None,
+    ):
+        super().__init__()
+        if architecture["vision_args"] is None:
+            architecture["vision_args"] = SMALL_CONVNEXT
+        saved = {} if path is None else self._saved_config(path)
+        self.architecture = saved.get("architecture", architecture)
+        self.processor = Processor.agreed(processor, saved.get("processor"), f"policy.path={path}")
+        self.tokenizer = instruction_tokenizer(words) if path is None else _saved_tokenizer(path)
+        self.path, self.freeze_vision = path, freeze_vision
+        self.memoised = frozenset({"image"}) if freeze_vision else frozenset()
+        self._spelt: dict[str, Tensor] = {}
+        self.action_dims, self.chunk = self.architecture["action_dims"], self.architecture["chunk"]
+        self.proprio_dims, width = self.architecture["proprio_dims"], self.architecture["hidden_size"]
+        own = self.architecture
+        self.vision = VisionEncoder(own["vision"], own["vision_args"], width, width, own["visual_tokens"])
+
+    def _ready(self) -> None:
+        """Load and freeze, when all modules are there."""
+        if self.path is not None:
+            self._load(Path(self.path))
+        if self.freeze_vision:
+            self.vision.requires_grad_(False)
+            self.body.words.requires_grad_(False)
+
+    def encode(self, raw: Mapping[str, Any]) -> Observation:
+        """{"image" uint8 [H, W, 3], "proprio" [P], "instruction" str} as tensors; words become ids [L]."""
+        raw = self.processor.encode(raw)
+        need(raw, ("image", "proprio", "instruction"), self)
+        text = str(raw["instruction"])
+        if text not in self._spelt:
+            ids = self.tokenizer(text)["input_ids"]
+            self._spelt[text] = torch.tensor(ids or [self.tokenizer.unk_token_id])
+        image = torch.as_tensor(np.asarray(raw["image"]))
+        proprio = torch.as_tensor(np.asarray(raw["proprio"], dtype=np.float32))
+        if image.dtype != torch.uint8 or image.dim() != 3 or image.shape[2] != 3:
+            raise ValueError(f"observation 'image' must be uint8 [H, W, 3], got {image.dtype} {tuple(image.shape)}")
+        if proprio.shape != (self.proprio_dims,):
+            raise ValueError(
+                f"observation 'proprio' has shape {tuple(proprio.shape)}, "
+                f"but policy.proprio_dims is {self.proprio_dims}"
+            )
+        return {"image": image, "instruction": self._spelt[text], "proprio": proprio}
+
+    def contract(self) -> dict[str, Any]:
+        """The processor, and the shape of an action."""
+        return {**self.processor.contract(), "action.chunk": self.chunk, "action.dims": self.action_dims}
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """config.json (architecture and processor), model.safetensors (weights) and tokenizer/."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        config = {
+            "policy": type(self).__name__,
+            "architecture": self.architecture,
+            "processor": self.processor.plain(),
+        }
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        save_file(
+            {k: v.detach().contiguous().cpu() for k, v in self.state_dict().items()}, folder / "model.safetensors"
+        )
+        self.tokenizer.save_pretrained(folder / "tokenizer")
+
+    def _load(self, folder: Path) -> None:
+        missing, unexpected = self.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
+        # a value head may be new, or no longer wanted; anything else is another network
+        wrong = [name for name in (*missing, *unexpected) if not name.startswith(self.optional)]
+        if wrong:
+            raise ValueError(f"policy.path={folder}: weights do not fit the architecture in config.json: {wrong}")
+
+    def _look(self, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
+        """Visual tokens [N, K, D] and map logits: from the image, or the tokens that were stored instead of it."""
+        if "visual" in observation:
+            return observation["visual"], None
+        need(observation, ("image", "instruction"), self)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.freeze_vision):
+            present = self._present(observation)[..., None].float()
+            words = self.body.words(observation["instruction"]) * present
+            return self.vision(observation["image"], words.sum(dim=1) / present.sum(dim=1))
+
+    def _present(self, observation: Mapping[str, Any]) -> Tensor:
+        """[N, L] bool, False where a shorter instruction was filled up."""
+        return observation["instruction"] != self.tokenizer.pad_token_id
+
+    def _demonstrated(self, output: Any) -> Tensor:
+        """A demonstrated chunk as float32 [H, A], in the policy's units."""
+        real = torch.as_tensor(np.asarray(output, dtype=np.float32))
+        if real.shape != (self.chunk, self.action_dims):
+            raise ValueError(
+                f"a demonstrated action has shape {tuple(real.shape)}, but the policy's chunk and action_dims make "
+                f"({self.chunk}, {self.action_dims})"
+            )
+        return torch.as_tensor(self.processor.imitate(real.numpy()))
+
+    @classmethod
+    def _saved_config(cls, path: str) -> dict[str, Any]:
+        file = Path(path) / "config.json"
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"policy.path={path}: no config.json there; give a folder written by save_pretrained"
+            )
+        config = json.loads(file.read_text())
+        if config.get("policy") != cls.__name__:
+            raise ValueError(f"{file} is not of an {cls.__name__}; policy.path must name a folder that it saved")
+        architecture = config["architecture"]
+        # the weights are in the folder
+        architecture["vision_args"] = {**architecture["vision_args"], "pretrained": False}
+        return config
+
+
+def _saved_tokenizer(path: str) -> PreTrainedTokenizerFast:
+    return PreTrainedTokenizerFast.from_pretrained(Path(path) / "tokenizer")

@@ -1,0 +1,116 @@
+"""The network of continuous action heads: a small transformer over control steps that looks at a fixed context."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+
+Prefix = tuple[Tensor, Tensor, Tensor]
+"""Keys and values of the context for every block, each [N, blocks, L, D], and which of its tokens are there [N, L]."""
+
+
+class ActionExpert(nn.Module):
+    """Answers [M, H, A] for places x [M, H, A] at times [M], given a context that is read once per decision.
+
+    Token h is an MLP of (x_h, time) plus the place h; each block attends to the tokens, then to the context.
+    Source: pi0: A Vision-Language-Action Flow Model, 2024, appendix B, arXiv:2410.24164. Differs: the expert attends to
+    the last layer of the context, by cross-attention.
+
+    Args:
+        hidden_size: width of the context and of the expert. layers: blocks. heads: attention heads.
+        intermediate_size: of the blocks' MLPs. action_dims: A. chunk: H.
+        spread: answer a log-deviation too.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        layers: int,
+        heads: int,
+        intermediate_size: int,
+        action_dims: int,
+        chunk: int,
+        spread: bool,
+    ):
+        super().__init__()
+        d = hidden_size
+        self.checkpointed = False
+        self.enter = nn.Sequential(nn.Linear(action_dims + d, d), nn.SiLU(), nn.Linear(d, d))
+        self.place = nn.Parameter(0.02 * torch.randn(chunk, d))
+        self.context = nn.LayerNorm(d)
+        self.key = nn.Linear(d, layers * d, bias=False)
+        self.value = nn.Linear(d, layers * d, bias=False)
+        self.blocks = nn.ModuleList(_Block(d, heads, intermediate_size) for _ in range(layers))
+        self.leave = nn.LayerNorm(d)
+        self.answer = nn.Linear(d, action_dims)
+        self.spread = nn.Linear(d, action_dims) if spread else None
+        if self.spread is not None:  # the deviation starts in the middle of its range
+            nn.init.zeros_(self.spread.weight)
+            nn.init.zeros_(self.spread.bias)
+
+    def prefix(self, hidden: Tensor, present: Tensor) -> Prefix:
+        """What the context [N, L, D] offers to every block; present [N, L] bool."""
+        hidden = self.context(hidden)
+        count = len(self.blocks)
+        shape = (*hidden.shape[:2], count, hidden.shape[2])
+        return (
+            self.key(hidden).view(shape).transpose(1, 2),
+            self.value(hidden).view(shape).transpose(1, 2),
+            present,
+        )
+
+    def forward(self, prefix: Prefix, x: Tensor, time: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The answer and, if there is one, the log-deviation, both float32 [M, H, A]."""
+        keys, values, present = prefix
+        dtype = self.place.dtype
+        clock = time_features(time, self.place.shape[1]).to(dtype)[:, None].expand(-1, x.shape[1], -1)
+        token = self.enter(torch.cat([x.to(dtype), clock], dim=-1)) + self.place
+        seen = present[:, None, None]
+        for number, block in enumerate(self.blocks):
+            if self.checkpointed and self.training and torch.is_grad_enabled():
+                token = checkpoint(block, token, keys[:, number], values[:, number], seen, use_reentrant=False)
+            else:
+                token = block(token, keys[:, number], values[:, number], seen)
+        token = self.leave(token)
+        return self.answer(token).float(), None if self.spread is None else self.spread(token).float()
+
+
+def taken(prefix: Prefix, rows: Tensor) -> Prefix:
+    """The context of some rows, in the order given."""
+    keys, values, present = prefix
+    return keys[rows], values[rows], present[rows]
+
+
+def time_features(time: Tensor, size: int) -> Tensor:
+    """[M, size] sines and cosines of time in [0, 1], with periods from 0.004 to 4, evenly in the logarithm."""
+    share = torch.linspace(0, 1, size // 2, device=time.device)
+    angle = 2 * math.pi * time.float()[:, None] / (0.004 * 1000**share)
+    return torch.cat([angle.sin(), angle.cos()], dim=-1)
+
+
+class _Block(nn.Module):
+    """Attention among the control steps, attention to the context, MLP; each behind a norm, each added."""
+
+    def __init__(self, d: int, heads: int, intermediate_size: int):
+        super().__init__()
+        self.heads = heads
+        self.norms = nn.ModuleList(nn.LayerNorm(d) for _ in range(3))
+        self.among = nn.Linear(d, 3 * d, bias=False)
+        self.joined = nn.Linear(d, d, bias=False)
+        self.query = nn.Linear(d, d, bias=False)
+        self.looked = nn.Linear(d, d, bias=False)
+        self.mlp = nn.Sequential(nn.Linear(d, intermediate_size), nn.GELU(), nn.Linear(intermediate_size, d))
+
+    def forward(self, token: Tensor, key: Tensor, value: Tensor, seen: Tensor) -> Tensor:
+        q, k, v = self.among(self.norms[0](token)).chunk(3, dim=-1)
+        token = token + self.joined(self._attend(q, k, v, None))
+        token = token + self.looked(self._attend(self.query(self.norms[1](token)), key, value, seen))
+        return token + self.mlp(self.norms[2](token))
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (q, k, v))
+        return scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)

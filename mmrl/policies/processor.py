@@ -1,0 +1,198 @@
+"""What stands between a robot and a network, in one value that travels with the weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from PIL import Image
+
+from mmrl.evaluation.contract import differences, entries
+from mmrl.policies.scale import Scale
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What happens to a camera image before the network sees it, in this order: layout, rotation, mirror, size.
+
+    Args:
+        layout: of the images that come in; the network is given [H, W, C].
+        rotate: degrees, counter-clockwise.
+        mirror: left and right are swapped.
+        size: pixels a side, resampled with Lanczos; null leaves images as they are.
+    """
+
+    layout: Literal["HWC", "CHW"] = "HWC"
+    rotate: Literal[0, 90, 180, 270] = 0
+    mirror: bool = False
+    size: int | None = None
+
+    def apply(self, image: Any) -> np.ndarray:
+        """uint8 [H, W, C] from uint8 of the layout."""
+        image = np.asarray(image)
+        if image.dtype != np.uint8 or image.ndim != 3:
+            raise ValueError(f"a camera image must be uint8 with three axes, got {image.dtype} {image.shape}")
+        if self.layout == "CHW":
+            image = image.transpose(1, 2, 0)
+        image = np.rot90(image, self.rotate // 90)
+        image = image[:, ::-1] if self.mirror else image
+        if self.size is not None and image.shape[:2] != (self.size, self.size):
+            image = np.asarray(Image.fromarray(image).resize((self.size, self.size), Image.Resampling.LANCZOS))
+        return np.ascontiguousarray(image)
+
+
+@dataclass(frozen=True)
+class Gripper:
+    """How the hand of the network differs from the robot's: sign, range, and whether it only opens and closes.
+
+    Args:
+        dim: of the action that is the hand.
+        closed: what the robot is told to close.
+        open: what the robot is told to open.
+        policy_closed: the same in the network's numbers.
+        policy_open: the same in the network's numbers.
+        binary: the robot is told one of the two, whichever is nearer.
+    """
+
+    dim: int
+    closed: float = -1.0
+    open: float = 1.0
+    policy_closed: float = -1.0
+    policy_open: float = 1.0
+    binary: bool = False
+
+    def __post_init__(self) -> None:
+        if self.closed == self.open or self.policy_closed == self.policy_open:
+            raise ValueError("a gripper's open and closed values must differ, for the robot and for the policy")
+
+    def to_robot(self, values: np.ndarray) -> np.ndarray:
+        share = (values - self.policy_closed) / (self.policy_open - self.policy_closed)
+        share = (share >= 0.5).astype(values.dtype) if self.binary else share
+        return self.closed + share * (self.open - self.closed)
+
+    def to_policy(self, values: np.ndarray) -> np.ndarray:
+        share = (values - self.closed) / (self.open - self.closed)
+        return self.policy_closed + share * (self.policy_open - self.policy_closed)
+
+
+@dataclass(frozen=True)
+class Processor:
+    """Names, pictures, units and the hand: how a policy reads a robot's observations and writes its actions.
+
+    The default changes nothing. A policy applies `encode` to what it is given, `decode` to what it does and `imitate`
+    to what it is shown, saves the value with its weights, and states it in its contract.
+
+    Args:
+        names: what the robot or dataset calls an observation, to what the policy calls it.
+        pictures: by the policy's name of the image.
+        vectors: scale of each observed vector, by the policy's name.
+        action: scale of the action [..., A].
+        gripper: the hand, after the scale when acting; its dimension must not be scaled. None when there is none.
+    """
+
+    names: dict[str, str] = field(default_factory=dict)
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    vectors: dict[str, Scale] = field(default_factory=dict)
+    action: Scale = field(default_factory=Scale)
+    gripper: Gripper | None = None
+
+    def __post_init__(self) -> None:
+        if len(set(self.names.values())) != len(self.names):
+            raise ValueError(f"processor.names gives two observations one name: {self.names}")
+        mask = self.action.mask
+        if self.gripper is not None and mask and (self.gripper.dim >= len(mask) or mask[self.gripper.dim]):
+            raise ValueError(
+                f"processor.gripper.dim={self.gripper.dim} is scaled as well; set processor.action.mask to false there"
+            )
+
+    def encode(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """A raw observation under the policy's names, in its pictures and units; what is not named passes."""
+        seen = {self.names.get(name, name): value for name, value in raw.items()}
+        for name, step in (*self.pictures.items(), *self.vectors.items()):
+            if name not in seen:
+                raise ValueError(
+                    f"the policy's processor expects observation {name!r}, but it is given {sorted(raw)}; "
+                    "set policy.processor.names to {given: expected}"
+                )
+            seen[name] = step.apply(seen[name])
+        return seen
+
+    def decode(self, action: Any) -> np.ndarray:
+        """What the robot is told, float32 [..., A], for the network's numbers."""
+        return self._hand(self.action.invert(action), "to_robot")
+
+    def imitate(self, action: Any) -> np.ndarray:
+        """The network's numbers for what the robot was told, float32 [..., A]: the inverse of `decode`."""
+        return self.action.apply(self._hand(np.asarray(action, np.float32), "to_policy"))
+
+    def _hand(self, action: np.ndarray, way: str) -> np.ndarray:
+        if self.gripper is None:
+            return action
+        action = action.copy()
+        action[..., self.gripper.dim] = getattr(self.gripper, way)(action[..., self.gripper.dim])
+        return action
+
+    def contract(self) -> dict[str, Any]:
+        """All of it as plain values, one level deep, for example {"processor.action.kind": "quantile"}."""
+        return entries(self.plain(), "processor.")
+
+    def plain(self) -> dict[str, Any]:
+        """All of it as JSON takes it; `Processor.made` reads it."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+    @classmethod
+    def made(cls, plain: Mapping[str, Any]) -> Processor:
+        """From what `plain` gave."""
+        return cls(
+            names=dict(plain.get("names", {})),
+            pictures={name: Picture(**given) for name, given in plain.get("pictures", {}).items()},
+            vectors={name: Scale(**given) for name, given in plain.get("vectors", {}).items()},
+            action=Scale(**plain.get("action", {})),
+            gripper=Gripper(**plain["gripper"]) if plain.get("gripper") else None,
+        )
+
+    @classmethod
+    def agreed(cls, given: Processor | None, saved: Mapping[str, Any] | None, where: str) -> Processor:
+        """The processor of a policy: as given, or as saved with its weights; refused where the two differ.
+
+        Args:
+            given: in the configuration; None takes what was saved.
+            saved: by `plain`, beside the weights; None when there are none yet, or they are older than this.
+            where: the place of the weights, for the message.
+        """
+        if saved is None:
+            return given or cls()
+        kept = cls.made(saved)
+        if given is not None and (lines := differences(kept.contract(), given.contract())):
+            raise ValueError(
+                f"{where} was trained with another policy.processor:\n  "
+                + "\n  ".join(lines)
+                + "\nleave policy.processor out to take the saved one"
+            )
+        return kept
+
+
+def refuse_other(saved: Mapping[str, Any] | None, own: Mapping[str, Any], where: str) -> None:
+    """Refuse weights that read observations or write actions in another way than the policy at hand.
+
+    Args:
+        saved: `Policy.contract()` of the policy whose weights they are; None when they do not say.
+        own: of the policy at hand.
+        where: the place of the weights.
+    """
+    if saved is not None and (lines := differences(saved, own)):
+        raise ValueError(
+            f"{where} belongs to a policy with another contract ({digest(saved)}, here {digest(own)}):\n  "
+            + "\n  ".join(lines)
+            + "\nset policy.processor and the policy's sizes to those of the training"
+        )
+
+
+def digest(contract: Mapping[str, Any]) -> str:
+    """Twelve hexadecimal digits that stand for a contract: equal contracts, equal digits."""
+    return hashlib.sha256(json.dumps(contract, sort_keys=True).encode()).hexdigest()[:12]

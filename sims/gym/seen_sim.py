@@ -1,0 +1,66 @@
+"""Any gymnasium environment for vision-language-action policies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+
+from sims.gym.opengl import choose_gl
+from sims.gym.seen import Seen
+from sims.gym.sim import GymSim
+
+
+@dataclass(frozen=True)
+class SeenGymSim(GymSim):
+    """Worlds of one registered environment, seen as pictures with an instruction and acted on in chunks.
+
+    Args:
+        instruction: what the policy is told; None takes the "mission" that MiniGrid and BabyAI give.
+        image_size: pixels a side.
+        chunk: control steps per decision.
+        frames: pictures stacked as channels.
+        end_on_success: the episode terminates at the first success.
+    """
+
+    instruction: str | None = None
+    image_size: int = 64
+    chunk: int = 1
+    frames: int = 1
+    end_on_success: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("image_size", "chunk", "frames"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"sim.{name} must be at least 1, got {getattr(self, name)}")
+
+    @property
+    def drawn(self) -> bool:
+        return True
+
+    def world(self) -> gymnasium.Env:
+        return Seen(
+            self.looked_at(self.registered()),
+            self.instruction,
+            self.image_size,
+            self.chunk,
+            self.frames,
+            self.end_on_success,
+        )
+
+    def looked_at(self, env: gymnasium.Env) -> gymnasium.Env:
+        """The environment with pictures, where it needs more than its arguments for them."""
+        return env
+
+    def sizes(self) -> dict[str, Any]:
+        env = self.world()
+        proprio, action = env.observation_space["proprio"].shape, env.action_space.shape  # type: ignore[index]
+        env.close()
+        return {"action_dims": action[1], "chunk": self.chunk, "proprio_dims": proprio[0]}
+
+    def contract(self) -> dict[str, Any]:
+        seen = ("instruction", "image_size", "chunk", "frames", "end_on_success")
+        drawn = {"renderer": choose_gl(), "fast_render": self.fast_render} if self.drawn else {}
+        return super().contract() | {name: getattr(self, name) for name in seen} | drawn

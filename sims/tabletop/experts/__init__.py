@@ -1,0 +1,39 @@
+"""Scripted experts, one per task: from the state alone, a chunk at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sims.tabletop.experts.forecast import Forecast, Rule, plan
+from sims.tabletop.experts.push import push
+from sims.tabletop.experts.reach import reach
+
+if TYPE_CHECKING:
+    from sims.tabletop.vector import TabletopVectorEnv
+
+RULES: dict[str, Rule] = {"reach": reach, "push": push}
+"""By the task's name."""
+
+
+def expert(env: TabletopVectorEnv) -> np.ndarray:
+    """The next chunk for every world, planned from its state and set-point, float32 [n, chunk, A]."""
+    out = np.zeros((env.num_envs, env.chunk, env.action_dims), np.float32)
+    everyone = np.arange(env.num_envs)
+    for t, table in enumerate(env.tables):
+        ids = env.at(t, everyone)
+        if not ids.size:
+            continue
+        state = table.state(ids)
+        forecast = Forecast(
+            state,
+            table.worlds.box,
+            at=table.worlds.setpoint[ids].copy(),
+            tip=state.tip.copy(),
+            gap=state.gap.copy(),
+            objects=state.objects.copy(),
+            memory=state.memory.copy(),
+        )
+        out[ids] = plan(RULES[table.task.name], table.task, forecast, env.chunk, env.action_dims)
+    return out

@@ -1,0 +1,114 @@
+"""Push the named cube onto the named disc."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sims.tabletop.layout import first_fitting, inside, off_segment, scatter
+from sims.tabletop.task import Start, State, TabletopTask
+from sims.tabletop.things import CUBE_HALF_M, Cube, Disc
+
+MOVED_M = 0.04  # another cube that was moved this far ends the episode
+_RUN_UP_M = 0.09  # the hand comes down this far behind the cube
+_OFF_DISC_M = 0.075  # from any cube to any disc: all are seen at the start
+_CLEAR_M = 0.10  # from the way of the named cube to the centre of any other
+
+
+@dataclass(frozen=True)
+class PushTask(TabletopTask):
+    """Success: the named cube's centre comes within `radius_m` of the named disc's centre, horizontally.
+
+    Failures: another cube was moved by 4 cm ("wrong_object"), the named cube came to another disc ("wrong_place"), a
+    cube fell off the table ("dropped").
+
+    Args:
+        colours: of the cubes; names of `sims.tabletop.things.COLOURS`.
+        goals: colours of the discs.
+        distance_m: shortest and longest way of the named cube, metres.
+        radius_m: how near the disc's centre counts, metres.
+        yaw: largest turn of a cube at the start, rad.
+        joint_noise: of the arm's first posture, rad per joint.
+    """
+
+    colours: tuple[str, ...]
+    goals: tuple[str, ...]
+    distance_m: tuple[float, float]
+    radius_m: float
+    yaw: float
+    joint_noise: float
+    name = "push"
+    events = ("success", "wrong_object", "wrong_place", "dropped")
+    terms = ("tip_distance_m", "goal_distance_m", "progress")
+
+    @property
+    def things(self) -> tuple[Cube | Disc, ...]:
+        cubes = tuple(Cube(f"cube_{colour}", colour, ghost=False) for colour in self.colours)
+        return cubes + tuple(Disc(f"disc_{colour}", colour, self.radius_m) for colour in self.goals)
+
+    def start(self, rng: np.random.Generator, templates: Sequence[str]) -> Start:
+        cubes, discs = len(self.colours), len(self.goals)
+        cube, disc = int(rng.integers(cubes)), int(rng.integers(discs))
+        text = templates[int(rng.integers(len(templates)))]
+        heights = [thing.rest_m for thing in self.things]
+        return Start(
+            objects=first_fitting(lambda: self._layout(rng, cube, cubes + disc, heights), "cubes and discs"),
+            joints=rng.uniform(-self.joint_noise, self.joint_noise, 7),
+            named=(cube, cubes + disc),
+            instruction=text.replace("{cube}", self.colours[cube]).replace("{disc}", self.goals[disc]),
+            yaw=rng.uniform(-self.yaw, self.yaw, cubes + discs),
+        )
+
+    def _layout(self, rng: np.random.Generator, cube: int, disc: int, heights: Sequence[float]) -> np.ndarray | None:
+        cubes = len(self.colours)
+        places = scatter(rng, heights, 0.0)
+        angle, distance = rng.uniform(0, 2 * np.pi), rng.uniform(*self.distance_m)
+        way = np.array([np.cos(angle), np.sin(angle)])
+        places[disc, :2] = places[cube, :2] + distance * way
+        behind = places[cube, :2] - _RUN_UP_M * way
+        other_cubes = np.delete(places[:cubes, :2], cube, axis=0)
+        other_discs = np.delete(places[cubes:, :2], disc - cubes, axis=0)
+        apart = np.linalg.norm(places[:cubes, None, :2] - places[None, cubes:, :2], axis=2).min() >= _OFF_DISC_M
+        apart = (
+            apart and _spread(places[:cubes, :2]) >= 0.11 and _spread(places[cubes:, :2]) >= 2 * self.radius_m + 0.01
+        )
+        clear = off_segment(other_cubes, behind, places[disc, :2]).min(initial=np.inf) >= _CLEAR_M
+        open_way = (
+            off_segment(other_discs, places[cube, :2], places[disc, :2]).min(initial=np.inf) > self.radius_m + 0.01
+        )
+        return places if inside(places[disc, :2]) and inside(behind, -0.02) and apart and clear and open_way else None
+
+    def strict(self) -> PushTask:
+        return replace(self, radius_m=0.7 * self.radius_m)
+
+    def judge(self, state: State) -> dict[str, np.ndarray]:
+        cubes = len(self.colours)
+        away = np.linalg.norm((state.thing(0)[:, None] - state.objects[:, cubes:])[:, :, :2], axis=2)
+        there = away <= self.radius_m
+        wanted = state.is_named(1)[:, cubes:]
+        moved = (state.shifted() > MOVED_M) & ~state.is_named(0, 1)
+        dropped = (state.objects[:, :cubes, 2] < -CUBE_HALF_M).any(1)
+        return {
+            "success": (there & wanted).any(1) & ~dropped,
+            "wrong_object": moved[:, :cubes].any(1),
+            "wrong_place": (there & ~wanted).any(1),
+            "dropped": dropped,
+        }
+
+    def measure(self, state: State) -> dict[str, np.ndarray]:
+        """tip_distance_m: tip to the named cube; goal_distance_m: the cube to its disc; progress: share of its way."""
+        rows = np.arange(len(state.tip))
+        left = np.linalg.norm((state.thing(0) - state.thing(1))[:, :2], axis=1)
+        began = np.linalg.norm((state.origin[rows, state.named[:, 0]] - state.thing(1))[:, :2], axis=1)
+        return {
+            "tip_distance_m": np.linalg.norm(state.thing(0) - state.tip, axis=1),
+            "goal_distance_m": left,
+            "progress": np.clip(1 - left / began, 0, 1),
+        }
+
+
+def _spread(places: np.ndarray) -> float:
+    gaps = np.linalg.norm(places[:, None] - places[None], axis=2)[np.triu_indices(len(places), 1)]
+    return float(gaps.min(initial=np.inf))

@@ -1,0 +1,68 @@
+"""One task with its worlds: what the rules see of them, and what is remembered from the start on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sims.render import Renderer
+from sims.tabletop.task import Start, State, TabletopTask
+from sims.tabletop.worlds import Worlds
+
+
+class Table:
+    """The rules of a task and n worlds that obey them; every array has a row per world."""
+
+    def __init__(self, task: TabletopTask, worlds: Worlds, renderer: Renderer, max_decisions: int):
+        self.task, self.worlds, self.renderer, self.max_decisions = task, worlds, renderer, max_decisions
+        n = worlds.batch.nsim
+        self.origin = np.zeros((n, len(worlds.things), 3))
+        self.memory = np.zeros((n, task.memory))
+        self.named = np.zeros((n, 0), np.int64)
+
+    def begin(self, ids: np.ndarray, starts: Sequence[Start]) -> None:
+        """Put worlds into given initial states."""
+        if not len(ids):
+            return
+        self.worlds.place(ids, starts)
+        named = np.array([start.named for start in starts], np.int64)
+        if self.named.shape[1] != named.shape[1]:
+            self.named = np.zeros((len(self.origin), named.shape[1]), np.int64)
+        self.named[ids] = named
+        self.origin[ids] = self.worlds.objects[ids]
+        self.memory[ids] = 0
+
+    def state(self, ids: np.ndarray) -> State:
+        """What the rules see of some worlds."""
+        worlds = self.worlds
+        return State(
+            tip=worlds.tip[ids],
+            gap=worlds.gap[ids],
+            objects=worlds.objects[ids],
+            turns=worlds.turns[ids],
+            travel=worlds.travel[ids],
+            origin=self.origin[ids],
+            named=self.named[ids],
+            memory=self.memory[ids],
+        )
+
+    def judge(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """The events of these worlds after a control step, bool [k] each; what is remembered moves on."""
+        state = self.state(ids)
+        if self.task.memory:
+            self.memory[ids] = self.task.remember(state)
+            state = self.state(ids)
+        return self.task.judge(state)
+
+    def measure(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """The dense terms of these worlds, float [k] each."""
+        return self.task.measure(self.state(ids))
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        state = {name: getattr(self, name).copy() for name in ("origin", "memory", "named")}
+        return {**state, **self.worlds.state_dict()}
+
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
+        self.origin, self.memory, self.named = (state[name].copy() for name in ("origin", "memory", "named"))
+        self.worlds.load_state_dict(state)
