@@ -119,9 +119,8 @@ def hydra_words(words: Sequence[str]) -> list[str]:
         head, _, rest = key.partition(".")
         if not rest and key in options:
             if value not in options[key] and value != "null":
-                raise ConfigError(
-                    f"{key}={value}: no such {key}.{_suggest(value, options[key])} {key} can be {options[key]}"
-                )
+                near = _suggest(value, options[key]) or f" {key} can be {options[key]}"
+                raise ConfigError(f"{key}={value}: no such {key}.{near}; `mmrl list {key}` says what each is")
             out.append(f"~{key}" if value == "null" else f"{key}={value}")
         elif rest and head in SHORT:
             out.append(f"++{SHORT[head]}.{rest}={value}")

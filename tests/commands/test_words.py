@@ -58,7 +58,7 @@ def test_the_deepest_complaint_is_the_cause():
 
 def test_unknown_commands_and_help(capsys):
     assert main(["fti"]) == 2
-    assert "commands are fit, evaluate, list, doctor" in capsys.readouterr().err
+    assert "commands are fit, evaluate, data, list, doctor" in capsys.readouterr().err
     assert main(["--help"]) == 0
     assert "mmrl evaluate" in capsys.readouterr().out
 

@@ -9,6 +9,7 @@ import torch
 from mmrl.evaluation.accuracy import Rate
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.learners.collate import collate
+from mmrl.learners.windows import Pass
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rollouts.env import EnvEpisodes
 from mmrl.rollouts.stream import EnvSegments
@@ -45,12 +46,12 @@ class Seen(L.Callback):
         Seen.episodes, Seen.rows, Seen.finite = [], [], True
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        weights = batch["weights"].sum(1)
-        Seen.rows += [
-            (g, a.tobytes()) for g, a, w in zip(batch["group"].tolist(), batch["action"].numpy(), weights) if w > 0
-        ]
-        numbers = [c for c in batch.values() if isinstance(c, torch.Tensor) and c.is_floating_point()]
-        Seen.finite &= all(bool(torch.isfinite(c).all()) for c in numbers)
+        for window in batch if isinstance(batch, Pass) else [batch]:
+            weights = window["weights"].sum(1)
+            chosen = zip(window["group"].tolist(), window["action"].numpy(), weights)
+            Seen.rows += [(g, a.tobytes()) for g, a, w in chosen if w > 0]
+            numbers = [c for c in window.values() if isinstance(c, torch.Tensor) and c.is_floating_point()]
+            Seen.finite &= all(bool(torch.isfinite(c).all()) for c in numbers)
 
     def on_train_batch_end(self, trainer, pl_module, *_):
         Seen.episodes = trainer.datamodule.last_episodes

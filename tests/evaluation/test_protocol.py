@@ -59,9 +59,9 @@ def test_the_hash_is_short_and_a_function_of_the_contest_alone():
         (protocol(seed=1), "draws"),
         (protocol(sampling={"mean": Sampling(decode="mean", temperature=2.0)}), "decodes.mean.temperature"),
         (protocol(evaluators={"success": Rate("success", 0.9)}), "judged.success.level"),
-        (protocol(replace(TASK, sim=replace(SIM, max_decisions=5))), "suite.max_decisions"),
+        (protocol(replace(TASK, sim=replace(SIM, max_decisions=5))), "suite.tasks.reach.max_decisions"),
         (protocol(replace(TASK, sim=replace(SIM, chunk=4))), "suite.chunk"),
-        (protocol(replace(TASK, sim=replace(SIM, colours=("red", "blue")))), "suite.scene"),
+        (protocol(replace(TASK, sim=replace(SIM, colours=("red", "blue")))), "suite.tasks.reach.scene"),
     ],
 )
 def test_every_part_of_the_contest_changes_the_hash_and_is_named(other, entry):
