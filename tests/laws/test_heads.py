@@ -73,7 +73,7 @@ def test_attempts_are_acting_in_repeated_contexts(head):
     repeated = policy.act({k: v[owner] for k, v in observation.items()}, Sampling(), Noise(range(4)))
     assert_close(shared.action.float(), repeated.action.float(), atol=1e-5, rtol=0)
     assert_close(shared.logprobs, repeated.logprobs, atol=1e-4, rtol=0)
-    assert_close(shared.memo["visual"], repeated.memo["visual"], atol=1e-5, rtol=0)
+    assert_close(shared.memo, repeated.memo, atol=1e-5, rtol=0)
 
 
 @heads
