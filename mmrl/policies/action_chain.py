@@ -146,7 +146,7 @@ class ChainPolicy(Policy):
         logprobs = torch.zeros(chain.shape[:3], device=chain.device)
         if not len(rows):  # an unused pass keeps every parameter in the graph
             first = torch.zeros(1, dtype=torch.long, device=chain.device)
-            state = self._state(batch, first, first)
+            state = torch.zeros(1, *self._shape, device=chain.device)
             idle = self._step(taken(prefix, first), state, first, first > 0, 1.0).mean.sum()
             return (logprobs + 0 * idle).flatten(1), logprobs.flatten(1)
         index = block - 1 if self.chain.start else block
@@ -205,8 +205,7 @@ class ChainPolicy(Policy):
         chunk = batch["action"].unflatten(1, (-1, self.chunk))[rows, block]
         if self.margin is None:
             return chunk
-        if "margin" not in batch:  # demonstrations have none
-            return self.margin.placed(chunk)
+        batch.require({"margin"}, f"{type(self).__name__}, to score sampled chains,")
         return self.margin.join(chunk, batch["margin"].unflatten(1, (-1, self.chunk))[rows, block])
 
 
