@@ -221,7 +221,7 @@ def _loaded(path: str, **options: Any) -> Any:
     missing = sorted(name for name in report["missing_keys"] if "dit.embed_tokens" not in name)  # nobody reads those
     if missing:
         raise ValueError(f"the checkpoint lacks {len(missing)} weights of pi0, the first of them {missing[0]}")
-    return model
+    return model.train()  # as other new modules are; transformers loads for evaluation
 
 
 def _margin(config: Any, action_dims: int, chunk: int, proprio_dims: int) -> Margin | None:
