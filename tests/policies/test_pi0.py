@@ -197,7 +197,7 @@ def test_checkpointed_layers_have_the_same_gradient(freeze_context):
         policy.train()
         layers = [policy.model.model.dit.layers[0], policy.model.model.vlm.language_model.layers[0]]
         for number, layer in enumerate(layers):
-            layer.mlp.register_forward_hook(lambda *_, place=(policy is saving, number): runs.append(place))
+            layer.mlp.register_forward_pre_hook(lambda *_, place=(policy is saving, number): runs.append(place))
         results.append(gradients(policy, policy(batch).logprobs.sum()))
     assert results[0].keys() == results[1].keys() and results[0]
     for name, slope in results[0].items():
