@@ -27,6 +27,7 @@ COLUMNS: dict[str, Column] = {
     "context": Column("[N]", "tokens", "length of what the policy read before its first choice; 0 if not in tokens"),
     "episode": Column("[N]", "id", "rows of one episode share it"),
     "step": Column("[N]", "decisions", "position of the row in its episode"),
+    "discount": Column("[N]", "1", "drawn from replay: factor of the value of what follows, 0 after a terminal state"),
     "reward": Column("[N]", "reward", "paid for this decision; the composed episode reward is paid at the last one"),
     "episode_reward": Column("[N]", "reward", "composed reward of the whole episode, the same on all its rows"),
     "last": Column("[N]", "bool", "the episode's last row"),
@@ -80,4 +81,5 @@ def table() -> str:
     lines = ["| column | shape | unit | meaning |", "|---|---|---|---|"]
     lines += [f"| `{name}` | `{c.shape}` | {c.unit} | {c.meaning} |" for name, c in COLUMNS.items()]
     lines.append("| `obs.*` | `[N, ...]` | policy's own | inputs of the policy, named by its `encode` |")
+    lines.append("| `next.*` | `[N, ...]` | policy's own | drawn from replay: the same in what followed |")
     return "\n".join(lines) + "\n"

@@ -198,7 +198,10 @@ def typed(cfg: DictConfig) -> dict[str, Any]:
     }
 
 
-NAMED_PARTS = ("callbacks", "logger", "stages", "episodes", "terms", "evaluators", "sampling", "weights")
+NAMED_PARTS = (
+    *("callbacks", "logger", "stages", "episodes", "terms", "phases", "models"),
+    *("evaluators", "sampling", "weights"),
+)
 """Dictionaries of named parts: a recipe takes one out by setting it to null."""
 
 

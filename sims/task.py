@@ -67,7 +67,7 @@ class SimTask(Task):
     def score(self, episode: Episode) -> dict[str, float]:
         """What the simulator reported at the end of the episode, and the undiscounted return."""
         reported = {k: float(v) for k, v in episode.info.get("scores", {}).items()}
-        return {**reported, "return": float(sum(turn.reward for turn in episode.turns))}
+        return {**reported, "return": episode.paid}
 
     def contract(self) -> dict[str, Any]:
         """The simulator's: its scene, its pictures, its units."""

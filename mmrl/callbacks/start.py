@@ -67,13 +67,13 @@ _LAUNCHED = {"WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MA
 
 
 def load_policy(policy: Any, checkpoint: str) -> None:
-    """Give the policy the weights of a checkpoint; a value head that the checkpoint lacks keeps its own."""
+    """Give the policy the weights of a checkpoint; what is optional and not in it keeps its own, a value head say."""
     saved = torch.load(checkpoint, map_location="cpu", weights_only=False)
     refuse_other(saved.get("policy_contract"), policy.contract(), str(checkpoint))
     state = saved["state_dict"]
     own = {k.removeprefix("policy."): v for k, v in state.items() if k.startswith("policy.")}
     missing, unexpected = policy.load_state_dict(own, strict=False)
-    missing = [name for name in missing if not name.startswith("value_head")]
+    missing = [name for name in missing if not name.startswith(policy.optional)]
     if missing or unexpected:
         raise ValueError(
             f"the weights of {checkpoint} do not fit the policy: missing {missing[:5]}, unexpected {unexpected[:5]}; "

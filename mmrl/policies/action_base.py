@@ -34,7 +34,6 @@ class ActionPolicy(Policy):
     """
 
     body: ContextTransformer
-    optional = ("value_head",)  # modules that a checkpoint may lack or have in excess
 
     def __init__(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ class Policy(nn.Module, ABC):
 
     memoised: frozenset[str] = frozenset()  # observation keys dropped from storage when `Action.memo` is given
     chunk: int | None = None  # H, control steps per decision, where an action is [H, A]; None where it is [A] or a text
+    optional: tuple[str, ...] = ("value_head",)  # modules that a checkpoint may lack, or have in excess
     one_pass: bool = False  # whether `forward` must call the network once, as processes that share weights have to
 
     @classmethod
@@ -60,6 +62,21 @@ class Policy(nn.Module, ABC):
     @abstractmethod
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """One raw observation as tensors without a batch axis. Refuses, by name, an input that it lacks."""
+
+    def encode_rows(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:
+        """The raw observations of n worlds, arrays [n, ...], encoded and collated at once; None where each goes alone.
+
+        Only for policies that make the same number of choices in every context.
+        """
+        return None
+
+    def act_rows(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        """As `act`, on what `encode_rows` gave; it may leave the values to `value_rows`, for many decisions at once."""
+        return self.act(observation, sampling, noise)
+
+    def value_rows(self, observation: Mapping[str, Any]) -> Tensor | None:
+        """The values that `act_rows` has left out, of encoded contexts; None where there are none. No gradient."""
+        return None
 
     @abstractmethod
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
@@ -99,6 +116,19 @@ class Policy(nn.Module, ABC):
     @abstractmethod
     def save_pretrained(self, folder: str | Path) -> None:
         """Write everything that `path=folder` needs to load the policy again."""
+
+
+@contextmanager
+def evaluating(policy: nn.Module) -> Iterator[None]:
+    """Without dropout and the like inside; free of charge when it is so already."""
+    training = policy.training
+    if training:
+        policy.eval()
+    try:
+        yield
+    finally:
+        if training:
+            policy.train()
 
 
 def need(raw: Mapping[str, Any], names: Sequence[str], policy: Policy) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from gymnasium import Space, spaces
 from safetensors.torch import load_file, save_file
@@ -145,6 +147,16 @@ class ControlPolicy(Policy):
             )
         return {"state": state}
 
+    def encode_rows(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
+        need(raw, ["state"], self)
+        state = torch.from_numpy(np.array(raw["state"], dtype=np.float32))  # a copy: worlds may write over theirs
+        if state.shape[1:] != (self.observation_dims,):
+            raise ValueError(
+                f"policy.observation_dims={self.observation_dims}, but the simulator gives states of shape "
+                f"{tuple(state.shape[1:])}"
+            )
+        return {"state": state}
+
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
         return {"state": torch.stack([row["state"] for row in observations])}
 
@@ -154,8 +166,15 @@ class ControlPolicy(Policy):
     def _values(self, state: Tensor) -> Tensor:
         return self.value(self.critic(state)).float()[:, 0]
 
-    @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        return replace(self.act_rows(observation, sampling, noise), values=self.value_rows(observation))
+
+    @torch.no_grad()
+    def value_rows(self, observation: Mapping[str, Any]) -> Tensor:
+        return self._values(observation["state"])
+
+    @torch.no_grad()
+    def act_rows(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
         state = observation["state"]
         choices = self._choices(state, state.new_full((len(state),), sampling.temperature))
         extra = {}
@@ -169,7 +188,6 @@ class ControlPolicy(Policy):
             logprobs=logprobs,
             mask=torch.ones_like(logprobs, dtype=torch.bool),
             output=self._output(action),
-            values=self._values(state),
             extra=extra,
         )
 

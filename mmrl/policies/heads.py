@@ -68,7 +68,8 @@ class Categorical(Choices):
 
     def entropy(self) -> Tensor:
         logp = self._log_softmax
-        return -(logp.exp() * logp.masked_fill(logp.isneginf(), 0)).sum(dim=-1, keepdim=True)
+        inside = logp if self.kept is None else logp.masked_fill(logp.isneginf(), 0)
+        return -(logp.exp() * inside).sum(dim=-1, keepdim=True)
 
     def mode(self) -> Tensor:
         return self.logits.argmax(dim=-1, keepdim=True)

@@ -9,7 +9,6 @@ import numpy as np
 from mujoco.batch import Batch
 
 from sims.render import Renderer
-from sims.tabletop.scene import SUBSTEPS
 from sims.tabletop.vector import TabletopVectorEnv
 
 CAMERA = "front"
@@ -48,6 +47,7 @@ class Bare:
         env = whole.env
         self.renderer: Renderer = env.renderer
         self.batch = Batch(env.worlds.model, env.num_envs, threads)
+        self.substeps = env.worlds.substeps
         self.ids, self.size, self.chunk = np.arange(env.num_envs), size, env.chunk
         self.steps = self.frames = self._turn = 0
         ctrl, moved = env.worlds.batch.bind("ctrl"), []
@@ -69,7 +69,7 @@ class Bare:
         self.batch.state[:] = before
         for ctrl in controls:
             self._ctrl[:] = ctrl
-            self.batch.step(nstep=SUBSTEPS)
+            self.batch.step(nstep=self.substeps)
         self.steps += len(controls) * len(self.ids)
 
     def draw(self) -> None:

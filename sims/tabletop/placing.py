@@ -17,6 +17,7 @@ class PlacingTask(TabletopTask):
     """The named cube must come to rest on the other named thing, with the fingers open, for three control steps."""
 
     grip = "free"
+    timestep = 0.005  # a grasp slips at 10 ms
     memory = 1  # for how many control steps the cube has been in place
     terms = ("tip_distance_m", "goal_distance_m")
     radius_m: float

@@ -33,6 +33,7 @@ class ReachTask(TabletopTask):
     terms = ("tip_distance_m",)
     grip = "open"
     floor_m = 0.04
+    timestep = 0.005
 
     @property
     def things(self) -> tuple[Cube, ...]:

@@ -120,7 +120,7 @@ class Tabletop(Sim):
         tables = []
         for part in self.parts:
             task, varied = part.task, max(part.spreads) > 1
-            worlds = Worlds(task.things, num_envs, self.threads, task.grip, task.floor_m, varied)
+            worlds = Worlds(task.things, num_envs, self.threads, task.grip, task.floor_m, varied, task.timestep)
             renderer = make_renderer(self.renderer, worlds.model, CAMERAS)
             tables.append(Table(task, worlds, renderer, part.limit))
         return TabletopVectorEnv(
@@ -257,7 +257,7 @@ class One(Tabletop):
         """What the contract says of the task."""
         words = {"train": self.wording, "held_out": self.held_out_wording or self.wording}
         return {
-            "scene": scene_digest(self.task.things),
+            "scene": scene_digest(self.task.things, self.task.timestep),
             **{name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self.task).items()},  # type: ignore[call-overload]
             "max_decisions": self.limit,
             "dynamics": list(self.spreads),

@@ -216,7 +216,7 @@ class OpenDrawer(One):
     name = "tabletop-drawer"
     slots = ("{drawer}",)
     levels: ClassVar[Levels] = {
-        "easy": dict(colours=_TWO, open_m=0.05, shift_m=0.0, joint_noise=0.05, max_decisions=6),
+        "easy": dict(colours=_TWO, open_m=0.05, shift_m=0.0, joint_noise=0.05, max_decisions=8),
         "default": dict(colours=_THREE, open_m=0.08, shift_m=0.03, joint_noise=0.05, max_decisions=8),
         "hard": dict(colours=_THREE, open_m=0.12, shift_m=0.04, joint_noise=0.1, max_decisions=10, dynamics=_VARIED),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -61,3 +61,8 @@ class Suite(Tabletop):
                 raise ValueError(f"sim.options.{task}: unknown {unknown}; it has {sorted(allowed)}")
             made.append(PARTS[task](**{**shared, **own}))
         return tuple(made)
+
+    def stepwise(self) -> Suite:
+        limits = [{"max_decisions": part.limit * self.chunk} for part in self.parts]
+        options = {task: {**(self.options or {}).get(task, {}), **limit} for task, limit in zip(self.tasks, limits)}
+        return replace(self, chunk=1, options=options)

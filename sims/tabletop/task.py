@@ -67,6 +67,8 @@ class TabletopTask(ABC):
     grip: Grip = "closed"
     memory: int = 0
     """R, how many numbers are remembered per world."""
+    timestep: float = 0.01
+    """Of the physics, seconds; a whole number of steps makes a control step."""
     floor_m: float = 0.02
     """The set-point stays above this height."""
 

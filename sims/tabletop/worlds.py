@@ -10,7 +10,7 @@ from mujoco.batch import Batch, SimulationError
 
 from sims.tabletop.arm import HOME, JOINTS, OPEN_M, REACH_BOX, SHUT_M, STEP_M, joint_targets
 from sims.tabletop.dynamics import Dynamics
-from sims.tabletop.scene import SUBSTEPS, scene_model
+from sims.tabletop.scene import CONTROL_HZ, scene_model
 from sims.tabletop.task import Grip, Start
 from sims.tabletop.things import Thing
 
@@ -29,6 +29,7 @@ class Worlds:
         grip: whether the fingers stay open, stay closed or follow the fourth action dimension.
         floor_m: the set-point stays above this height, metres.
         varied: whether worlds differ in mass, friction and gains (`Start.dynamics`).
+        timestep: of the physics, seconds.
     """
 
     def __init__(
@@ -39,8 +40,10 @@ class Worlds:
         grip: Grip = "open",
         floor_m: float = float(REACH_BOX[0, 2]),
         varied: bool = False,
+        timestep: float = 0.005,
     ):
-        self.model = model = scene_model(things)
+        self.model = model = scene_model(things, timestep)
+        self.substeps = round(1 / (CONTROL_HZ * timestep))
         # persistent: the next step goes on from the stages that this one ended with, which makes `tip` current for free
         self.batch = Batch(model, count, threads, persistent=True)
         self.things, self.grip = tuple(things), grip
@@ -147,7 +150,7 @@ class Worlds:
             self._ctrl[rows, JOINTS:] = SHUT_M + (OPEN_M - SHUT_M) * (actions[:, 3:4] + 1) / 2
         raised = np.zeros(len(ids), bool)
         try:
-            self.batch.step(ids, nstep=SUBSTEPS, stage=_CURRENT)
+            self.batch.step(ids, nstep=self.substeps, stage=_CURRENT)
         except SimulationError as failure:  # the others ran on; these ended where they were
             raised = np.isin(ids, failure.ids)
         return raised | ~self._sound(rows)

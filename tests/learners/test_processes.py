@@ -59,7 +59,7 @@ def test_two_processes_are_one_run(name, tmp_path):
 
     assert_close(first["weights"], second["weights"], atol=0, rtol=0)
     assert_close(first["weights"], alone["weights"], atol=2e-6, rtol=0)
-    assert all(state["exp_avg"].abs().max() > 0 for state in list(alone["optimizer"]["state"].values())[-3:])
+    assert all(state["exp_avg"].abs().max() > 0 for state in list(alone["optimizer"][0]["state"].values())[-3:])
     assert first["data"]["curriculum"] == alone["data"]["curriculum"]
     assert any(HELD_OUT.get(name, "val/greedy/exact/mean") in numbers for numbers in first["metrics"])
     for ours, one in zip(first["metrics"], alone["metrics"]):

@@ -149,17 +149,24 @@ class FlowNoise(Flow):
         steps: K.
         low: smallest standard deviation.
         high: largest.
+        first: transitions before this number are never open, as of FlowSDE.
     """
 
     steps: int = 4
     low: float = 0.08
     high: float = 0.16
+    first: int = 0
     spread = True
 
     def __post_init__(self) -> None:
         at_least("steps", self.steps, 1)
+        if not 0 <= self.first < self.steps:
+            raise ValueError(f"policy.chain.first={self.first} leaves none of {self.steps} transitions to be open")
         if not 0 < self.low < self.high:
             raise ValueError(f"policy.chain needs 0 < low < high, got {self.low} and {self.high}")
+
+    def opened(self, noise: Noise) -> Tensor:
+        return one_of(noise, self.steps, range(self.first, self.steps), hybrid=False)
 
     def kernel(self, x, velocity, spread, time, after, open):
         mean, _ = sde_step(x, velocity, time, after, torch.zeros_like(time))

@@ -11,7 +11,7 @@ _CRUISE_M = 0.125  # over the fronts
 _LOW_M = 0.035  # the fingers reach below the handle's bar
 _HOOKED_M = 0.05  # lower than this they hold it
 _BEHIND_M = 0.027  # from the bar to the middle between it and the front
-_BEYOND_M = 0.03  # pulled farther than needed: the hand lags
+_BEYOND_M = 0.045  # pulled farther than needed: the hand lags
 
 
 def drawer(task: DrawerTask, forecast: Forecast) -> np.ndarray:

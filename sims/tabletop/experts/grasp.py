@@ -9,7 +9,7 @@ from sims.tabletop.experts.forecast import FOLLOWS, Forecast, towards
 from sims.tabletop.placing import BLOCK_HALF_M, PlacingTask
 
 _CRUISE_M = 0.13  # height of the fingertips while travelling
-_CLEAR_M = 0.04  # height of a held cube over where it belongs while travelling
+_CLEAR_M = 0.05  # height of a held cube over where it belongs while travelling
 _OVER_M = 0.015  # near enough to come down, horizontally
 _HELD_M = 0.004  # the gap may be this much wider than the cube it holds
 _CLOSES = 0.6  # of the way to its target that the gap makes in a control step, about
@@ -35,7 +35,7 @@ def grasp(task: PlacingTask, forecast: Forecast) -> np.ndarray:
     # held: up, over the place, down
     lift = tip - cube
     left = np.linalg.norm((cube - rest)[:, :2], axis=1)
-    high = cube[:, 2] > rest[:, 2] + _CLEAR_M / 2
+    high = cube[:, 2] > rest[:, 2] + 0.7 * _CLEAR_M
     carry = np.column_stack([rest[:, :2], np.where(left < _OVER_M, rest[:, 2], rest[:, 2] + _CLEAR_M)]) + lift
     rising = ~high & (left >= _OVER_M)
     carry[rising, :2] = at[rising, :2]

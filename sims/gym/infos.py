@@ -1,0 +1,39 @@
+"""What single worlds report, as gymnasium's vector environments do: an array per key, and which worlds set it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+_NUMBERS = (int, float, bool, np.number, np.bool_)
+
+
+def merged(
+    reports: Sequence[Mapping[str, Any]], venv: VectorEnv, start: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The infos of one step. A key that all worlds give as a plain number is one array at once.
+
+    Args:
+        reports: of every world, in order.
+        venv: whose way of adding one world's report is used for everything else.
+        start: infos to add to.
+    """
+    infos = start or {}
+    if not any(reports):
+        return infos
+    first = reports[0]
+    shared = {key for key, value in first.items() if isinstance(value, _NUMBERS) and key not in infos}
+    for report in reports[1:]:
+        shared = {key for key in shared if type(report.get(key)) is type(first[key])}
+    for key in first:
+        if key in shared:
+            infos[key] = np.array([report[key] for report in reports], dtype=type(first[key]))
+            infos[f"_{key}"] = np.ones(len(reports), dtype=np.bool_)
+    for i, report in enumerate(reports):
+        rest = report if not shared else {key: value for key, value in report.items() if key not in shared}
+        if rest:
+            infos = venv._add_info(infos, rest, i)
+    return infos
