@@ -15,7 +15,7 @@ from mmrl.policies.action_chain import Prefix
 class ActionExpert(nn.Module):
     """Answers [M, H, A] for places x [M, H, A] at times [M], given a context that is read once per decision.
 
-    Token h is an MLP of (x_h, time) plus the place h; each block attends to the tokens, then to the context.
+    Token h is an MLP of (a projection of x_h, time) plus the place h; each block attends to the tokens, then to the context.
     Source: pi0: A Vision-Language-Action Flow Model, 2024, appendix B, arXiv:2410.24164. Differs: the expert attends to
     the last layer of the context, by cross-attention.
 
@@ -38,7 +38,8 @@ class ActionExpert(nn.Module):
         super().__init__()
         d = hidden_size
         self.checkpointed = False
-        self.enter = nn.Sequential(nn.Linear(action_dims + d, d), nn.SiLU(), nn.Linear(d, d))
+        self.enter = nn.Linear(action_dims, d)  # a few numbers beside d of time would be drowned
+        self.mix = nn.Sequential(nn.Linear(2 * d, d), nn.SiLU(), nn.Linear(d, d))
         self.place = nn.Parameter(0.02 * torch.randn(chunk, d))
         self.context = nn.LayerNorm(d)
         self.key = nn.Linear(d, layers * d, bias=False)
@@ -67,7 +68,7 @@ class ActionExpert(nn.Module):
         keys, values, present = prefix
         dtype = self.place.dtype
         clock = time_features(time, self.place.shape[1]).to(dtype)[:, None].expand(-1, x.shape[1], -1)
-        token = self.enter(torch.cat([x.to(dtype), clock], dim=-1)) + self.place
+        token = self.mix(torch.cat([self.enter(x.to(dtype)), clock], dim=-1)) + self.place
         seen = present[:, None, None]
         for number, block in enumerate(self.blocks):
             if self.checkpointed and self.training and torch.is_grad_enabled():

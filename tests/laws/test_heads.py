@@ -173,7 +173,7 @@ def test_cloning_brings_the_policy_to_the_demonstration(head):
     term = terms.get(head, AnswerError())
     optimizer = torch.optim.Adam([p for p in policy.parameters() if p.requires_grad], lr=5e-3)
     before = sampled(policy, 2, sampling=Sampling(decode="mean"))["output"].numpy()
-    for step in range(80):
+    for step in range(130):
         batch = batch if head in TOKENS else batch.with_columns(seed=batch["seed"] + 1000 * step)
         optimizer.zero_grad()
         term(policy(batch), batch).mean().backward()
@@ -181,7 +181,7 @@ def test_cloning_brings_the_policy_to_the_demonstration(head):
     policy.eval()
     after = sampled(policy, 2, sampling=Sampling(decode="mean"))["output"].numpy()
     # a wrong sign or time would lead away; half a token bin alone is 0.03
-    assert np.abs(after - chunk).mean() < min(0.2, 0.5 * np.abs(before - chunk).mean())
+    assert np.abs(after - chunk).mean() < 0.4 * np.abs(before - chunk).mean()
 
 
 @heads
