@@ -15,7 +15,8 @@ from mmrl.policies.action_chain import Prefix
 class ActionExpert(nn.Module):
     """Answers [M, H, A] for places x [M, H, A] at times [M], given a context that is read once per decision.
 
-    Token h is an MLP of (a projection of x_h, time) plus the place h; each block attends to the tokens, then to the context.
+    Token h is an MLP of (a projection of x_h, time) plus the place h; each block attends to the tokens, then to the
+    context.
     Source: pi0: A Vision-Language-Action Flow Model, 2024, appendix B, arXiv:2410.24164. Differs: the expert attends to
     the last layer of the context, by cross-attention.
 

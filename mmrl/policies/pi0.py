@@ -65,6 +65,8 @@ class Pi0Policy(ChainPolicy):
         processor: between the simulator or dataset and the network; None for what the checkpoint says.
     """
 
+    optional = HEADS
+
     def __init__(
         self,
         path: str,

@@ -42,7 +42,7 @@ def pi0_folder() -> str:
 def pi0_policy(chain: Chain = CHAINS["pi0"], **given) -> Pi0Policy:
     """The checkpoint as a policy in the same world as the others."""
     sizes = dict(action_dims=3, chunk=5, proprio_dims=13)
-    return Pi0Policy(**{"path": pi0_folder(), "chain": chain, "freeze_context": False, **sizes, **given})
+    return Pi0Policy(**{"path": pi0_folder(), "chain": chain, "freeze_context": False, "lessons": 8, **sizes, **given})
 
 
 TOKENS = {"tokens": "equal", "openvla_tokens": "openvla"}
