@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 from transformers import PI0ForConditionalGeneration, PI0Processor
 
@@ -289,6 +290,11 @@ def test_half_precision_scores_what_it_drew():
     batch = sampled(policy)
     assert policy.model.dtype == torch.bfloat16 and batch["action"].dtype == torch.float32
     assert (policy(batch).logprobs - batch["logprobs"]).abs().max() < 0.1
+    mixed = pi0_policy().eval()
+    with torch.autocast("cpu", torch.bfloat16):
+        batch = sampled(mixed)
+        out = mixed(batch)
+    assert out.logprobs.dtype == torch.float32 and (out.logprobs - batch["logprobs"]).abs().max() < 0.1
 
 
 def test_refusals(tmp_path):
@@ -309,9 +315,28 @@ def test_refusals(tmp_path):
         policy.encode(small)
 
 
-def test_weights_that_are_missing_are_not_drawn_at_random(tmp_path):
-    from safetensors.torch import load_file, save_file
+def test_published_names_are_understood(tmp_path):
+    """The weights of the hub have the names of openpi's port to torch, and the word vectors as `lm_head`."""
+    model = PI0ForConditionalGeneration.from_pretrained(pi0(tmp_path))
 
+    def published(name: str) -> str:
+        name = name.removeprefix("embed_action_time.")
+        for ours, theirs in (
+            ("model.vlm.language_model.embed_tokens", "paligemma_with_expert.paligemma.lm_head"),
+            ("model.dit.embed_tokens", "paligemma_with_expert.gemma_expert.lm_head"),
+            ("model.vlm.", "paligemma_with_expert.paligemma.model."),
+            ("model.dit.", "paligemma_with_expert.gemma_expert.model."),
+        ):
+            name = name.replace(ours, theirs)
+        return f"model.{name}"
+
+    weights = {published(name): value.clone() for name, value in model.state_dict().items()}
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    again = pi0_policy(path=str(tmp_path)).model.state_dict()
+    assert all(torch.equal(value, again[name]) for name, value in model.state_dict().items())
+
+
+def test_weights_that_are_missing_are_not_drawn_at_random(tmp_path):
     folder = pi0(tmp_path)
     weights = load_file(folder / "model.safetensors")
     name = next(key for key in weights if "action_out_proj" in key)
