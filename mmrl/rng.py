@@ -55,15 +55,19 @@ class Noise:
 
     def uniform(self, *shape: int) -> Tensor:
         """Draws in (0, 1), float32 [rows, *shape], on the CPU."""
+        return torch.from_numpy(self._levels(shape, np.float32))
+
+    def _levels(self, shape: tuple[int, ...], dtype: type[np.floating]) -> np.ndarray:
+        """The next numbers of each row in (0, 1), the same in every precision."""
         count = math.prod(shape)
-        index = self._count[:, None] + _first(count)
+        z = self.seeds + self._count * _GOLDEN
         self._count += np.uint64(count)
-        z = _mixed(self.seeds[:, None] + index * _GOLDEN)
+        z = _mixed(z[:, None] + _first(count))
         z >>= _41  # 23 bits and a half step: exactly representable in float32 and never 0 or 1
-        value = z.astype(np.float32)
+        value = z.astype(dtype)
         value += _HALF
         value *= _STEP
-        return torch.from_numpy(value.reshape(len(self), *shape))
+        return value.reshape(len(self), *shape)
 
     def integers(self, rows: Sequence[int] | slice = slice(None)) -> np.ndarray:
         """The next number of some rows, uint64 [len(rows)]: seeds of further streams."""
@@ -72,7 +76,7 @@ class Noise:
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normal draws, float32 [rows, *shape], by the inverse CDF."""
-        return torch.special.ndtri(self.uniform(*shape).double()).float()
+        return torch.special.ndtri(torch.from_numpy(self._levels(shape, np.float64))).float()
 
 
 def _mixed(z: np.ndarray) -> np.ndarray:
@@ -87,7 +91,7 @@ def _mixed(z: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _first(count: int) -> np.ndarray:
-    """1, 2, ..., count."""
-    out = np.arange(1, count + 1, dtype=np.uint64)
+    """1, 2, ..., count golden ratios."""
+    out = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
     out.setflags(write=False)
     return out

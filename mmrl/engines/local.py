@@ -77,9 +77,10 @@ class LocalEngine(Engine):
             self.count(f"seconds/{phase}", seconds)
         if action.memo:
             seen = {name: column for name, column in seen.items() if name not in policy.memoised} | action.memo
-        columns = {"action": action.action, "logprobs": action.logprobs.float(), "mask": action.mask, **action.extra}
-        if action.values is not None:
-            columns["values"] = action.values.float()
+        columns = {"action": action.action, "mask": action.mask, **action.extra}
+        for name, column in (("logprobs", action.logprobs), ("values", action.values)):
+            if column is not None:
+                columns[name] = column.float()
         columns |= {f"obs.{name}": column for name, column in seen.items()}
         rest = partial(self._rest, policy, sampling.temperature, self._version)
         return Acts({name: column.cpu() for name, column in columns.items()}, action.output, rest)
@@ -89,13 +90,10 @@ class LocalEngine(Engine):
         """The columns that did not shape the actions."""
         n = len(columns["action"])
         out = {"temperature": torch.full((n,), temperature), "version": torch.full((n,), version)}
-        if "values" not in columns:
-            seen = {name[4:]: column.to(self._device) for name, column in columns.items() if name.startswith("obs.")}
-            with evaluating(policy):
-                values = policy.value_rows(seen)
-            if values is not None:
-                out["values"] = values.float().cpu()
-        return out
+        there = {name: column.to(self._device) for name, column in (columns | out).items()}
+        with evaluating(policy):
+            rest = policy.rest_rows(there)
+        return out | {name: column.float().cpu() for name, column in rest.items()}
 
     def _run(
         self, policy: Policy, contexts: list[Observation], asked: list[int], seeds: list[int], sampling: Sampling

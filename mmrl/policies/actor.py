@@ -136,6 +136,9 @@ class ActorPolicy(Policy):
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         return self.senses.encode(raw, self)
 
+    def encode_rows(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
+        return self.senses.encode_rows(raw, self)
+
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
         return {name: torch.stack([row[name] for row in observations]) for name in observations[0]}
 

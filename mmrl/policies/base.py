@@ -23,7 +23,7 @@ class Action:
     """What a policy did in N contexts. Choices beyond a row's own length are padding with mask False."""
 
     action: Tensor  # [N, T] ids, or [N, T, A] reals
-    logprobs: Tensor  # [N, T] nats
+    logprobs: Tensor | None  # [N, T] nats; None only where `act_rows` leaves them to `rest_rows`
     mask: Tensor  # [N, T] bool
     output: list[Any]  # N decoded actions: strings, or float arrays for a simulator
     values: Tensor | None = None  # [N] or [N, T]
@@ -71,12 +71,16 @@ class Policy(nn.Module, ABC):
         return None
 
     def act_rows(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
-        """As `act`, on what `encode_rows` gave; it may leave the values to `value_rows`, for many decisions at once."""
+        """As `act`, on what `encode_rows` gave; it may leave to `rest_rows` what does not shape the action."""
         return self.act(observation, sampling, noise)
 
-    def value_rows(self, observation: Mapping[str, Any]) -> Tensor | None:
-        """The values that `act_rows` has left out, of encoded contexts; None where there are none. No gradient."""
-        return None
+    def rest_rows(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The columns "logprobs" and "values" that `act_rows` left out, for many decisions at once. No gradient.
+
+        Args:
+            columns: "temperature" [N], "obs.<name>" as `encode_rows` gave them, "action" and what was drawn with it.
+        """
+        return {}
 
     @abstractmethod
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from gymnasium import Space, spaces
 from torch import Tensor, nn
@@ -48,6 +49,18 @@ class Senses(nn.Module):
         if self.image_size:
             out["image"] = torch.tensor(raw["image"])
             _same("image", out["image"], (self.image_size, self.image_size, 3), "policy.image_size")
+        return out
+
+    def encode_rows(self, raw: Mapping[str, Any], owner: Policy) -> dict[str, Tensor]:
+        """Those of n worlds [n, ...] at once, as copies: worlds may write over theirs."""
+        need(raw, [*([self.state] if self.observation_dims else []), *(["image"] if self.image_size else [])], owner)
+        out: dict[str, Tensor] = {}
+        if self.observation_dims:
+            out["state"] = torch.from_numpy(np.array(raw[self.state], dtype=np.float32))
+            _same(self.state, out["state"][0], (self.observation_dims,), "policy.observation_dims")
+        if self.image_size:
+            out["image"] = torch.from_numpy(np.array(raw["image"]))
+            _same("image", out["image"][0], (self.image_size, self.image_size, 3), "policy.image_size")
         return out
 
     def check_space(self, space: Space) -> None:

@@ -38,6 +38,9 @@ class Uniform(Policy):
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         return self.actor.encode(raw)
 
+    def encode_rows(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:
+        return self.actor.encode_rows(raw)
+
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
         return self.actor.collate(observations)
 

@@ -24,7 +24,7 @@ class EnvSegments(Rollout):
 
     A segment is a piece of a world's life: up to its end ("done", "time", "error") or the end of the iteration
     ("cut"). Each is one Episode in a group of its own. What follows a segment that did not terminate is worth the
-    policy's value of the final observation. An error costs the failed decision, whose outcome is unknown.
+    policy's value of the final observation. A failure ends its segment as an error: none of it is learnt from.
 
     In autoreset mode next_step some worlds spend steps on resetting, so that the last step of an iteration can yield
     more decisions than are wanted; those are taken in the worlds but not learnt from.

@@ -17,9 +17,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmark import ppo, process
+from benchmark import ppo, process, sac
 
-ALGORITHMS: dict[str, Any] = {"ppo": ppo}
+ALGORITHMS: dict[str, Any] = {"ppo": ppo, "sac": sac}
 QUIET = (
     "trainer.accelerator=cpu",
     "trainer.logger=false",

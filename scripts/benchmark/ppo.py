@@ -53,7 +53,7 @@ def peer(env: str, numbers: dict[str, Any], seed: int) -> Any:
 
     return PPO(
         "MlpPolicy",
-        make_vec_env(env, numbers["num_envs"], seed=seed),
+        make_vec_env(env, numbers["num_envs"], seed=seed, env_kwargs={"disable_env_checker": True}),
         n_steps=numbers["horizon"],
         n_epochs=numbers["passes"],
         batch_size=numbers["rows"],

@@ -42,7 +42,7 @@ def peer(env: str, numbers: dict[str, Any], seed: int) -> Any:
 
     return SAC(
         "MlpPolicy",
-        make_vec_env(env, 1, seed=seed),
+        make_vec_env(env, 1, seed=seed, env_kwargs={"disable_env_checker": True}),
         learning_rate=numbers["lr"],
         buffer_size=numbers["capacity"],
         learning_starts=numbers["random"],

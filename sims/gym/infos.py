@@ -24,16 +24,15 @@ def merged(
     infos = start or {}
     if not any(reports):
         return infos
-    first = reports[0]
-    shared = {key for key, value in first.items() if isinstance(value, _NUMBERS) and key not in infos}
-    for report in reports[1:]:
-        shared = {key for key in shared if type(report.get(key)) is type(first[key])}
-    for key in first:
-        if key in shared:
-            infos[key] = np.array([report[key] for report in reports], dtype=type(first[key]))
-            infos[f"_{key}"] = np.ones(len(reports), dtype=np.bool_)
+    shared, everyone = set(), np.ones(len(reports), dtype=np.bool_)
+    for key, value in reports[0].items():
+        if isinstance(value, _NUMBERS) and key not in infos:
+            column = [report.get(key) for report in reports]
+            if len(set(map(type, column))) == 1:
+                infos[key], infos[f"_{key}"] = np.array(column, dtype=type(value)), everyone
+                shared.add(key)
     for i, report in enumerate(reports):
-        rest = report if not shared else {key: value for key, value in report.items() if key not in shared}
-        if rest:
+        if len(report) > len(shared):
+            rest = {key: value for key, value in report.items() if key not in shared}
             infos = venv._add_info(infos, rest, i)
     return infos
