@@ -20,6 +20,7 @@ COLUMNS: dict[str, Column] = {
     "mask": Column("[N, T]", "bool", "True where the policy chose; forced and padded choices are False"),
     "logprobs": Column("[N, T]", "nats", "log-probability of each choice when it was sampled (behaviour policy)"),
     "temperature": Column("[N]", "1", "what logits were divided by when sampling"),
+    "margin": Column("[N, T, R]", "policy units", "numbers of the network's state beyond the chunk"),
     "kept": Column("[N, T, K]", "ids", "choices that truncated sampling kept; -1 fills up", pad=-1),
     "group": Column("[N]", "id", "attempts at one prompt share it"),
     "prompt": Column("[N]", "id", "rows with the same encoded observation share it; it means nothing beyond the batch"),

@@ -10,6 +10,10 @@ import torch
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
+    PI0Config,
+    PI0ForConditionalGeneration,
+    PI0ImageProcessor,
+    PI0Processor,
     Qwen2_5_VLConfig,
     Qwen2_5_VLProcessor,
     Qwen2Config,
@@ -152,17 +156,61 @@ def llava(folder: str | Path) -> Path:
     return _saved(config, processor, folder)
 
 
-def _saved(config: Any, processor: Any, folder: str | Path) -> Path:
+def pi0(folder: str | Path, image_size: int = 56, chunk_size: int = 8, **changes: Any) -> Path:
+    """A pi0 that thinks 8 control steps ahead in 8 dimensions; `changes` are arguments of its configuration."""
+    tokenizer: Any = character_tokenizer()
+    patch, width = 14, 32
+    square = {"height": image_size, "width": image_size}
+    pictures = PI0ImageProcessor(
+        size={f"max_{side}": image_size for side in square},
+        pad_size=square,
+        image_seq_length=(image_size // patch) ** 2,
+    )
+    processor = PI0Processor(pictures, tokenizer, max_state_dim=16, chunk_size=chunk_size)  # adds tokens
+    heads = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 8}
+    text = {"model_type": "gemma", "hidden_size": width, "intermediate_size": 64, **heads, **special_ids(tokenizer)}
+    vision = {
+        "model_type": "siglip_vision_model",
+        "hidden_size": width,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "image_size": image_size,
+        "patch_size": patch,
+        "vision_use_head": False,
+    }
+    config = PI0Config(
+        vlm_config={
+            "model_type": "paligemma",
+            "text_config": {**text, "initializer_range": width**-0.5},  # the usual 0.02 suits widths of thousands
+            "vision_config": vision,
+            "projection_dim": width,
+            "image_token_id": processor.image_token_id,
+        },
+        dit_config={
+            "model_type": "gemma",
+            "hidden_size": 48,
+            "intermediate_size": 96,
+            "initializer_range": 48**-0.5,
+            **heads,
+        },
+        **{"chunk_size": chunk_size, "max_state_dim": 16, "max_action_dim": 8, **changes},
+    )
+    return _saved(config, processor, folder, PI0ForConditionalGeneration)
+
+
+def _saved(config: Any, processor: Any, folder: str | Path, kind: Any = None) -> Path:
     torch.manual_seed(0)
     sees = hasattr(processor, "image_processor")
-    model = (AutoModelForImageTextToText if sees else AutoModelForCausalLM).from_config(config)
+    kind = kind or (AutoModelForImageTextToText if sees else AutoModelForCausalLM)
+    model = kind._from_config(config) if hasattr(kind, "_from_config") else kind.from_config(config)
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     return Path(folder)
 
 
 if __name__ == "__main__":
-    makers = (qwen2, qwen2_sliding, llava, qwen2_5_vl, qwen3_vl)
+    makers = (qwen2, qwen2_sliding, llava, qwen2_5_vl, qwen3_vl, pi0)
     kinds: dict[str, Any] = {make.__name__: make for make in makers}
     if len(sys.argv) != 3 or sys.argv[1] not in kinds:
         raise SystemExit(f"usage: python -m tests.checkpoints {{{','.join(kinds)}}} FOLDER")

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-Prefix = tuple[Tensor, Tensor, Tensor]
-"""Keys and values of the context for every block, each [N, blocks, L, D], and which of its tokens are there [N, L]."""
+from mmrl.policies.action_chain import Prefix
 
 
 class ActionExpert(nn.Module):
@@ -55,7 +54,7 @@ class ActionExpert(nn.Module):
             nn.init.zeros_(self.spread.bias)
 
     def prefix(self, hidden: Tensor, present: Tensor) -> Prefix:
-        """What the context [N, L, D] offers to every block; present [N, L] bool."""
+        """Keys and values of the context [N, L, D] for every block, each [N, blocks, L, D]; present [N, L] bool."""
         hidden = self.context(hidden)
         count = len(self.blocks)
         shape = (*hidden.shape[:2], count, hidden.shape[2])
@@ -79,12 +78,6 @@ class ActionExpert(nn.Module):
                 token = block(token, keys[:, number], values[:, number], seen)
         token = self.leave(token)
         return self.answer(token).float(), None if self.spread is None else self.spread(token).float()
-
-
-def taken(prefix: Prefix, rows: Tensor) -> Prefix:
-    """The context of some rows, in the order given."""
-    keys, values, present = prefix
-    return keys[rows], values[rows], present[rows]
 
 
 def time_features(time: Tensor, size: int) -> Tensor:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from mmrl.batch import Batch
-from mmrl.policies.action_base import ActionPolicy
 from mmrl.policies.action_flow import ActionFlowPolicy
 from mmrl.policies.action_token import ActionTokenPolicy
+from mmrl.policies.base import Policy
 from mmrl.policies.chains import CPS, DDIM, DDPM, Chain, FlowNoise, FlowODE, FlowSDE, GaussianChunk
+from mmrl.policies.pi0 import Pi0Policy
 from mmrl.rng import Noise
 from mmrl.types import Sampling
+from tests.checkpoints import pi0
 
 SMALL = dict(hidden_size=32, layers=1, heads=2, intermediate_size=48, visual_tokens=2)
 CHAINS: dict[str, Chain] = {
@@ -25,9 +29,24 @@ CHAINS: dict[str, Chain] = {
     "ddpm": DDPM(steps=5),
     "ddim": DDIM(),
     "gaussian": GaussianChunk(),
+    "pi0": FlowSDE(steps=3),
 }
+
+
+@functools.cache
+def pi0_folder() -> str:
+    """A checkpoint whose state is larger than the chunk: 8 control steps of 8 dimensions."""
+    return str(pi0(tempfile.mkdtemp(prefix="pi0")))
+
+
+def pi0_policy(chain: Chain = CHAINS["pi0"], **given) -> Pi0Policy:
+    """The checkpoint as a policy in the same world as the others."""
+    sizes = dict(action_dims=3, chunk=5, proprio_dims=13)
+    return Pi0Policy(**{"path": pi0_folder(), "chain": chain, "freeze_context": False, "lessons": 8, **sizes, **given})
+
+
 TOKENS = {"tokens": "equal", "openvla_tokens": "openvla"}
-HEADS: dict[str, Callable[..., ActionPolicy]] = {
+HEADS: dict[str, Callable[..., Policy]] = {
     **{
         name: lambda layout=layout, **given: ActionTokenPolicy(bins=16, layout=layout, **SMALL, **given)
         for name, layout in TOKENS.items()
@@ -36,11 +55,12 @@ HEADS: dict[str, Callable[..., ActionPolicy]] = {
         name: lambda chain=chain, **given: ActionFlowPolicy(chain, expert_layers=1, lessons=2, **SMALL, **given)
         for name, chain in CHAINS.items()
     },
+    "pi0": pi0_policy,
 }
 STILL = lambda **given: ActionFlowPolicy(FlowODE(), expert_layers=1, **SMALL, **given)  # noqa: E731
 
 
-def made(name: str, **given) -> ActionPolicy:
+def made(name: str, **given) -> Policy:
     """The head with weights that are the same at every call; its answers are large enough to matter."""
     torch.manual_seed(0)
     policy = (HEADS | {"flow_ode": STILL})[name](**given).eval()
@@ -63,7 +83,7 @@ def raws(count: int) -> list[dict]:
     ]
 
 
-def sampled(policy: ActionPolicy, count: int = 6, sampling: Sampling | None = None, first: int = 0) -> Batch:
+def sampled(policy: Policy, count: int = 6, sampling: Sampling | None = None, first: int = 0) -> Batch:
     """Rows as they reach the objective after one decision in `count` contexts."""
     sampling = sampling or Sampling()
     observation = policy.collate([policy.encode(raw) for raw in raws(count)])
@@ -76,11 +96,12 @@ def sampled(policy: ActionPolicy, count: int = 6, sampling: Sampling | None = No
         temperature=torch.full((count,), sampling.temperature),
         is_demo=torch.zeros(count, dtype=torch.bool),
         output=torch.from_numpy(np.stack(action.output)),
+        **action.extra,
         **{f"obs.{name}": column for name, column in observation.items()},
     )
 
 
-def demonstrated(policy: ActionPolicy, chunk: np.ndarray) -> Batch:
+def demonstrated(policy: Policy, chunk: np.ndarray) -> Batch:
     """Rows [n] that an expert answered with chunks [n, H, A]."""
     given = raws(len(chunk))
     observation = policy.collate([policy.encode(raw) for raw in given])

@@ -1,0 +1,214 @@
+"""What policies with a continuous head share: a chain of choices over a network that reads a context once."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mmrl.batch import Batch
+from mmrl.ops.gaussian import normal_entropy, normal_logprob
+from mmrl.policies.base import Action, Policy
+from mmrl.policies.chains import Chain, Step
+from mmrl.policies.margin import Margin
+from mmrl.policies.processor import Processor
+from mmrl.rng import Noise
+from mmrl.types import PolicyOutput, Sampling
+
+Prefix = tuple[Tensor, ...]
+"""What the network needs to know of every context, each [N, ...]."""
+
+
+@dataclass
+class Known:
+    """What reading N contexts gave."""
+
+    prefix: Prefix
+    values: Tensor | None = None  # [N]
+    memo: dict[str, Tensor] = field(default_factory=dict)  # as of Action
+    extra: dict[str, Tensor] = field(default_factory=dict)  # as of PolicyOutput
+
+
+class ChainPolicy(Policy):
+    """Noise becomes a chunk of H x A actions in K transitions. Subclasses bring the network: `read` and `answer`.
+
+    A choice is control step h of chain state x_i, so that T counts (K + 1) x H choices [A], block after block: x_0,
+    x_1, ..., x_K. x_0 is given, and so is what a transition that was not drawn led to: their mask is False. Control
+    steps that were never played are masked in every block. A log-probability is the sum over the A dimensions, in
+    nats; how choices join to one ratio is the objective's matter. A demonstration is a chain of no transition: one
+    block, the chunk. Where the chain has no noise to start from, x_0 is left out.
+
+    The context is read once per decision, the network answers once per transition; learning runs it at the transitions
+    that were drawn and nowhere else. `sampling.decode` "mean" and "argmax" draw no transition. The temperature
+    multiplies every standard deviation.
+
+    A network whose state is larger than the chunk has a `margin`: its numbers follow the chain's deterministic
+    transitions, so that they are no choices; fresh noise in some coordinates alone leaves the marginals as they are.
+    Source: Black et al., "pi0", 2024, arXiv:2410.24164; Chen et al., "pi_RL", 2025, section 4, arXiv:2510.25889.
+    """
+
+    chain: Chain
+    chunk: int
+    action_dims: int
+    processor: Processor
+    lessons: int = 1  # training places between noise and chunk per demonstrated row, in one pass
+    bound: float | None = 1.0  # actions are cut to [-bound, bound] in the network's units
+    margin: Margin | None = None
+
+    @abstractmethod
+    def read(self, observation: Mapping[str, Any]) -> Known:
+        """Read N collated contexts."""
+
+    @abstractmethod
+    def answer(self, prefix: Prefix, x: Tensor, time: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The network's answer at states x [M, S, D] and times [M], and the log-deviation if it has one; float32."""
+
+    @classmethod
+    def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset({"values"} if init_args.get("value_head") else ())
+
+    @classmethod
+    def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset({"answer_error"}) | cls.provides(init_args)
+
+    def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        owner = torch.arange(len(noise), device=self.device)
+        return self.attempts(observation, owner, sampling, noise)
+
+    @torch.no_grad()
+    def attempts(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
+        """Play the chain from every row's own noise; contexts are read once."""
+        if sampling.truncated:
+            raise ValueError(
+                "a continuous action head cannot drop unlikely choices: leave sampling.top_k, top_p and min_p as they "
+                "are and lower sampling.temperature"
+            )
+        known = self.read(observation)
+        prefix, device, count = taken(known.prefix, owner), owner.device, len(noise)
+        shape = self._shape
+        x = noise.normal(*shape).to(device) if self.chain.start else torch.zeros(count, *shape, device=device)
+        drawn = self.chain.opened(noise) & (sampling.decode == "sample")
+        fresh = noise.normal(self.chain.draws, self.chunk, self.action_dims)  # whatever is drawn: streams stay aligned
+        states, logprobs = ([x], [x.new_zeros(count, self.chunk)]) if self.chain.start else ([], [])
+        for i in range(self.chain.steps):
+            index = torch.full((count,), i, device=device)
+            step = self._step(prefix, x, index, drawn[:, i].to(device), sampling.temperature)
+            x = step.mean + step.deviation * self._placed(fresh[:, min(i, self.chain.draws - 1)].to(device))
+            states.append(x)
+            logprobs.append(normal_logprob(*map(self._core, (x, step.mean, step.deviation))).sum(dim=-1))
+        mask = torch.cat([drawn.new_zeros(count, 1), drawn], dim=1) if self.chain.start else drawn
+        chosen, rest = self._stored(states)
+        return Action(
+            action=chosen,
+            logprobs=torch.cat(logprobs, dim=1),
+            mask=mask.to(device).repeat_interleave(self.chunk, dim=1),
+            output=list(self.processor.decode(self._cut(self._core(x)).cpu().numpy())),
+            values=None if known.values is None else known.values[owner],
+            extra=rest,
+            memo={name: part[owner] for name, part in known.memo.items()},
+        )
+
+    def forward(self, batch: Batch) -> PolicyOutput:
+        """Score the drawn transitions of the stored chains [N, T, A]; what was not drawn gets 0.
+
+        extra: answer_error [N, T, A, L] of the network at L training places of every demonstrated chunk (0 elsewhere),
+        when the batch has demonstrations; and what `read` gave.
+        """
+        batch.require({"action", "mask", "temperature"}, type(self).__name__)
+        known = self.read(batch.observation())
+        logprobs, entropy = self._score(known.prefix, batch)
+        extra = dict(known.extra)
+        if "is_demo" in batch and batch["is_demo"].any():
+            extra["answer_error"] = self._lesson_error(known.prefix, batch)
+        return PolicyOutput(logprobs, entropy, known.values, extra)
+
+    def _step(self, prefix: Prefix, x: Tensor, index: Tensor, drawn: Tensor, temperature: Tensor | float) -> Step:
+        """The transition from x; the one place where network and chain meet, in sampling and in learning."""
+        answer, spread = self.answer(prefix, x, self.chain.time(index))
+        mean, deviation = self.chain.step(x, index, answer, spread, drawn)
+        if self.margin is not None:
+            still = self.chain.step(x, index, answer, spread, torch.zeros_like(drawn)).mean
+            inside = self.margin.inside(x.device)
+            mean, deviation = torch.where(inside, mean, still), deviation * inside
+        return Step(mean, deviation * temperature)
+
+    def _score(self, prefix: Prefix, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Log-probabilities and entropies [N, T] of the drawn transitions, one pass of the network for all of them."""
+        chain = batch["action"].unflatten(1, (-1, self.chunk))
+        drawn = batch["mask"].unflatten(1, (-1, self.chunk)).any(dim=2)  # [N, blocks]
+        if self.chain.start:
+            drawn = drawn & (torch.arange(drawn.shape[1], device=drawn.device) > 0)
+        rows, block = drawn.nonzero(as_tuple=True)
+        logprobs = torch.zeros(chain.shape[:3], device=chain.device)
+        if not len(rows):  # an unused pass keeps every parameter in the graph
+            first = torch.zeros(1, dtype=torch.long, device=chain.device)
+            state = torch.zeros(1, *self._shape, device=chain.device)
+            idle = self._step(taken(prefix, first), state, first, first > 0, 1.0).mean.sum()
+            return (logprobs + 0 * idle).flatten(1), logprobs.flatten(1)
+        index = block - 1 if self.chain.start else block
+        before = self._state(batch, rows, index)
+        before = before if self.chain.start else torch.zeros_like(before)
+        every = torch.ones_like(rows, dtype=torch.bool)
+        step = self._step(taken(prefix, rows), before, index, every, batch["temperature"][rows, None, None])
+        mean, deviation = self._core(step.mean), self._core(step.deviation)
+        found = normal_logprob(chain[rows, block], mean, deviation).sum(dim=-1)
+        openness = normal_entropy(deviation).sum(dim=-1)
+        return (
+            logprobs.index_put((rows, block), found).flatten(1),
+            logprobs.index_put((rows, block), openness).flatten(1),
+        )
+
+    def _lesson_error(self, prefix: Prefix, batch: Batch) -> Tensor:
+        """answer - target [N, T, A, L] at training places; a row's places depend on its `seed` alone."""
+        batch.require({"seed"}, f"{type(self).__name__}, to learn from demonstrations,")
+        rows = batch["is_demo"].nonzero()[:, 0]
+        noise = Noise(batch["seed"][rows].cpu().numpy())
+        chunk = batch["action"][rows, : self.chunk].float()
+        chunk = chunk if self.margin is None else self.margin.prolonged(chunk)
+        shape = (*batch["action"].shape[:2], self.action_dims, self.lessons)
+        lessons = [self.chain.lesson(chunk, noise) for _ in range(self.lessons)]
+        x, time, target = (torch.cat(parts) for parts in zip(*lessons))
+        error = self._core(self.answer(taken(prefix, rows.repeat(self.lessons)), x, time)[0] - target)
+        error = error.unflatten(0, (self.lessons, -1)).permute(1, 2, 3, 0)  # [D, H, A, L]
+        out = torch.zeros(shape, device=error.device)
+        steps = torch.arange(self.chunk, device=rows.device)
+        return out.index_put((rows[:, None], steps[None]), error)
+
+    # ---------------------------------------------------------------- the chunk within the network's state
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return (self.chunk, self.action_dims) if self.margin is None else (self.margin.steps, self.margin.width)
+
+    def _core(self, state: Tensor) -> Tensor:
+        return state if self.margin is None else self.margin.core(state)
+
+    def _placed(self, chunk: Tensor) -> Tensor:
+        return chunk if self.margin is None else self.margin.placed(chunk)
+
+    def _cut(self, chunk: Tensor) -> Tensor:
+        return chunk if self.bound is None else chunk.clamp(-self.bound, self.bound)
+
+    def _stored(self, states: list[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """States as choices [N, T, A], and the margins beside them."""
+        if self.margin is None:
+            return torch.cat(states, dim=1), {}
+        chunks, rests = zip(*map(self.margin.split, states))
+        return torch.cat(chunks, dim=1), {"margin": torch.cat(rests, dim=1)}
+
+    def _state(self, batch: Batch, rows: Tensor, block: Tensor) -> Tensor:
+        """The stored states [M, S, D] of some rows, each at one block."""
+        chunk = batch["action"].unflatten(1, (-1, self.chunk))[rows, block]
+        if self.margin is None:
+            return chunk
+        batch.require({"margin"}, f"{type(self).__name__}, to score sampled chains,")
+        return self.margin.join(chunk, batch["margin"].unflatten(1, (-1, self.chunk))[rows, block])
+
+
+def taken(prefix: Prefix, rows: Tensor) -> Prefix:
+    """The context of some rows, in the order given."""
+    return tuple(part[rows] for part in prefix)
