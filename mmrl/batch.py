@@ -26,6 +26,11 @@ class Ragged:
         values = torch.cat([parts[row] for row in rows]) if rows else self.values[:0]
         return Ragged(values, self.lengths[index.to(self.lengths.device)])
 
+    def split(self, sizes: list[int]) -> list[Ragged]:
+        """Consecutive pieces of these numbers of rows."""
+        lengths = self.lengths.split(sizes)
+        return [Ragged(*part) for part in zip(self.values.split([int(part.sum()) for part in lengths]), lengths)]
+
     def to(self, *args: Any, **kwargs: Any) -> Ragged:
         return Ragged(self.values.to(*args, **kwargs), self.lengths)
 
@@ -55,13 +60,18 @@ class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type c
         """Some rows, in the order given."""
         return Batch({name: column[index] for name, column in self.items()})
 
+    def cut(self, sizes: Sequence[int]) -> list[Batch]:
+        """Consecutive pieces of these numbers of rows, which share memory with this batch where columns are tensors."""
+        pieces = zip(*(column.split(list(sizes)) for column in self.values()))
+        return [Batch(zip(self, piece)) for piece in pieces]
+
     def with_columns(self, **columns: Tensor | Ragged) -> Batch:
         """A new batch with columns added or replaced."""
         return Batch({**self, **columns})
 
     def split(self, size: int) -> list[Batch]:
         """Consecutive pieces of at most `size` rows."""
-        return [self.select(index) for index in torch.arange(self.rows).split(size)]
+        return self.cut([min(size, self.rows - start) for start in range(0, self.rows, size)])
 
     def observation(self) -> dict[str, Any]:
         """The policy's inputs: the columns named obs.*, without the prefix."""

@@ -20,13 +20,13 @@ COLUMNS: dict[str, Column] = {
     "mask": Column("[N, T]", "bool", "True where the policy chose; forced and padded choices are False"),
     "logprobs": Column("[N, T]", "nats", "log-probability of each choice when it was sampled (behaviour policy)"),
     "temperature": Column("[N]", "1", "what logits were divided by when sampling"),
-    "action_is_pad": Column("[N, H]", "bool", "control steps of a recorded chunk that only fill it up"),
     "kept": Column("[N, T, K]", "ids", "choices that truncated sampling kept; -1 fills up", pad=-1),
     "group": Column("[N]", "id", "attempts at one prompt share it"),
     "prompt": Column("[N]", "id", "rows with the same encoded observation share it; it means nothing beyond the batch"),
     "context": Column("[N]", "tokens", "length of what the policy read before its first choice; 0 if not in tokens"),
     "episode": Column("[N]", "id", "rows of one episode share it"),
     "step": Column("[N]", "decisions", "position of the row in its episode"),
+    "discount": Column("[N]", "1", "drawn from replay: factor of the value of what follows, 0 after a terminal state"),
     "reward": Column("[N]", "reward", "paid for this decision; the composed episode reward is paid at the last one"),
     "episode_reward": Column("[N]", "reward", "composed reward of the whole episode, the same on all its rows"),
     "last": Column("[N]", "bool", "the episode's last row"),
@@ -80,4 +80,5 @@ def table() -> str:
     lines = ["| column | shape | unit | meaning |", "|---|---|---|---|"]
     lines += [f"| `{name}` | `{c.shape}` | {c.unit} | {c.meaning} |" for name, c in COLUMNS.items()]
     lines.append("| `obs.*` | `[N, ...]` | policy's own | inputs of the policy, named by its `encode` |")
+    lines.append("| `next.*` | `[N, ...]` | policy's own | drawn from replay: the same in what followed |")
     return "\n".join(lines) + "\n"

@@ -122,7 +122,7 @@ def hydra_words(words: Sequence[str]) -> list[str]:
                 raise ConfigError(
                     f"{key}={value}: no such {key}.{_suggest(value, options[key])} {key} can be {options[key]}"
                 )
-            out.append(f"{key}={value}")
+            out.append(f"~{key}" if value == "null" else f"{key}={value}")
         elif rest and head in SHORT:
             out.append(f"++{SHORT[head]}.{rest}={value}")
         elif key in PLAIN or head in ROOTS:
@@ -198,7 +198,10 @@ def typed(cfg: DictConfig) -> dict[str, Any]:
     }
 
 
-NAMED_PARTS = ("callbacks", "logger", "stages", "episodes", "terms", "evaluators", "sampling", "weights")
+NAMED_PARTS = (
+    *("callbacks", "logger", "stages", "episodes", "terms", "phases", "models"),
+    *("evaluators", "sampling", "weights"),
+)
 """Dictionaries of named parts: a recipe takes one out by setting it to null."""
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch import Tensor, nn
 
 from mmrl.policies.base import Policy
@@ -48,6 +50,29 @@ def barrier(trainer: Any, name: str) -> None:
 def precision(trainer: Any) -> AbstractContextManager:
     """The context in which Lightning runs the model: sampling and annotation go through the same arithmetic."""
     return trainer.precision_plugin.forward_context()
+
+
+def plain(trainer: Any) -> bool:
+    """One process, fp32, one micro-batch per update: around an update nothing is left for Lightning to do."""
+    alone = trainer.world_size == 1 and isinstance(trainer.strategy, SingleDeviceStrategy)
+    by_norm = str(trainer.gradient_clip_algorithm or "norm") == "norm"
+    return alone and by_norm and str(trainer.precision) == "32-true" and trainer.accumulate_grad_batches == 1
+
+
+def moved(batch: Any, trainer: Any) -> Any:
+    """The batch where the run's strategy wants it."""
+    if trainer.strategy.root_device.type == "cpu":
+        return batch
+    return trainer.strategy.batch_to_device(batch)
+
+
+def count_no_gpus_again() -> None:
+    """On a machine without a GPU: take back Lightning's choice of how torch looks for one.
+
+    Some optimisers look in every step, and by NVML, as Lightning wants it, each look searches the disk for a library.
+    """
+    if torch.cuda.device_count() == 0:
+        os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)
 
 
 def refuse_rounded_columns(trainer: Any) -> None:

@@ -7,7 +7,9 @@ requests are batched, or on the number of processes.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,9 @@ import torch
 from torch import Tensor
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_27, _30, _31, _41 = (np.uint64(bits) for bits in (27, 30, 31, 41))
+_HALF, _STEP = np.float32(0.5), np.float32(2.0**-23)
 
 
 def derived_seed(*key: int | str) -> int:
@@ -50,18 +55,43 @@ class Noise:
 
     def uniform(self, *shape: int) -> Tensor:
         """Draws in (0, 1), float32 [rows, *shape], on the CPU."""
-        count = int(np.prod(shape, dtype=np.int64)) if shape else 1
-        index = self._count[:, None] + np.arange(1, count + 1, dtype=np.uint64)
+        return torch.from_numpy(self._levels(shape, np.float32))
+
+    def _levels(self, shape: tuple[int, ...], dtype: type[np.floating]) -> np.ndarray:
+        """The next numbers of each row in (0, 1), the same in every precision."""
+        count = math.prod(shape)
+        z = self.seeds + self._count * _GOLDEN
         self._count += np.uint64(count)
-        with np.errstate(over="ignore"):
-            z: Any = self.seeds[:, None] + index * _GOLDEN
-            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            z = z ^ (z >> np.uint64(31))
-        # 23 bits and a half step: exactly representable in float32 and never 0 or 1
-        value = ((z >> np.uint64(41)).astype(np.float32) + 0.5) * np.float32(2.0**-23)
-        return torch.from_numpy(value.reshape(len(self), *shape))
+        z = _mixed(z[:, None] + _first(count))
+        z >>= _41  # 23 bits and a half step: exactly representable in float32 and never 0 or 1
+        value = z.astype(dtype)
+        value += _HALF
+        value *= _STEP
+        return value.reshape(len(self), *shape)
+
+    def integers(self, rows: Sequence[int] | slice = slice(None)) -> np.ndarray:
+        """The next number of some rows, uint64 [len(rows)]: seeds of further streams."""
+        self._count[rows] += np.uint64(1)
+        return _mixed(self.seeds[rows] + self._count[rows] * _GOLDEN)
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normal draws, float32 [rows, *shape], by the inverse CDF."""
-        return torch.special.ndtri(self.uniform(*shape).double()).float()
+        return torch.special.ndtri(torch.from_numpy(self._levels(shape, np.float64))).float()
+
+
+def _mixed(z: np.ndarray) -> np.ndarray:
+    """splitmix64's output function, in place; unsigned arrays wrap around without a warning."""
+    z ^= z >> _30
+    z *= _FIRST
+    z ^= z >> _27
+    z *= _SECOND
+    z ^= z >> _31
+    return z
+
+
+@lru_cache(maxsize=64)
+def _first(count: int) -> np.ndarray:
+    """1, 2, ..., count golden ratios."""
+    out = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
+    out.setflags(write=False)
+    return out

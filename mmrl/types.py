@@ -113,11 +113,12 @@ class Episode:
     prompt: Prompt
     group: int  # attempts at one prompt share it; unique in an iteration over all ranks
     attempt: int
-    turns: list[Turn] = field(default_factory=list)
+    turns: Sequence[Turn] = field(default_factory=list)  # a list, or the rows of a table: `mmrl.turns`
     scores: dict[str, float] = field(default_factory=dict)  # named by the task's verifiers
     reward: float = 0.0  # composed from the scores by a Reward; paid at the last turn
     ended: Ended = "done"
     bootstrap: float = 0.0  # value of the state after the last turn when it was cut off, not terminal; 0 at a terminal
+    following: Observation | None = None  # encoded observation after the last turn of a segment that did not terminate
     source: Literal["policy", "demo", "replay"] = "policy"
     role: str = "actor"
     info: dict[str, Any] = field(default_factory=dict)  # what the simulator or the tools reported
@@ -130,12 +131,23 @@ class Episode:
     @property
     def tokens(self) -> int:
         """How many choices the policy made."""
-        return int(sum(turn.completion.mask.sum() for turn in self.turns))
+        counted = getattr(self.turns, "choices", None)  # known to columns without making a turn of every row
+        return int(sum(turn.completion.mask.sum() for turn in self.turns)) if counted is None else counted
+
+    @property
+    def paid(self) -> float:
+        """What the environment paid for all decisions together."""
+        known = getattr(self.turns, "paid", None)
+        return float(sum(turn.reward for turn in self.turns)) if known is None else known
 
     def light(self) -> Episode:
         """A copy without tensors and images, cheap to send between processes and to log."""
         return replace(
-            self, turns=[], prompt=replace(self.prompt, images=()), info={**self.info, "tokens": self.tokens}
+            self,
+            turns=[],
+            following=None,
+            prompt=replace(self.prompt, images=()),
+            info={**self.info, "tokens": self.tokens},
         )
 
 
@@ -147,6 +159,23 @@ class PolicyOutput:
     entropy: Tensor  # [N, T] nats
     values: Tensor | None = None  # [N] per row, or [N, T] per choice
     extra: dict[str, Tensor] = field(default_factory=dict)
+
+    def detached(self) -> PolicyOutput:
+        """The numbers alone."""
+        extra = {name: part.detach() for name, part in self.extra.items()}
+        values = None if self.values is None else self.values.detach()
+        return PolicyOutput(self.logprobs.detach(), self.entropy.detach(), values, extra)
+
+    @staticmethod
+    def joined(parts: Sequence[PolicyOutput]) -> PolicyOutput:
+        """The rows of several passes with equal numbers of choices, one after the other."""
+        values = [part.values for part in parts if part.values is not None]
+        return PolicyOutput(
+            torch.cat([part.logprobs for part in parts]),
+            torch.cat([part.entropy for part in parts]),
+            torch.cat(values) if values else None,
+            {name: torch.cat([part.extra[name] for part in parts]) for name in parts[0].extra},
+        )
 
 
 @dataclass
@@ -218,13 +247,17 @@ class Sim(ABC):
         """Constructor arguments of a policy that this simulator decides, such as action_dims; configs read them."""
         return {}
 
-    def task_of(self, seed: int) -> str:
-        """The name of the task that an initial state poses; a simulator of several tasks tells it from the seed."""
-        return self.name
-
     def contract(self) -> dict[str, Any]:
         """What must be equal wherever data, checkpoints and results of this simulator meet, as plain values."""
         return {"sim": self.name}
+
+    def stepwise(self) -> Sim:
+        """The same simulator with one control step per decision, as recordings need it; time limits stay."""
+        return self
+
+    def task_of(self, seed: int) -> str:
+        """The name of the task that an initial state poses; a simulator of several tasks tells it from the seed."""
+        return self.name
 
 
 Group = Sequence[Episode]

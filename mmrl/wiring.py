@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+
+import torch
 
 from mmrl.columns import COLLATED
 from mmrl.config import ConfigError
@@ -20,6 +23,9 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     """
     where = f"recipe {recipe!r}: " if recipe else ""
     learner, module = model["init_args"], data["init_args"]
+    if "phases" in learner:
+        check_phases(learner["phases"], module, where)
+        return
     policy = learner["policy"]
     policy_class, policy_args = load(policy["class_path"]), policy.get("init_args") or {}
     predicted = policy_class.predicts(policy_args)
@@ -56,6 +62,19 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         need(frozenset({column}), columns, f"objective.rows[{name!r}]", "reads {missing}, and nobody writes them")
 
 
+def check_phases(phases: Mapping[str, Any], module: Mapping[str, Any], where: str) -> None:
+    """Follow the columns through the phases of an update."""
+    columns = {"weights"} | (build(module["replay"]).writes if module.get("replay") else COLLATED)
+    for name, spec in phases.items():
+        if spec is None:
+            raise ConfigError(f"{where}phase {name!r} is null; leave it out instead")
+        phase = made(spec)
+        missing = sorted(c for c in phase.reads - columns if not c.startswith(("obs.", "next.")))
+        if missing:
+            raise ConfigError(f"{where}phase {name!r} reads {missing}, and nobody before it writes them")
+        columns |= phase.writes
+
+
 def load(path: str) -> Any:
     """The class behind an import path."""
     module, _, name = path.rpartition(".")
@@ -65,3 +84,14 @@ def load(path: str) -> Any:
 def build(spec: Mapping[str, Any]) -> Any:
     """A small part from its {class_path, init_args}; parts hold plain values only."""
     return load(spec["class_path"])(**(spec.get("init_args") or {}))
+
+
+def made(spec: Any) -> Any:
+    """A part whose arguments may be parts; an optimiser waits for its parameters."""
+    if isinstance(spec, Mapping) and "class_path" in spec:
+        part = load(spec["class_path"])
+        arguments = {name: made(value) for name, value in (spec.get("init_args") or {}).items()}
+        return partial(part, **arguments) if issubclass(part, torch.optim.Optimizer) else part(**arguments)
+    if isinstance(spec, Mapping):
+        return {name: made(value) for name, value in spec.items()}
+    return [made(value) for value in spec] if isinstance(spec, list) else spec

@@ -5,7 +5,7 @@ The experiment stands under `prove:` in the recipe's file:
   prove:
     budget: what every seed may spend, in words
     column: the number that is compared, a column of metrics.csv on held-out problems; first row before, last row after
-    target: {before: at most, after: at least}
+    target: {before: at most, after: at least}     or gain: at least, in place of after or beside it
 or, where learning itself is counted (lower is better):
     reach: {column: return_100, at_least: 475}, cost: env_steps, target: {cost: at most}
   and optionally
@@ -108,12 +108,18 @@ def summary(plan: dict[str, Any], seeds: list[dict[str, Any]], baseline: list[di
         return {**out, "verdict": "helps" if met else "no effect at this scale"}
     effects = [row["after"] - row["before"] for row in seeds]
     low, high = interval(effects)
-    met = all(r["before"] <= target["before"] and r["after"] >= target["after"] and r["disjoint"] for r in seeds)
+    met = all(_met(row, target) for row in seeds)
     out = {"effect": mean(effects), "interval": (low, high), "target_met": met}
     if baseline:
         gains = [row["after"] - other["after"] for row, other in zip(seeds, baseline)]
         out |= {"effect_over_baseline": mean(gains), "interval_over_baseline": interval(gains)}
     return {**out, "verdict": "helps" if low > 0 else "hurts" if high < 0 else "no effect at this scale"}
+
+
+def _met(row: dict[str, Any], target: dict[str, float]) -> bool:
+    """Whether one seed does what the recipe says of all."""
+    enough = row["after"] >= target.get("after", 0) and row["after"] - row["before"] >= target.get("gain", 0)
+    return row["before"] <= target["before"] and enough and row["disjoint"]
 
 
 def prove(recipe: str, seeds: list[int], jobs: int, out: Path, alone: bool = False) -> dict[str, Any]:

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mmrl.rewards.frames import FrameReward
 from mmrl.rng import derived_seed
 from mmrl.types import Episode, Prompt, Sim, Task
+from sims.rewarded import Rewarded
 from sims.seeds import seed_of
 
 
@@ -20,12 +22,20 @@ class SimTask(Task):
         count: how many initial states the split has.
         split: "train" or "held_out".
         seed: of the initial states; part of the task, not of the run.
+        judge: pays the training split's decisions by their pictures; None where the simulator pays them.
+        keep: factor of the simulator's own reward beside a judge's.
     """
 
     sim: Sim
     count: int = 4096
     split: str = "train"
     seed: int = 0
+    judge: FrameReward | None = None
+    keep: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.judge is not None and not isinstance(self.sim, Rewarded):
+            object.__setattr__(self, "sim", Rewarded(self.sim, self.judge, self.keep))
 
     @property
     def name(self) -> str:
@@ -42,6 +52,9 @@ class SimTask(Task):
         return Prompt(key=f"{self.name}/{self.split}/{index}", info=info)
 
     def on(self, split: str) -> SimTask:
+        """The same simulator; a judge is for training and is asked about nothing else."""
+        if split != "train" and isinstance(self.sim, Rewarded):
+            return replace(self, split=split, sim=self.sim.sim, judge=None)
         return replace(self, split=split)
 
     def demonstrations(self, prompts: Sequence[Prompt]) -> list[list[tuple[Mapping[str, Any], Any]]]:
@@ -54,7 +67,7 @@ class SimTask(Task):
     def score(self, episode: Episode) -> dict[str, float]:
         """What the simulator reported at the end of the episode, and the undiscounted return."""
         reported = {k: float(v) for k, v in episode.info.get("scores", {}).items()}
-        return {**reported, "return": float(sum(turn.reward for turn in episode.turns))}
+        return {**reported, "return": episode.paid}
 
     def contract(self) -> dict[str, Any]:
         """The simulator's: its scene, its pictures, its units."""

@@ -17,9 +17,10 @@ import torch
 
 from mmrl.cli import CLI
 from mmrl.config import compose, typed
+from mmrl.learners.windows import Pass
 from mmrl.types import Episode, Prompt, Task
 
-OWN = ("recipe=ppo_control", "recipe=demo_vla")
+OWN = ("recipe=ppo_control", "recipe=demo_vla", "recipe=sac", "recipe=td3")
 ROOT = Path(__file__).parent.parent
 TEXT = (
     "recipe=grpo",
@@ -83,9 +84,13 @@ class Recorder(L.Callback):
         self.metrics: list[dict[str, float]] = []
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        actions = [tuple(row[mask].tolist()) for row, mask in zip(batch["action"], batch["mask"])]
-        weights = batch["weights"].sum(1).tolist()
-        self.windows.append([(g, a) for g, a, w in zip(batch["group"].tolist(), actions, weights) if w > 0])
+        if "discount" in batch or not batch:  # drawn from replay, for several updates at once
+            self.windows.append([(0, tuple(column.flatten().tolist())) for _, column in sorted(batch.items())])
+            return
+        for piece in batch if isinstance(batch, Pass) else [batch]:
+            actions = [tuple(row[mask].tolist()) for row, mask in zip(piece["action"], piece["mask"])]
+            weights = piece["weights"].sum(1).tolist()
+            self.windows.append([(g, a) for g, a, w in zip(piece["group"].tolist(), actions, weights) if w > 0])
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         self.metrics.append({k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")})
@@ -99,7 +104,7 @@ class Recorder(L.Callback):
         self.folder.mkdir(parents=True, exist_ok=True)
         left = {
             "weights": {name: whole(value) for name, value in pl_module.state_dict().items()},
-            "optimizer": trainer.optimizers[0].state_dict() if trainer.world_size == 1 else None,
+            "optimizer": [o.state_dict() for o in trainer.optimizers] if trainer.world_size == 1 else None,
             "data": trainer.datamodule.state_dict(),
             "windows": self.windows,
             "metrics": self.metrics,

@@ -29,11 +29,23 @@ FORBIDDEN = {
     "mmrl": {"tasks", "sims", "tests"},
     "mmrl.ops": {"numpy", "transformers", "lightning", "gymnasium"},
     **{f"mmrl.{name}": {"mmrl.policies", "mmrl.learners"} for name in ("rollouts", "rewards", "curricula", "episodes")},
-    **{f"mmrl.{name}": {"mmrl.learners", "mmrl.policies"} for name in ("objectives", "stages")},
+    **{f"mmrl.{name}": {"mmrl.learners", "mmrl.policies"} for name in ("objectives", "stages", "phases", "replay")},
     "mmrl.policies": {"mmrl.learners", "mmrl.engines", "mmrl.rollouts", "mmrl.stages", "mmrl.objectives"},
     "mmrl.engines": {"mmrl.learners", "mmrl.rollouts", "mmrl.stages", "mmrl.objectives"},
 }
-SHARED = ("learners", "rollouts", "stages", "objectives", "engines", "episodes", "rewards", "curricula", "evaluation")
+SHARED = (
+    "learners",
+    "rollouts",
+    "stages",
+    "objectives",
+    "phases",
+    "replay",
+    "engines",
+    "episodes",
+    "rewards",
+    "curricula",
+    "evaluation",
+)
 
 
 def module(file: Path) -> str:

@@ -8,13 +8,15 @@ from typing import Any
 import lightning as L
 
 from mmrl import parallel
-from mmrl.evaluation.contract import differences, record, recorded
+from mmrl.commands.versions import environment
+from mmrl.evaluation.contract import ENVIRONMENT, differences, record, recorded, warn
 
 
 class Export(L.Callback):
     """Keeps the starting weights as checkpoints/start.ckpt and writes the trained policy to <run_dir>/policy.
 
     What the task states about its simulator goes to <run_dir>/contract.json; a run is only resumed under the same.
+    What is installed goes to <run_dir>/environment.json; a difference is said.
 
     Args:
         run_dir: folder of the run.
@@ -29,8 +31,13 @@ class Export(L.Callback):
             return
         contract, before = data.task.contract(), recorded(self.run_dir)
         if trainer.ckpt_path is not None and before is not None and (lines := differences(before, contract)):
-            raise ValueError(f"{self.run_dir} cannot be resumed, its simulator has changed:\n  " + "\n  ".join(lines))
+            warn("The simulator is not the one of this run:", lines)
+            raise ValueError(f"{self.run_dir} cannot be resumed, its simulator has changed: " + "; ".join(lines))
+        was = recorded(self.run_dir, ENVIRONMENT)
+        if trainer.ckpt_path is not None and was is not None and (lines := differences(was, environment())):
+            warn("This run goes on with other versions:", lines)
         record(self.run_dir, contract)
+        record(self.run_dir, environment(), ENVIRONMENT)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.current_epoch == 0:

@@ -18,7 +18,7 @@ from mmrl.commands.data import number, options, switch
 from mmrl.commands.evaluation_words import parse
 from mmrl.config import ConfigError, compose
 from mmrl.datasets.lerobot.writer import LeRobotWriter
-from mmrl.datasets.record import Acting, Actor, Expert, stepwise
+from mmrl.datasets.record import Acting, Actor, Expert
 from mmrl.datasets.record import record as played
 
 OPTIONS = ("episodes", "out", "run", "policy", "checkpoint", "decode", "noise", "video", "format", "first", "split")
@@ -47,7 +47,7 @@ def record(words: Sequence[str]) -> None:
     task = source.task.on(split)
     count = min(int(number(given, "episodes", 50, 1)), len(task) - first)
     seeds = [task[i].info["seed"] for i in range(first, first + count)]
-    sim = stepwise(task.sim)
+    sim = task.sim.stepwise()
     writer = LeRobotWriter(given["out"], _fps(sim), switch(given, "video", True), task.contract(), robot=task.sim.name)
     console, errors = Console(soft_wrap=True), 0
     for outcome in played(sim, seeds, source.actor):
@@ -73,7 +73,7 @@ def _expert(given: dict[str, str], more: Sequence[str]) -> Source:
     task = instantiate(OmegaConf.to_container(node, resolve=True, throw_on_missing=True), _convert_="object")
     if not hasattr(task.sim, "expert"):
         raise ConfigError(f"sim {task.sim.name!r} has no scripted expert; record a trained policy with run=RUN_FOLDER")
-    noise, sim = number(given, "noise", 0.0, 0), stepwise(task.sim)
+    noise, sim = number(given, "noise", 0.0, 0), task.sim.stepwise()
     return Source(task, lambda seeds: Expert(sim, seeds, noise), f"the expert of {task.sim.name}, noise {noise:g}")
 
 

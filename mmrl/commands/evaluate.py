@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,81 +14,51 @@ from rich.console import Console
 from mmrl.callbacks.progress import Progress
 from mmrl.callbacks.start import load_policy
 from mmrl.cli import CLI, check_checkpoint, load_run
+from mmrl.commands.evaluation_data import check_protocol, earlier, measured_data
 from mmrl.commands.evaluation_words import Asked, parse
-from mmrl.commands.versions import versions
+from mmrl.commands.versions import environment, versions
 from mmrl.config import ConfigError
 from mmrl.evaluation import measured, report
-from mmrl.evaluation.accuracy import Rate
 from mmrl.evaluation.clips import clips
-from mmrl.evaluation.contract import NAME, differences, recorded
-from mmrl.evaluation.film import film
+from mmrl.evaluation.contract import warn
+from mmrl.evaluation.film import Shown, film
+from mmrl.evaluation.page import Page
+from mmrl.evaluation.paired import Paired, pairs
+from mmrl.evaluation.protocol import Protocol, instructions, posed
+from mmrl.evaluation.result import Played, Result
+from mmrl.evaluation.scenes import telling
+from mmrl.evaluation.tables import table
 from mmrl.evaluation.video import write_video
-from mmrl.types import Episode
 
 
 def evaluate(words: Sequence[str]) -> dict[str, Any]:
-    """Print a table, write evaluation.json and, when asked, videos into the run's folder; returns what was written."""
+    """Print tables; write evaluation.json, protocol.json, episodes.jsonl, report.html and, when asked, videos.
+
+    Everything is written into the run's folder. Returns what is in evaluation.json.
+    """
     asked = parse(words)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     cli = load_run(asked.folder / "config.yaml", asked.words)
-    data = _measured_data(cli, asked)
+    data = measured_data(cli, asked)
+    there = earlier(asked, data)
     cli.trainer.callbacks = [Progress()] if Console().is_terminal else []
-    played: dict[str, dict[str, list[Episode]]] = {}
-    numbers: dict[str, measured.Numbers] = {}
-    shown: dict[str, dict[str, Any]] = {}
+    played: dict[str, Any] = {} if there is None else {"before": list(there.played.values())[-1]}
     for title, path in asked.checkpoints.items():
         _load(cli, path)
         cli.trainer.validate(cli.model, data, verbose=False)
-        played[title], numbers[title] = data.evaluation.latest, measured.numbers(data.evaluation)
-        if asked.video:
-            for decode in asked.decodes or list(data.evaluation.sampling)[:1]:  # pictures cost more than playing
-                shown.setdefault(decode, {})[title] = film(cli.trainer, cli.model, data, decode, asked.clips)
-    pairs = _pairs(played, data.evaluation) if asked.compare else {}
-    result = _result(asked, data, numbers, pairs)
+        played[title] = data.evaluation.latest
+    compared = pairs(played["before"], played["after"], measured.rates(data.evaluation)) if len(played) > 1 else {}
+    found = Result(_protocol(cli, data, played), played)
+    if there is not None:
+        check_protocol(asked.against, found.protocol, there.protocol)  # now with what was told in the episodes
+        if lines := found.protocol.apart(there.protocol):
+            warn(f"The same protocol as {asked.against}, but not the same policy or place:", lines)
+    shown = _films(cli, asked, data, played) if asked.video else {}
+    result = _result(asked, data, found, compared)
     if cli.trainer.is_global_zero:
-        _print(asked, numbers, pairs)
-        _write(asked, result, shown, data.evaluation)
+        _print(asked, result, compared)
+        _write(asked, data, found, result, compared, shown)
     return result
-
-
-def _measured_data(cli: CLI, asked: Asked) -> Any:
-    """The run's data module with the evaluation that was asked for; refused where it cannot be compared with it."""
-    data = copy.copy(cli.datamodule)
-    if getattr(data, "evaluation", None) is None:
-        raise ConfigError(f"{asked.folder}: this run has no data.evaluation, so there is nothing to measure")
-    if asked.compare and (asked.attempts or data.evaluation.attempts) > 1:
-        raise ConfigError("compare=... pairs one attempt per problem; leave attempts out, or measure one by one")
-    try:
-        held_out = measured.asked(data.evaluation, data.sampling, asked.count, asked.attempts, asked.decodes)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-    data.evaluation = held_out
-    contract, before = data.task.contract(), recorded(asked.folder)
-    if before is None and contract:
-        raise ConfigError(f"{asked.folder / NAME} is missing: the run does not say in which simulator it was trained")
-    if lines := differences(before or {}, contract):
-        raise ConfigError(
-            f"{asked.folder} was trained in another simulator than the one at hand:\n  "
-            + "\n  ".join(lines)
-            + "\nset the sim's options to those of the training, for example sim.renderer=ray"
-        )
-    if asked.video:
-        _check_film(data)
-    return data
-
-
-def _check_film(data: Any) -> None:
-    sim = getattr(data.task, "sim", None)
-    if sim is None:
-        raise ConfigError(f"video=true: task {data.task.name!r} has no simulator to film")
-    env = sim.make(1)
-    try:
-        env.reset(seed=[0])
-        env.render(0, 32)
-    except TypeError as error:
-        raise ConfigError(f"video=true: the environment of {sim.name!r} has no render(i, size)") from error
-    finally:
-        env.close()
 
 
 def _load(cli: CLI, path: Path) -> None:
@@ -101,37 +69,52 @@ def _load(cli: CLI, path: Path) -> None:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _pairs(played: dict[str, dict[str, list[Episode]]], held_out: Any) -> dict[str, list[measured.Paired]]:
-    """Per rate that is measured, one comparison per decode."""
-    before, after = played.values()
-    rates = {name: part for name, part in held_out.evaluators.items() if isinstance(part, Rate)}
-    return {
-        name: [measured.paired(decode, before[decode], after[decode], rate) for decode in before]
-        for name, rate in rates.items()
-    }
+def _protocol(cli: CLI, data: Any, played: Played) -> Protocol:
+    told = instructions({f"{title}/{decode}": e for title, decodes in played.items() for decode, e in decodes.items()})
+    policy: Any = cli.model.policy
+    entries = {**posed(data.task, data.evaluation), "instructions": told}
+    return Protocol(json.loads(json.dumps(entries)), json.loads(json.dumps(policy.contract())), environment())
 
 
-def _result(
-    asked: Asked, data: Any, numbers: dict[str, measured.Numbers], pairs: dict[str, list[measured.Paired]]
-) -> dict[str, Any]:
+def _films(cli: CLI, asked: Asked, data: Any, played: Played) -> dict[str, dict[str, Shown]]:
+    """By decode and title: the first initial states, and those that the report shows."""
+    out: dict[str, dict[str, Shown]] = {}
+    judged = _score(data)
+    decodes = asked.decodes or list(data.evaluation.sampling)[:1]  # pictures cost more than playing
+    for title, path in asked.checkpoints.items():
+        _load(cli, path)
+        for decode in decodes:
+            last = list(played.values())[-1][decode]
+            slots = dict.fromkeys([*range(asked.clips), *telling(last, judged)])
+            out.setdefault(decode, {})[title] = film(cli.trainer, cli.model, data, decode, list(slots))
+    return out
+
+
+def _score(data: Any) -> str | None:
+    return next((rate.score for rate in measured.rates(data.evaluation).values()), None)
+
+
+def _result(asked: Asked, data: Any, found: Result, compared: dict[str, list[Paired]]) -> dict[str, Any]:
     held_out = data.evaluation
+    entries = found.protocol.entries
     return {
         "run": str(asked.folder),
+        "protocol": found.protocol.hash,
         "checkpoints": {title: _described(path) for title, path in asked.checkpoints.items()},
+        "against": None if asked.against is None else str(asked.against),
         "task": data.task.name,
-        "split": "held_out",
-        "first": held_out.first,
-        "count": min(held_out.count, len(data.task.on("held_out")) - held_out.first),
+        **{name: entries["problems"][name] for name in ("split", "first", "count")},
         "attempts": held_out.attempts,
         "seed": held_out.seed,
-        "decodes": {name: asdict(sampling) for name, sampling in held_out.sampling.items()},
-        "numbers": numbers,
+        "decodes": entries["decodes"],
+        "numbers": {title: measured.numbers(held_out, decodes) for title, decodes in found.played.items()},
+        "tasks": {title: measured.task_numbers(held_out, decodes) for title, decodes in found.played.items()},
         "comparison": {
             name: [
                 row | each.plain()
                 for row, each in zip(json.loads(report.as_json([p.comparison for p in parts])), parts)
             ]
-            for name, parts in pairs.items()
+            for name, parts in compared.items()
         },
         "contract": data.task.contract(),
         "versions": versions(),
@@ -143,27 +126,38 @@ def _described(path: Path) -> dict[str, Any]:
     return {"path": str(path), "optimiser_steps": state.get("global_step"), "epoch": state.get("epoch")}
 
 
-def _print(asked: Asked, numbers: dict[str, measured.Numbers], pairs: dict[str, list[measured.Paired]]) -> None:
-    console = Console(width=None if Console().is_terminal else 120)
-    for name, parts in pairs.items():
+def _print(asked: Asked, result: dict[str, Any], compared: dict[str, list[Paired]]) -> None:
+    console = Console(width=None if Console().is_terminal else 140)
+    for name, parts in compared.items():
         console.print(report.table([part.comparison for part in parts], f"{asked.folder}: {name}"))
         for part in parts:
             console.print(str(part), highlight=False)
-    if not pairs:
-        for title, values in numbers.items():
-            console.print(measured.table(values, f"{asked.folder}, {title}, held-out"))
+    if not compared:
+        for title, values in result["numbers"].items():
+            heading = f"{asked.folder}, {title}, held-out"
+            console.print(table(values, heading, result["tasks"][title], result["attempts"]))
+    console.print(f"protocol {result['protocol']}", style="bold", highlight=False)
 
 
-def _write(asked: Asked, result: dict[str, Any], shown: dict[str, dict[str, Any]], held_out: Any) -> None:
+def _write(
+    asked: Asked,
+    data: Any,
+    found: Result,
+    result: dict[str, Any],
+    compared: dict[str, list[Paired]],
+    shown: dict[str, dict[str, Shown]],
+) -> None:
     console = Console(soft_wrap=True)
-    path = asked.folder / "evaluation.json"
+    path, judged = asked.folder / "evaluation.json", _score(data)
     path.write_text(json.dumps(result, indent=2) + "\n")
-    console.print(f"written: {path}", highlight=False)
-    score = next((part.score for part in held_out.evaluators.values() if isinstance(part, Rate)), None)
+    page = Page(asked.folder, found, result, compared, judged, shown).write()
+    for file in (path, *found.write(asked.folder), page):
+        console.print(f"written: {file}", highlight=False)
     for decode, films in shown.items():
+        first = {title: part.only(range(asked.clips)) for title, part in films.items()}
         fps = next(iter(films.values())).fps
-        video = write_video(clips(films, score), asked.folder / "videos" / f"{decode}.mp4", fps / 2)
-        states = len(next(iter(films.values())).films)
+        video = write_video(clips(first, judged), asked.folder / "videos" / f"{decode}.mp4", fps / 2)
+        states = len(next(iter(first.values())).films)
         console.print(
             f"written: {video} (the first {states} held-out initial states in order, none chosen by its outcome; "
             "half speed)",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mmrl.config import ROOTS, SHORT, ConfigError
 
-OPTIONS = ("checkpoint", "compare", "count", "attempts", "decode", "video", "clips")
+OPTIONS = ("checkpoint", "compare", "count", "attempts", "decode", "video", "clips", "accept")
 
 
 @dataclass(frozen=True)
@@ -20,27 +20,33 @@ class Asked:
         folder: of the run.
         checkpoint: file to measure.
         compare: file to measure before it, on the same problems and draws; None for no comparison.
+        against: folder with an earlier measurement to compare with, of this or another run; None for none.
         count: held-out problems; None as configured.
         attempts: per problem; None as configured.
         decodes: names of configured decodes, or sample, argmax, mean; empty for all that are configured.
         video: film the first `clips` held-out initial states of a simulator.
         clips: how many.
+        accept: entries of the simulator's contract that may differ from the training's; they are said in red.
         words: LightningCLI words that change the configuration of the run.
     """
 
     folder: Path
     checkpoint: Path
     compare: Path | None = None
+    against: Path | None = None
     count: int | None = None
     attempts: int | None = None
     decodes: tuple[str, ...] = ()
     video: bool = False
     clips: int = 6
+    accept: tuple[str, ...] = ()
     words: tuple[str, ...] = field(default=())
 
     @property
     def checkpoints(self) -> dict[str, Path]:
         """By title, in the order in which they are measured."""
+        if self.against is not None:
+            return {"after": self.checkpoint}
         if self.compare is None:
             return {self.checkpoint.stem: self.checkpoint}
         return {"before": self.compare, "after": self.checkpoint}
@@ -63,15 +69,19 @@ def parse(words: Sequence[str]) -> Asked:
     folder, file = _place(Path(places[0]))
     if file is not None and "checkpoint" in given:
         raise ConfigError(f"{places[0]} is a checkpoint already; leave out checkpoint={given['checkpoint']}")
+    other = given.get("compare")
+    measured = Path(other) if other is not None and (Path(other) / "config.yaml").exists() else None
     return Asked(
         folder=folder,
         checkpoint=file or _checkpoint(folder, given.get("checkpoint", "last")),
-        compare=_checkpoint(folder, given["compare"]) if "compare" in given else None,
+        compare=_checkpoint(folder, other) if other is not None and measured is None else None,
+        against=measured,
         count=_number(given, "count"),
         attempts=_number(given, "attempts"),
-        decodes=tuple(given["decode"].strip("[]").replace(" ", "").split(",")) if "decode" in given else (),
+        decodes=_names(given, "decode"),
         video=_switch(given, "video"),
         clips=_number(given, "clips") or 6,
+        accept=_names(given, "accept"),
         words=tuple(more),
     )
 
@@ -116,6 +126,10 @@ def _typed(key: str, value: str) -> str:
         f"{key}={value}: `mmrl evaluate` does not know {key!r}.{hint} Options are {', '.join(OPTIONS)}, and single "
         "values of the run's configuration such as sim.renderer=ray or engine.max_rows=64"
     )
+
+
+def _names(given: dict[str, str], name: str) -> tuple[str, ...]:
+    return tuple(given[name].strip("[]").replace(" ", "").split(",")) if name in given else ()
 
 
 def _number(given: dict[str, str], name: str) -> int | None:

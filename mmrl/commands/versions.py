@@ -5,6 +5,8 @@ from __future__ import annotations
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
+import torch
+
 PACKAGES = (
     "mmrl", "torch", "torchvision", "lightning", "transformers", "timm", "peft", "gymnasium", "hydra-core",
     "jsonargparse", "numpy", "mujoco", "vllm",
@@ -23,3 +25,9 @@ def versions() -> dict[str, str]:
     """Python and every package of PACKAGES that is installed."""
     found = {name: installed(name) for name in PACKAGES}
     return {"python": platform.python_version(), **{name: number for name, number in found.items() if number}}
+
+
+def environment() -> dict[str, str]:
+    """Versions and the device: what should not change a result, and is said where it differs."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    return {**versions(), "machine": platform.machine(), "device": device}

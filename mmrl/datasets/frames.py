@@ -52,7 +52,7 @@ class Pictures(Frames):
 
     def _one(self, step: int) -> np.ndarray:
         try:
-            image = np.asarray(Image.open(io.BytesIO(self.encoded[step])).convert("RGB"))
+            image = np.array(Image.open(io.BytesIO(self.encoded[step])).convert("RGB"))
         except (OSError, TypeError) as error:
             raise ValueError(f"{self.where}: the image of control step {step} cannot be decoded: {error}") from error
         if image.shape != self.shape[1:]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,17 +28,6 @@ class Outcome:
 
     episodes: list[Recorded]
     errors: int
-
-
-def stepwise(sim: Sim) -> Sim:
-    """The same simulator with one control step per decision: same physics, same limit in control steps."""
-    own = getattr(sim, "stepwise", None)
-    if own is not None:
-        return own()
-    chunk = getattr(sim, "chunk", 1)
-    if chunk == 1:
-        return sim
-    return replace(sim, chunk=1, max_decisions=sim.max_decisions * chunk)  # type: ignore[type-var, attr-defined]
 
 
 class Expert:
@@ -96,7 +85,7 @@ def record(sim: Sim, seeds: Sequence[int], make_actor: Callable[[Sequence[int]],
     """Episodes from the initial states of `seeds`, some at a time.
 
     Args:
-        sim: as `stepwise` gave it.
+        sim: with one control step per decision, as `Sim.stepwise` gives it.
         seeds: one per episode.
         make_actor: gives what acts, for the seeds that are played side by side.
     """
@@ -110,6 +99,9 @@ def record(sim: Sim, seeds: Sequence[int], make_actor: Callable[[Sequence[int]],
 
 
 def _play(env: Any, seeds: Sequence[int], actor: Actor) -> Outcome:
+    shape = env.single_action_space.shape
+    if len(shape) == 2 and shape[0] != 1:
+        raise ValueError(f"a recording needs one control step per decision, {env} plays {shape[0]}: Sim.stepwise")
     observation, _ = env.reset(seed=list(seeds))
     count, space = len(seeds), env.action_space
     kept: list[list[tuple[dict[str, Any], np.ndarray, np.ndarray, float]]] = [[] for _ in seeds]

@@ -14,6 +14,7 @@ PICTURES = 20  # images per episode that enter a camera's statistics
 _TAIL = 3.0  # an extreme this many times as far from the median as the quantile is called a long tail
 _ENDS = 0.9  # share of values near the two ends that makes a dimension look like a gripper
 _NEAR = 0.05  # of the range
+_FEW = 3  # values that a hand that opens, closes or rests takes
 
 
 def vector_statistics(values: np.ndarray) -> Statistics:
@@ -80,7 +81,8 @@ def _flags(column: np.ndarray) -> list[str]:
         return [*found, "zero range"]
     near = _NEAR * (high - low)
     bottom, top = (finite <= low + near).mean(), (finite >= high - near).mean()
-    if bottom + top >= _ENDS and min(bottom, top) > 0.01:
+    few = len(finite) > 10 * _FEW and len(np.unique(finite)) <= _FEW
+    if few or (bottom + top >= _ENDS and min(bottom, top) > 0.01):
         return [*found, "gripper-like"]
     q01, q50, q99 = np.quantile(finite, [0.01, 0.5, 0.99])
     if q01 == q99:

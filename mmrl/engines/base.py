@@ -23,6 +23,16 @@ class Engine(ABC):
     @abstractmethod
     def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]: ...
 
+    def act(self, observation: Mapping[str, Any], seeds: Sequence[int], sampling: Sampling) -> Sequence[Completion]:
+        """One completion for each of n worlds, given their raw observations as arrays [n, ...] or lists.
+
+        Where the engine and its policy can, they are the rows of `mmrl.turns.Acts`. World i draws from seeds[i] alone.
+        """
+        requests = [
+            Request({name: rows[i] for name, rows in observation.items()}, int(seed)) for i, seed in enumerate(seeds)
+        ]
+        return self.sample(requests, sampling)
+
     def report(self) -> dict[str, float]:
         """Metrics of this process since the last report: seconds/<phase> and the like. Starts again from zero."""
         spent, self.spent = self.spent, {}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from mmrl.batch import Batch
 from mmrl.engines.base import Engine, distinct
 from mmrl.ops.masked import last_inside
-from mmrl.policies.base import Policy
+from mmrl.policies.base import Policy, evaluating
 from mmrl.rng import Noise
+from mmrl.turns import Acts
 from mmrl.types import Completion, Ended, Observation, Request, Sampling
 
 
@@ -28,9 +32,10 @@ class LocalEngine(Engine):
         self.max_rows = max_rows
         self._policy: Policy | None = None
         self._version = 0
+        self._device = torch.device("cpu")  # of the policy at the last sync
 
     def sync(self, policy: Policy, version: int) -> None:
-        self._policy, self._version = policy, version
+        self._policy, self._version, self._device = policy, version, policy.device
 
     @torch.no_grad()
     def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
@@ -41,18 +46,54 @@ class LocalEngine(Engine):
         contexts = [policy.encode(raw) for raw in raws]
         # attempts at one context follow each other, contexts of like length too: little padding, few copies
         order = sorted(range(len(requests)), key=lambda i: (_length(contexts[owner[i]]), owner[i]))
-        training = policy.training
-        policy.eval()
-        try:
-            done: dict[int, Completion] = {}
+        done: dict[int, Completion] = {}
+        with evaluating(policy):
             for start in range(0, len(order), self.max_rows):
                 rows = order[start : start + self.max_rows]
                 asked = [owner[i] for i in rows]
                 completions = self._run(policy, contexts, asked, [requests[i].seed for i in rows], sampling)
                 done.update(zip(rows, completions))
-        finally:
-            policy.train(training)
         return [done[i] for i in range(len(requests))]
+
+    @torch.no_grad()
+    def act(self, observation: Mapping[str, Any], seeds: Sequence[int], sampling: Sampling) -> Sequence[Completion]:
+        policy = self._policy
+        inputs = None if policy is None or not len(seeds) else policy.encode_rows(observation)
+        if policy is None or inputs is None:
+            return super().act(observation, seeds, sampling)
+        with evaluating(policy):
+            starts = range(0, len(seeds), self.max_rows)
+            return Acts.joined([self._acts(policy, inputs, seeds, sampling, start) for start in starts])
+
+    def _acts(
+        self, policy: Policy, inputs: dict[str, Tensor], seeds: Sequence[int], sampling: Sampling, start: int
+    ) -> Acts:
+        """The answers to at most `max_rows` contexts, as columns."""
+        rows = slice(start, start + self.max_rows)
+        seen = {name: column[rows] for name, column in inputs.items()}
+        there = {name: column.to(self._device) for name, column in seen.items()}
+        action = policy.act_rows(there, sampling, Noise(seeds[rows]))
+        for phase, seconds in action.seconds.items():
+            self.count(f"seconds/{phase}", seconds)
+        if action.memo:
+            seen = {name: column for name, column in seen.items() if name not in policy.memoised} | action.memo
+        columns = {"action": action.action, "mask": action.mask, **action.extra}
+        for name, column in (("logprobs", action.logprobs), ("values", action.values)):
+            if column is not None:
+                columns[name] = column.float()
+        columns |= {f"obs.{name}": column for name, column in seen.items()}
+        rest = partial(self._rest, policy, sampling.temperature, self._version)
+        return Acts({name: column.cpu() for name, column in columns.items()}, action.output, rest)
+
+    @torch.no_grad()
+    def _rest(self, policy: Policy, temperature: float, version: int, columns: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The columns that did not shape the actions."""
+        n = len(columns["action"])
+        out = {"temperature": torch.full((n,), temperature), "version": torch.full((n,), version)}
+        there = {name: column.to(self._device) for name, column in (columns | out).items()}
+        with evaluating(policy):
+            rest = policy.rest_rows(there)
+        return out | {name: column.float().cpu() for name, column in rest.items()}
 
     def _run(
         self, policy: Policy, contexts: list[Observation], asked: list[int], seeds: list[int], sampling: Sampling

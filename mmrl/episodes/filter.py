@@ -13,7 +13,7 @@ from mmrl.types import Context, Episode
 class DropUniform(EpisodeTransform):
     """Keeps the groups whose attempts did not all earn the same: the others have no advantage to learn from.
 
-    A group of one is uniform.
+    A group of one is uniform, unless it is a demonstration: that is no attempt, and it stays.
 
     Args:
         field: "reward", or the name of a score.
@@ -27,7 +27,7 @@ class DropUniform(EpisodeTransform):
         return [
             episode
             for group in grouped(episodes).values()
-            if not uniform(group, self.field, self.tolerance)
+            if group[0].source == "demo" or not uniform(group, self.field, self.tolerance)
             for episode in group
         ]
 

@@ -22,21 +22,31 @@ def clips(shown: Mapping[str, Shown], score: str | None) -> list[np.ndarray]:
         shown: filmed episodes of each policy, by title; all of the same initial states.
         score: of 0 or 1 that says whether an episode succeeded; None when there is none.
     """
-    first, *others = shown.values()
-    keys = [episode.prompt.key for episode in first.episodes]
-    for other in others:
-        if [episode.prompt.key for episode in other.episodes] != keys:
-            raise ValueError("clips side by side must be of the same initial states")
     frames: list[np.ndarray] = []
-    for i in range(len(keys)):
-        instruction = f"{i + 1}/{len(keys)}  {first.films[i].instruction}".strip()
-        row = [
-            Clip(part.films[i].frames, title, outcome(part.episodes[i], score), success(part.episodes[i], score))
-            for title, part in shown.items()
-        ]
-        made = side_by_side(row, instruction)
-        frames += made + made[-1:] * HOLD
+    count = _checked(shown)
+    for i in range(count):
+        frames += clip(shown, i, score, f"{i + 1}/{count}  ")
     return frames
+
+
+def clip(shown: Mapping[str, Shown], i: int, score: str | None, before: str = "") -> list[np.ndarray]:
+    """The i-th filmed initial state with all policies next to each other; `before` stands before the instruction."""
+    _checked(shown)
+    instruction = next(iter(shown.values())).films[i].instruction
+    row = [
+        Clip(part.films[i].frames, title, outcome(part.episodes[i], score), success(part.episodes[i], score))
+        for title, part in shown.items()
+    ]
+    made = side_by_side(row, f"{before}{instruction}".strip())
+    return made + made[-1:] * HOLD
+
+
+def _checked(shown: Mapping[str, Shown]) -> int:
+    """How many initial states were filmed; refused when they are not the same for all policies."""
+    first, *others = ([episode.prompt.key for episode in part.episodes] for part in shown.values())
+    if any(other != first for other in others):
+        raise ValueError("clips side by side must be of the same initial states")
+    return len(first)
 
 
 def success(episode: Episode, score: str | None) -> bool | None:

@@ -101,28 +101,35 @@ class Shown:
     episodes: list[Episode]
     fps: float
 
+    def only(self, slots: Sequence[int]) -> Shown:
+        """Some of them, by the slots of their episodes, in the order given."""
+        place = {episode.group: i for i, episode in enumerate(self.episodes)}
+        chosen = [place[slot] for slot in slots if slot in place]
+        return Shown([self.films[i] for i in chosen], [self.episodes[i] for i in chosen], self.fps)
 
-def film(trainer: Any, learner: Any, data: Any, decode: str, count: int = 6, size: int = 192) -> Shown:
-    """Play the first `count` held-out initial states under one decode, as `data.evaluation` does, and film them.
+
+def film(trainer: Any, learner: Any, data: Any, decode: str, slots: Sequence[int], size: int = 192) -> Shown:
+    """Play some held-out initial states under one decode, with the draws of `data.evaluation`, and film them.
 
     Args:
         trainer: of Lightning; it puts the policy on its device.
         learner: with the weights to show.
         data: its task has a simulator whose environment offers `render(i, size)`.
         decode: a name in `data.evaluation.sampling`.
-        count: initial states; the first ones, so that nothing is picked by how it ends.
+        slots: which of the states that the evaluation plays, counted from 0.
         size: pixels a side.
     """
     shown = copy.copy(data)
-    sim = Filmed(data.task.sim, count, size)
-    shown.task = replace(data.task, sim=sim)
     shown.evaluation = copy.copy(data.evaluation)
     shown.evaluation.rollout = copy.deepcopy(data.evaluation.rollout)
-    # one wave of worlds, so that world i is initial state i
-    shown.evaluation.count = min(count, getattr(data.evaluation.rollout, "max_envs", count))
+    there = len(data.evaluation.indices(data.task.on(data.evaluation.split)))
+    # one wave of worlds, so that world i is the i-th state
+    most = getattr(data.evaluation.rollout, "max_envs", there)
+    shown.evaluation.only = [slot for slot in slots if slot < there][:most]
+    sim = Filmed(data.task.sim, len(shown.evaluation.only), size)
+    shown.task = replace(data.task, sim=sim)
     shown.evaluation.attempts = 1
     shown.evaluation.sampling = {decode: data.evaluation.sampling[decode]}
     trainer.validate(learner, shown, verbose=False)
     sim.close()
-    episodes = shown.evaluation.latest[decode]
-    return Shown(sim.films[: len(episodes)], episodes, sim.fps)
+    return Shown(sim.films, shown.evaluation.latest[decode], sim.fps)

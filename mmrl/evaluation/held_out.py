@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mmrl import parallel
@@ -41,7 +42,12 @@ class HeldOut:
     ):
         self.rollout, self.sampling, self.evaluators = rollout, sampling, evaluators
         self.count, self.attempts, self.seed, self.first, self.split = count, attempts, seed, first, split
+        self.only: Sequence[int] | None = None  # some of the numbers from 0 to count; they play as they do among all
         self.latest: dict[str, list[Episode]] = {}  # light episodes of all ranks, by decode, as last measured
+
+    def indices(self, task: Task) -> range:
+        """Which problems of the split are played; problem number i has the draws of slot i."""
+        return range(self.first, min(self.first + self.count, len(task)))
 
     def measure(self, task: Task, reward: Reward, ctx: Context) -> dict[str, float]:
         """Every evaluator's numbers under every decode, named decode/evaluator/number."""
@@ -57,8 +63,9 @@ class HeldOut:
 
     def play(self, task: Task, reward: Reward, ctx: Context, sampling: Sampling) -> list[Episode]:
         """This rank's scored held-out episodes under one decode."""
-        indices = range(self.first, min(self.first + self.count, len(task)))
-        mine = [(slot, task[index]) for slot, index in list(enumerate(indices))[ctx.rank :: ctx.world_size]]
+        indices = self.indices(task)
+        slots = range(len(indices)) if self.only is None else self.only
+        mine = [(slot, task[indices[slot]]) for slot in slots[ctx.rank :: ctx.world_size]]
         here = replace(
             ctx,
             task=task,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from math import comb, sqrt
-from statistics import NormalDist
+
+from mmrl.evaluation.power import quantile
 
 
 def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -21,7 +22,7 @@ def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float, float]
         raise ValueError(f"successes must lie between 0 and n, got {successes} of {n}")
     if n == 0:
         return 0.0, 1.0
-    z = _quantile(level)
+    z = quantile(level)
     p = successes / n
     centre, spread = p + z * z / (2 * n), z * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
@@ -34,20 +35,6 @@ def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float, float]
 def disjoint(first: tuple[float, float], second: tuple[float, float]) -> bool:
     """Whether two intervals have no point in common."""
     return first[1] < second[0] or second[1] < first[0]
-
-
-def minimum_detectable_difference(n: int, rate: float = 0.5, level: float = 0.95, power: float = 0.8) -> float:
-    """Smallest difference of two success rates near `rate` that n episodes each show with probability `power`.
-
-    (z_(1+level)/2 + z_power) sqrt(2 rate (1 - rate) / n), for independent episodes and a two-sided test at 1 - level.
-
-    Source: Fleiss, Levin and Paik, "Statistical Methods for Rates and Proportions", 2003, chapter 4.
-    """
-    if n < 1:
-        raise ValueError(f"n must be at least 1, got {n}")
-    if not 0 <= rate <= 1:
-        raise ValueError(f"rate must lie between 0 and 1, got {rate}")
-    return (_quantile(level) + NormalDist().inv_cdf(power)) * sqrt(2 * rate * (1 - rate) / n)
 
 
 def mcnemar(before: Sequence[bool], after: Sequence[bool]) -> float:
@@ -64,9 +51,3 @@ def mcnemar(before: Sequence[bool], after: Sequence[bool]) -> float:
     won = sum(bool(y) and not x for x, y in zip(before, after))
     tail = sum(comb(lost + won, k) for k in range(min(lost, won) + 1))
     return float(min(Fraction(1), Fraction(2 * tail, 2 ** (lost + won))))
-
-
-def _quantile(level: float) -> float:
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1, got {level}")
-    return NormalDist().inv_cdf((1 + level) / 2)

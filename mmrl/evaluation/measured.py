@@ -1,25 +1,24 @@
-"""A measurement of one checkpoint, and two of them compared problem by problem."""
+"""What to measure of a checkpoint, and the numbers of it."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, get_args
-
-from rich.table import Table
+from dataclasses import replace
+from typing import get_args
 
 from mmrl.evaluation.accuracy import Rate
 from mmrl.evaluation.base import Evaluator
-from mmrl.evaluation.finished import binary_score, finished
+from mmrl.evaluation.by_task import by_task
 from mmrl.evaluation.held_out import HeldOut
-from mmrl.evaluation.intervals import mcnemar
 from mmrl.evaluation.pass_at_k import PassAtK
-from mmrl.evaluation.report import Comparison, Measured
 from mmrl.types import Episode, Sampling
 
 Numbers = Mapping[str, Mapping[str, Mapping[str, float]]]
 """decode -> evaluator -> named numbers."""
+
+TaskNumbers = Mapping[str, Numbers]
+"""decode -> task -> evaluator -> named numbers."""
 
 
 def asked(
@@ -61,81 +60,31 @@ def _decode(name: str, held_out: HeldOut, training: Sampling) -> Sampling:
     return replace(training, decode=name)  # type: ignore[arg-type]
 
 
-def numbers(held_out: HeldOut) -> dict[str, dict[str, dict[str, float]]]:
-    """What every evaluator says about the episodes that were measured last."""
+Decodes = Mapping[str, Sequence[Episode]]
+"""decode -> light episodes."""
+
+
+def rates(held_out: HeldOut) -> dict[str, Rate]:
+    """The evaluators that count successes."""
+    return {name: part for name, part in held_out.evaluators.items() if isinstance(part, Rate)}
+
+
+def numbers(held_out: HeldOut, played: Decodes) -> dict[str, dict[str, dict[str, float]]]:
+    """What every evaluator says about the episodes of each decode."""
     return {
-        decode: {name: evaluator(episodes) for name, evaluator in held_out.evaluators.items()}
-        for decode, episodes in held_out.latest.items()
+        decode: {name: dict(evaluator(episodes)) for name, evaluator in held_out.evaluators.items()}
+        for decode, episodes in played.items()
     }
 
 
-def table(measured: Numbers, title: str) -> Table:
-    """One line per number; those with an interval show it."""
-    made = Table(title=title, title_justify="left", caption="[Wilson 95 % interval unless configured otherwise]")
-    for position, header in enumerate(("decode", "measure", "value", "episodes", "errors")):
-        made.add_column(header, justify="left" if position < 2 else "right", no_wrap=True)
-    for decode, evaluators in measured.items():
-        for name, values in evaluators.items():
-            errors = f"{values.get('errors', 0):g}"
-            for measure, value, count in _lines(name, values):
-                made.add_row(decode, measure, value, count, errors)
-    return made
-
-
-def _lines(name: str, values: Mapping[str, float]) -> list[tuple[str, str, str]]:
-    """(measure, value, count) of one evaluator: x with x_lower and x_upper, or mean with lower and upper, is a rate."""
-    count = values.get("n", values.get("prompts"))
-    shown = "" if count is None else f"{count:g}"
-    lines = []
-    for key, value in values.items():
-        low, high = ("lower", "upper") if key == "mean" else (f"{key}_lower", f"{key}_upper")
-        if low in values:
-            interval = f"[{100 * values[low]:.1f}, {100 * values[high]:.1f}]"
-            lines.append((name if key == "mean" else key, f"{100 * value:.1f} % {interval}", shown))
-        elif key not in ("n", "prompts", "errors") and not key.endswith(("lower", "upper")):
-            lines.append((f"{name}/{key}", f"{value:.4g}", shown))
-    return lines
-
-
-@dataclass(frozen=True)
-class Paired:
-    """Two checkpoints on the same problems under one decode.
-
-    `p_value` is McNemar's exact two-sided one over the problems that both finished; `won` were solved after only,
-    `lost` before only.
-    """
-
-    comparison: Comparison
-    pairs: int
-    won: int
-    lost: int
-    p_value: float
-
-    def plain(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"pairs": self.pairs, "won": self.won, "lost": self.lost, "mcnemar_p": self.p_value}
-
-    def __str__(self) -> str:
-        word = "disjoint" if self.comparison.disjoint else "overlapping"
-        return (
-            f"{self.comparison.decode}: intervals {word}; of {self.pairs} problems {self.won} solved only after, "
-            f"{self.lost} only before, exact McNemar p = {self.p_value:.2g}"
-        )
-
-
-def paired(decode: str, before: Sequence[Episode], after: Sequence[Episode], rate: Rate) -> Paired:
-    """Compare one score of 0 or 1, one attempt per problem."""
-    first, second = (_by_problem(episodes, rate.score) for episodes in (before, after))
-    common = [key for key in first if key in second]
-    won = sum(second[key] and not first[key] for key in common)
-    lost = sum(first[key] and not second[key] for key in common)
-    sides = [Measured(sum(side.values()), len(side), rate.level) for side in (first, second)]
-    p_value = mcnemar([first[key] for key in common], [second[key] for key in common])
-    return Paired(Comparison(decode, *sides), len(common), won, lost, p_value)
-
-
-def _by_problem(episodes: Sequence[Episode], score: str) -> dict[str, bool]:
-    right = {episode.prompt.key: binary_score(episode, score) == 1 for episode in finished(episodes)}
-    if len(right) != len(finished(episodes)):
-        raise ValueError("problems are compared in pairs of single attempts; measure with attempts=1")
-    return right
+def task_numbers(held_out: HeldOut, played: Decodes) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    """The success rates of each task apart; empty where there is one task only."""
+    parts = {decode: by_task(episodes) for decode, episodes in played.items()}
+    if all(len(tasks) < 2 for tasks in parts.values()):
+        return {}
+    return {
+        decode: {
+            task: {name: rate(episodes) for name, rate in rates(held_out).items()} for task, episodes in tasks.items()
+        }
+        for decode, tasks in parts.items()
+    }

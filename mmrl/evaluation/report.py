@@ -5,30 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import Any
 
 from rich.table import Table
 
 from mmrl.evaluation.intervals import disjoint, wilson
 
-HEADERS = ("decode", "before", "after", "episodes", "disjoint")
+HEADERS = ("decode", "before", "after", "episodes", "errors", "disjoint")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """So many successes in so many episodes, with the Wilson interval at `level`."""
+    """So many successes in so many finished episodes, with the Wilson interval at `level`; `errors` did not finish."""
 
     successes: int
     episodes: int
     level: float = 0.95
+    errors: int = 0
 
     def __post_init__(self) -> None:
-        if self.episodes < 1:
+        if self.episodes + self.errors < 1:
             raise ValueError("a success rate needs at least one episode")
 
     @property
     def rate(self) -> float:
-        return self.successes / self.episodes
+        return self.successes / self.episodes if self.episodes else nan
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -36,16 +38,23 @@ class Measured:
 
     def __str__(self) -> str:
         lower, upper = self.interval
+        if not self.episodes:
+            return "none finished"
         return f"{100 * self.rate:.1f} % [{100 * lower:.1f}, {100 * upper:.1f}]"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same decode of two checkpoints."""
+    """The same decode of two checkpoints, on one of several tasks or on all episodes."""
 
     decode: str
     before: Measured
     after: Measured
+    task: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.decode}, {self.task}" if self.task else self.decode
 
     @property
     def disjoint(self) -> bool:
@@ -54,10 +63,11 @@ class Comparison:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """What the row shows, in the order of HEADERS; two numbers of episodes only where they differ."""
-        counts = dict.fromkeys((self.before.episodes, self.after.episodes))
-        episodes = " / ".join(map(str, counts))
-        return self.decode, str(self.before), str(self.after), episodes, "yes" if self.disjoint else "no"
+        """What the row shows, in the order of HEADERS; two counts only where they differ."""
+        episodes = _counts(self.before.episodes, self.after.episodes)
+        errors = _counts(self.before.errors, self.after.errors)
+        disjoint = "yes" if self.disjoint else "no"
+        return self.label, str(self.before), str(self.after), episodes, errors, disjoint
 
 
 def table(comparisons: Sequence[Comparison], title: str = "") -> Table:
@@ -82,6 +92,7 @@ def as_json(comparisons: Sequence[Comparison]) -> str:
     rows = [
         {
             "decode": comparison.decode,
+            "task": comparison.task or None,
             "before": _plain(comparison.before),
             "after": _plain(comparison.after),
             "disjoint": comparison.disjoint,
@@ -100,7 +111,12 @@ def _plain(measured: Measured) -> dict[str, Any]:
         "lower": lower,
         "upper": upper,
         "level": measured.level,
+        "errors": measured.errors,
     }
+
+
+def _counts(*each: int) -> str:
+    return " / ".join(map(str, dict.fromkeys(each)))
 
 
 def _caption(comparisons: Sequence[Comparison]) -> str:

@@ -6,9 +6,11 @@ import logging
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from mmrl.batch import Batch
 from mmrl.policies.base import Policy, collate_rows
+from mmrl.turns import columns_of
 from mmrl.types import Context, Episode, Turn
 
 log = logging.getLogger(__name__)
@@ -31,6 +33,41 @@ def learnable(episodes: Sequence[Episode], collected: Sequence[Episode], ctx: Co
 
 def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:
     """One row per turn, in order. The episode's composed reward is paid at its last turn."""
+    columns = columns_of(episode.turns for episode in episodes)
+    return _by_turn(episodes, policy) if columns is None else _by_column(episodes, columns)
+
+
+def _by_column(episodes: Sequence[Episode], columns: dict[str, Tensor]) -> Batch:
+    """The same batch where the turns are the rows of one table: nothing is done once per row."""
+    played = [episode for episode in episodes if len(episode.turns)]
+    lengths = torch.tensor([len(episode.turns) for episode in played])
+    ends = lengths.cumsum(0) - 1
+    rows = int(lengths.sum())
+
+    def spread(values: list) -> Tensor:
+        return torch.tensor(values).repeat_interleave(lengths)
+
+    last = torch.zeros(rows, dtype=torch.bool).index_fill(0, ends, True)
+    earned = spread([float(episode.reward) for episode in played])
+    over = spread([episode.ended in ("done", "length") for episode in played])
+    following = spread([float(episode.bootstrap) for episode in played])
+    return Batch(
+        columns,
+        reward=columns["reward"] + torch.where(last, earned, 0.0),
+        group=spread([episode.group for episode in played]),
+        prompt=torch.arange(rows),
+        context=torch.full((rows,), columns["obs.input_ids"].shape[1] if "obs.input_ids" in columns else 0),
+        episode=spread([number for number, episode in enumerate(episodes) if len(episode.turns)]),
+        step=torch.arange(rows) - (ends + 1 - lengths).repeat_interleave(lengths),
+        episode_reward=earned,
+        last=last,
+        terminal=last & over,
+        bootstrap=torch.where(last, following, 0.0),
+        is_demo=spread([episode.source == "demo" for episode in played]),
+    )
+
+
+def _by_turn(episodes: Sequence[Episode], policy: Policy) -> Batch:
     rows: list[tuple[int, int, Episode, Turn]] = [
         (number, step, episode, turn)
         for number, episode in enumerate(episodes)

@@ -12,12 +12,15 @@ from torch import nn
 
 from mmrl import parallel
 from mmrl.batch import Batch
+from mmrl.learners.flat import Flat
+from mmrl.learners.reported import Reported
+from mmrl.learners.windows import Pass
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy
-from mmrl.policies.processor import refuse_other
+from mmrl.types import PolicyOutput
 
 
-class Learner(L.LightningModule):
+class Learner(Reported):
     """A policy, what it minimises, and how.
 
     Args:
@@ -26,6 +29,10 @@ class Learner(L.LightningModule):
         optimizer: made from the parameters that require gradients.
         scheduler: of the learning rate, stepped once per optimiser step.
         reference: keep a frozen copy of the starting policy as `models["reference"]`, for terms that stay close to it.
+        whole_passes: take a whole pass over the rows in one of Lightning's steps, with the same updates in it, of all
+            parameters as one vector: for optimisers such as Adam that treat elements alike. For small policies, whose
+            updates take less time than what Lightning does around each; callbacks then see passes. Where gradients are
+            accumulated, shared between processes or scaled it changes nothing.
     """
 
     def __init__(
@@ -35,6 +42,7 @@ class Learner(L.LightningModule):
         optimizer: OptimizerCallable,
         scheduler: LRSchedulerCallable | None = None,
         reference: bool = False,
+        whole_passes: bool = False,
     ):
         super().__init__()
         self.policy = policy
@@ -43,12 +51,17 @@ class Learner(L.LightningModule):
         self.make_scheduler = scheduler
         self.models = nn.ModuleDict()
         self._terms: list[dict[str, torch.Tensor]] = []  # of this iteration's micro-batches
+        self._notes: list[dict[str, torch.Tensor]] = []  # diagnostics of its passes, where those are taken whole
         self.reference = reference
         self._sharded = False
+        self._flat: Flat | None = None
+        self._whole_passes = whole_passes
 
     def setup(self, stage: str) -> None:
         """Copy the starting policy, after callbacks have given it its starting weights and before a resume."""
         parallel.refuse_rounded_columns(self.trainer)
+        parallel.count_no_gpus_again()
+        self.automatic_optimization = not (self._whole_passes and stage == "fit" and parallel.plain(self.trainer))
         if self.reference and "reference" not in self.models:
             self.models["reference"] = copy.deepcopy(self.policy).requires_grad_(False).eval()
 
@@ -58,52 +71,66 @@ class Learner(L.LightningModule):
             parallel.shard(self.policy, self.device_mesh["data_parallel"])
             self._sharded = True
 
-    @property
-    def _data(self) -> Any:
-        return getattr(self.trainer, "datamodule", None)
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """How the policy reads and acts travels with its weights."""
-        checkpoint["policy_contract"] = self.policy.contract()
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        refuse_other(checkpoint.get("policy_contract"), self.policy.contract(), "the checkpoint")
-
     def configure_optimizers(self) -> Any:
-        optimizer = self.make_optimizer([p for p in self.policy.parameters() if p.requires_grad])
+        parameters = [p for p in self.policy.parameters() if p.requires_grad]
+        self._flat = Flat(parameters) if self.takes_passes else None
+        optimizer = self.make_optimizer([self._flat.vector] if self._flat else parameters)
         if self.make_scheduler is None:
             return optimizer
         scheduler = self.make_scheduler(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
-    def on_train_start(self) -> None:
-        """Measure the starting policy too, so that a run holds its own before and after."""
-        measure = getattr(self._data, "measure", None)
-        metrics = measure() if measure is not None and self.trainer.current_epoch == 0 else {}
-        if metrics:
-            for logger in self.loggers:
-                logger.log_metrics({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
+    def configure_callbacks(self) -> list[L.Callback]:
+        """None. Asked before Lightning checks the trainer's options, which are those of automatic optimisation."""
+        self.automatic_optimization = True
+        return []
 
-    def training_step(self, batch: Batch, index: int) -> torch.Tensor:
-        loss, metrics = self.objective(self.policy(batch), batch)
-        self._terms.append(metrics)
+    @property
+    def takes_passes(self) -> bool:
+        """Whether a training step is a whole pass, by this run's strategy."""
+        return not self.automatic_optimization
+
+    def training_step(self, batch: Batch | Pass, index: int) -> torch.Tensor | None:
+        loss = self._pass(batch) if isinstance(batch, Pass) else self._loss(batch)
         if index + 1 == self.trainer.num_training_batches:
-            self._log_terms()
+            self.numbers |= self._means()
+            self.show(self.numbers)
         return loss
 
-    def _log_terms(self) -> None:
-        """Once an iteration: logging every micro-batch takes a third of the time of a small policy."""
+    def _loss(self, batch: Batch) -> torch.Tensor:
+        loss, metrics = self.objective(self.policy(batch), batch)
+        self._terms.append(metrics)
+        return loss
+
+    def _pass(self, windows: Pass) -> None:
+        """What Lightning's automatic optimisation would do with each window, one after the other."""
+        optimizer, scheduler = self.optimizers(), self.lr_schedulers()
+        flat, most = self._flat, self.trainer.gradient_clip_val
+        outs, weights = [], []
+        flat.tie()
+        for window in windows:
+            window = parallel.moved(window, self.trainer)
+            out = self.policy(window)
+            loss, metrics = self.objective(out, window, notes=False)
+            self._terms.append(metrics)
+            outs.append(out.detached())
+            weights.append(window["weights"])
+            flat.zero()
+            loss.backward()
+            if most is not None:
+                flat.clip(most)
+            optimizer.step()
+            if scheduler is not None:
+                scheduler.step()
+        rows = windows.batch.with_columns(weights=torch.cat(weights).cpu() / len(weights))
+        rows = parallel.moved(rows, self.trainer)
+        self._notes.append(self.objective.notes(PolicyOutput.joined(outs), rows))
+
+    def _means(self) -> dict[str, float]:
+        """The parts of the loss over this iteration's windows, on all ranks."""
         # the weights already hold the number of micro-batches and ranks, so the mean over both is the window's value
-        means = {f"train/{name}": torch.stack([m[name] for m in self._terms]).mean() for name in self._terms[0]}
+        kept = [kept for kept in (self._terms, self._notes) if kept]
+        means = {name: torch.stack([m[name] for m in part]).mean() for part in kept for name in part[0]}
         self._terms.clear()
-        self.log_dict(means, on_step=False, on_epoch=True, sync_dist=True, batch_size=1)
-
-    def on_train_epoch_end(self) -> None:
-        """Numbers about the iteration's episodes come ready from the data module, the same on all ranks."""
-        metrics = getattr(self._data, "metrics", {})
-        self.log_dict({"iterations": float(self.trainer.current_epoch + 1), **metrics}, sync_dist=False)
-
-    def validation_step(self, metrics: dict[str, float], _: int) -> None:
-        """Held-out numbers come ready from the data module's evaluators, the same on all ranks."""
-        named = {f"val/{name}": float(value) for name, value in metrics.items()}
-        self.log_dict({"iterations": float(self.trainer.current_epoch + 1), **named}, batch_size=1, sync_dist=False)
+        self._notes.clear()
+        return self.shared(means)

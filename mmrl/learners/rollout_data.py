@@ -25,9 +25,9 @@ from mmrl.learners.collate import learnable
 from mmrl.learners.metrics import episode_metrics
 from mmrl.learners.parity import Parity
 from mmrl.learners.staleness import age
-from mmrl.learners.windows import micro_batches
+from mmrl.learners.windows import Pass, cut_passes
 from mmrl.objectives.weighting import Weighting
-from mmrl.policies.base import Policy
+from mmrl.policies.base import Policy, evaluating
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import score
 from mmrl.rollouts.base import Rollout
@@ -110,6 +110,8 @@ class RolloutData(L.LightningDataModule):
     # ---------------------------------------------------------------- Lightning's side
 
     def train_dataloader(self) -> _Loader:
+        if getattr(self.trainer.lightning_module, "takes_passes", False):
+            return _Loader(self._passes, self.passes)
         return _Loader(self._iteration, self.passes * self.updates * self.trainer.accumulate_grad_batches)
 
     def val_dataloader(self) -> list | _Loader:
@@ -149,6 +151,10 @@ class RolloutData(L.LightningDataModule):
     # ---------------------------------------------------------------- one iteration
 
     def _iteration(self) -> Iterator[Batch]:
+        for windows in self._passes():
+            yield from windows
+
+    def _passes(self) -> Iterator[Pass]:
         learner = self.trainer.lightning_module
         ctx = self._context(learner)
         played = self._take(ctx)
@@ -158,7 +164,7 @@ class RolloutData(L.LightningDataModule):
             self._go_on(ctx)
             batch = self._annotated(batch, ctx)
         self.iteration += 1
-        yield from micro_batches(
+        yield from cut_passes(
             batch,
             self.weighting,
             passes=self.passes,
@@ -185,11 +191,12 @@ class RolloutData(L.LightningDataModule):
             self.engine.sync(ctx.policy, version)
             synced = time.perf_counter()
             self._next_slot, self._choices, self._scoring = 0, 0, 0.0
-            collected = self._collect(self.prompts, ctx)
-            ctx.more = lambda count: self._more(count, ctx)
-            episodes = [episode for episode in collected if episode.ended != "error"]
-            for transform in self.transforms.values():
-                episodes = transform(episodes, ctx)
+            with evaluating(ctx.policy):  # once, and not at every decision
+                collected = self._collect(self.prompts, ctx)
+                ctx.more = lambda count: self._more(count, ctx)
+                episodes = [episode for episode in collected if episode.ended != "error"]
+                for transform in self.transforms.values():
+                    episodes = transform(episodes, ctx)
         metrics = episode_metrics(
             parallel.gathered([e.light() for e in collected]),
             kept=sum(parallel.gathered([len(episodes)])),

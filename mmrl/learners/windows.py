@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +23,13 @@ from mmrl.ops.masked import last_inside
 from mmrl.rng import derived_rng
 
 
-def micro_batches(
+def micro_batches(batch: Batch, weighting: Weighting, **cut: Any) -> Iterator[Batch]:
+    """Yield passes * updates * accumulate micro-batches with their `weights` column, as `cut_passes` cuts them."""
+    for windows in cut_passes(batch, weighting, **cut):
+        yield from windows
+
+
+def cut_passes(
     batch: Batch,
     weighting: Weighting,
     *,
@@ -31,28 +39,48 @@ def micro_batches(
     seed: int,
     iteration: int,
     device: torch.device,
-) -> Iterator[Batch]:
-    """Yield passes * updates * accumulate micro-batches with their `weights` column.
+) -> Iterator[Pass]:
+    """Yield the passes, each with updates * accumulate micro-batches.
 
     The cut is a permutation of the rows of all ranks, keyed by what a row is and not by where it was made: the same
     rows meet in the same window on one process and on many.
     """
     batch = zero_filled(batch)
     order, count = _global_order(batch)
-    _, size = parallel.rank_and_size()
+    starts = -(np.arange(updates + 1) * -count // updates)  # of each window among all rows, rounded up
     for number in range(passes):
         permutation = derived_rng(seed, "window", iteration, number).permutation(count)
-        place = torch.from_numpy(permutation[order])  # of each local row among all rows
-        for window in range(updates):
-            inside = place * updates // count == window
-            index = inside.nonzero().flatten()
-            index = index[place[index].argsort()]
-            part = batch.select(index)
-            weights = weighting(part, lambda value: parallel.total(value, device))
+        place = permutation[order]  # of each local row among all rows
+        nearest = place.argsort()
+        permuted = batch.select(torch.from_numpy(nearest))
+        cuts = np.searchsorted(place[nearest], starts).tolist()
+        yield Pass(permuted, weighting, cuts, accumulate, device)
+
+
+class Pass:
+    """All rows once, in optimiser windows; iterating gives their micro-batches.
+
+    Args:
+        batch: the rows in the order of the windows.
+        weighting: how choices share the loss of a window.
+        cuts: the first row of each window, and the number of rows.
+        accumulate: micro-batches of a window.
+        device: where sums over all processes are made.
+    """
+
+    def __init__(self, batch: Batch, weighting: Weighting, cuts: list[int], accumulate: int, device: torch.device):
+        self.batch, self.weighting, self.cuts, self.accumulate, self.device = batch, weighting, cuts, accumulate, device
+
+    def __iter__(self) -> Iterator[Batch]:
+        _, size = parallel.rank_and_size()
+        sizes = [stop - start for start, stop in pairwise(self.cuts)]
+        for part, rows in zip(self.batch.cut(sizes), sizes):
+            weights = self.weighting(part, lambda value: parallel.total(value, self.device))
             # Lightning divides by the accumulated micro-batches, and DDP averages over the ranks
-            part = part.with_columns(weights=weights * (accumulate * size))
-            for piece in shares(part, accumulate):
-                yield part.select(piece) if len(piece) else _idle(batch)
+            part["weights"] = weights * (self.accumulate * size)
+            whole = self.accumulate == 1 and rows > 0
+            for piece in [None] if whole else shares(part, self.accumulate):
+                yield part if piece is None else part.select(piece) if len(piece) else _idle(self.batch)
 
 
 def shares(batch: Batch, count: int) -> list[Tensor]:
@@ -95,13 +123,15 @@ def zero_filled(batch: Batch) -> Batch:
 
 def _global_order(batch: Batch) -> tuple[np.ndarray, int]:
     """The place of each local row when the rows of all ranks are sorted by (group, attempt order, step)."""
-    keys = list(zip(batch["group"].tolist(), batch["episode"].tolist(), batch["step"].tolist()))
     rank, _ = parallel.rank_and_size()
+    keys = np.stack([batch[name].numpy() for name in ("step", "episode", "group")])
     # episode numbers are local, but all episodes of a group live on one rank, so the order within a group is global
-    everyone = parallel.gathered([(group, episode, step, rank, i) for i, (group, episode, step) in enumerate(keys)])
-    ranked = sorted(everyone)
-    place = {(owner, i): position for position, (_, _, _, owner, i) in enumerate(ranked)}
-    return np.array([place[rank, i] for i in range(len(keys))]), len(everyone)
+    everyone = parallel.gathered([(rank, keys)])
+    owner = np.concatenate([np.full(part.shape[1], number) for number, part in everyone])
+    ranked = np.lexsort(np.concatenate([part for _, part in everyone], axis=1))  # stable, the last key counts first
+    place = np.empty(len(ranked), dtype=np.int64)
+    place[ranked] = np.arange(len(ranked))
+    return place[owner == rank], len(ranked)
 
 
 def _idle(batch: Batch) -> Batch:

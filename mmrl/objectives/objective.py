@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,12 @@ class Term(ABC):
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """Diagnostics of the same shapes, averaged with the same weights."""
         return {}
+
+    def measured(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The summand and its diagnostics; a term whose two have work in common does it once here."""
+        value = self(out, batch)
+        with torch.no_grad():
+            return value, self.metrics(out, batch)
 
 
 class Objective(nn.Module):
@@ -54,6 +61,7 @@ class Objective(nn.Module):
                 raise ValueError(f"objective.{word} names {unknown}, but the terms are {sorted(terms)}")
         self.terms = dict(terms)
         self.rows = dict(rows or {})
+        self._loose: tuple[str, ...] | None = None  # parts of the policy's output that no term reads, once known
         for name in terms:
             value = torch.tensor(float((coefficients or {}).get(name, 1.0)))
             self.register_buffer(f"coefficient_{name}", value)
@@ -66,37 +74,108 @@ class Objective(nn.Module):
     def coefficient(self, name: str) -> Tensor:
         return getattr(self, f"coefficient_{name}")
 
-    def forward(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The scalar loss and its named parts, each already averaged with the weights."""
+    def forward(self, out: PolicyOutput, batch: Batch, notes: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+        """The scalar loss and its named parts, each already averaged with the weights; diagnostics unless left out."""
+        loss, metrics = self.total(out, batch, notes)
+        return self._anchored(loss, out), metrics
+
+    def total(self, out: PolicyOutput, batch: Batch, notes: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+        """The same of those parts of the output alone that the terms read."""
         batch.require(self.reads, "objective")
-        weights = batch["weights"]
-        # the anchor keeps every head in the graph, so that collectives of DDP and FSDP agree on all ranks
-        loss = 0.0 * torch.stack([part.float().nan_to_num(0, 0, 0).sum() for part in _outputs(out)]).sum()
+        shares = self._shares(batch)
+        loss: Tensor | None = None
         metrics: dict[str, Tensor] = {}
         for name, term in self.terms.items():
-            share = weights if name not in self.rows else weights * batch[self.rows[name]][:, None]
-            value = weighted_sum(term(out, batch), share, f"term {name!r}")
-            loss = loss + self.coefficient(name) * value
+            share = shares[self.rows.get(name)]
+            coefficient = self.coefficient(name)
+            idle = coefficient.device.type == "cpu" and coefficient.item() == 0  # on a GPU asking costs more
+            with torch.no_grad() if idle else nullcontext():
+                value, noted = term.measured(out, batch) if notes else (term(out, batch), {})
+                value = share.sum(value, f"term {name!r}")
+            part = coefficient * value
+            loss = part if loss is None else loss + part
             metrics[name] = value.detach()
-            with torch.no_grad():
-                for key, entry in term.metrics(out, batch).items():
-                    metrics[f"{name}/{key}"] = weighted_sum(entry, share, f"metric {name}/{key}")
+            metrics |= share.sums(noted, f"{name}/")
+        assert loss is not None  # there is at least one term
         return loss, metrics
 
+    @torch.no_grad()
+    def notes(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
+        """The diagnostics alone."""
+        shares, metrics = self._shares(batch), {}
+        for name, term in self.terms.items():
+            metrics |= shares[self.rows.get(name)].sums(term.metrics(out, batch), f"{name}/")
+        return metrics
 
-def weighted_sum(value: Tensor, weights: Tensor, part: str) -> Tensor:
-    """Sum of value times weight over [N, T], or over [N] with the row sums of the weights. Weight 0 hides NaN."""
-    if value.dim() == 1:
-        weights = weights.sum(dim=1)
-    if value.shape != weights.shape:
-        raise ValueError(f"{part} has shape {tuple(value.shape)}, expected {tuple(weights.shape)}")
-    return (torch.where(weights != 0, value, 0) * weights).sum()
+    def _shares(self, batch: Batch) -> dict[str | None, Share]:
+        """How the choices share each sum, by the column of the rows that it is over."""
+        weights = batch["weights"]
+        return {None: Share(weights)} | {
+            rows: Share(weights * batch[rows][:, None]) for rows in set(self.rows.values())
+        }
+
+    def _anchored(self, loss: Tensor, out: PolicyOutput) -> Tensor:
+        """Every head in the graph, also one that no term reads, so that collectives of DDP and FSDP agree on all ranks.
+
+        What the terms read is what they read of the first batch; parts in `extra` are always tied.
+        """
+        parts = {"logprobs": out.logprobs, "entropy": out.entropy, "values": out.values}
+        parts = {name: part for name, part in parts.items() if part is not None and part.requires_grad}
+        if self._loose is None and loss.requires_grad:
+            self._loose = _unread(loss, parts)
+        loose = [parts[name] for name in self._loose or () if name in parts]
+        loose += [part for part in out.extra.values() if part.is_floating_point() and part.requires_grad]
+        if not loose:
+            return loss
+        return loss + 0.0 * torch.stack([part.float().nan_to_num(0, 0, 0).sum() for part in loose]).sum()
 
 
-def _outputs(out: PolicyOutput) -> list[Tensor]:
-    parts = [out.logprobs, out.entropy, *_tensors(out.extra)]
-    return parts if out.values is None else [*parts, out.values]
+class Share:
+    """How the choices of a batch share a sum, [N, T]; entries of weight 0 may be NaN and change nothing."""
+
+    def __init__(self, weights: Tensor):
+        self.weights = weights
+        self._of: dict[int, tuple[Tensor, Tensor]] = {}  # weights and where they count, per choice and per row
+
+    def sum(self, value: Tensor, part: str) -> Tensor:
+        """Sum of value times weight over [N, T], or over [N] with the row sums of the weights."""
+        weights, counted = self._for(value.dim())
+        if value.shape != weights.shape:
+            raise ValueError(f"{part} has shape {tuple(value.shape)}, expected {tuple(weights.shape)}")
+        return (torch.where(counted, value, 0) * weights).sum()
+
+    @torch.no_grad()
+    def sums(self, values: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+        """The same of several values under prefixed names, those of one shape at once."""
+        alike: dict[tuple[int, ...], list[str]] = {}
+        for name, value in values.items():
+            alike.setdefault(tuple(value.shape), []).append(name)
+        out: dict[str, Tensor] = {}
+        for shape, names in alike.items():
+            weights, counted = self._for(len(shape))
+            if shape != weights.shape:
+                raise ValueError(f"metric {prefix}{names[0]} has shape {shape}, expected {tuple(weights.shape)}")
+            stacked = torch.stack([values[name].to(weights.dtype) for name in names])
+            out |= zip(names, (torch.where(counted, stacked, 0) * weights).flatten(1).sum(1).unbind())
+        return {f"{prefix}{name}": out[name] for name in values}
+
+    def _for(self, dims: int) -> tuple[Tensor, Tensor]:
+        if dims not in self._of:
+            weights = self.weights.sum(dim=1) if dims == 1 else self.weights
+            self._of[dims] = weights, weights != 0
+        return self._of[dims]
 
 
-def _tensors(extra: Mapping[str, Tensor]) -> list[Tensor]:
-    return [value for value in extra.values() if value.is_floating_point() and value.requires_grad]
+def _unread(loss: Tensor, parts: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """The parts that the loss does not depend on."""
+    nodes, seen = [loss.grad_fn], set()
+    while nodes:
+        node = nodes.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            nodes += [following for following, _ in node.next_functions]
+    leaves = {id(node.variable) for node in seen if hasattr(node, "variable")}
+    unread = {name for name, part in parts.items() if part.grad_fn not in seen and id(part) not in leaves}
+    if not {"logprobs", "entropy"} <= unread:  # two numbers about one distribution, behind which stand the same weights
+        unread -= {"logprobs", "entropy"}
+    return tuple(sorted(unread))

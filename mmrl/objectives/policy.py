@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from mmrl.batch import Batch
@@ -79,7 +80,16 @@ class ClippedSurrogate(Term):
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ratio; clip_fraction: choices whose gradient is cut; kl: KL(old || new) by k3, nats per choice."""
+        return self._notes(*self._pair(out, batch), out, batch)
+
+    def measured(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         ratio, advantages = self._pair(out, batch)
+        loss = clipped_surrogate(ratio, advantages, self.low, self.high, self.dual)
+        loss = _corrected(loss, batch, self.correction)
+        with torch.no_grad():
+            return loss, self._notes(ratio.detach(), advantages, out, batch)
+
+    def _notes(self, ratio: Tensor, advantages: Tensor, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         mask = batch["mask"]
         old, new = zero_outside(batch[self.old], mask), zero_outside(out.logprobs, mask)
         return {

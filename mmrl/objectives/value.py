@@ -45,10 +45,10 @@ class SquaredValue(Term):
                 "both are per row [N] or both per choice [N, T]"
             )
         counted = mask if values.dim() == 2 else mask.any(1)
+        if self.clip is None:
+            return 0.5 * zero_outside(values - returns, counted).square()
         values, returns = zero_outside(values, counted), zero_outside(returns, counted)
         error = (values - returns).square()
-        if self.clip is not None:
-            old = zero_outside(batch["values"], counted)
-            near = old + (values - old).clamp(-self.clip, self.clip)
-            error = torch.maximum(error, (near - returns).square())
-        return 0.5 * error
+        old = zero_outside(batch["values"], counted)
+        near = old + (values - old).clamp(-self.clip, self.clip)
+        return 0.5 * torch.maximum(error, (near - returns).square())

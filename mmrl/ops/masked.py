@@ -21,6 +21,8 @@ def zero_outside(
     mask: Tensor,  # [N, T] bool
 ) -> Tensor:  # [N, T]
     """The value where the mask is True and 0 elsewhere, with no gradient there."""
+    if value.is_floating_point():  # which a plain 0 leaves as they are
+        return torch.where(mask, value, 0)
     return torch.where(mask, value, torch.zeros((), dtype=value.dtype, device=value.device))
 
 

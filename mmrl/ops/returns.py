@@ -43,11 +43,11 @@ def generalised_advantages(
     arXiv:1506.02438.
     """
     following, advantage = bootstrap, torch.zeros_like(bootstrap)
-    out = torch.zeros_like(values)
-    for t in reversed(range(values.shape[1])):
-        here = mask[:, t]
-        delta = reward[:, t] + discount * following - values[:, t]
-        advantage = torch.where(here, delta + discount * decay * advantage, advantage)
-        following = torch.where(here, values[:, t], following)
-        out[:, t] = zero_outside(advantage, here)
-    return out
+    found = []
+    steps = zip(*(column.t().contiguous().unbind() for column in (reward, values, mask)))
+    for paid, value, here in reversed(list(steps)):
+        delta = torch.add(paid, following, alpha=discount) - value
+        advantage = torch.where(here, torch.add(delta, advantage, alpha=discount * decay), advantage)
+        following = torch.where(here, value, following)
+        found.append(advantage)
+    return zero_outside(torch.stack(found[::-1], dim=1), mask) if found else torch.zeros_like(values)

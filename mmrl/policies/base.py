@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ class Action:
     """What a policy did in N contexts. Choices beyond a row's own length are padding with mask False."""
 
     action: Tensor  # [N, T] ids, or [N, T, A] reals
-    logprobs: Tensor  # [N, T] nats
+    logprobs: Tensor | None  # [N, T] nats; None only where `act_rows` leaves them to `rest_rows`
     mask: Tensor  # [N, T] bool
     output: list[Any]  # N decoded actions: strings, or float arrays for a simulator
     values: Tensor | None = None  # [N] or [N, T]
@@ -62,6 +63,25 @@ class Policy(nn.Module, ABC):
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """One raw observation as tensors without a batch axis. Refuses, by name, an input that it lacks."""
 
+    def encode_rows(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:
+        """The raw observations of n worlds, arrays [n, ...], encoded and collated at once; None where each goes alone.
+
+        Only for policies that make the same number of choices in every context.
+        """
+        return None
+
+    def act_rows(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        """As `act`, on what `encode_rows` gave; it may leave to `rest_rows` what does not shape the action."""
+        return self.act(observation, sampling, noise)
+
+    def rest_rows(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The columns "logprobs" and "values" that `act_rows` left out, for many decisions at once. No gradient.
+
+        Args:
+            columns: "temperature" [N], "obs.<name>" as `encode_rows` gave them, "action" and what was drawn with it.
+        """
+        return {}
+
     @abstractmethod
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
         """Choose in N collated contexts. No gradient; row i draws from noise row i only."""
@@ -100,6 +120,19 @@ class Policy(nn.Module, ABC):
     @abstractmethod
     def save_pretrained(self, folder: str | Path) -> None:
         """Write everything that `path=folder` needs to load the policy again."""
+
+
+@contextmanager
+def evaluating(policy: nn.Module) -> Iterator[None]:
+    """Without dropout and the like inside; free of charge when it is so already."""
+    training = policy.training
+    if training:
+        policy.eval()
+    try:
+        yield
+    finally:
+        if training:
+            policy.train()
 
 
 def need(raw: Mapping[str, Any], names: Sequence[str], policy: Policy) -> None:

@@ -32,15 +32,20 @@ class RoomyLayer(DynamicLayer):
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         if self._buffers is None:
             return super().update(key_states, value_states, *args, **kwargs)
-        held, new = self.keys.shape[-2], key_states.shape[-2]
-        keys, values = self._buffers
-        if held + new > keys.shape[-2]:
-            raise RuntimeError(f"the cache has room for {keys.shape[-2]} tokens, and {held + new} are written")
-        keys[:, :, held : held + new], values[:, :, held : held + new] = key_states, value_states
-        self.keys, self.values = keys[:, :, : held + new], values[:, :, : held + new]
+        new = key_states.shape[-2]
+        self.grow(new)
+        self.keys[:, :, -new:], self.values[:, :, -new:] = key_states, value_states
         if self.prefix is not None:
             self.keys.prefix = self.prefix
         return self.keys, self.values
+
+    def grow(self, new: int) -> None:
+        """Hold `new` more tokens, which are yet to be written."""
+        held = self.keys.shape[-2] + new
+        keys, values = self._buffers
+        if held > keys.shape[-2]:
+            raise RuntimeError(f"the cache has room for {keys.shape[-2]} tokens, and {held} are written")
+        self.keys, self.values = keys[:, :, :held], values[:, :, :held]
 
     def get_seq_length(self) -> int:
         return super().get_seq_length() + (0 if self.prefix is None else self.prefix.length)
@@ -61,7 +66,15 @@ class RoomyLayer(DynamicLayer):
         """Rows `indices`, in that order and as often as they are named."""
         if self.prefix is not None:
             self.prefix = self.prefix.select(indices)
-        self._keep(self.keys[indices], self.values[indices], len(indices))
+        keys, values, held = self.keys[indices], self.values[indices], self.keys.shape[-2]
+        if self._buffers is None or len(indices) > len(self.keys):
+            self._keep(keys, values, len(indices))
+            return
+        # fewer rows stay in the room that there is: new memory costs more than what is copied
+        self._buffers = self._buffers[0][: len(indices)], self._buffers[1][: len(indices)]
+        self.keys, self.values = self._buffers[0][:, :, :held], self._buffers[1][:, :, :held]
+        self.keys.copy_(keys)
+        self.values.copy_(values)
 
     def _keep(self, keys: Tensor, values: Tensor, rows: int) -> None:
         """Make room behind what is held."""
@@ -109,6 +122,15 @@ class RoomyCache(PromptCache):
                 layer.share(owner)
         else:
             super().hand_out(owner)
+
+    def grow(self, new: int) -> list[Tensor]:
+        """Hold `new` more tokens, yet to be written: every layer's keys, values and, if held once, prompts."""
+        held = []
+        for layer in self.layers:
+            layer.grow(new)
+            held += [layer.keys, layer.values]
+            held += [] if layer.prefix is None else [layer.prefix.keys, layer.prefix.values]
+        return held
 
     def misread(self) -> bool:
         return any(layer.prefix is not None and not layer.prefix.read for layer in self.layers)

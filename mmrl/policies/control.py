@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from gymnasium import Space, spaces
 from safetensors.torch import load_file, save_file
@@ -145,6 +147,16 @@ class ControlPolicy(Policy):
             )
         return {"state": state}
 
+    def encode_rows(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
+        need(raw, ["state"], self)
+        state = torch.from_numpy(np.array(raw["state"], dtype=np.float32))  # a copy: worlds may write over theirs
+        if state.shape[1:] != (self.observation_dims,):
+            raise ValueError(
+                f"policy.observation_dims={self.observation_dims}, but the simulator gives states of shape "
+                f"{tuple(state.shape[1:])}"
+            )
+        return {"state": state}
+
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
         return {"state": torch.stack([row["state"] for row in observations])}
 
@@ -156,22 +168,28 @@ class ControlPolicy(Policy):
 
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
-        state = observation["state"]
+        choices, action = self._drawn(observation["state"], sampling, noise)
+        return replace(action, logprobs=choices.logprobs(action.action), values=self._values(observation["state"]))
+
+    @torch.no_grad()
+    def act_rows(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        return self._drawn(observation["state"], sampling, noise)[1]
+
+    @torch.no_grad()
+    def rest_rows(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        scored = self(Batch(columns))
+        return {"logprobs": scored.logprobs, "values": scored.values}
+
+    def _drawn(self, state: Tensor, sampling: Sampling, noise: Noise) -> tuple[Choices, Action]:
+        """What there was to choose from, and what was chosen, without log-probs and values."""
         choices = self._choices(state, state.new_full((len(state),), sampling.temperature))
         extra = {}
         if sampling.truncated:
             choices = choices.truncated(sampling)
             extra["kept"] = choices.kept
         action = choices.draw(sampling, noise)
-        logprobs = choices.logprobs(action)
-        return Action(
-            action=action,
-            logprobs=logprobs,
-            mask=torch.ones_like(logprobs, dtype=torch.bool),
-            output=self._output(action),
-            values=self._values(state),
-            extra=extra,
-        )
+        mask = torch.ones(len(action), 1, dtype=torch.bool, device=action.device)
+        return choices, Action(action, None, mask, self._output(action), extra=extra)
 
     def _output(self, action: Tensor) -> list[Any]:
         """What the simulator is given: a number, or a vector inside the bounds."""
@@ -193,10 +211,19 @@ class ControlPolicy(Policy):
         save_file({name: value.contiguous() for name, value in self.state_dict().items()}, folder / "model.safetensors")
 
 
-def perceptron(sizes: Sequence[int], activation: type[nn.Module]) -> nn.Sequential:
+class Perceptron(nn.Sequential):
+    """Layers without hooks of their own: in small networks looking for hooks takes as long as the arithmetic."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self._modules.values():
+            x = layer.forward(x)
+        return x
+
+
+def perceptron(sizes: Sequence[int], activation: type[nn.Module]) -> Perceptron:
     """Linear layers of these widths with the activation after each."""
     layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), activation())]
-    return nn.Sequential(*layers)
+    return Perceptron(*layers)
 
 
 def _read_config(folder: Path, sizes: Mapping[str, int | None]) -> dict[str, Any]:

@@ -68,7 +68,8 @@ class Categorical(Choices):
 
     def entropy(self) -> Tensor:
         logp = self._log_softmax
-        return -(logp.exp() * logp.masked_fill(logp.isneginf(), 0)).sum(dim=-1, keepdim=True)
+        inside = logp.clamp(min=torch.finfo(logp.dtype).min)  # 0 * log 0 is 0
+        return -(logp.exp() * inside).sum(dim=-1, keepdim=True)
 
     def mode(self) -> Tensor:
         return self.logits.argmax(dim=-1, keepdim=True)
@@ -110,7 +111,8 @@ class Gaussian(Choices):
     log_std: Tensor  # [N, A], temperature already applied
 
     def sample(self, noise: Noise) -> Tensor:
-        return (self.centre + self.log_std.exp() * noise.normal(self.centre.shape[1]).to(self.centre.device))[:, None]
+        drawn = noise.normal(self.centre.shape[1]).to(self.centre.device)
+        return torch.addcmul(self.centre, self.log_std.exp(), drawn)[:, None]
 
     def logprobs(self, action: Tensor) -> Tensor:
         """-sum_a ((x_a - centre_a) / std_a)^2 / 2 + log std_a + log(2 pi) / 2."""
@@ -172,7 +174,7 @@ class GaussianHead(Head):
     def forward(self, features: Tensor, temperature: Tensor) -> Gaussian:
         centre = self.linear(features).float()
         if self.spread is None:
-            log_std = self.log_std.float().expand_as(centre)
+            log_std = self.log_std.float()
         else:
             log_std = (self.spread(features).float() + self.start).clamp(*LOG_STD_RANGE)
         return Gaussian(centre, log_std + temperature.log()[:, None])

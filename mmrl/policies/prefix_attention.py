@@ -32,15 +32,12 @@ class Prefix:
     reads the prompt's keys for all of them: the memory is read once per prompt and not once per row.
     """
 
-    def __init__(self, keys: Tensor, values: Tensor, owner: Tensor):
+    def __init__(
+        self, keys: Tensor, values: Tensor, owner: Tensor | None = None, places: tuple[Tensor, Tensor] | None = None
+    ):
         self.keys, self.values, self.owner = keys, values, owner  # [U, Hk, P, D] twice, and [R]
-        order = owner.argsort(stable=True)
-        counts = owner.bincount(minlength=len(keys))
-        self.width = int(counts.max())  # W
-        start = counts.cumsum(0) - counts
-        rank = torch.empty_like(owner)
-        rank[order] = torch.arange(len(owner), device=owner.device) - start[owner[order]]
-        self.slot = owner * self.width + rank  # [R] place among U * W
+        # [R] the place of a row among U * W, and [U * W] the row at a place; where there is none any does
+        self.slot, self.row = _places(owner, len(keys)) if places is None else places
         self.read = False
 
     @property
@@ -65,18 +62,26 @@ class Prefix:
     def _spread(self, rows: Tensor) -> Tensor:
         """[R, Hk, r, X] to [U, Hk, W * r, X]."""
         _, heads, r, size = rows.shape
-        laid = rows.new_zeros(len(self.keys) * self.width, heads, r, size).index_copy_(0, self.slot, rows)
-        return (
-            laid.view(len(self.keys), self.width, heads, r * size)
-            .transpose(1, 2)
-            .reshape(len(self.keys), heads, self.width * r, size)
-        )
+        prompts = self.keys.shape[0]
+        laid = rows.index_select(0, self.row).view(prompts, -1, heads, r * size)
+        return laid.transpose(1, 2).reshape(prompts, heads, -1, size)
 
     def _gather(self, laid: Tensor, r: int) -> Tensor:
         """[U, Hk, W * r, X] to [R, Hk, r, X]."""
-        _, heads, _, size = laid.shape
-        apart = laid.view(len(self.keys), heads, self.width, r, size).transpose(1, 2).flatten(0, 1)
-        return apart[self.slot]
+        prompts, heads, _, size = laid.shape
+        return laid.view(prompts, heads, -1, r, size).transpose(1, 2).flatten(0, 1).index_select(0, self.slot)
+
+
+def _places(owner: Tensor, prompts: int) -> tuple[Tensor, Tensor]:
+    """Rows of one prompt side by side: [R] and [U * W]."""
+    order = owner.argsort(stable=True)
+    counts = owner.bincount(minlength=prompts)
+    width = int(counts.max())  # W
+    start = counts.cumsum(0) - counts
+    rank = torch.empty_like(owner)
+    rank[order] = torch.arange(len(owner), device=owner.device) - start[owner[order]]
+    slot = owner * width + rank
+    return slot, slot.new_zeros(prompts * width).index_copy_(0, slot, torch.arange(len(owner), device=owner.device))
 
 
 def prefix_attention(
@@ -118,8 +123,7 @@ def prefix_attention(
     if attention_mask is not None:
         scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
     weights = scores.softmax(-1).to(query.dtype)
-    far, near = weights.split([prefix.length, key.shape[-2]], -1)
-    out = prefix.times_values(far) + near @ value
+    out = prefix.times_values(weights[..., : prefix.length]) + weights[..., prefix.length :] @ value
     return out.reshape(rows, heads, 1, size).transpose(1, 2).contiguous(), None
 
 

@@ -18,6 +18,7 @@ from mmrl.ops.logprob import logprob_entropy
 from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Action, need
 from mmrl.policies.cache import empty_cache
+from mmrl.policies.capture import Capture
 from mmrl.policies.generate import generate
 from mmrl.policies.layout import TOKENS, Lengths, Price, Sheet, best_layout, shares
 from mmrl.policies.loading import adapted, checkpoint_error, merged, without_dropout
@@ -76,6 +77,7 @@ class TextPolicy(ServedPolicy):
         self.hidden_size: int = model.config.get_text_config().hidden_size
         know_prefixes(model.config)
         self.sharing = Sharing(model.config)
+        self.capture = Capture()
         self.model = adapted(without_dropout(model), lora)
         self.value_head = nn.Linear(self.hidden_size, 1) if value_head else None
         if self.value_head is not None:
@@ -146,7 +148,12 @@ class TextPolicy(ServedPolicy):
         owner = owner.to(ids.device)
         stops = self._stops(sampling.stop)
         cache = empty_cache(self.model.config, sampling.max_tokens)
-        made = generate(self._step, inputs, attention, positions, owner, cache, sampling, noise, stops)
+        step = self.capture.step(self.model)
+
+        def logits(*read: Any) -> Tensor:
+            return self._allowed(step(*read))
+
+        made = generate(logits, inputs, attention, positions, owner, cache, sampling, noise, stops)
         lengths = made.lengths.tolist()
         return Action(
             action=made.ids,
@@ -157,17 +164,6 @@ class TextPolicy(ServedPolicy):
             extra={} if made.kept is None else {"kept": made.kept},
             seconds=made.seconds,
         )
-
-    def _step(self, inputs: Mapping[str, Any], attention: Tensor | None, positions: Tensor, cache: Any) -> Tensor:
-        out = self.model(
-            **inputs,
-            attention_mask=attention,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        return self._allowed(out.logits[:, -1])
 
     def _stops(self, strings: Sequence[str]) -> Any:
         ids, written = self.endings(strings)

@@ -13,17 +13,23 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import create_empty_array
 
 
-@dataclass(slots=True)
-class Transition:
-    """What one decision led to in one world."""
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of a world's life."""
 
-    reward: float
-    terminated: bool
-    truncated: bool
-    executed: int | None = None  # control steps of the decision that were played, where the simulator says so
-    following: dict[str, Any] | None = None  # raw observation after the last decision of a life, before any reset
-    scores: Mapping[str, float] | None = None  # what the simulator reported at the end of a life
+    terminated: bool  # by itself; else it was only watched no longer
+    following: dict[str, Any]  # raw observation after the last decision, before any reset
+    scores: Mapping[str, float]  # what the simulator reported
     error: str | None = None  # why the simulator gave the world up; its reward and observation mean nothing then
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one decision in each of some worlds led to."""
+
+    rewards: list[float]  # of the worlds that acted, in their order
+    executed: list[int] | None  # control steps of the decisions that were played, where the simulator says so
+    ends: dict[int, End]  # by world, of the lives that ended
 
 
 class ContinuedEnv:
@@ -43,6 +49,7 @@ class ContinuedEnv:
             raise ValueError(f"{venv} does not say its autoreset mode in metadata['autoreset_mode'], got {mode!r}")
         self.venv, self.mode = venv, mode
         self.acting = np.ones(venv.num_envs, dtype=bool)  # worlds that take a decision in the next step
+        self._everyone = list(range(venv.num_envs))
         self._observations: Any = None
         self._actions = create_empty_array(venv.single_action_space, venv.num_envs, fn=np.zeros)
 
@@ -51,29 +58,40 @@ class ContinuedEnv:
         self.acting[:] = True
         self._check_finite()
 
+    @property
+    def worlds(self) -> list[int]:
+        """Those that take a decision in the next step."""
+        return self._everyone if self.acting.all() else np.flatnonzero(self.acting).tolist()
+
     def observation(self, world: int) -> dict[str, Any]:
         """The raw observation on which this world acts next."""
         return raw_observation(self._observations, world)
 
-    def step(self, worlds: Sequence[int], outputs: Sequence[Any], seed: Callable[[int], int]) -> list[Transition]:
-        """Take one decision in each of `worlds`, which are those that act; what happened, in the same order.
+    def observed(self, worlds: Sequence[int]) -> dict[str, Any]:
+        """The raw observations of some worlds: arrays [n, ...], or lists of what no array holds."""
+        seen = self._observations if isinstance(self._observations, Mapping) else {"state": self._observations}
+        if len(worlds) == self.venv.num_envs:
+            return dict(seen)
+        return {
+            name: part[worlds] if isinstance(part, np.ndarray) else [part[w] for w in worlds]
+            for name, part in seen.items()
+        }
+
+    def step(self, worlds: Sequence[int], outputs: Sequence[Any], seed: Callable[[int], int]) -> Step:
+        """Take one decision in each of `worlds`, which are those that act.
 
         `seed(world)` starts the world's next life; used where the reset is ours.
         """
-        self._actions[worlds] = outputs
+        self._actions[worlds if len(worlds) < len(self._everyone) else ...] = outputs
         observations, rewards, terminated, truncated, infos = self.venv.step(self._actions)
         ended = (terminated | truncated) & self.acting
-        transitions = [Transition(float(rewards[w]), bool(terminated[w]), bool(truncated[w])) for w in worlds]
-        if "executed" in infos:
-            for w, transition in zip(worlds, transitions):
-                transition.executed = int(infos["executed"][w])
+        executed = [int(infos["executed"][w]) for w in worlds] if "executed" in infos else None
+        ends: dict[int, End] = {}
         if ended.any():
             final, reports = observations, infos
             if self.mode is AutoresetMode.SAME_STEP:
                 final, reports = infos["final_obs"], infos.get("final_info", {})
-            for w, transition in zip(worlds, transitions):
-                if ended[w]:
-                    _complete(transition, w, final, reports)
+            ends = {int(w): _end(int(w), bool(terminated[w]), final, reports) for w in np.flatnonzero(ended)}
             if self.mode is AutoresetMode.DISABLED:
                 seeds = [seed(w) if ended[w] else 0 for w in range(len(ended))]
                 observations, _ = self.venv.reset(seed=seeds, options={"reset_mask": ended})
@@ -81,7 +99,8 @@ class ContinuedEnv:
             self.acting = ~ended
         self._observations = observations
         self._check_finite()
-        return transitions
+        paid = rewards.tolist()
+        return Step(paid if len(worlds) == len(paid) else [paid[w] for w in worlds], executed, ends)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next step depends on, as tensors; refused by simulators that cannot be saved."""
@@ -112,13 +131,16 @@ def raw_observation(observations: Any, world: int) -> dict[str, Any]:
     return {"state": observations[world]}
 
 
-def _complete(transition: Transition, world: int, final: Any, reports: Mapping[str, Any]) -> None:
+def _end(world: int, terminated: bool, final: Any, reports: Mapping[str, Any]) -> End:
     """What is known only at the end of a life."""
-    seen = raw_observation(final, world)
     # apart from the buffers, which some vector environments use again
-    transition.following = {name: part.copy() if isinstance(part, np.ndarray) else part for name, part in seen.items()}
+    following = {
+        name: part.copy() if isinstance(part, np.ndarray) else part
+        for name, part in raw_observation(final, world).items()
+    }
     columns = reports.get("scores", {})  # gymnasium adds one named _name per name, which says whose entries are set
-    transition.scores = {name: float(column[world]) for name, column in columns.items() if not name.startswith("_")}
+    scores = {name: float(column[world]) for name, column in columns.items() if not name.startswith("_")}
     error = reports["error"][world] if "error" in reports else None
-    if error:
-        transition.error = error if isinstance(error, str) else "the simulator reported an error"
+    if error and not isinstance(error, str):
+        error = "the simulator reported an error"
+    return End(terminated, following, scores, error or None)

@@ -77,6 +77,9 @@ def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, 
         raws = _rows(observation, live)
         if decision == 0:
             raws = _shared(raws, episodes)
+            for episode, raw in zip(episodes, raws):
+                if "instruction" in raw:
+                    episode.info["instruction"] = str(raw["instruction"])
         completions = ctx.engine.sample(_requests(raws, episodes, live, decision, ctx), ctx.sampling)
         actions = _actions(env, live, completions)
         observation, rewards, terminated, truncated, infos = env.step(actions)
@@ -87,6 +90,7 @@ def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, 
         over = [i for i in live if terminated[i] or truncated[i]]
         for i in over:
             _finish(episodes[i], i, bool(terminated[i]), infos)
+            episodes[i].info["decisions"] = decision + 1
         live = [i for i in live if not (terminated[i] or truncated[i])]
         decision += 1
         _bootstrap(observation, [i for i in over if episodes[i].ended == "time"], episodes, decision, ctx)
@@ -160,6 +164,8 @@ def _finish(episode: Episode, world: int, terminated: bool, infos: Mapping[str, 
     episode.ended = "error" if error else "done" if terminated else "time"
     scores = infos.get("scores", {})  # gymnasium adds one named _name per name, which says whose entries are set
     episode.info["scores"] = {name: float(column[world]) for name, column in scores.items() if name[0] != "_"}
+    if "task" in infos:
+        episode.info["task"] = str(infos["task"][world])
 
 
 def _bootstrap(observation: Any, worlds: list[int], episodes: Sequence[Episode], decision: int, ctx: Context) -> None:

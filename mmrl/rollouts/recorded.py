@@ -126,6 +126,5 @@ def _completion(decision: Decision, chunk: int | None, ctx: Context) -> Completi
         extra={"temperature": torch.tensor(1.0)},
     )
     if chunk is not None:
-        completion.extra["action_is_pad"] = torch.arange(chunk) >= decision.executed
         mask_unplayed(completion, decision.executed)
     return completion

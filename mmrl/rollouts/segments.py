@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mmrl.rollouts.continued import Transition
+import numpy as np
+
+from mmrl.rollouts.continued import End, Step
 from mmrl.rollouts.env import mask_unplayed
-from mmrl.types import Completion, Context, Ended, Episode, Prompt, Request, Turn
+from mmrl.turns import Acts, Table
+from mmrl.types import Completion, Context, Ended, Episode, Prompt
 
 
 @dataclass
@@ -18,8 +22,7 @@ class World:
     lives: int = 0  # that ended
     life_return: float = 0.0
     life_length: int = 0
-    draws: int = 0  # decisions of this iteration, learnt from or not
-    turns: list[Turn] = field(default_factory=list)  # of the open segment
+    rows: list[int] = field(default_factory=list)  # of the open segment, in the table of this iteration
 
     def end_life(self) -> None:
         self.lives += 1
@@ -27,40 +30,55 @@ class World:
 
 
 class Harvest:
-    """The segments of one iteration while they grow."""
+    """The segments of one iteration while they grow.
 
-    def __init__(self, name: str):
-        self.name = name
+    Args:
+        name: of the task.
+        wanted: decisions to learn from; later ones only tell what follows.
+    """
+
+    def __init__(self, name: str, wanted: int):
+        self.name, self.wanted = name, wanted
         self.rows = 0
-        self._segments: list[Episode] = []
+        self._table = Table()
+        self._segments: list[tuple[Episode, list[int]]] = []
         self._following: list[tuple[Episode, dict[str, Any]]] = []  # unfinished ones and what was seen after them
 
-    def add(self, world: World, completion: Completion, transition: Transition, learnt: bool) -> None:
-        """One decision: a turn, or, when it is not learnt from, the reason why the segment stops before it."""
-        if not learnt:
-            segment = self._close(world, "cut" if transition.error is None else "error")
-            if segment is not None:
-                segment.bootstrap = state_value(completion)
-            if segment is not None and transition.error is not None:
-                segment.info["error"] = transition.error
-        else:
-            if transition.executed is not None:
-                mask_unplayed(completion, transition.executed)
-            world.turns.append(Turn(completion, transition.reward))
-            self.rows += 1
-        if transition.error is not None:
-            return
-        world.life_return += transition.reward
-        world.life_length += 1
-        if learnt and transition.following is not None:
-            self._end(world, transition)
+    def add(self, worlds: Sequence[World], acting: Sequence[int], acts: Sequence[Completion], step: Step) -> None:
+        """One decision in each acting world: a row, or, when it is not learnt from, the reason to stop before it."""
+        if step.executed is not None:
+            _mask_unplayed(acts, step.executed)
+        rows, ends = self._table.add(acts, step.rewards), step.ends
+        for place, (w, row, reward) in enumerate(zip(acting, rows, step.rewards)):
+            world, end = worlds[w], ends.get(w)
+            failed = end is not None and end.error is not None
+            learnt = not failed and self.rows < self.wanted
+            if learnt:
+                world.rows.append(row)
+                self.rows += 1
+            else:
+                self._stop(world, acts[place], end)
+            if not failed:
+                world.life_return += reward
+                world.life_length += 1
+            if learnt and end is not None:
+                self._end(world, end)
 
-    def _end(self, world: World, transition: Transition) -> None:
-        segment = self._close(world, "done" if transition.terminated else "time")
+    def _stop(self, world: World, completion: Completion, end: End | None) -> None:
+        """The open segment ends before the decision that has just been taken."""
+        failed = end is not None and end.error is not None
+        segment = self._close(world, "error" if failed else "cut")
+        if segment is not None:
+            _followed(segment, completion)
+        if segment is not None and failed:
+            segment.info["error"] = end.error
+
+    def _end(self, world: World, end: End) -> None:
+        segment = self._close(world, "done" if end.terminated else "time")
         life = {"episode_return": world.life_return, "episode_length": float(world.life_length)}
-        segment.info["scores"] = {**(transition.scores or {}), **life}
-        if not transition.terminated:
-            self._following.append((segment, transition.following))
+        segment.info["scores"] = {**end.scores, **life}
+        if not end.terminated:
+            self._following.append((segment, end.following))
 
     def cut(self, world: World, observation: dict[str, Any]) -> None:
         """End the open segment, if there is one, because the iteration ends; its world has come to `observation`."""
@@ -70,26 +88,41 @@ class Harvest:
 
     def finish(self, ctx: Context, first_group: int) -> list[Episode]:
         """All segments, numbered, with the value of what follows those that did not terminate."""
-        requests = [Request(observation, 0) for _, observation in self._following]
-        if requests:
-            for (segment, _), completion in zip(self._following, ctx.engine.sample(requests, ctx.sampling)):
-                segment.bootstrap = state_value(completion)
-        for group, segment in enumerate(self._segments, start=first_group):
-            segment.group = group
-        return self._segments
+        if self._following:
+            seen = _stacked([observation for _, observation in self._following])
+            seeds = np.zeros(len(self._following), dtype=np.uint64)
+            for (segment, _), completion in zip(self._following, ctx.engine.act(seen, seeds, ctx.sampling)):
+                _followed(segment, completion)
+        for group, (segment, rows) in enumerate(self._segments, start=first_group):
+            segment.group, segment.turns = group, self._table.turns(rows)
+        return [segment for segment, _ in self._segments]
 
     def _close(self, world: World, ended: Ended) -> Episode | None:
-        if not world.turns:
+        if not world.rows:
             return None
-        prompt = Prompt(key=f"{self.name}/world/{world.number}")
-        segment = Episode(prompt, group=0, attempt=0, turns=world.turns, ended=ended)
-        world.turns = []
-        self._segments.append(segment)
+        segment = Episode(Prompt(key=f"{self.name}/world/{world.number}"), group=0, attempt=0, ended=ended)
+        self._segments.append((segment, world.rows))
+        world.rows = []
         return segment
 
 
-def state_value(completion: Completion) -> float:
-    """What the policy expects from the state in which it acted."""
-    if completion.value is None:
-        raise ValueError("segments that are cut off need a policy with values; take whole episodes or another policy")
-    return float(completion.value.flatten()[0])
+def _followed(segment: Episode, completion: Completion) -> None:
+    """What comes after a segment, and what the policy expects of it, if it predicts that."""
+    segment.following = completion.observation
+    segment.bootstrap = 0.0 if completion.value is None else float(completion.value.flatten()[0])
+
+
+def _mask_unplayed(acts: Sequence[Completion], executed: Sequence[int]) -> None:
+    for place, steps in enumerate(executed):
+        completion = acts[place]
+        mask_unplayed(completion, steps)
+        if isinstance(acts, Acts):  # whose completions are copies
+            acts.columns["mask"][place] = completion.mask
+
+
+def _stacked(observations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Raw observations as an engine takes those of many worlds."""
+    columns = {name: [seen[name] for seen in observations] for name in observations[0]}
+    return {
+        name: np.stack(rows) if isinstance(rows[0], np.ndarray | np.generic) else rows for name, rows in columns.items()
+    }

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.rng import derived_seed
+from mmrl.rng import Noise, derived_seed
 from mmrl.rollouts.base import Rollout
-from mmrl.rollouts.continued import ContinuedEnv, Transition
+from mmrl.rollouts.continued import ContinuedEnv, End
 from mmrl.rollouts.segments import Harvest, World
-from mmrl.types import Context, Episode, Prompt, Request, Task
+from mmrl.turns import Acts
+from mmrl.types import Context, Episode, Prompt, Task
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,7 @@ class EnvSegments(Rollout):
 
     A segment is a piece of a world's life: up to its end ("done", "time", "error") or the end of the iteration
     ("cut"). Each is one Episode in a group of its own. What follows a segment that did not terminate is worth the
-    policy's value of the final observation. An error costs the failed decision, whose outcome is unknown.
+    policy's value of the final observation. A failure ends its segment as an error: none of it is learnt from.
 
     In autoreset mode next_step some worlds spend steps on resetting, so that the last step of an iteration can yield
     more decisions than are wanted; those are taken in the worlds but not learnt from.
@@ -58,16 +59,18 @@ class EnvSegments(Rollout):
                 "set data.evaluation.rollout to mmrl.rollouts.env.EnvEpisodes"
             )
         env = self._open(prompts, ctx)
-        wanted, harvest, errors = self.num_envs * self.horizon, Harvest(ctx.task.name), self._errors
+        wanted, errors = self.num_envs * self.horizon, self._errors
+        harvest, draws = Harvest(ctx.task.name, wanted), self._draws(ctx)
         while harvest.rows < wanted:
-            acting = np.flatnonzero(env.acting).tolist()
-            completions = ctx.engine.sample([self._request(w, ctx) for w in acting], ctx.sampling)
-            outputs = [completion.output for completion in completions]
-            transitions = env.step(acting, outputs, lambda w: self._life_seed(w, ctx, following=1))
-            for w, completion, transition in zip(acting, completions, transitions):
-                learnt = harvest.rows < wanted and transition.error is None
-                harvest.add(self._worlds[w], completion, transition, learnt)
-                self._count(self._worlds[w], transition, ctx.task)
+            acting = env.worlds
+            seeds = draws.integers(acting if len(acting) < self.num_envs else slice(None))
+            acts = ctx.engine.act(env.observed(acting), seeds, ctx.sampling)
+            outputs = acts.output if isinstance(acts, Acts) else [completion.output for completion in acts]
+            step = env.step(acting, outputs, lambda w: self._life_seed(w, ctx, following=1))
+            harvest.add(self._worlds, acting, acts, step)
+            self._env_steps += len(acting)
+            for w, end in step.ends.items():
+                self._count(self._worlds[w], end, ctx.task)
             if self._errors - errors > self.max_errors:
                 raise RuntimeError(
                     f"{ctx.task.name} failed {self._errors - errors} times in iteration {ctx.iteration}, more than "
@@ -115,7 +118,7 @@ class EnvSegments(Rollout):
     def _open(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> ContinuedEnv:
         """The worlds, started if this is the first time, and known to fit the policy."""
         for w, world in enumerate(self._worlds):
-            world.number, world.draws = ctx.rank * self.num_envs + w, 0
+            world.number = ctx.rank * self.num_envs + w
         if self._env is None:
             if not hasattr(ctx.task, "sim"):
                 raise ValueError(f"EnvSegments needs a task with a simulator, but {ctx.task.name!r} has none")
@@ -137,19 +140,16 @@ class EnvSegments(Rollout):
         index = derived_seed(ctx.seed, "life", world.number, world.lives + following) % len(ctx.task)
         return ctx.task[index].info["seed"]
 
-    def _request(self, w: int, ctx: Context) -> Request:
-        world = self._worlds[w]
-        seed = derived_seed(ctx.seed, ctx.purpose, ctx.iteration, world.number, world.draws)
-        world.draws += 1
-        return Request(self._env.observation(w), seed)
+    def _draws(self, ctx: Context) -> Noise:
+        """The seeds of this iteration's decisions, learnt from or not: one stream per world."""
+        key = (ctx.seed, ctx.purpose, ctx.iteration)
+        return Noise([derived_seed(*key, world.number) for world in self._worlds])
 
-    def _count(self, world: World, transition: Transition, task: Task) -> None:
+    def _count(self, world: World, end: End, task: Task) -> None:
         """Statistics over whole lives, which do not care where segments are cut."""
-        self._env_steps += 1
-        if transition.error is not None:
+        if end.error is not None:
             self._errors += 1
-            log.warning("world %d of %s failed: %s", world.number, task.name, transition.error)
-        elif transition.following is not None:
+            log.warning("world %d of %s failed: %s", world.number, task.name, end.error)
+        else:
             self._returns.append(world.life_return)
-        if transition.following is not None:
-            world.end_life()
+        world.end_life()

@@ -1,1 +1,1 @@
-"""What scripts/bench_grpo.py and scripts/bench_engine.py share: one GRPO step, measured on both sides alike."""
+"""What the bench scripts share: the same work, measured on both sides alike."""

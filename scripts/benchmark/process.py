@@ -20,6 +20,11 @@ def peak_rss_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 
 
+def threads() -> int | None:
+    """What OMP_NUM_THREADS says, when it says something."""
+    return int(os.environ.get("OMP_NUM_THREADS", 0)) or None
+
+
 def versions(*packages: str) -> dict[str, str]:
     """Python and those of the packages that are installed."""
     found = {"python": platform.python_version()}
@@ -64,7 +69,7 @@ def summary(steps: Steps, tokens: list[int], lengths: list[float], **more: Any) 
         "mean_length": sum(lengths[1:]) / len(lengths[1:]),
         "step_seconds": [round(s, 4) for s in steps.seconds],
         "peak_rss_gib": peak_rss_gib(),
-        "threads": int(os.environ.get("OMP_NUM_THREADS", 0)) or None,
+        "threads": threads(),
         **more,
     }
 

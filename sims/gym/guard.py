@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,6 +31,7 @@ class Guard(gymnasium.Wrapper):
         self._seed = 0
         self._failures = 0
         self._broken = False
+        self._before: Any = None  # the observation before the last step, and after it
         self._observation: Any = None
         self._flags = (False, False)  # terminated, truncated
 
@@ -39,30 +41,45 @@ class Guard(gymnasium.Wrapper):
         if self._broken:
             self._close_broken()
             self.env, self._broken = self._make(), False
-            # the random stream of the old one may be lost: a new one that depends on the world and the failure only
-            seed = derived_seed("remake", self._seed, self._failures) if seed is None else seed
+            # the random stream of the old one may be lost: a new one that depends on the world and the failure only;
+            # the lowest bit stays, which tells the states of one split from those of the other
+            fresh = derived_seed("remake", self._seed, self._failures) & ~1 | self._seed & 1
+            seed = fresh if seed is None else seed
         self._flags = (False, False)
         self._observation, info = self.env.reset(seed=seed, options=options)
         return self._observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        if any(self._flags):
-            return self._observation, 0.0, *self._flags, {}
+        out = self.attempt(action)
+        return out if finite(out[0]) else self.refuse()
+
+    def attempt(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """A step whose observation nobody has looked at; whoever finds it not finite calls `refuse`."""
+        terminated, truncated = self._flags
+        if terminated or truncated:
+            return self._observation, 0.0, terminated, truncated, {}
+        self._before = self._observation
         try:
-            observation, reward, terminated, truncated, info = self.env.step(action)
+            self._observation, reward, terminated, truncated, info = self.env.step(action)
         except Exception as error:
             log.exception("%s failed in step", self.env)
             return self._failed(f"{type(error).__name__}: {error}")
-        if not (_finite(observation) and np.isfinite(reward)):
-            log.error("%s gave an observation or reward that is not finite: %s, %s", self.env, observation, reward)
-            return self._failed("observation or reward is not finite")
-        self._observation, self._flags = observation, (terminated, truncated)
-        return observation, float(reward), terminated, truncated, info
+        if not math.isfinite(reward):
+            return self.refuse(reward)
+        self._flags = (terminated, truncated)
+        return self._observation, float(reward), terminated, truncated, info
+
+    def refuse(self, reward: Any = None) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """What the last step is instead, because its numbers are not finite."""
+        seen = self._observation if reward is None else f"{self._observation}, reward {reward}"
+        log.error("%s gave an observation or reward that is not finite: %s", self.env, seen)
+        return self._failed("observation or reward is not finite")
 
     def _failed(self, message: str) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self._broken = True
         self._failures += 1
         self._flags = (False, True)
+        self._observation = self._before
         return self._observation, 0.0, False, True, {"error": message}
 
     def _close_broken(self) -> None:
@@ -72,8 +89,9 @@ class Guard(gymnasium.Wrapper):
             log.exception("%s failed to close after an error", self.env)
 
 
-def _finite(observation: Any) -> bool:
+def finite(observation: Any) -> bool:
+    """Whether all real numbers of an observation are finite."""
     if isinstance(observation, Mapping):
-        return all(_finite(part) for part in observation.values())
+        return all(finite(part) for part in observation.values())
     array = np.asarray(observation)
     return array.dtype.kind != "f" or bool(np.isfinite(array).all())

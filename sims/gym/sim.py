@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from mmrl.types import Sim
+from sims.gym.diverged import checked
 from sims.gym.enums import mend_enums
 from sims.gym.guard import Guard
 from sims.gym.opengl import choose_gl
@@ -65,7 +66,7 @@ class GymSim(Sim):
     def make(self, num_envs: int) -> GymVectorEnv:
         if num_envs < 1:
             raise ValueError(f"a vector environment needs at least one world, got num_envs={num_envs}")
-        guarded = [lambda: Guard(self.world)] * num_envs
+        guarded = [lambda: Guard(self.sound)] * num_envs
         return GymVectorEnv(guarded, autoreset_mode=_MODES[self.autoreset])
 
     def sizes(self) -> dict[str, Any]:
@@ -97,6 +98,10 @@ class GymSim(Sim):
         if self.fast_render:
             _simplify_cameras(env)
         return env
+
+    def sound(self) -> gymnasium.Env:
+        """One environment that fails where its simulation diverges."""
+        return checked(self.world())
 
     def contract(self) -> dict[str, Any]:
         """What results must have in common to be compared."""

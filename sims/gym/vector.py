@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import io
 import pickle
+from copy import deepcopy
 from typing import Any
 
 import gymnasium
+import numpy as np
 import torch
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector.utils import concatenate, iterate
+from PIL import Image
+
+from sims.gym.guard import Guard, finite
+from sims.gym.infos import merged
 
 _BUFFERS = ("_env_obs", "_observations", "_rewards", "_terminations", "_truncations", "_autoreset_envs")
 
@@ -19,10 +27,62 @@ class GymVectorEnv(SyncVectorEnv):
     With autoreset disabled a world that ended keeps still and repeats its flags until it is reset.
     """
 
+    envs: list[Guard]
+
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        if self.autoreset_mode is AutoresetMode.DISABLED:
-            self._autoreset_envs[:] = False  # the guards keep ended worlds still; without them this would be refused
-        return super().step(actions)
+        """As gymnasium's own, with one look at the numbers of all worlds instead of one at each, and without copies."""
+        resting = (
+            self._autoreset_envs.tolist()
+            if self.autoreset_mode is AutoresetMode.NEXT_STEP
+            else [False] * len(self.envs)
+        )
+        steps = [
+            _begun(env) if rests else env.attempt(action)
+            for env, rests, action in zip(self.envs, resting, self._each(actions), strict=True)
+        ]
+        batch = self._batch([step[0] for step in steps])
+        if not finite(batch):
+            steps = [
+                step if rests or finite(step[0]) else env.refuse()
+                for env, rests, step in zip(self.envs, resting, steps)
+            ]
+            batch = self._batch([step[0] for step in steps])
+        seen, rewards, terminated, truncated, reports = map(list, zip(*steps))
+        infos: dict[str, Any] = {}
+        self._terminations, self._truncations = np.array(terminated, dtype=bool), np.array(truncated, dtype=bool)
+        ended = self._terminations | self._truncations
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and ended.any():
+            for i in np.flatnonzero(ended):
+                infos = self._add_info(infos, {"final_obs": seen[i], "final_info": reports[i]}, i)
+                seen[i], reports[i] = self.envs[i].reset()
+            batch = self._batch(seen)
+        self._env_obs, self._autoreset_envs = seen, ended
+        self._rewards = np.array(rewards, dtype=np.float64)
+        # the flags are changed in place by the reset of some worlds
+        flags = self._terminations.copy(), self._truncations.copy()
+        return batch, self._rewards, *flags, merged(reports, self, infos)
+
+    def _each(self, actions: Any) -> Any:
+        """The action of each world; a numbered one as a plain int, which environments check in a tenth of the time."""
+        if isinstance(self.single_action_space, spaces.Discrete):
+            return np.asarray(actions).tolist()
+        return iterate(self.action_space, actions)
+
+    def _batch(self, seen: list[Any]) -> Any:
+        """The observations of all worlds as one, shared with nobody."""
+        space = self.single_observation_space
+        if isinstance(space, spaces.Box):
+            return np.array(seen, dtype=space.dtype)
+        return deepcopy(concatenate(space, seen, self._observations))
+
+    def render(self, i: int = 0, size: int = 256) -> np.ndarray:
+        """World i's picture, uint8 [size, size, 3]; only of worlds that were made with render_mode="rgb_array"."""
+        if self.render_mode != "rgb_array":
+            raise TypeError(
+                f"{self.envs[i]} has render_mode={self.render_mode!r}, give sim.kwargs.render_mode=rgb_array"
+            )
+        picture = Image.fromarray(np.asarray(self.envs[i].render()))
+        return np.asarray(picture.resize((size, size), Image.Resampling.BILINEAR))
 
     def state_dict(self) -> dict[str, Any]:
         """Environments with their random streams, counters and physics, and what the next step depends on."""
@@ -42,6 +102,12 @@ class GymVectorEnv(SyncVectorEnv):
             env.close()
         for name, value in stored.items():
             setattr(self, name, value)
+
+
+def _begun(env: Guard) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    """The step of a world that only begins anew."""
+    observation, info = env.reset()
+    return observation, 0.0, False, False, info
 
 
 class _EnvPickler(pickle.Pickler):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -11,9 +11,22 @@ from mujoco import MjModel
 from mujoco.batch import Batch
 
 from sims.render.camera import Camera
+from sims.render.looks import Look
 from sims.render.probe import probe
 
 Backend = Literal["auto", "ray", "egl", "osmesa"]
+
+
+Kind = Literal["rgb", "depth", "segmentation"]
+PIXELS: dict[str, tuple[type, tuple[int, ...]]] = {
+    "rgb": (np.uint8, (3,)),
+    "depth": (np.float32, ()),  # metres along the camera's axis, at most FAR_M
+    "segmentation": (np.int32, ()),  # geom ids, -1 for the sky
+}
+"""What a pixel of each kind of picture is: its type and its shape."""
+
+FAR_M = 10.0
+"""What lies farther, the sky too, has this depth, metres."""
 
 
 class Renderer(ABC):
@@ -22,11 +35,35 @@ class Renderer(ABC):
     name: str
 
     @abstractmethod
-    def frames(self, batch: Batch, ids: np.ndarray, camera: str, size: int) -> np.ndarray:
+    def views(
+        self,
+        batch: Batch,
+        ids: np.ndarray,
+        camera: str,
+        size: int,
+        kinds: Sequence[Kind] = ("rgb",),
+        looks: Sequence[Look | None] | None = None,
+    ) -> dict[str, np.ndarray]:
+        """What the camera sees in those worlds, by kind of picture: [len(ids), size, size, ...] of `PIXELS`.
+
+        Args:
+            batch: of the renderer's model.
+            ids: of the worlds.
+            camera: its name.
+            size: pixels a side.
+            kinds: of pictures; they show the same instant, pixel for pixel.
+            looks: how each of those worlds looks; None for one or for all: as the model says. Depth
+                and segmentation follow the moved camera, and show the scene behind a background.
+        """
+
+    def frames(
+        self, batch: Batch, ids: np.ndarray, camera: str, size: int, looks: Sequence[Look | None] | None = None
+    ) -> np.ndarray:
         """What the camera sees in those worlds, uint8 RGB [len(ids), size, size, 3]."""
+        return self.views(batch, ids, camera, size, ("rgb",), looks)["rgb"]
 
     @abstractmethod
-    def picture(self, batch: Batch, world: int, camera: str, size: int) -> np.ndarray:
+    def picture(self, batch: Batch, world: int, camera: str, size: int, look: Look | None = None) -> np.ndarray:
         """One world drawn for people: smoother edges, shadows; uint8 RGB [size, size, 3]."""
 
     @abstractmethod
@@ -53,10 +90,18 @@ def make_renderer(backend: Backend, model: MjModel, cameras: Mapping[str, Camera
         return RayRenderer(model, cameras)
     from sims.render.gl import GLRenderer
 
-    return GLRenderer(model, name)
+    return GLRenderer(model, name, cameras)
 
 
 def shrink(image: np.ndarray, factor: int) -> np.ndarray:
     """Average blocks of factor x factor pixels, [H * f, W * f, C] to [H, W, C]."""
     height, width, channels = image.shape
     return image.reshape(height // factor, factor, width // factor, factor, channels).mean(axis=(1, 3))
+
+
+def blank(kinds: Sequence[str], count: int, size: int) -> dict[str, np.ndarray]:
+    """Empty pictures of these kinds, {kind: [count, size, size, ...]}."""
+    unknown = [kind for kind in kinds if kind not in PIXELS]
+    if unknown:
+        raise ValueError(f"unknown kinds of pictures {unknown}; known are {sorted(PIXELS)}")
+    return {kind: np.zeros((count, size, size, *PIXELS[kind][1]), PIXELS[kind][0]) for kind in kinds}

@@ -2,127 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import mujoco
 import numpy as np
 from mujoco import MjModel
 from mujoco.batch import Batch
 
-from sims.render.base import Renderer, shrink
+from sims.render.base import FAR_M, Kind, Renderer, blank, shrink
 from sims.render.camera import Camera
-from sims.render.tiles import Tiles
+from sims.render.looks import Look
+from sims.render.still import STATIC_GROUP, StillViews, View
 
-STATIC_GROUP = 1
-"""Geoms of this group never move: they are cast once per camera, not once per frame."""
+__all__ = ["STATIC_GROUP", "RayRenderer"]
 
 _AT_ONCE = 64  # worlds in one cast; bounds the memory for rays
-_LIGHT = np.array([0.35, -0.45, 0.82]) / np.linalg.norm([0.35, -0.45, 0.82])
-_AMBIENT, _DIFFUSE, _FRONTAL = 0.42, 0.42, 0.20  # from everywhere, from the lamp, from the camera
-_HORIZON, _ZENITH = np.array([226.0, 232.0, 238.0]), np.array([164.0, 186.0, 208.0])
 _SUPERSAMPLE = 2  # pictures for people
 _SHADOW = 0.62
 
 
-@dataclass(frozen=True)
-class _View:
-    """What a camera sees of the things that never move."""
-
-    origin: np.ndarray  # [3]
-    rays: np.ndarray  # [P, 3]
-    tiles: Tiles
-    distance: np.ndarray  # [P] metres, infinite where nothing is hit
-    colour: np.ndarray  # [P, 3] shaded, 0 to 255
-    geom: np.ndarray  # [P] geom ids, -1 where nothing is hit
-
-
 class RayRenderer(Renderer):
-    """One ray per pixel with Lambert shading; also tells which geom each pixel shows."""
+    """One ray per pixel with Lambert shading. Geoms of group `STATIC_GROUP` are taken to stand still for ever."""
 
     name = "ray"
 
     def __init__(self, model: MjModel, cameras: Mapping[str, Camera]):
-        self._cameras = dict(cameras)
-        self._rgb = model.geom_rgba[:, :3].astype(np.float64) * 255
-        self._views: dict[tuple[str, int], _View] = {}
-        self._still = Batch(model, 1, 1)  # a world of its own for what never moves
-        groups = np.arange(6)
-        self._moving_groups = (groups != STATIC_GROUP).astype(np.uint8)
-        self._static_groups = (groups == STATIC_GROUP).astype(np.uint8)
+        self._still = StillViews(model, cameras)
+        self._moving_groups = (np.arange(mujoco.mjNGROUP) != STATIC_GROUP).astype(np.uint8)
         self._moving = np.flatnonzero(model.geom_group != STATIC_GROUP)
         bound = model.geom_rbound[self._moving]
         self._radii = np.where(bound > 0, bound, np.inf)  # zero stands for a plane
 
-    def frames(self, batch: Batch, ids: np.ndarray, camera: str, size: int) -> np.ndarray:
-        return self.labelled(batch, ids, camera, size)[0]
-
-    def labelled(self, batch: Batch, ids: np.ndarray, camera: str, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """The frames, and the id of the geom that each pixel shows, -1 for the sky, int32 [len(ids), size, size]."""
-        images = np.empty((len(ids), size, size, 3), np.uint8)
-        geoms = np.empty((len(ids), size, size), np.int32)
-        view = self._view(camera, size)
+    def views(
+        self,
+        batch: Batch,
+        ids: np.ndarray,
+        camera: str,
+        size: int,
+        kinds: Sequence[Kind] = ("rgb",),
+        looks: Sequence[Look | None] | None = None,
+    ) -> dict[str, np.ndarray]:
+        out = blank(kinds, len(ids), size)
         for start in range(0, len(ids), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            colour, geom, _ = self._cast(batch, ids[part], view)
-            images[part] = colour.reshape(-1, size, size, 3)
-            geoms[part] = geom.reshape(-1, size, size)
-        return images, geoms
+            view = self._still.view(camera, size, looks[part] if looks is not None else None)
+            colour, geom, distance = self._cast(batch, ids[part], view)
+            for kind, image in out.items():
+                if kind == "rgb":
+                    image[part] = colour.reshape(-1, size, size, 3)
+                elif kind == "segmentation":
+                    image[part] = geom.reshape(-1, size, size)
+                else:
+                    image[part] = np.minimum(distance * view.cosine, FAR_M).reshape(-1, size, size)
+        return out
 
-    def picture(self, batch: Batch, world: int, camera: str, size: int) -> np.ndarray:
-        view, ids = self._view(camera, size * _SUPERSAMPLE), np.array([world])
+    def picture(self, batch: Batch, world: int, camera: str, size: int, look: Look | None = None) -> np.ndarray:
+        side, ids = size * _SUPERSAMPLE, np.array([world])
+        view = self._still.view(camera, side, None if look is None else [look])
         colour, geom, distance = (column[0] for column in self._cast(batch, ids, view))
         image = colour.astype(np.float32)
         solid = np.flatnonzero(geom >= 0)
-        shaded = self._shadowed(batch, ids, view, distance[solid], view.rays[solid], self._moving_groups)
+        shaded = self._shadowed(batch, ids, view, distance[solid], view.rays[0][solid], self._moving_groups)
         image[solid[shaded]] *= _SHADOW
-        side = size * _SUPERSAMPLE
         return shrink(image.reshape(side, side, 3), _SUPERSAMPLE).round().astype(np.uint8)
 
+    def close(self) -> None:
+        self._still.clear()
+
     def _shadowed(
-        self, batch: Batch, ids: np.ndarray, view: _View, distance: np.ndarray, rays: np.ndarray, groups: np.ndarray
+        self, batch: Batch, ids: np.ndarray, view: View, distance: np.ndarray, rays: np.ndarray, groups: np.ndarray
     ) -> np.ndarray:
         """Whether geoms of these groups stand between the lamp and the surfaces that the rays meet, bool [K]."""
         # start a little off the surface, towards the camera, so that it does not shade itself
-        start = view.origin + rays * (distance[:, None] - 1e-3)
-        return batch.ray(start, _LIGHT, geomgroup=groups, ids=ids)[1][0] >= 0
+        start = view.origin[0] + rays * (distance[:, None] - 1e-3)
+        return batch.ray(start, view.lamp[0], geomgroup=groups, ids=ids)[1][0] >= 0
 
-    def close(self) -> None:
-        self._views.clear()
-
-    def _view(self, camera: str, size: int) -> _View:
-        if (camera, size) not in self._views:
-            spec = self._cameras[camera]
-            rays, origin = spec.rays(size), np.asarray(spec.position, float)
-            distance, geom, normal = self._still.ray(origin, rays, geomgroup=self._static_groups, normal=True)
-            distance, geom, normal = distance[0], geom[0], normal[0]
-            hit = geom >= 0
-            sky = np.clip(rays[:, 2:] * 1.5 + 0.5, 0, 1)
-            colour = _HORIZON * (1 - sky) + _ZENITH * sky
-            colour[hit] = self._shade(geom[hit], normal[hit], rays[hit])
-            far = np.where(hit, distance, np.inf)
-            self._views[camera, size] = _View(origin, rays, Tiles.cut(rays), far, colour.astype(np.uint8), geom)
-        return self._views[camera, size]
-
-    def _cast(self, batch: Batch, ids: np.ndarray, view: _View) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Colours [k, P, 3], geom ids [k, P] and distances [k, P] of every pixel's nearest surface."""
+    def _cast(self, batch: Batch, ids: np.ndarray, view: View) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Colours [k, P, 3], geom ids [k, P] and distances along the ray [k, P] of every pixel's nearest surface."""
         places = batch.bind("geom_xpos")  # bound first: the call fills what is bound
         batch.forward(ids, stage=mujoco.mjtStage.mjSTAGE_POS.value)
         centres = places[ids][:, self._moving]
-        tiles = view.tiles.worth_casting(view.origin, centres, self._radii)
-        cast = view.tiles.pixels[tiles].reshape(len(ids), -1)
-        hit, what, normal = batch.ray(view.origin, view.rays[cast], geomgroup=self._moving_groups, ids=ids, normal=True)
-        world, ray = np.nonzero((what >= 0) & (hit < view.distance[cast]))
+        cast = view.tiles.pixels[view.tiles.worth_casting(view.origin, centres, self._radii)].reshape(len(ids), -1)
+        rays = view.of("rays", np.arange(len(ids))[:, None], cast)
+        groups = self._moving_groups
+        hit, what, normal = batch.ray(view.origin[:, None], rays, geomgroup=groups, ids=ids, normal=True)
+        world, ray = np.nonzero((what >= 0) & (hit < view.of("distance", np.arange(len(ids))[:, None], cast)))
         pixel, what, hit = cast[world, ray], what[world, ray], hit[world, ray]
-        colour, geom, distance = (np.repeat(a[None], len(ids), axis=0) for a in (view.colour, view.geom, view.distance))
-        colour[world, pixel] = self._shade(what, normal[world, ray], view.rays[pixel])
+        colour, geom, distance = (
+            np.repeat(a, len(ids) // len(a), axis=0) for a in (view.colour, view.geom, view.distance)
+        )
+        colour[world, pixel] = view.shade(world, what, normal[world, ray], rays[world, ray])
         geom[world, pixel], distance[world, pixel] = what, hit
         return colour, geom, distance
-
-    def _shade(self, geom: np.ndarray, normal: np.ndarray, ray: np.ndarray) -> np.ndarray:
-        """Lambert: colour * (ambient + diffuse max(0, n.l) + frontal max(0, -n.r)), uint8 [K, 3]."""
-        # sums written out: a dot product's order of additions may depend on how many rows there are
-        lamp = normal[:, 0] * _LIGHT[0] + normal[:, 1] * _LIGHT[1] + normal[:, 2] * _LIGHT[2]
-        facing = -(normal[:, 0] * ray[:, 0] + normal[:, 1] * ray[:, 1] + normal[:, 2] * ray[:, 2])
-        bright = _AMBIENT + _DIFFUSE * np.maximum(lamp, 0) + _FRONTAL * np.maximum(facing, 0)
-        return np.minimum(self._rgb[geom] * bright[:, None], 255).astype(np.uint8)

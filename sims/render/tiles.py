@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +12,11 @@ _SLACK = 1e-6  # of a cosine; more than rounding can take away
 
 @dataclass(frozen=True)
 class Tiles:
-    """A square picture cut into square tiles, each inside a cone around its mean ray."""
+    """Square pictures cut into square tiles, each inside a cone around its mean ray; W pictures, or one for all."""
 
     pixels: np.ndarray  # [tiles, pixels] flat pixel index
-    axis: np.ndarray  # [tiles, 3] unit mean ray
-    angle: np.ndarray  # [tiles] rad between the axis and the farthest ray
+    axis: np.ndarray  # [W, tiles, 3] unit mean ray
+    angle: np.ndarray  # [W, tiles] rad between the axis and the farthest ray
 
     @classmethod
     def cut(cls, rays: np.ndarray) -> Tiles:
@@ -27,20 +28,28 @@ class Tiles:
         axis = rays[pixels].mean(axis=1)
         axis /= np.linalg.norm(axis, axis=1, keepdims=True)
         cosine = (rays[pixels] * axis[:, None]).sum(axis=2).min(axis=1)
-        return cls(pixels, axis, np.arccos(np.clip(cosine - _SLACK, -1, 1)))
+        return cls(pixels, axis[None], np.arccos(np.clip(cosine - _SLACK, -1, 1))[None])
+
+    @classmethod
+    def stack(cls, tiles: Sequence[Tiles]) -> Tiles:
+        """Pictures of one size, one world each."""
+        axis, angle = (np.concatenate([getattr(each, name) for each in tiles]) for name in ("axis", "angle"))
+        return cls(tiles[0].pixels, axis, angle)
 
     def worth_casting(self, origin: np.ndarray, centres: np.ndarray, radii: np.ndarray) -> np.ndarray:
         """Per world the tiles that may show a ball, first, filled up to an equal number with others, [k, M].
 
         Args:
-            origin: [3] of the camera, metres.
+            origin: [W, 3] of the camera, metres.
             centres: [k, B, 3] of the balls around all moving geoms, metres.
             radii: [B] metres; infinite for what has no bounds.
         """
-        away = centres - origin
+        away = centres - origin[:, None]
         distance = np.linalg.norm(away, axis=2)
         # the ball lies in a cone of half-angle asin(r / d); inside the ball it is everywhere
         spread = np.where(radii < distance, np.arcsin(np.minimum(radii / distance, 1)), np.pi)
-        between = np.arccos(np.clip((away / distance[..., None]) @ self.axis.T, -1, 1))  # [k, B, tiles]
-        shows = (between <= spread[..., None] + self.angle + _SLACK).any(axis=1)
+        between = np.arccos(
+            np.clip((away / distance[..., None]) @ self.axis.transpose(0, 2, 1), -1, 1)
+        )  # [k, B, tiles]
+        shows = (between <= spread[..., None] + self.angle[:, None] + _SLACK).any(axis=1)
         return np.argsort(~shows, axis=1, kind="stable")[:, : max(1, shows.sum(axis=1).max())]

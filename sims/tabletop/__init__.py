@@ -1,6 +1,7 @@
 """A table, a seven-joint arm, coloured things: MuJoCo scenes of our own, pictures without GL."""
 
 from sims.tabletop.experts import expert
-from sims.tabletop.sims import Push, Reach
+from sims.tabletop.sims import OpenDrawer, PickPlace, PressButtons, Push, Reach, Stack
+from sims.tabletop.suite import Suite
 
-__all__ = ["Push", "Reach", "expert"]
+__all__ = ["OpenDrawer", "PickPlace", "PressButtons", "Push", "Reach", "Stack", "Suite", "expert"]

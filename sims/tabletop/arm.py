@@ -63,7 +63,7 @@ GAINS = "\n    ".join(
     + [f'<position name="f{i}" joint="f{i}" kp="200" kv="6" ctrlrange="0 .04"/>' for i in (1, 2)]
 )
 
-_UPRIGHT = np.diag([-1.0, 1.0, -1.0])  # the tip's rotation with the fingers straight down
+_DAMPED = _DAMPING**2 * np.eye(6)
 
 
 def joint_targets(
@@ -82,13 +82,31 @@ def joint_targets(
         frame: [n, 3, 3] the tip's rotation.
         goal: [n, 3] metres.
     """
-    moves = np.cross(axes, tip[:, None] - anchors)
-    jacobian = np.concatenate([moves, axes], axis=2).transpose(0, 2, 1).copy()  # [n, 6, 7]
-    turn = 0.5 * np.cross(frame, _UPRIGHT, axisa=1, axisb=0, axisc=1).sum(axis=2)
-    error = np.concatenate([goal - tip, turn], axis=1)
+    jacobian = _jacobian(anchors, axes, tip)
+    error = np.empty((len(joints), 6))
+    np.subtract(goal, tip, out=error[:, :3])
+    # half the sum of column x wanted column, the wanted ones being -x, y and -z
+    error[:, 3] = frame[:, 2, 1] + frame[:, 1, 2]
+    error[:, 4] = frame[:, 2, 0] - frame[:, 0, 2]
+    error[:, 5] = -frame[:, 0, 1] - frame[:, 1, 0]
+    error[:, 3:] *= -0.5
     rest = _POSTURE * (HOME - joints)
-    square = jacobian @ jacobian.transpose(0, 2, 1) + _DAMPING**2 * np.eye(6)
-    wanted = error - (jacobian @ rest[:, :, None])[:, :, 0]
-    solved = np.linalg.solve(square, wanted[:, :, None])
-    change = (jacobian.transpose(0, 2, 1) @ solved)[:, :, 0] + rest
-    return joints + np.clip(change, -_MAX_TURN, _MAX_TURN)
+    error -= (jacobian @ rest[:, :, None])[:, :, 0]
+    square = jacobian @ jacobian.transpose(0, 2, 1)
+    square += _DAMPED
+    solved = np.linalg.solve(square, error[:, :, None])
+    change = (solved.transpose(0, 2, 1) @ jacobian)[:, 0]
+    change += rest
+    return joints + np.minimum(np.maximum(change, -_MAX_TURN), _MAX_TURN)
+
+
+def _jacobian(anchors: np.ndarray, axes: np.ndarray, tip: np.ndarray) -> np.ndarray:
+    """How the tip moves (axis x lever) and turns (axis) with every joint, [n, 6, 7]."""
+    rows = np.empty((6, *axes.shape[:2]))  # one quantity after the other: long runs, few calls
+    rows[3:] = axes.transpose(2, 0, 1)
+    x, y, z = (tip[:, None] - anchors).transpose(2, 0, 1)
+    u, v, w = rows[3:]
+    np.subtract(v * z, w * y, out=rows[0])
+    np.subtract(w * x, u * z, out=rows[1])
+    np.subtract(u * y, v * x, out=rows[2])
+    return rows.transpose(1, 0, 2)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmrl.rng import derived_rng
-from sims.render.ray import RayRenderer
 from sims.tabletop.experts import expert
 from sims.tabletop.scene import CAMERAS
 from sims.tabletop.vector import TabletopVectorEnv
@@ -103,12 +102,9 @@ def _pointed(env: TabletopVectorEnv, t: int, ids: np.ndarray, most: int) -> tupl
     """Pictures of worlds at one table, and the pixels and projected centres of their first named things."""
     table, size = env.tables[t], env.image_size
     batch, model = table.worlds.batch, table.worlds.model
-    ray = table.renderer if isinstance(table.renderer, RayRenderer) else RayRenderer(model, CAMERAS)
-    image, shown = ray.labelled(batch, ids, "front", size)
     looks = [env.looks[i] for i in ids]
-    if table.renderer is not ray or any(look is not None for look in looks):
-        more = {} if all(look is None for look in looks) else {"looks": looks}
-        image = table.renderer.frames(batch, ids, "front", size, **more)
+    drawn = table.renderer.views(batch, ids, "front", size, ("rgb", "segmentation"), looks)
+    image, shown = drawn["rgb"], drawn["segmentation"]
     names = [thing.name for thing in table.task.things]
     owner = np.full(model.ngeom + 1, -1)  # the thing that a geom is part of; the last entry stands for the sky
     for geom in range(model.ngeom):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,16 +11,29 @@ PLACES = np.array([[0.36, -0.24], [0.62, 0.24]])  # metres; where the centres of
 APART_M = 0.13  # least distance between two cubes
 _TRIES = 10_000
 
+Point = tuple[float, float]
+"""x and y, metres. Layouts are drawn with plain numbers: for a handful of things arrays cost ten times as much."""
+
 
 def scatter(rng: np.random.Generator, heights: Sequence[float], apart_m: float = APART_M) -> np.ndarray:
     """Centres of things on the table, uniform among those that keep apart, [len(heights), 3] metres."""
     count = len(heights)
+    (left, near), (width, depth) = PLACES[0].tolist(), (PLACES[1] - PLACES[0]).tolist()
     for _ in range(_TRIES):
-        places = rng.uniform(PLACES[0], PLACES[1], (count, 2))
-        gaps = np.linalg.norm(places[:, None] - places[None], axis=2)[np.triu_indices(count, 1)]
-        if gaps.min(initial=np.inf) >= apart_m:
-            return np.concatenate([places, np.reshape(heights, (count, 1))], axis=1)
+        places: list[tuple[float, float, float]] = []
+        for (u, v), height in zip(rng.random((count, 2)).tolist(), heights):
+            x, y = left + width * u, near + depth * v
+            if any((x - a) ** 2 + (y - b) ** 2 < apart_m**2 for a, b, _ in places):
+                break
+            places.append((x, y, height))
+        else:
+            return np.array(places)
     raise ValueError(f"{count} things do not fit on the table {apart_m} m apart; use fewer colours")
+
+
+def spread(places: Sequence[Point]) -> float:
+    """The least distance between two of the points; infinite for less than two."""
+    return min((math.dist(a, b) for k, a in enumerate(places) for b in places[:k]), default=math.inf)
 
 
 def first_fitting(draw: Callable[[], np.ndarray | None], what: str) -> np.ndarray:
@@ -31,13 +45,16 @@ def first_fitting(draw: Callable[[], np.ndarray | None], what: str) -> np.ndarra
     raise ValueError(f"{what} do not fit on the table; use fewer of them or a shorter distance")
 
 
-def inside(places: np.ndarray, margin_m: float = 0.0) -> bool:
-    """Whether all points [..., 2] lie where things may, with this much to spare."""
-    return bool(((places >= PLACES[0] + margin_m) & (places <= PLACES[1] - margin_m)).all())
+def inside(place: Point, margin_m: float = 0.0) -> bool:
+    """Whether a point lies where things may, with this much to spare."""
+    (left, near), (right, far) = PLACES.tolist()
+    x, y = place
+    return left + margin_m <= x <= right - margin_m and near + margin_m <= y <= far - margin_m
 
 
-def off_segment(points: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Distance of points [k, 2] from the segment between a and b, [k] metres."""
-    along = b - a
-    share = np.clip((points - a) @ along / max(float(along @ along), 1e-12), 0, 1)
-    return np.linalg.norm(points - (a + share[:, None] * along), axis=1)
+def off_segment(point: Point, a: Point, b: Point) -> float:
+    """Distance of a point from the segment between a and b, metres."""
+    along = (b[0] - a[0], b[1] - a[1])
+    share = ((point[0] - a[0]) * along[0] + (point[1] - a[1]) * along[1]) / max(along[0] ** 2 + along[1] ** 2, 1e-12)
+    share = min(max(share, 0.0), 1.0)
+    return math.dist(point, (a[0] + share * along[0], a[1] + share * along[1]))

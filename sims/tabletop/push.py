@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sims.tabletop.layout import first_fitting, inside, off_segment, scatter
+from sims.tabletop.layout import Point, first_fitting, inside, off_segment, scatter, spread
 from sims.tabletop.task import Start, State, TabletopTask
 from sims.tabletop.things import CUBE_HALF_M, Cube, Disc
 
 MOVED_M = 0.04  # another cube that was moved this far ends the episode
 _RUN_UP_M = 0.09  # the hand comes down this far behind the cube
 _OFF_DISC_M = 0.075  # from any cube to any disc: all are seen at the start
+_APART_M = 0.11  # between cubes
 _CLEAR_M = 0.10  # from the way of the named cube to the centre of any other
 
 
@@ -62,23 +64,27 @@ class PushTask(TabletopTask):
         )
 
     def _layout(self, rng: np.random.Generator, cube: int, disc: int, heights: Sequence[float]) -> np.ndarray | None:
-        cubes = len(self.colours)
-        places = scatter(rng, heights, 0.0)
+        """Random places, or None where they will not do: a free run-up, a free way, nothing hidden under a cube."""
+        objects, cubes = scatter(rng, heights, 0.0), len(self.colours)
+        places: list[Point] = [(x, y) for x, y, _ in objects.tolist()]
         angle, distance = rng.uniform(0, 2 * np.pi), rng.uniform(*self.distance_m)
-        way = np.array([np.cos(angle), np.sin(angle)])
-        places[disc, :2] = places[cube, :2] + distance * way
-        behind = places[cube, :2] - _RUN_UP_M * way
-        other_cubes = np.delete(places[:cubes, :2], cube, axis=0)
-        other_discs = np.delete(places[cubes:, :2], disc - cubes, axis=0)
-        apart = np.linalg.norm(places[:cubes, None, :2] - places[None, cubes:, :2], axis=2).min() >= _OFF_DISC_M
-        apart = (
-            apart and _spread(places[:cubes, :2]) >= 0.11 and _spread(places[cubes:, :2]) >= 2 * self.radius_m + 0.01
+        way, (x, y) = (float(np.cos(angle)), float(np.sin(angle))), places[cube]
+        there = places[disc] = (x + distance * way[0], y + distance * way[1])
+        run_up = (x - _RUN_UP_M * way[0], y - _RUN_UP_M * way[1])
+        others = [k for k in range(len(places)) if k not in (cube, disc)]
+        fits = (
+            inside(there)
+            and inside(run_up, -0.02)
+            and spread(places[:cubes]) >= _APART_M
+            and spread(places[cubes:]) >= 2 * self.radius_m + 0.01
+            and min(math.dist(a, b) for a in places[:cubes] for b in places[cubes:]) >= _OFF_DISC_M
+            and all(
+                off_segment(places[k], run_up, there) >= (_CLEAR_M if k < cubes else self.radius_m + 0.01)
+                for k in others
+            )
         )
-        clear = off_segment(other_cubes, behind, places[disc, :2]).min(initial=np.inf) >= _CLEAR_M
-        open_way = (
-            off_segment(other_discs, places[cube, :2], places[disc, :2]).min(initial=np.inf) > self.radius_m + 0.01
-        )
-        return places if inside(places[disc, :2]) and inside(behind, -0.02) and apart and clear and open_way else None
+        objects[disc, :2] = there
+        return objects if fits else None
 
     def strict(self) -> PushTask:
         return replace(self, radius_m=0.7 * self.radius_m)
@@ -107,8 +113,3 @@ class PushTask(TabletopTask):
             "goal_distance_m": left,
             "progress": np.clip(1 - left / began, 0, 1),
         }
-
-
-def _spread(places: np.ndarray) -> float:
-    gaps = np.linalg.norm(places[:, None] - places[None], axis=2)[np.triu_indices(len(places), 1)]
-    return float(gaps.min(initial=np.inf))

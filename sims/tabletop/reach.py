@@ -33,6 +33,7 @@ class ReachTask(TabletopTask):
     terms = ("tip_distance_m",)
     grip = "open"
     floor_m = 0.04
+    timestep = 0.005
 
     @property
     def things(self) -> tuple[Cube, ...]:
@@ -52,7 +53,8 @@ class ReachTask(TabletopTask):
         return replace(self, radius_m=min(_STRICT_M, self.radius_m))
 
     def judge(self, state: State) -> dict[str, np.ndarray]:
-        near = np.linalg.norm(above(state.objects) - state.tip[:, None], axis=2) <= self.radius_m
+        away = above(state.objects) - state.tip[:, None]
+        near = np.einsum("nki,nki->nk", away, away) <= self.radius_m**2
         named = state.is_named(0)
         return {"success": (near & named).any(1), "wrong_object": (near & ~named).any(1)}
 

@@ -16,15 +16,13 @@ CAMERAS: dict[str, Camera] = {
     "side": Camera(position=(1.35, -0.90, 0.85), target=(0.30, 0.0, 0.20), fovy=40.0),  # for people
 }
 
-TIMESTEP = 0.005  # seconds
-SUBSTEPS = 10  # physics steps per control step: 20 Hz
-CONTROL_HZ = 1 / (TIMESTEP * SUBSTEPS)
+CONTROL_HZ = 20.0
 
 
-def scene_xml(things: Sequence[Thing], cameras: Mapping[str, Camera] = CAMERAS) -> str:
-    """The scene with these things as MJCF; where they lie is set per episode."""
+def scene_xml(things: Sequence[Thing], timestep: float, cameras: Mapping[str, Camera] = CAMERAS) -> str:
+    """The scene with these things as MJCF, stepped by `timestep` seconds; where they lie is set per episode."""
     return _SCENE.format(
-        timestep=TIMESTEP,
+        timestep=timestep,
         cameras="\n    ".join(camera.xml(name) for name, camera in cameras.items()),
         arm=ARM_XML,
         things="\n    ".join(thing.xml() for thing in things),
@@ -32,14 +30,14 @@ def scene_xml(things: Sequence[Thing], cameras: Mapping[str, Camera] = CAMERAS) 
     )
 
 
-def scene_model(things: Sequence[Thing]) -> mujoco.MjModel:
+def scene_model(things: Sequence[Thing], timestep: float) -> mujoco.MjModel:
     """The compiled scene."""
-    return mujoco.MjModel.from_xml_string(scene_xml(things))
+    return mujoco.MjModel.from_xml_string(scene_xml(things, timestep))
 
 
-def scene_digest(things: Sequence[Thing]) -> str:
+def scene_digest(things: Sequence[Thing], timestep: float) -> str:
     """Eight hex digits that change with anything in the scene: bodies, gains, colours, lights, cameras."""
-    return hashlib.blake2b(scene_xml(things).encode(), digest_size=4).hexdigest()
+    return hashlib.blake2b(scene_xml(things, timestep).encode(), digest_size=4).hexdigest()
 
 
 # a diverged world must be seen, not silently reset: autoreset is off

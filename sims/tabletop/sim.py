@@ -13,10 +13,12 @@ import numpy as np
 from mmrl.rng import derived_rng
 from mmrl.types import Sim
 from sims.render import make_renderer
-from sims.render.base import resolve
+from sims.render.base import PIXELS, Kind, resolve
 from sims.seeds import split_of
+from sims.tabletop.appearance import Appearance
 from sims.tabletop.arm import STEP_M
 from sims.tabletop.demos import AT_ONCE, Demo, label, play
+from sims.tabletop.experts import expert
 from sims.tabletop.scene import CAMERAS, CONTROL_HZ, scene_digest
 from sims.tabletop.sentences import Wording, sentences
 from sims.tabletop.table import Table
@@ -46,6 +48,9 @@ class Tabletop(Sim):
         dense: weight per dense term; a decision is paid weight * (term after - term before) on top of the success.
         dynamics: largest factor of the things' mass, their friction and the arm's gains; every world draws its own,
             log-uniform between 1 / factor and factor. None: what the level says.
+        observe: pictures that the policy sees: "rgb" (the observation's "image"), "depth" (metres), "segmentation"
+            (geom ids); none for a policy that reads the state alone: then nothing is drawn.
+        appearance: how much the looks of worlds vary, each a function of the initial state's seed; None: not at all.
     """
 
     level: Level = "default"
@@ -59,6 +64,8 @@ class Tabletop(Sim):
     templates: tuple[str, ...] | None = None
     dense: Mapping[str, float] | None = None
     dynamics: Spreads | None = None
+    observe: tuple[Kind, ...] = ("rgb",)
+    appearance: Appearance | None = None
 
     levels: ClassVar[Mapping[str, Mapping[str, Any]]]
     """By level the arguments of the task, `max_decisions`, and `dynamics` where worlds differ."""
@@ -71,6 +78,10 @@ class Tabletop(Sim):
             raise ValueError(f"sim.max_decisions must be at least 1, got {self.max_decisions}")
         if self.level not in ("easy", "default", "hard"):
             raise ValueError(f"sim.level must be easy, default or hard, got {self.level!r}")
+        if unknown := [kind for kind in self.observe if kind not in PIXELS]:
+            raise ValueError(f"sim.observe: unknown {unknown}; known are {list(PIXELS)}")
+        if isinstance(self.appearance, Mapping):  # as a config writes it
+            object.__setattr__(self, "appearance", Appearance(**self.appearance))
         terms = sorted({term for part in self.parts for term in part.task.terms})
         if unknown := sorted(set(self.dense or {}) - set(terms)):
             raise ValueError(f"sim.dense: unknown terms {unknown}; this sim has {terms}")
@@ -102,16 +113,26 @@ class Tabletop(Sim):
     def start(self, seed: int) -> tuple[int, Start]:
         """The part that an initial state belongs to, and the state."""
         part = self.part_of(seed)
-        return part, self.parts[part].begin(seed)
+        start = self.parts[part].begin(seed)
+        return part, start if self.appearance is None else replace(start, appearance=self.appearance.look(seed))
 
     def make(self, num_envs: int) -> TabletopVectorEnv:
         tables = []
         for part in self.parts:
             task, varied = part.task, max(part.spreads) > 1
-            worlds = Worlds(task.things, num_envs, self.threads, task.grip, task.floor_m, varied)
+            worlds = Worlds(task.things, num_envs, self.threads, task.grip, task.floor_m, varied, task.timestep)
             renderer = make_renderer(self.renderer, worlds.model, CAMERAS)
             tables.append(Table(task, worlds, renderer, part.limit))
-        return TabletopVectorEnv(tables, self.start, self.image_size, self.chunk, self.gripper, self.dense or {})
+        return TabletopVectorEnv(
+            tables,
+            self.start,
+            self.image_size,
+            self.chunk,
+            self.gripper,
+            self.dense or {},
+            self.observe,
+            self.appearance,
+        )
 
     @property
     def gripper(self) -> bool:
@@ -127,6 +148,8 @@ class Tabletop(Sim):
             "sim": self.name,
             "renderer": self.renderer_name,
             "image_size": self.image_size,
+            "observe": list(self.observe),
+            "appearance": None if self.appearance is None else self.appearance.contract(),
             "level": self.level,
             "chunk": self.chunk,
             "action_scale_m": STEP_M,
@@ -147,6 +170,10 @@ class Tabletop(Sim):
             noise: standard deviation of what is added to the executed actions, in actions.
         """
         return play(self, seeds, noise)
+
+    def expert(self, env: TabletopVectorEnv) -> np.ndarray:
+        """The script's next chunk for every world of an environment that `make` gave, float32 [n, chunk, A]."""
+        return expert(env)
 
     def scenes(self, seeds: Sequence[int], spread: float = 0.3) -> dict[str, Any]:
         """Labelled pictures for "point at the named object", one per seed; see `sims.tabletop.demos.label`.
@@ -209,6 +236,9 @@ class One(Tabletop):
         """Largest factors of mass, friction and gains."""
         return self._chosen("dynamics") or (1.0, 1.0, 1.0)
 
+    def stepwise(self) -> One:
+        return replace(self, chunk=1, max_decisions=self.limit * self.chunk)
+
     def sentences(self, wording: Wording) -> tuple[str, ...]:
         """The templates in one wording, or the given ones."""
         return sentences(self.task.name, wording) if self.templates is None else tuple(self.templates)
@@ -227,7 +257,7 @@ class One(Tabletop):
         """What the contract says of the task."""
         words = {"train": self.wording, "held_out": self.held_out_wording or self.wording}
         return {
-            "scene": scene_digest(self.task.things),
+            "scene": scene_digest(self.task.things, self.task.timestep),
             **{name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self.task).items()},  # type: ignore[call-overload]
             "max_decisions": self.limit,
             "dynamics": list(self.spreads),
@@ -242,3 +272,9 @@ def check_colours(option: str, colours: Sequence[str], least: int = 1) -> None:
     if len(set(colours)) != len(colours) or len(colours) < least:
         words = {1: "one colour", 2: "two different colours"}[least]
         raise ValueError(f"sim.{option} must be at least {words}, none twice, got {list(colours)}")
+
+
+def check_yaw(yaw: float) -> None:
+    """Refuse cubes that open fingers might not fit around."""
+    if not 0 <= yaw <= 0.25:
+        raise ValueError(f"sim.yaw must be in [0, 0.25] rad where cubes are grasped, got {yaw}")

@@ -6,13 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from sims.tabletop.buttons import ButtonsTask
+from sims.tabletop.drawer import DrawerTask
 from sims.tabletop.layout import APART_M
+from sims.tabletop.pick_place import PickPlaceTask
 from sims.tabletop.push import PushTask
 from sims.tabletop.reach import ReachTask
-from sims.tabletop.sim import One, check_colours
+from sims.tabletop.sim import One, check_colours, check_yaw
+from sims.tabletop.stack import StackTask
+
+Levels = Mapping[str, Mapping[str, Any]]
 
 _VARIED = (1.5, 1.3, 1.1)  # mass, friction, gains
-_RGB = ("red", "green", "blue")
+_TWO, _THREE, _FOUR = ("red", "blue"), ("red", "green", "blue"), ("red", "green", "blue", "yellow")
+_PLACES = ("purple", "orange")
 
 
 @dataclass(frozen=True)
@@ -30,16 +37,10 @@ class Reach(One):
     joint_noise: float | None = None
     name = "tabletop-reach"
     slots = ("{colour}",)
-    levels: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "easy": {"colours": ("red", "blue"), "radius_m": 0.06, "joint_noise": 0.05, "max_decisions": 4},
-        "default": {"colours": _RGB, "radius_m": 0.05, "joint_noise": 0.05, "max_decisions": 4},
-        "hard": {
-            "colours": (*_RGB, "yellow"),
-            "radius_m": 0.04,
-            "joint_noise": 0.15,
-            "max_decisions": 5,
-            "dynamics": _VARIED,
-        },
+    levels: ClassVar[Levels] = {
+        "easy": dict(colours=_TWO, radius_m=0.06, joint_noise=0.05, max_decisions=4),
+        "default": dict(colours=_THREE, radius_m=0.05, joint_noise=0.05, max_decisions=4),
+        "hard": dict(colours=_FOUR, radius_m=0.04, joint_noise=0.15, max_decisions=5, dynamics=_VARIED),
     }
 
     def __post_init__(self) -> None:
@@ -74,35 +75,35 @@ class Push(One):
     joint_noise: float | None = None
     name = "tabletop-push"
     slots = ("{cube}", "{disc}")
-    levels: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "easy": {
-            "colours": ("red", "blue"),
-            "goals": ("purple",),
-            "distance_m": (0.08, 0.11),
-            "radius_m": 0.05,
-            "yaw": 0.0,
-            "joint_noise": 0.05,
-            "max_decisions": 6,
-        },
-        "default": {
-            "colours": ("red", "blue"),
-            "goals": ("purple", "orange"),
-            "distance_m": (0.10, 0.15),
-            "radius_m": 0.045,
-            "yaw": 0.3,
-            "joint_noise": 0.05,
-            "max_decisions": 8,
-        },
-        "hard": {
-            "colours": (*_RGB, "yellow"),
-            "goals": ("purple", "orange"),
-            "distance_m": (0.10, 0.20),
-            "radius_m": 0.04,
-            "yaw": 0.7,
-            "joint_noise": 0.1,
-            "max_decisions": 12,
-            "dynamics": _VARIED,
-        },
+    levels: ClassVar[Levels] = {
+        "easy": dict(
+            colours=_TWO,
+            goals=("purple",),
+            distance_m=(0.08, 0.11),
+            radius_m=0.05,
+            yaw=0.0,
+            joint_noise=0.05,
+            max_decisions=6,
+        ),
+        "default": dict(
+            colours=_TWO,
+            goals=_PLACES,
+            distance_m=(0.10, 0.15),
+            radius_m=0.045,
+            yaw=0.3,
+            joint_noise=0.05,
+            max_decisions=8,
+        ),
+        "hard": dict(
+            colours=_FOUR,
+            goals=_PLACES,
+            distance_m=(0.10, 0.20),
+            radius_m=0.04,
+            yaw=0.7,
+            joint_noise=0.1,
+            max_decisions=12,
+            dynamics=_VARIED,
+        ),
     }
 
     def __post_init__(self) -> None:
@@ -118,3 +119,151 @@ class Push(One):
     @property
     def task(self) -> PushTask:
         return PushTask(**self.chosen("colours", "goals", "distance_m", "radius_m", "yaw", "joint_noise"))
+
+
+@dataclass(frozen=True)
+class PickPlace(One):
+    """The instruction names a cube and a plate: pick the one up, put it on the other and let go.
+
+    Args:
+        colours: one cube each.
+        goals: one plate each.
+        radius_m: how near the plate's middle counts, metres.
+        yaw: largest turn of a cube at the start, rad; at most 0.25, for the open fingers to fit around it.
+        joint_noise: of the arm's first posture, rad per joint.
+    """
+
+    colours: tuple[str, ...] | None = None
+    goals: tuple[str, ...] | None = None
+    radius_m: float | None = None
+    yaw: float | None = None
+    joint_noise: float | None = None
+    name = "tabletop-pick-place"
+    slots = ("{cube}", "{plate}")
+    levels: ClassVar[Levels] = {
+        "easy": dict(colours=_TWO, goals=("purple",), radius_m=0.045, yaw=0.0, joint_noise=0.05, max_decisions=12),
+        "default": dict(colours=_TWO, goals=_PLACES, radius_m=0.04, yaw=0.1, joint_noise=0.05, max_decisions=12),
+        "hard": dict(
+            colours=_THREE,
+            goals=_PLACES,
+            radius_m=0.035,
+            yaw=0.2,
+            joint_noise=0.1,
+            max_decisions=14,
+            dynamics=_VARIED,
+        ),
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_colours("colours", self.task.colours)
+        check_colours("goals", self.task.goals)
+        check_yaw(self.task.yaw)
+
+    @property
+    def task(self) -> PickPlaceTask:
+        return PickPlaceTask(**self.chosen("colours", "goals", "radius_m", "yaw", "joint_noise"))
+
+
+@dataclass(frozen=True)
+class Stack(One):
+    """The instruction names two cubes: put the first on the second and let go.
+
+    Args:
+        colours: one cube each, at least two.
+        radius_m: how near the lower cube's middle counts, metres.
+        yaw: largest turn of a cube at the start, rad; at most 0.25, for the open fingers to fit around it.
+        joint_noise: of the arm's first posture, rad per joint.
+    """
+
+    colours: tuple[str, ...] | None = None
+    radius_m: float | None = None
+    yaw: float | None = None
+    joint_noise: float | None = None
+    name = "tabletop-stack"
+    slots = ("{cube}", "{base}")
+    levels: ClassVar[Levels] = {
+        "easy": dict(colours=_TWO, radius_m=0.024, yaw=0.0, joint_noise=0.05, max_decisions=12),
+        "default": dict(colours=_THREE, radius_m=0.022, yaw=0.1, joint_noise=0.05, max_decisions=12),
+        "hard": dict(colours=_FOUR, radius_m=0.02, yaw=0.2, joint_noise=0.1, max_decisions=14, dynamics=_VARIED),
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_colours("colours", self.task.colours, least=2)
+        check_yaw(self.task.yaw)
+
+    @property
+    def task(self) -> StackTask:
+        return StackTask(**self.chosen("colours", "radius_m", "yaw", "joint_noise"))
+
+
+@dataclass(frozen=True)
+class OpenDrawer(One):
+    """The instruction names one of several drawers: pull it open by its handle, with closed fingers.
+
+    Args:
+        colours: of the drawers, at most three.
+        open_m: how far counts as open, metres; at most 0.12.
+        shift_m: largest displacement of a drawer from its place in the row, metres; at most 0.04.
+        joint_noise: of the arm's first posture, rad per joint.
+    """
+
+    colours: tuple[str, ...] | None = None
+    open_m: float | None = None
+    shift_m: float | None = None
+    joint_noise: float | None = None
+    name = "tabletop-drawer"
+    slots = ("{drawer}",)
+    levels: ClassVar[Levels] = {
+        "easy": dict(colours=_TWO, open_m=0.05, shift_m=0.0, joint_noise=0.05, max_decisions=8),
+        "default": dict(colours=_THREE, open_m=0.08, shift_m=0.03, joint_noise=0.05, max_decisions=8),
+        "hard": dict(colours=_THREE, open_m=0.12, shift_m=0.04, joint_noise=0.1, max_decisions=10, dynamics=_VARIED),
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_colours("colours", self.task.colours)
+        if len(self.task.colours) > 3:
+            raise ValueError(f"sim.colours: three drawers fit on the table, got {list(self.task.colours)}")
+        if not 0 < self.task.open_m <= 0.12 or not 0 <= self.task.shift_m <= 0.04:
+            raise ValueError(
+                f"drawer needs 0 < sim.open_m <= 0.12 and 0 <= sim.shift_m <= 0.04, got {self.task.open_m} and "
+                f"{self.task.shift_m}"
+            )
+
+    @property
+    def task(self) -> DrawerTask:
+        return DrawerTask(**self.chosen("colours", "open_m", "shift_m", "joint_noise"))
+
+
+@dataclass(frozen=True)
+class PressButtons(One):
+    """The instruction names buttons in an order: press them in it, and no other.
+
+    Args:
+        colours: one button each.
+        presses: how many buttons are named.
+        joint_noise: of the arm's first posture, rad per joint.
+    """
+
+    colours: tuple[str, ...] | None = None
+    presses: int | None = None
+    joint_noise: float | None = None
+    name = "tabletop-buttons"
+    slots = ("{buttons}",)
+    levels: ClassVar[Levels] = {
+        "easy": dict(colours=_TWO, presses=1, joint_noise=0.05, max_decisions=5),
+        "default": dict(colours=_THREE, presses=2, joint_noise=0.05, max_decisions=10),
+        "hard": dict(colours=_FOUR, presses=3, joint_noise=0.1, max_decisions=14, dynamics=_VARIED),
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_colours("colours", self.task.colours)
+        if not 1 <= self.task.presses <= len(self.task.colours):
+            raise ValueError(f"sim.presses must be 1 to {len(self.task.colours)}, got {self.task.presses}")
+
+    @property
+    def task(self) -> ButtonsTask:
+        return ButtonsTask(**self.chosen("colours", "presses", "joint_noise"))

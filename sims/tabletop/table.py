@@ -35,16 +35,17 @@ class Table:
 
     def state(self, ids: np.ndarray) -> State:
         """What the rules see of some worlds."""
-        worlds = self.worlds
+        worlds, n = self.worlds, len(self.origin)
+        rows = slice(None) if len(ids) == n else ids  # usually all of them: then nothing is gathered
         return State(
-            tip=worlds.tip[ids],
-            gap=worlds.gap[ids],
-            objects=worlds.objects[ids],
-            turns=worlds.turns[ids],
-            travel=worlds.travel[ids],
-            origin=self.origin[ids],
-            named=self.named[ids],
-            memory=self.memory[ids],
+            tip=worlds.tip[rows],
+            gap=worlds.gap[rows],
+            objects=worlds.objects[rows],
+            turns=worlds.turns[rows],
+            travel=worlds.travel[rows],
+            origin=self.origin[rows],
+            named=self.named[rows],
+            memory=self.memory[rows],
         )
 
     def judge(self, ids: np.ndarray) -> dict[str, np.ndarray]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from sims.render import Look
 from sims.tabletop.things import Thing
 
 Grip = Literal["open", "closed", "free"]
@@ -25,7 +26,7 @@ class Start:
     instruction: str
     yaw: np.ndarray | None = None  # [K] turn of the things about the vertical, rad; None: none
     dynamics: tuple[float, float, float] = (1.0, 1.0, 1.0)  # factors of the things' mass and friction, the arm's gains
-    appearance: Any = None  # how this world looks; None: as the scene says
+    appearance: Look | None = None  # how this world looks; None: as the scene says
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class TabletopTask(ABC):
     grip: Grip = "closed"
     memory: int = 0
     """R, how many numbers are remembered per world."""
+    timestep: float = 0.01
+    """Of the physics, seconds; a whole number of steps makes a control step."""
     floor_m: float = 0.02
     """The set-point stays above this height."""
 

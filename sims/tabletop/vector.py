@@ -11,13 +11,15 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from sims.render import Renderer
+from sims.render import Look, Renderer
+from sims.render.base import Kind
+from sims.tabletop.appearance import Appearance
+from sims.tabletop.pictures import Pictures
 from sims.tabletop.scene import CONTROL_HZ
 from sims.tabletop.table import Table
 from sims.tabletop.task import Start, TabletopTask
 from sims.tabletop.worlds import Worlds
 
-_CAMERA = "front"
 _CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,!?'-"
 _KEPT = ("which", "decisions", "terminated", "truncated", "error")  # arrays with a row per world
 
@@ -37,6 +39,8 @@ class TabletopVectorEnv(VectorEnv):
         chunk: control steps per decision.
         gripper: whether there is a fourth action dimension, and the opening in the proprioception.
         dense: weight per dense term; a decision is paid weight * (term after - term before).
+        observe: kinds of pictures that observations hold; without any nothing is drawn.
+        appearance: of the looks that states come with; they are made anew from their seeds when a state is loaded.
     """
 
     def __init__(
@@ -47,6 +51,8 @@ class TabletopVectorEnv(VectorEnv):
         chunk: int,
         gripper: bool,
         dense: Mapping[str, float],
+        observe: Sequence[Kind] = ("rgb",),
+        appearance: Appearance | None = None,
     ):
         self.metadata = {
             "render_modes": ["rgb_array"],
@@ -55,9 +61,10 @@ class TabletopVectorEnv(VectorEnv):
         }
         self.render_mode = "rgb_array"
         self.tables, self.starts, self.dense = tuple(tables), starts, dict(dense)
-        self.image_size, self.chunk = image_size, chunk
+        self.image_size, self.chunk, self.appearance = image_size, chunk, appearance
         self.action_dims, self.proprio_dims = 3 + gripper, 13 + gripper
         self.num_envs = n = tables[0].worlds.batch.nsim
+        self.pictures = Pictures(observe, n, image_size)
         self._declare_spaces()
         self.which = np.zeros(n, np.int64)
         self.decisions = np.zeros(n, np.int64)
@@ -66,16 +73,15 @@ class TabletopVectorEnv(VectorEnv):
         columns = [name for table in tables for name in (*table.task.events, *table.task.terms)]
         self.scores = {name: np.zeros(n, np.float64) for name in dict.fromkeys(columns)}
         self.instructions = [""] * n
-        self.looks: list[Any] = [None] * n
-        self._images = np.zeros((n, image_size, image_size, 3), np.uint8)
+        self.looks: list[Look | None] = [None] * n
         self._ready = False
+        self.draws_ends = False  # whether the policy's camera also looks at an episode's terminal state
         self.watch: Callable[[np.ndarray], None] | None = None  # told after each control step which worlds moved
 
     def _declare_spaces(self) -> None:
-        size = self.image_size
         self.single_observation_space = spaces.Dict(
             {
-                "image": spaces.Box(0, 255, (size, size, 3), np.uint8),
+                **self.pictures.spaces(),
                 "proprio": spaces.Box(-np.inf, np.inf, (self.proprio_dims,), np.float32),
                 "instruction": spaces.Text(max_length=200, charset=_CHARACTERS),
             }
@@ -130,8 +136,7 @@ class TabletopVectorEnv(VectorEnv):
         # the attempts of a group share their seed: their first picture is drawn once
         first = {seeds[i]: i for i in reversed(ids)}
         self._draw(np.array(sorted(first.values())))
-        for i in ids:
-            self._images[i] = self._images[first[seeds[i]]]
+        self.pictures.copy_rows(ids, np.array([first[seeds[i]] for i in ids]))
         return self._observation(), {"task": self._tasks()}
 
     def _seeds(self, seed: int | Sequence[int] | None) -> list[int]:
@@ -178,7 +183,7 @@ class TabletopVectorEnv(VectorEnv):
         self.truncated |= played & ~self.terminated & (self.decisions >= limit)
         reward += self._measure(np.flatnonzero(played & ~self.error))
         # an episode cut by time is drawn once more: its value is asked for
-        self._draw(np.flatnonzero(played & ~self.terminated & ~self.error))
+        self._draw(np.flatnonzero(played & ~self.error & (self.draws_ends | ~self.terminated)))
         return self._observation(), reward, self.terminated.copy(), self.truncated.copy(), self._infos(executed)
 
     def _checked(self, actions: np.ndarray, played: np.ndarray) -> np.ndarray:
@@ -216,11 +221,7 @@ class TabletopVectorEnv(VectorEnv):
 
     def _draw(self, ids: np.ndarray) -> None:
         for t, table in enumerate(self.tables):
-            part = self.at(t, ids)
-            if part.size:
-                looks = [self.looks[i] for i in part]
-                more = {} if all(look is None for look in looks) else {"looks": looks}
-                self._images[part] = table.renderer.frames(table.worlds.batch, part, _CAMERA, self.image_size, **more)
+            self.pictures.draw(table.renderer, table.worlds, self.at(t, ids), self.looks)
 
     @property
     def proprio(self) -> np.ndarray:
@@ -231,8 +232,7 @@ class TabletopVectorEnv(VectorEnv):
         return every[self.which, np.arange(self.num_envs), : self.proprio_dims]
 
     def _observation(self) -> dict[str, Any]:
-        # copies: rows of an observation are kept in episodes while the worlds go on
-        return {"image": self._images.copy(), "proprio": self.proprio, "instruction": list(self.instructions)}
+        return {**self.pictures.observed(), "proprio": self.proprio, "instruction": list(self.instructions)}
 
     def _tasks(self) -> list[str]:
         names = [table.task.name for table in self.tables]
@@ -247,16 +247,17 @@ class TabletopVectorEnv(VectorEnv):
     ) -> np.ndarray:
         """One world for people to look at, uint8 RGB [size, size, 3]."""
         table = self.tables[self.which[i]]
-        return table.renderer.picture(table.worlds.batch, i, camera, size)
+        return table.renderer.picture(table.worlds.batch, i, camera, size, self.looks[i])
 
     def state_dict(self) -> dict[str, Any]:
         """All that the future depends on, as tensors and plain values."""
-        arrays = {name: getattr(self, name) for name in _KEPT} | {"images": self._images}
+        arrays = {name: getattr(self, name) for name in _KEPT} | self.pictures.state_dict()
         arrays |= {f"score_{name}": column for name, column in self.scores.items()}
         for t, table in enumerate(self.tables):
             arrays |= {f"table{t}_{name}": value for name, value in table.state_dict().items()}
         state: dict[str, Any] = {name: torch.from_numpy(value.copy()) for name, value in arrays.items()}
-        return {**state, "instructions": list(self.instructions), "looks": list(self.looks)}
+        looks = [None if look is None else look.seed for look in self.looks]
+        return {**state, "instructions": list(self.instructions), "looks": looks}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state, bit for bit."""
@@ -268,9 +269,10 @@ class TabletopVectorEnv(VectorEnv):
             table.load_state_dict({k.removeprefix(mark): v for k, v in arrays.items() if k.startswith(mark)})
         for name in _KEPT:
             setattr(self, name, arrays[name].copy())
-        self._images = arrays["images"].copy()
+        self.pictures.load_state_dict(arrays)
         self.scores = {name: arrays[f"score_{name}"].copy() for name in self.scores}
-        self.instructions, self.looks = list(state["instructions"]), list(state["looks"])
+        self.instructions = list(state["instructions"])
+        self.looks = [None if seed is None else self.appearance.look(seed) for seed in state["looks"]]
         self._ready = True
 
     def close_extras(self, **kwargs: Any) -> None:

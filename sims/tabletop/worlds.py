@@ -10,11 +10,11 @@ from mujoco.batch import Batch, SimulationError
 
 from sims.tabletop.arm import HOME, JOINTS, OPEN_M, REACH_BOX, SHUT_M, STEP_M, joint_targets
 from sims.tabletop.dynamics import Dynamics
-from sims.tabletop.scene import SUBSTEPS, scene_model
+from sims.tabletop.scene import CONTROL_HZ, scene_model
 from sims.tabletop.task import Grip, Start
 from sims.tabletop.things import Thing
 
-_POSITION = mujoco.mjtStage.mjSTAGE_POS.value
+_POSITION, _CURRENT = mujoco.mjtStage.mjSTAGE_POS.value, mujoco.mjtStage.mjSTAGE_VEL.value
 _MAX_SPEED = 100.0  # rad/s; the servos reach about 5, more is a diverged simulation
 _FINGERS = slice(JOINTS, JOINTS + 2)
 
@@ -29,6 +29,7 @@ class Worlds:
         grip: whether the fingers stay open, stay closed or follow the fourth action dimension.
         floor_m: the set-point stays above this height, metres.
         varied: whether worlds differ in mass, friction and gains (`Start.dynamics`).
+        timestep: of the physics, seconds.
     """
 
     def __init__(
@@ -39,9 +40,12 @@ class Worlds:
         grip: Grip = "open",
         floor_m: float = float(REACH_BOX[0, 2]),
         varied: bool = False,
+        timestep: float = 0.005,
     ):
-        self.model = model = scene_model(things)
-        self.batch = Batch(model, count, threads)
+        self.model = model = scene_model(things, timestep)
+        self.substeps = round(1 / (CONTROL_HZ * timestep))
+        # persistent: the next step goes on from the stages that this one ended with, which makes `tip` current for free
+        self.batch = Batch(model, count, threads, persistent=True)
         self.things, self.grip = tuple(things), grip
         self.box = REACH_BOX.copy()
         self.box[0, 2] = floor_m
@@ -129,25 +133,32 @@ class Worlds:
         Where the grip is free, actions[:, 3] is the wanted opening: 1 open, -1 closed. Returns which of the worlds
         diverged, bool [k].
         """
-        self.setpoint[ids] = np.clip(self.setpoint[ids] + STEP_M * actions[:, :3], self.box[0], self.box[1])
-        self._ctrl[ids, :JOINTS] = joint_targets(
-            self._qpos[ids, :JOINTS],
-            self._anchors[ids, :JOINTS],
-            self._axes[ids, :JOINTS],
-            self.tip[ids],
-            self._frame[ids, self._tip].reshape(-1, 3, 3),
-            self.setpoint[ids],
+        # usually all of them: then nothing is gathered
+        rows = slice(None) if len(ids) == self.batch.nsim else ids
+        goal = self.setpoint[rows] + STEP_M * actions[:, :3]
+        np.minimum(np.maximum(goal, self.box[0], out=goal), self.box[1], out=goal)
+        self.setpoint[rows] = goal
+        self._ctrl[rows, :JOINTS] = joint_targets(
+            self._qpos[rows, :JOINTS],
+            self._anchors[rows, :JOINTS],
+            self._axes[rows, :JOINTS],
+            self.tip[rows],
+            self._frame[rows, self._tip].reshape(-1, 3, 3),
+            goal,
         )
         if self.grip == "free":
-            self._ctrl[ids, JOINTS:] = SHUT_M + (OPEN_M - SHUT_M) * (actions[:, 3:4] + 1) / 2
+            self._ctrl[rows, JOINTS:] = SHUT_M + (OPEN_M - SHUT_M) * (actions[:, 3:4] + 1) / 2
         raised = np.zeros(len(ids), bool)
         try:
-            self.batch.step(ids, nstep=SUBSTEPS, stage=_POSITION)
+            self.batch.step(ids, nstep=self.substeps, stage=_CURRENT)
         except SimulationError as failure:  # the others ran on; these ended where they were
             raised = np.isin(ids, failure.ids)
-        qpos, qvel = self._qpos[ids], self._qvel[ids]
-        sound = np.isfinite(qpos).all(1) & (np.abs(qvel) < _MAX_SPEED).all(1)  # NaN compares False
-        return raised | ~sound
+        return raised | ~self._sound(rows)
+
+    def _sound(self, rows: np.ndarray | slice) -> np.ndarray:
+        """Which worlds still have numbers that physics can have, bool [k]."""
+        # NaN compares False
+        return np.isfinite(self._qpos[rows]).all(1) & (np.abs(self._qvel[rows]) < _MAX_SPEED).all(1)
 
     def state_dict(self) -> dict[str, np.ndarray]:
         state = {"physics": self.batch.state.copy(), "setpoint": self.setpoint.copy()}

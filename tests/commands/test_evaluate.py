@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 import torch
@@ -98,3 +99,52 @@ def test_another_simulator_than_in_training_is_refused(run, capsys):
         assert 'renderer: "egl" in training, not stated here' in capsys.readouterr().err
     finally:
         (run / "contract.json").write_text(before)
+
+
+def test_what_is_accepted_is_said_and_measured(run, capsys):
+    before = (run / "contract.json").read_text()
+    (run / "contract.json").write_text('{"renderer": "egl"}')
+    try:
+        assert main(["evaluate", str(run), "count=2", "accept=renderer"]) == 0
+        assert "Accepted" in capsys.readouterr().err
+    finally:
+        (run / "contract.json").write_text(before)
+
+
+def test_other_versions_than_in_training_are_said_and_measured(run, capsys):
+    path = run / "environment.json"
+    before = path.read_text()
+    path.write_text(json.dumps(json.loads(before) | {"torch": "0.1"}))
+    try:
+        assert main(["evaluate", str(run), "count=2"]) == 0
+        assert 'torch: "0.1" in training, "' in capsys.readouterr().err
+    finally:
+        path.write_text(before)
+
+
+def test_an_earlier_measurement_is_compared_only_under_its_own_protocol(run, tmp_path, capsys):
+    other = tmp_path / "other"
+    assert main(["evaluate", str(run), "checkpoint=start", "count=10"]) == 0
+    printed = capsys.readouterr().out
+    protocol = json.loads((run / "protocol.json").read_text())
+    assert f"protocol {protocol['hash']}" in printed
+    shutil.copytree(run, other, ignore=shutil.ignore_patterns("policy", "checkpoints"))
+    assert main(["evaluate", str(run), f"compare={other}", "count=12"]) == 2
+    said = capsys.readouterr().err
+    assert "problems.count: 10 there, 12 here" in said and "2 entries of the protocol differ" in said
+    assert json.loads((run / "evaluation.json").read_text())["protocol"] == protocol["hash"]  # nothing was written
+    assert main(["evaluate", str(run), f"compare={other}", "count=10"]) == 0
+    assert "McNemar p" in capsys.readouterr().out
+    written = json.loads((run / "evaluation.json").read_text())
+    assert written["against"] == str(other) and written["protocol"] == protocol["hash"]
+    (row,) = written["comparison"]["exact"]
+    both = [json.loads((folder / "evaluation.json").read_text())["numbers"] for folder in (other, run)]
+    means = [both[0]["start"]["greedy"]["exact"]["mean"], both[1]["before"]["greedy"]["exact"]["mean"]]
+    assert means == [row["before"]["rate"]] * 2
+    assert (run / "report.html").read_text().count(protocol["hash"]) >= 2
+
+
+def test_only_a_measured_run_can_be_compared_with(run, tmp_path, capsys):
+    (tmp_path / "config.yaml").write_text("{}")
+    assert main(["evaluate", str(run), f"compare={tmp_path}"]) == 2
+    assert f"run mmrl evaluate {tmp_path}" in capsys.readouterr().err

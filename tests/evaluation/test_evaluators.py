@@ -4,6 +4,7 @@ from math import isnan
 import pytest
 
 from mmrl.evaluation.accuracy import Rate
+from mmrl.evaluation.by_task import RateByTask
 from mmrl.evaluation.intervals import wilson
 from mmrl.evaluation.means import MeanScores, Tokens
 from mmrl.evaluation.pass_at_k import PassAtK, pass_at_k
@@ -102,3 +103,14 @@ def test_pass_at_k_without_enough_attempts():
         PassAtK(ks=(0,))
     with pytest.raises(ValueError, match=r"got n=2, c=3, k=1"):
         pass_at_k(2, 3, 1)
+
+
+def test_rates_task_by_task_count_every_task_once():
+    def episode(i: int, task: str, success: float) -> Episode:
+        prompt = Prompt(f"suite/held_out/{i}", info={"task": task})
+        return Episode(prompt, group=i, attempt=0, scores={"success": success})
+
+    episodes = [episode(0, "push", 1), episode(1, "push", 0), episode(2, "reach", 1)]
+    numbers = RateByTask()(episodes)
+    assert numbers["push/mean"] == 0.5 and numbers["reach/mean"] == 1.0 and numbers["mean"] == 0.75
+    assert numbers["push/n"] == 2 and numbers["push/lower"] == pytest.approx(wilson(1, 2)[0])

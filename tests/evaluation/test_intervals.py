@@ -1,8 +1,6 @@
-import random
-
 import pytest
 
-from mmrl.evaluation.intervals import disjoint, mcnemar, minimum_detectable_difference, wilson
+from mmrl.evaluation.intervals import disjoint, mcnemar, wilson
 
 
 @pytest.mark.parametrize(
@@ -52,26 +50,6 @@ def test_wilson_covers_the_truth_as_often_as_it_says():
 def test_disjoint():
     assert disjoint((0.1, 0.2), (0.3, 0.4)) and disjoint((0.3, 0.4), (0.1, 0.2))
     assert not disjoint((0.1, 0.3), (0.3, 0.4)) and not disjoint((0.1, 0.9), (0.3, 0.4))
-
-
-def test_minimum_detectable_difference_by_hand():
-    # (1.959964 + 0.841621) * sqrt(2 * 0.25 / 500) = 2.801585 * 0.0316228 = 0.0885939
-    assert minimum_detectable_difference(500) == pytest.approx(0.0885939, abs=1e-6)
-    # four times the episodes see half the difference
-    assert minimum_detectable_difference(2000) == pytest.approx(0.0885939 / 2, abs=1e-6)
-    with pytest.raises(ValueError, match="n must be at least 1"):
-        minimum_detectable_difference(0)
-
-
-def test_minimum_detectable_difference_is_detected_that_often():
-    n, rng = 400, random.Random(0)
-    gap = minimum_detectable_difference(n, 0.5)
-    z = 0
-    for _ in range(1500):
-        low, high = (sum(rng.random() < 0.5 + side * gap / 2 for _ in range(n)) / n for side in (-1, 1))
-        pooled = (low + high) / 2
-        z += (high - low) / (2 * pooled * (1 - pooled) / n) ** 0.5 > 1.959964
-    assert abs(z / 1500 - 0.8) < 0.04  # four standard errors of 1500 trials
 
 
 def test_mcnemar_by_hand():

@@ -7,7 +7,7 @@ from rich.console import Console
 from mmrl.evaluation.report import Comparison, Measured, as_json, markdown, table
 
 BETTER = Comparison("argmax", Measured(95, 100), Measured(490, 500))
-CLEAR = Comparison("mean", Measured(100, 500), Measured(490, 500))
+CLEAR = Comparison("mean", Measured(100, 500), Measured(490, 500, errors=2), "push")
 
 
 def test_measured_shows_percent_and_interval():
@@ -15,6 +15,7 @@ def test_measured_shows_percent_and_interval():
     assert str(Measured(490, 500)) == "98.0 % [96.4, 98.9]"
     with pytest.raises(ValueError, match="at least one episode"):
         Measured(0, 0)
+    assert str(Measured(0, 0, errors=3)) == "none finished"
 
 
 def test_disjoint_intervals():
@@ -31,10 +32,10 @@ def test_terminal_table_shows_every_cell():
 
 def test_markdown():
     assert markdown([BETTER, CLEAR]) == (
-        "| decode | before | after | episodes | disjoint |\n"
-        "|---|---:|---:|---:|---:|\n"
-        "| argmax | 95.0 % [88.8, 97.8] | 98.0 % [96.4, 98.9] | 100 / 500 | no |\n"
-        "| mean | 20.0 % [16.7, 23.7] | 98.0 % [96.4, 98.9] | 500 | yes |\n"
+        "| decode | before | after | episodes | errors | disjoint |\n"
+        "|---|---:|---:|---:|---:|---:|\n"
+        "| argmax | 95.0 % [88.8, 97.8] | 98.0 % [96.4, 98.9] | 100 / 500 | 0 | no |\n"
+        "| mean, push | 20.0 % [16.7, 23.7] | 98.0 % [96.4, 98.9] | 500 | 0 / 2 | yes |\n"
         "\n"
         "success rate [Wilson 95 % interval]\n"
     )
@@ -43,10 +44,9 @@ def test_markdown():
 def test_json_holds_the_numbers_that_make_the_table_again():
     (row,) = json.loads(as_json([CLEAR]))
     assert row["decode"] == "mean" and row["disjoint"] is True
-    sides = [
-        Measured(row[side]["successes"], row[side]["episodes"], row[side]["level"]) for side in ("before", "after")
-    ]
-    assert Comparison(row["decode"], *sides) == CLEAR
+    names = ("successes", "episodes", "level", "errors")
+    sides = [Measured(*(row[side][name] for name in names)) for side in ("before", "after")]
+    assert Comparison(row["decode"], *sides, row["task"]) == CLEAR
     assert (row["after"]["lower"], row["after"]["upper"]) == CLEAR.after.interval
     assert row["after"]["rate"] == 0.98
 

@@ -18,6 +18,7 @@ from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
 from mmrl.objectives.imitation_chain import AnswerError
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.objectives.policy_chain import ChainSurrogate, DenoisingSurrogate
+from mmrl.objectives.q import EntropyPrice, NegativeQ, PricedLogprob, SquaredQ
 from mmrl.objectives.regularizer import KL, Entropy
 from mmrl.objectives.value import SquaredValue
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
@@ -90,6 +91,10 @@ TERMS = [
     Example(NegativeLogLikelihood()),
     Example(SmoothedNegativeLogLikelihood(width=1.0)),
     Example(MapCrossEntropy(maps=2)),
+    *(Example(SquaredQ(), per_row) for per_row in (False, True)),
+    *(Example(NegativeQ(over)) for over in ("min", "mean", "first")),
+    Example(PricedLogprob()),
+    Example(EntropyPrice(entropy=0.5)),
     *(Example(SquaredValue(clip), per_row) for clip in (None, 0.1) for per_row in (False, True)),
 ]
 WEIGHTINGS = [
@@ -137,6 +142,8 @@ class Tabular(nn.Module):
             "choice_logprobs": choices,
             "answer_error": error,
             "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
+            "q": self.logits[state],
+            "log_price": self.value[:1],
         }
         return PolicyOutput(logprobs, entropy, values[:, 0] if self.per_row else values, extra)
 

@@ -47,7 +47,10 @@ def engine(kind):
     return f"data.engine._target_={__name__}.{kind.__name__}"
 
 
-@pytest.mark.parametrize("name", RUNS)
+ON_POLICY = sorted(set(RUNS) - {"replay"})  # off-policy learning compares nothing with what sampled its rows
+
+
+@pytest.mark.parametrize("name", ON_POLICY)
 def test_honest_runs_agree(name, tmp_path):
     """fp32 on a CPU: a cache and other paddings change the order of summation, which is worth less than 1e-4 nats."""
     done = fit(tmp_path, *RUNS[name], *EVERY, "trainer.max_epochs=2")

@@ -40,6 +40,22 @@ RUNS = {
         "data.rollout.num_envs=3",
         "data.rollout.horizon=8",
     ),
+    "replay": (  # n > 1, two worlds, and a ring that is overwritten between the saving and the end
+        "recipe=td3",
+        "policy.hidden=[8]",
+        "model.models.critic.hidden=[8]",
+        "data.random=10",
+        "data.updates=5",
+        "data.at_once=2",
+        "data.rollout.num_envs=2",
+        "data.rollout.horizon=8",
+        "data.replay.capacity=40",
+        "data.replay.batch=8",
+        "data.replay.n=2",
+        "data.evaluation.count=2",
+        "data.task.sim.max_episode_steps=20",
+        "trainer.callbacks.last.every_n_epochs=1",
+    ),
 }
 LAST = 4
 

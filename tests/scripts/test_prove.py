@@ -60,6 +60,13 @@ def test_verdicts_follow_the_interval_of_the_effect():
     assert prove.summary(plan, seeds((0.5, 0.2), (0.5, 0.21), (0.5, 0.19)), None)["verdict"] == "hurts"
 
 
+def test_a_gain_is_asked_of_every_seed():
+    plan = {"target": {"before": 0.6, "gain": 0.25}}
+    assert prove.summary(plan, seeds((0.3, 0.6), (0.2, 0.6), (0.5, 0.8)), None)["target_met"]
+    assert not prove.summary(plan, seeds((0.3, 0.6), (0.2, 0.6), (0.5, 0.7)), None)["target_met"]
+    assert not prove.summary(plan, seeds((0.3, 0.6), (0.2, 0.6), (0.65, 0.95)), None)["target_met"]
+
+
 def test_the_baseline_is_compared_seed_by_seed():
     plan = {"target": {"before": 0.5, "after": 0.9}}
     method, baseline = seeds((0.3, 0.9), (0.3, 0.9), (0.3, 0.9)), seeds((0.3, 0.7), (0.3, 0.8), (0.3, 0.9))

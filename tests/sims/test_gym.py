@@ -148,6 +148,21 @@ def test_an_error_reaches_the_infos_of_its_world_only():
     assert [bool(error) for error in infos["error"]] == [False, True]
 
 
+@pytest.mark.parametrize("speed", [1e12, np.nan])
+def test_a_mujoco_world_that_diverged_fails_instead_of_starting_over(speed):
+    pytest.importorskip("mujoco")
+    venv = GymSim("InvertedPendulum-v5").make(2)
+    venv.reset(seed=[0, 1])
+    action = np.zeros((2, 1), np.float32)
+    assert not venv.step(action)[3].any()
+    venv.envs[1].unwrapped.data.qvel[0] = speed
+    seen, rewards, terminated, truncated, infos = venv.step(action)
+    assert truncated.tolist() == [False, True] and not terminated.any() and rewards[1] == 0
+    assert np.isfinite(seen).all() and "diverged" in infos["error"][1] and not infos["error"][0]
+    venv.reset(options={"reset_mask": np.array([False, True])})
+    assert not venv.step(action)[3].any()
+
+
 def test_cameras_are_made_cheap():
     pytest.importorskip("mujoco")
     quality = GymSim("InvertedPendulum-v5").world().unwrapped.model.vis.quality

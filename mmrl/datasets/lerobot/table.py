@@ -39,7 +39,7 @@ def as_array(column: Any, feature: Feature) -> np.ndarray:
     pa = arrow()
     while pa.types.is_list(flat.type) or pa.types.is_large_list(flat.type) or pa.types.is_fixed_size_list(flat.type):
         flat = flat.flatten()
-    values = flat.to_numpy(zero_copy_only=False).astype(feature.dtype, copy=False)
+    values = flat.to_numpy(zero_copy_only=False).astype(feature.dtype)  # a copy: arrow's memory may not be written to
     if feature.shape == (1,):
         return values.reshape(count)
     return values.reshape(count, *feature.shape)

@@ -6,14 +6,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sims.tabletop.experts.buttons import buttons
+from sims.tabletop.experts.drawer import drawer
 from sims.tabletop.experts.forecast import Forecast, Rule, plan
+from sims.tabletop.experts.grasp import grasp
 from sims.tabletop.experts.push import push
 from sims.tabletop.experts.reach import reach
 
 if TYPE_CHECKING:
     from sims.tabletop.vector import TabletopVectorEnv
 
-RULES: dict[str, Rule] = {"reach": reach, "push": push}
+RULES: dict[str, Rule] = {
+    "reach": reach,
+    "push": push,
+    "pick_place": grasp,
+    "stack": grasp,
+    "drawer": drawer,
+    "buttons": buttons,
+}
 """By the task's name."""
 
 

@@ -13,7 +13,7 @@ from sims.tabletop.task import State
 
 GENTLE = 2.5  # control steps that a distance is spread over, so that labels are not all +-1
 
-_FOLLOWS = 0.45  # of the way to the set-point that the hand makes in a control step, about
+FOLLOWS = 0.45  # of the way to the set-point that the hand makes in a control step, about
 
 
 @dataclass
@@ -49,5 +49,5 @@ def plan(rule: Rule, task: Any, forecast: Forecast, chunk: int, dims: int) -> np
         action = rule(task, forecast)
         out[:, k, : action.shape[1]] = action
         forecast.at = np.clip(forecast.at + STEP_M * action[:, :3], forecast.box[0], forecast.box[1])
-        forecast.tip = forecast.tip + _FOLLOWS * (forecast.at - forecast.tip)
+        forecast.tip = forecast.tip + FOLLOWS * (forecast.at - forecast.tip)
     return out.astype(np.float32)

@@ -42,7 +42,7 @@ def test_a_ball_is_drawn_where_it_is():
     """Radius 0.25 m at 2 m: seen under asin(.125), that is tan(.1253) * 64 = 8.06 pixels around (48, 24)."""
     model, renderer = ball(x=0.5, z=0.25)
     batch, ids = Batch(model, 1, 1), np.array([0])
-    image, shown = (column[0] for column in renderer.labelled(batch, ids, "eye", 64))
+    image, shown = (column[0] for column in renderer.views(batch, ids, "eye", 64, ("rgb", "segmentation")).values())
     rows, columns = np.nonzero(shown == 0)
     np.testing.assert_allclose([columns.mean() + 0.5, rows.mean() + 0.5], [48, 24], atol=0.5)
     assert np.pi * 7.5**2 < len(rows) < np.pi * 9**2
@@ -59,9 +59,9 @@ def test_rays_that_are_not_cast_would_have_missed():
     env.step(np.random.default_rng(0).uniform(-1, 1, (6, 5, 3)))
     batch, ids, renderer = env.worlds.batch, np.arange(6), env.renderer
     for camera, size in (("front", 64), ("side", 64), ("front", 36), ("front", 31)):
-        view = renderer._view(camera, size)
-        _, geom = batch.ray(view.origin, view.rays)  # everything, moving or not
-        shown = renderer.labelled(batch, ids, camera, size)[1].reshape(6, -1)
+        view = renderer._still.view(camera, size)
+        _, geom = batch.ray(view.origin[0], view.rays[0])  # everything, moving or not
+        shown = renderer.views(batch, ids, camera, size, ["segmentation"])["segmentation"].reshape(6, -1)
         np.testing.assert_array_equal(shown, geom)
         kept = view.tiles.worth_casting(view.origin, batch.geom_xpos[:, renderer._moving], renderer._radii)
         if size == 64:

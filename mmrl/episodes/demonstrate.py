@@ -1,0 +1,72 @@
+"""Showing how it is done where no attempt got there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mmrl.episodes.base import EpisodeTransform
+from mmrl.episodes.filter import grouped
+from mmrl.rng import derived_seed
+from mmrl.rollouts.demonstrations import demonstration, seeded
+from mmrl.types import Context, Episode, Request, Turn
+
+
+@dataclass(frozen=True)
+class Demonstrate(EpisodeTransform):
+    """A group in which every attempt failed gives way to the task's own demonstration of its prompt.
+
+    Nothing can be learnt from comparing failures, and a demonstration is compared with nothing: its advantage is 0 and
+    an imitation term on the rows `is_demo` learns from it, for example
+    `objective: {terms: {imitation: {...}}, coefficients: {imitation: 0.1}, rows: {imitation: is_demo}}`.
+    Stands before transforms that drop groups, which leave demonstrations alone.
+
+    Args:
+        score: that says whether an attempt succeeded.
+        solved: least value of the score that is a success.
+        share: of the failed groups, the first ones, that are shown; the others stay as they are.
+    """
+
+    score: str = "success"
+    solved: float = 1.0
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"episodes.demonstrate.share must be in (0, 1], got {self.share}")
+
+    def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
+        groups = grouped(episodes)
+        failed = [key for key, group in groups.items() if all(self._failed(episode) for episode in group)]
+        shown = set(failed[: round(self.share * len(failed))])
+        prompts = [groups[key][0].prompt for key in groups if key in shown]
+        shows = iter(ctx.task.demonstrations(prompts) if prompts else [])
+        out: list[Episode] = []
+        for key, group in groups.items():
+            if key in shown:
+                turns = seeded(_turns(next(shows), key, ctx), key, ctx)
+                out.append(Episode(group[0].prompt, group=key, attempt=0, turns=turns, source="demo"))
+            else:
+                out += [replace(episode, turns=seeded(episode.turns, key, ctx)) for episode in group]
+        return out
+
+    def _failed(self, episode: Episode) -> bool:
+        if self.score not in episode.scores:
+            raise KeyError(
+                f"episodes.demonstrate.score={self.score!r} is no score of {episode.prompt.key!r}, "
+                f"which has {sorted(episode.scores)}"
+            )
+        return episode.scores[self.score] < self.solved
+
+
+def _turns(decisions: Sequence[tuple[Mapping[str, Any], Any]], slot: int, ctx: Context) -> list[Turn]:
+    """The expert's choices in contexts that are stored as those of attempts are: by the engine."""
+    seeds = [derived_seed(ctx.seed, "demonstrate", ctx.iteration, slot, step) for step in range(len(decisions))]
+    sampled = ctx.engine.sample([Request(raw, seed) for (raw, _), seed in zip(decisions, seeds)], ctx.sampling)
+    out = []
+    for (raw, output), done in zip(decisions, sampled):
+        shown = demonstration(raw, output, ctx)
+        chosen = {"action": shown.action, "logprobs": shown.logprobs, "mask": shown.mask, "output": output}
+        out.append(Turn(replace(done, **chosen)))
+    return out

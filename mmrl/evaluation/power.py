@@ -1,0 +1,121 @@
+"""How small a difference so many episodes can show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, isclose, sqrt
+from statistics import NormalDist
+
+
+def quantile(level: float) -> float:
+    """The normal quantile of a two-sided interval or test: of (1 + level) / 2."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1, got {level}")
+    return NormalDist().inv_cdf((1 + level) / 2)
+
+
+def episodes_needed(first: float, second: float, level: float = 0.95, power: float = 0.8) -> int:
+    """Independent episodes of each policy that tell success rates p and q apart with probability `power`.
+
+    n = (z_level sqrt(2 m (1 - m)) + z_power sqrt(p (1 - p) + q (1 - q)))^2 / (p - q)^2, m = (p + q) / 2; two-sided
+    test of two proportions at 1 - level, without continuity correction.
+
+    Source: Fleiss, Levin and Paik, "Statistical Methods for Rates and Proportions", 2003, chapter 4.
+    """
+    _check_rates(first, second)
+    if first == second:
+        raise ValueError(f"no number of episodes tells {first} from itself")
+    return _whole((_spread(first, second, level, power) / (first - second)) ** 2)
+
+
+def detectable(n: int, rate: float, level: float = 0.95, power: float = 0.8) -> tuple[float | None, float | None]:
+    """The nearest rates below and above `rate` that n independent episodes of each policy tell from it.
+
+    Solves `episodes_needed` for the other rate; None where even 0 or 1 is too near.
+    """
+    _check_count(n)
+    _check_rates(rate)
+
+    def seen(other: float) -> float:
+        return abs(rate - other) * sqrt(n) - _spread(rate, other, level, power)
+
+    return _crossing(seen, rate, 0.0), _crossing(seen, rate, 1.0)
+
+
+def minimum_detectable_difference(n: int, rate: float = 0.5, level: float = 0.95, power: float = 0.8) -> float | None:
+    """The smaller one of the two differences of `detectable`; None where n episodes show none."""
+    gaps = [abs(other - rate) for other in detectable(n, rate, level, power) if other is not None]
+    return min(gaps, default=None)
+
+
+def pairs_needed(difference: float, differing: float, level: float = 0.95, power: float = 0.8) -> int:
+    """Problems that two policies must both meet so that McNemar's test sees a difference of their rates.
+
+    n = (z_level sqrt(s) + z_power sqrt(s - d^2))^2 / d^2, d the difference, s the share of problems that exactly one of
+    the two solves.
+
+    Source: Connor, "Sample size for testing differences in proportions for the paired-sample design", Biometrics 43,
+    1987.
+    """
+    if not 0 < difference <= differing <= 1:
+        raise ValueError(f"needs 0 < difference <= differing <= 1, got {difference} and {differing}")
+    return _whole((_paired_spread(difference, differing, level, power) / difference) ** 2)
+
+
+def detectable_in_pairs(n: int, differing: float, level: float = 0.95, power: float = 0.8) -> float | None:
+    """The smallest difference that n problems met by both show, when exactly one solves a share `differing` of them.
+
+    None where even `differing`, the largest difference that there can be, is too small.
+    """
+    _check_count(n)
+    _check_rates(differing)
+
+    def seen(difference: float) -> float:
+        return difference * sqrt(n) - _paired_spread(difference, differing, level, power)
+
+    return _crossing(seen, 0.0, differing)
+
+
+def _spread(p: float, q: float, level: float, power: float) -> float:
+    middle = (p + q) / 2
+    apart = sqrt(p * (1 - p) + q * (1 - q))
+    return quantile(level) * sqrt(2 * middle * (1 - middle)) + _quantile_of_power(power) * apart
+
+
+def _paired_spread(difference: float, differing: float, level: float, power: float) -> float:
+    rest = sqrt(max(differing - difference**2, 0.0))
+    return quantile(level) * sqrt(differing) + _quantile_of_power(power) * rest
+
+
+def _quantile_of_power(power: float) -> float:
+    if not 0 < power < 1:
+        raise ValueError(f"power must lie between 0 and 1, got {power}")
+    return NormalDist().inv_cdf(power)
+
+
+def _crossing(seen: Callable[[float], float], near: float, far: float) -> float | None:
+    """Where `seen` becomes positive between `near`, where it is not, and `far`; None where it never does."""
+    if near == far or seen(far) < 0:
+        return None
+    for _ in range(80):
+        middle = (near + far) / 2
+        if middle in (near, far):
+            break
+        near, far = (near, middle) if seen(middle) >= 0 else (middle, far)
+    return far
+
+
+def _whole(n: float) -> int:
+    """Rounded up, but not for the sake of the last bit."""
+    return round(n) if isclose(n, round(n), rel_tol=1e-9) else ceil(n)
+
+
+def _check_count(n: int) -> None:
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}")
+
+
+def _check_rates(*rates: float) -> None:
+    for rate in rates:
+        if not 0 <= rate <= 1:
+            raise ValueError(f"rate must lie between 0 and 1, got {rate}")

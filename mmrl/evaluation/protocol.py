@@ -1,0 +1,120 @@
+"""What a number was measured under, frozen and hashed: numbers with equal hashes may be compared, others may not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mmrl.evaluation.contract import differences
+from mmrl.evaluation.held_out import HeldOut
+from mmrl.types import Episode, Prompt, Task
+
+NAME = "protocol.json"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The contest, the contestant and the place.
+
+    Args:
+        entries: what decides which problem was posed and how it was judged; nothing else is hashed.
+        policy: how the policy reads observations and writes actions. It is part of what is measured: another one is a
+            reason to look twice, not a reason against the comparison.
+        environment: versions and devices. They should not matter; where they differ it is said.
+    """
+
+    entries: dict[str, Any]
+    policy: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def hash(self) -> str:
+        """Twelve hexadecimal digits of the entries."""
+        return digest(self.entries)
+
+    def write(self, folder: str | Path) -> Path:
+        """<folder>/protocol.json, with the hash."""
+        path = Path(folder) / NAME
+        path.write_text(json.dumps({"hash": self.hash, **asdict(self)}, indent=2) + "\n")
+        return path
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Protocol:
+        """What was written there; refused when it was changed afterwards."""
+        path = Path(folder) / NAME
+        stored = json.loads(path.read_text())
+        made = cls(**{each.name: stored[each.name] for each in fields(cls)})
+        if made.hash != stored["hash"]:
+            raise ValueError(f"{path} says hash {stored['hash']} and its entries have {made.hash}: it was edited")
+        return made
+
+    def against(self, other: Protocol) -> list[str]:
+        """Entries because of which results under `other` may not be compared with results under this one."""
+        return differences(other.entries, self.entries, "there", "here")
+
+    def apart(self, other: Protocol) -> list[str]:
+        """What else is not the same."""
+        pairs = (("policy", other.policy, self.policy), ("environment", other.environment, self.environment))
+        return [line for name, there, here in pairs for line in differences({name: there}, {name: here}, "there")]
+
+
+def digest(value: Any) -> str:
+    """Twelve hexadecimal digits of a plain value, whatever the order of its keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def posed(task: Task, held_out: HeldOut) -> dict[str, Any]:
+    """The protocol's entries that are known before anything is played.
+
+    Args:
+        task: of the run, on any split.
+        held_out: which problems, decodes and draws.
+    """
+    problems = task.on(held_out.split)
+    indices = held_out.indices(problems)
+    return {
+        "suite": {"task": task.name, **task.contract()},
+        "problems": {
+            "split": held_out.split,
+            "first": held_out.first,
+            "count": len(indices),
+            "stream": getattr(task, "seed", None),
+            "digest": digest([_plain(problems[index]) for index in indices]),
+        },
+        "attempts": held_out.attempts,
+        "draws": held_out.seed,
+        "decodes": {name: asdict(sampling) for name, sampling in held_out.sampling.items()},
+        "judged": {name: _part(evaluator) for name, evaluator in held_out.evaluators.items()},
+    }
+
+
+def instructions(played: Mapping[str, Sequence[Episode]]) -> dict[str, Any]:
+    """The wordings that the policy was given in the episodes of each decode: how many there are, and a digest."""
+    told = {
+        json.dumps([episode.prompt.key, episode.info["instruction"]])
+        for episodes in played.values()
+        for episode in episodes
+        if "instruction" in episode.info
+    }
+    different = {json.loads(pair)[1] for pair in told}
+    return {"different": len(different), "digest": digest(sorted(told))}
+
+
+def _plain(prompt: Prompt) -> list[Any]:
+    """All of a problem that is known before it is played; a picture by its digest."""
+    pictures = [hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()[:12] for image in prompt.images]
+    return [prompt.key, repr(prompt.messages), pictures, repr(prompt.answer), repr(sorted(prompt.info.items()))]
+
+
+def _part(evaluator: Any) -> dict[str, Any]:
+    """An evaluator and its settings."""
+    settings = asdict(evaluator) if is_dataclass(evaluator) and not isinstance(evaluator, type) else {}
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+    return {"part": type(evaluator).__name__, **plain}

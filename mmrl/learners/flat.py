@@ -1,0 +1,49 @@
+"""All parameters of a small policy as one vector: an optimiser and a norm then work once, not once per layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class Flat:
+    """Parameters that lie in one vector, and their gradients in another; they stay what they are.
+
+    An optimiser of the vector does what one of the parameters does if it treats every element alike and alone, as SGD
+    and Adam do.
+
+    Args:
+        parameters: of one type, on the device where they stay.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter]):
+        self.parameters = list(parameters)
+        kinds = {(p.dtype, p.device) for p in self.parameters}
+        if len(kinds) != 1:
+            raise ValueError(f"whole_passes needs trained parameters of one type on one device, got {sorted(kinds)}")
+        self.vector = nn.Parameter(torch.cat([p.detach().flatten() for p in self.parameters]))
+        for p, values in zip(self.parameters, self._split(self.vector.detach())):
+            p.data = values
+        self.tie()
+
+    def tie(self) -> None:
+        """Let gradients go to the vector's; again after something has dropped them."""
+        if self.vector.grad is None:
+            self.vector.grad = torch.zeros_like(self.vector)
+        for p, gradient in zip(self.parameters, self._split(self.vector.grad)):
+            p.grad = gradient
+
+    def zero(self) -> None:
+        """All gradients to zero, where they are."""
+        self.vector.grad.zero_()
+
+    def clip(self, most: float) -> None:
+        """Scale the gradient so that its norm is at most `most`, as `torch.nn.utils.clip_grad_norm_` does."""
+        gradient = self.vector.grad
+        gradient.mul_((most / (gradient.norm() + 1e-6)).clamp_(max=1.0))
+
+    def _split(self, vector: Tensor) -> list[Tensor]:
+        parts = vector.split([p.numel() for p in self.parameters])
+        return [part.view_as(p) for part, p in zip(parts, self.parameters)]

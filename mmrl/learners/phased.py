@@ -1,0 +1,183 @@
+"""The learner for algorithms in which the order of updates is the algorithm: manual optimisation, phase by phase."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from lightning.pytorch.cli import LRSchedulerCallable
+from torch import Tensor, nn
+
+from mmrl import parallel
+from mmrl.batch import Batch
+from mmrl.learners.reported import Reported
+from mmrl.phases.base import Phase, Turn, part
+from mmrl.phases.descent import Descent
+from mmrl.policies.base import Policy
+from mmrl.rng import derived_seed
+
+
+class PhasedLearner(Reported):
+    """A policy, what learns beside it, and the phases of an update in their order.
+
+    A training step takes the batches of several updates, columns [updates, rows, ...], so that small networks do not
+    wait for the trainer's bookkeeping.
+
+    Args:
+        policy: what acts and learns; phases know it as "policy".
+        phases: what an update does, in order.
+        models: what else has parameters, by name: critics, prices.
+        copies: slow copies, each with the model that it starts as; only a phase moves them.
+        scheduler: of every phase's learning rate, stepped once per step of its optimiser.
+        seed: of the draws inside updates.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        phases: dict[str, Phase],
+        models: dict[str, nn.Module] | None = None,
+        copies: dict[str, str] | None = None,
+        scheduler: LRSchedulerCallable | None = None,
+        seed: int = 0,
+    ):
+        super().__init__()
+        self.automatic_optimization = False
+        self.policy, self.phases, self.copies, self.seed = policy, phases, copies or {}, seed
+        self.make_scheduler = scheduler
+        self.models = nn.ModuleDict(models or {})
+        self.updates = 0  # made so far
+        self._check()
+        self.descents = {name: phase for name, phase in phases.items() if isinstance(phase, Descent)}
+        self.objectives = nn.ModuleDict({name: phase.objective for name, phase in self.descents.items()})
+        self._told: list[dict[str, Tensor]] = []  # of this iteration's updates
+
+    def _check(self) -> None:
+        known = {"policy", *self.models, *self.copies}
+        for name, phase in self.phases.items():
+            phase.check()
+            if missing := sorted(phase.models - known):
+                raise ValueError(f"phase {name!r} uses {missing}, which model.models and model.copies do not name")
+        for name, of in self.copies.items():
+            if of not in {"policy", *self.models}:
+                raise ValueError(f"model.copies[{name!r}] is a copy of {of!r}; models are {sorted(known)}")
+
+    def setup(self, stage: str) -> None:
+        """Make the copies, after callbacks have given the policy its starting weights and before a resume."""
+        parallel.refuse_rounded_columns(self.trainer)
+        for name, of in self.copies.items():
+            if name not in self.models:
+                self.models[name] = copy.deepcopy(self._named()[of]).requires_grad_(False)
+
+    def _named(self) -> dict[str, nn.Module]:
+        return {"policy": self.policy, **self.models}
+
+    def configure_optimizers(self) -> Any:
+        made = [phase.optimizer(self._moved(phase)) for phase in self.descents.values()]
+        if self.device.type == "cpu":  # in every step torch looks for the driver of a GPU that might be capturing
+            for optimizer in made:
+                optimizer._accelerator_graph_capture_health_check = _nothing  # type: ignore[attr-defined]
+        return made if self.make_scheduler is None else (made, [self.make_scheduler(optimizer) for optimizer in made])
+
+    def _moved(self, phase: Phase) -> list[nn.Parameter]:
+        models = self._named()
+        return [parameter for name in phase.trains for parameter in part(models, name).parameters()]
+
+    # ---------------------------------------------------------------- updates
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        self._steps = dict(zip(self.descents, _listed(self.optimizers())))
+        self._paces = dict(zip(self.descents, _listed(self.lr_schedulers())))
+        self._mine = {name: self._moved(phase) for name, phase in self.descents.items()}
+        everything = {id(p): p for model in self._named().values() for p in model.parameters()}
+        self._learnt = [p for p in everything.values() if p.requires_grad]
+
+    def training_step(self, windows: Batch, index: int) -> None:
+        for number in range(windows.rows):
+            self._update(Batch({name: column[number] for name, column in windows.items()}))
+        if index + 1 == self.trainer.num_training_batches and self._told:
+            self._log_told()
+
+    def _update(self, batch: Batch) -> None:
+        rank, _ = parallel.rank_and_size()
+        generator = torch.Generator(self.device).manual_seed(derived_seed(self.seed, "update", self.updates, rank) >> 1)
+        normal = partial(_normal, generator)
+        told: dict[str, Tensor] = {}
+        models = self._named()
+        self.updates += 1
+        for name, phase in self.phases.items():
+            if self.updates % phase.every:
+                continue
+            turn = Turn(models, normal, partial(self._descend, name), partial(_tell, told, name))
+            if name not in self.descents:
+                batch = phase(batch, turn)
+                continue
+            with _only(self._mine[name], self._learnt):
+                batch = phase(batch, turn)
+        self._told.append(told)
+
+    def _descend(self, name: str, loss: Tensor) -> None:
+        optimizer, clip = self._steps[name], self.descents[name].clip
+        for parameter in self._mine[name]:
+            parameter.grad = None
+        self.manual_backward(loss)
+        if clip is not None:
+            self.clip_gradients(optimizer, gradient_clip_val=clip, gradient_clip_algorithm="norm")
+        optimizer.step()
+        if name in self._paces:
+            self._paces[name].step()
+
+    def _log_told(self) -> None:
+        """Once an iteration, the mean over the updates in which a phase ran."""
+        told: dict[str, list[Tensor]] = {}
+        for update in self._told:
+            for name, value in update.items():
+                told.setdefault(name, []).append(value)
+        self._told.clear()
+        self.numbers |= self.shared({name: torch.stack(values).mean() for name, values in told.items()})
+        self.show(self.numbers)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["updates"] = self.updates
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_load_checkpoint(checkpoint)
+        self.updates = checkpoint["updates"]
+
+
+class _only:  # reads as a word: with _only(these, of_those)
+    """Inside, of all learnt parameters only some require gradients."""
+
+    def __init__(self, some: list[nn.Parameter], everything: list[nn.Parameter]):
+        mine = {id(p) for p in some}
+        self.others = [p for p in everything if id(p) not in mine]
+
+    def __enter__(self) -> None:
+        for parameter in self.others:
+            parameter.requires_grad = False
+
+    def __exit__(self, *_: Any) -> None:
+        for parameter in self.others:
+            parameter.requires_grad = True
+
+
+def _listed(given: Any) -> list[Any]:
+    """What Lightning gives: a list, or the only one, or None."""
+    return given if isinstance(given, list) else [] if given is None else [given]
+
+
+def _normal(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=generator, device=generator.device)
+
+
+def _tell(told: dict[str, Tensor], phase: str, numbers: Mapping[str, Tensor]) -> None:
+    told.update({f"{phase}/{name}": value for name, value in numbers.items()})
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,230 @@
+"""Actors in a box of actions that learn from a critic: what they do is a differentiable function of the state."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium import Space, spaces
+from torch import Tensor, nn
+
+from mmrl.batch import Batch
+from mmrl.policies import saved
+from mmrl.policies.base import Action, Policy
+from mmrl.policies.control import perceptron
+from mmrl.policies.heads import Choices, Gaussian
+from mmrl.policies.senses import Senses
+from mmrl.policies.squashed import Squashed, SquashedHead
+from mmrl.rng import Noise
+from mmrl.types import Observation, PolicyOutput, Sampling
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What an actor would do in N contexts, with gradient."""
+
+    action: Tensor  # [N, A] in [-1, 1]
+    logprobs: Tensor  # [N, 1] nats; 0 for an actor that is certain
+
+
+class ActorPolicy(Policy):
+    """Senses, a multilayer perceptron and an action in the box [low, high]; learnt with a critic of its own choices.
+
+    Args:
+        observation_dims: length of the state vector; None without one.
+        actions: A, dimensions of the action; of a simulator that takes a chunk, of all its steps together.
+        low: smallest action that the simulator is given, for each dimension or for all.
+        high: largest one.
+        hidden: widths of the hidden layers, with rectified linear units.
+        state: name of the observation that is the state vector.
+        image_size: pixels a side of the observation "image"; None without one.
+        image_features: width of what the image is reduced to.
+        action_shape: what the simulator is given, [A] unless said otherwise.
+        path: folder that `save_pretrained` wrote; its settings stand for all the others.
+    """
+
+    def __init__(
+        self,
+        observation_dims: int | None = None,
+        actions: int | None = None,
+        low: float | list[float] = -1.0,
+        high: float | list[float] = 1.0,
+        hidden: Sequence[int] = (256, 256),
+        state: str = "state",
+        image_size: int | None = None,
+        image_features: int = 50,
+        action_shape: Sequence[int] | None = None,
+        path: str | None = None,
+        **own: Any,
+    ):
+        super().__init__()
+        sizes = {"observation_dims": observation_dims, "actions": actions}
+        senses = {"state": state, "image_size": image_size, "image_features": image_features}
+        shape = None if action_shape is None else list(action_shape)
+        config = {**sizes, **senses, "low": low, "high": high, "hidden": list(hidden), "action_shape": shape, **own}
+        self.config = config if path is None else saved.settings(path, sizes)
+        self._build(**self.config)
+        if path is not None:
+            saved.load(path, self)
+
+    def _build(
+        self,
+        observation_dims: int | None,
+        actions: int | None,
+        state: str,
+        image_size: int | None,
+        image_features: int,
+        low: float | list[float],
+        high: float | list[float],
+        hidden: list[int],
+        action_shape: list[int] | None,
+        **own: Any,
+    ) -> None:
+        if not actions:
+            raise ValueError(f"policy.actions must be at least 1 (or give policy.path), got {actions}")
+        self.actions, self.action_shape = actions, tuple(action_shape or [actions])
+        if math.prod(self.action_shape) != actions:
+            raise ValueError(f"policy.action_shape={self.action_shape} has not policy.actions={actions} entries")
+        self.senses = Senses(observation_dims, state, image_size, image_features)
+        widths = [self.senses.width, *hidden]
+        self.actor = perceptron(widths, nn.ReLU)
+        self.head = self._head(widths[-1], actions, **own)
+        for name, bound in (("low", low), ("high", high)):
+            value = torch.as_tensor(bound).float().expand(actions).clone()
+            if not value.isfinite().all():
+                raise ValueError(f"policy.{name} must be finite, got {bound}: an actor in a box needs its bounds")
+            self.register_buffer(name, value, persistent=False)
+
+    @abstractmethod
+    def _head(self, features: int, actions: int, **own: Any) -> nn.Module: ...
+
+    @abstractmethod
+    def _choices(self, features: Tensor, temperature: Tensor) -> Choices: ...
+
+    @abstractmethod
+    def propose(self, features: Tensor, noise: Tensor) -> Proposal:
+        """What it would do given `features` [N, F] and standard normal noise [N, A], with gradient."""
+
+    @abstractmethod
+    def bounded(self, choice: Tensor) -> Tensor:
+        """Stored choices [N, A] as actions in [-1, 1]."""
+
+    @abstractmethod
+    def unbounded(self, action: Tensor) -> Tensor:
+        """The choices that are stored for actions in [-1, 1]: the inverse of `bounded`."""
+
+    def features(self, observation: Mapping[str, Tensor]) -> Tensor:
+        """[N, F] what actor and critic read, from collated inputs."""
+        return self.senses(observation)
+
+    def check_spaces(self, observation_space: Space, action_space: Space) -> None:
+        """Refuse a simulator whose states or actions are not those of this policy."""
+        self.senses.check_space(observation_space)
+        fits = isinstance(action_space, spaces.Box) and action_space.shape == self.action_shape
+        low, high = (bound.cpu().numpy().reshape(self.action_shape) for bound in (self.low, self.high))
+        if not fits or bool((low != action_space.low).any()) or bool((high != action_space.high).any()):
+            raise ValueError(
+                f"the policy gives {self.action_shape} reals in [{self.low.tolist()}, {self.high.tolist()}], but the "
+                f"simulator takes {action_space}; set policy.actions, policy.low and policy.high to fit"
+            )
+
+    def encode(self, raw: Mapping[str, Any]) -> Observation:
+        return self.senses.encode(raw, self)
+
+    def encode_rows(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
+        return self.senses.encode_rows(raw, self)
+
+    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
+        return {name: torch.stack([row[name] for row in observations]) for name in observations[0]}
+
+    @torch.no_grad()
+    def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        features = self.features(observation)
+        choices = self._choices(features, features.new_full((len(features),), sampling.temperature))
+        if sampling.truncated:
+            choices = choices.truncated(sampling)
+        action = choices.draw(sampling, noise)
+        return self._done(action, choices.logprobs(action))
+
+    @torch.no_grad()
+    def act_uniformly(self, observation: Mapping[str, Any], noise: Noise) -> Action:
+        """Choose in N contexts, every action of the box being as likely as any other."""
+        rows = len(next(iter(observation.values())))
+        action = (2 * noise.uniform(self.actions) - 1).to(self.device)
+        logprobs = action.new_full((rows, 1), -self.actions * math.log(2))
+        return self._done(self.unbounded(action)[:, None], logprobs)
+
+    def _done(self, action: Tensor, logprobs: Tensor) -> Action:
+        share = (self.bounded(action[:, 0]) + 1) / 2
+        given = torch.lerp(self.low, self.high, share).view(-1, *self.action_shape).cpu().numpy()
+        return Action(action, logprobs, torch.ones_like(logprobs, dtype=torch.bool), list(given))
+
+    def imitate(self, raw: Mapping[str, Any], output: Any) -> Tensor:
+        """The choice behind an action of the simulator; what lies outside the box counts as its edge."""
+        action = torch.as_tensor(output, dtype=torch.float32).flatten()
+        low, high = self.low.cpu(), self.high.cpu()
+        return self.unbounded((2 * (action - low) / (high - low) - 1).clamp(-1, 1))[None]
+
+    def forward(self, batch: Batch) -> PolicyOutput:
+        choices = self._choices(self.features(batch.observation()), batch["temperature"])
+        return PolicyOutput(choices.logprobs(batch["action"]), choices.entropy())
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        saved.save(folder, self.config, self)
+
+
+class SquashedPolicy(ActorPolicy):
+    """A Gaussian squashed into the box, its spread a function of the state. Source: arXiv:1801.01290."""
+
+    def _head(self, features: int, actions: int) -> SquashedHead:  # type: ignore[override]
+        return SquashedHead(features, actions)
+
+    def _choices(self, features: Tensor, temperature: Tensor) -> Squashed:
+        return self.head(self.actor(features), temperature)
+
+    def propose(self, features: Tensor, noise: Tensor) -> Proposal:
+        return Proposal(*self.head(self.actor(features)).drawn(noise))
+
+    def bounded(self, choice: Tensor) -> Tensor:
+        return choice.tanh()
+
+    def unbounded(self, action: Tensor) -> Tensor:
+        return action.clamp(-1 + 1e-6, 1 - 1e-6).atanh()
+
+
+class DeterministicPolicy(ActorPolicy):
+    """One action per state; Gaussian noise is added when it explores. Source: arXiv:1802.09477.
+
+    Args:
+        exploration: standard deviation of that noise, with the box scaled to [-1, 1]; temperature multiplies it.
+    """
+
+    def __init__(self, *args: Any, exploration: float = 0.1, **kwargs: Any):
+        if exploration <= 0:
+            raise ValueError(f"policy.exploration must be > 0, got {exploration}; for no noise use decode=argmax")
+        super().__init__(*args, exploration=exploration, **kwargs)
+
+    def _head(self, features: int, actions: int, exploration: float) -> nn.Linear:  # type: ignore[override]
+        self.exploration = exploration
+        return nn.Linear(features, actions)
+
+    def _choices(self, features: Tensor, temperature: Tensor) -> Gaussian:
+        centre = self._action(features)
+        return Gaussian(centre, (temperature.log() + math.log(self.exploration))[:, None].expand_as(centre))
+
+    def _action(self, features: Tensor) -> Tensor:
+        return self.head(self.actor(features)).float().tanh()
+
+    def propose(self, features: Tensor, noise: Tensor) -> Proposal:
+        return Proposal(self._action(features), features.new_zeros(len(features), 1))
+
+    def bounded(self, choice: Tensor) -> Tensor:
+        return choice.clamp(-1, 1)
+
+    def unbounded(self, action: Tensor) -> Tensor:
+        return action

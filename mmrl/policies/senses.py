@@ -1,0 +1,105 @@
+"""What an actor and its critic read: a state vector, a picture, or both side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import Space, spaces
+from torch import Tensor, nn
+
+from mmrl.policies.base import Policy, need
+from mmrl.types import Observation
+
+
+class Senses(nn.Module):
+    """Features [N, F] of an observation: the state as it is, then the picture through a small convolutional network.
+
+    Args:
+        observation_dims: length of the state vector; None without one.
+        state: name of the observation that holds it.
+        image_size: pixels a side of the observation "image", uint8 [S, S, 3]; None without one.
+        image_features: width of the picture's share of the features.
+    """
+
+    def __init__(self, observation_dims: int | None, state: str, image_size: int | None, image_features: int):
+        super().__init__()
+        if not observation_dims and not image_size:
+            raise ValueError("give policy.observation_dims, policy.image_size, or both: a policy must see something")
+        self.observation_dims, self.state, self.image_size = observation_dims, state, image_size
+        self.image = None if image_size is None else PixelEncoder(image_size, image_features)
+        self.width = (observation_dims or 0) + (image_features if image_size else 0)
+
+    def forward(self, observation: Mapping[str, Tensor]) -> Tensor:
+        parts = [observation["state"]] if self.observation_dims else []
+        if self.image is not None:
+            parts.append(self.image(observation["image"]))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+    def encode(self, raw: Mapping[str, Any], owner: Policy) -> Observation:
+        """The inputs, by name: "state" float32 and "image" uint8; refused where they are missing or of another size."""
+        need(raw, [*([self.state] if self.observation_dims else []), *(["image"] if self.image_size else [])], owner)
+        out: Observation = {}
+        if self.observation_dims:
+            out["state"] = torch.tensor(raw[self.state], dtype=torch.float32)
+            _same(self.state, out["state"], (self.observation_dims,), "policy.observation_dims")
+        if self.image_size:
+            out["image"] = torch.tensor(raw["image"])
+            _same("image", out["image"], (self.image_size, self.image_size, 3), "policy.image_size")
+        return out
+
+    def encode_rows(self, raw: Mapping[str, Any], owner: Policy) -> dict[str, Tensor]:
+        """Those of n worlds [n, ...] at once, as copies: worlds may write over theirs."""
+        need(raw, [*([self.state] if self.observation_dims else []), *(["image"] if self.image_size else [])], owner)
+        out: dict[str, Tensor] = {}
+        if self.observation_dims:
+            out["state"] = torch.from_numpy(np.array(raw[self.state], dtype=np.float32))
+            _same(self.state, out["state"][0], (self.observation_dims,), "policy.observation_dims")
+        if self.image_size:
+            out["image"] = torch.from_numpy(np.array(raw["image"]))
+            _same("image", out["image"][0], (self.image_size, self.image_size, 3), "policy.image_size")
+        return out
+
+    def check_space(self, space: Space) -> None:
+        """Refuse a simulator that does not give these observations."""
+        given = space.spaces if isinstance(space, spaces.Dict) else {"state": space}
+        wanted = {self.state: (self.observation_dims,)} if self.observation_dims else {}
+        wanted |= {"image": (self.image_size, self.image_size, 3)} if self.image_size else {}
+        for name, shape in wanted.items():
+            if name not in given or given[name].shape != shape:
+                raise ValueError(f"the policy reads observation {name!r} of shape {shape}, the simulator gives {space}")
+
+
+class PixelEncoder(nn.Module):
+    """Four convolutions of 32 channels, then one linear layer with normalisation and tanh.
+
+    Source: Image Augmentation Is All You Need, 2020, appendix B, arXiv:2004.13649.
+
+    Args:
+        size: pixels a side.
+        features: width of the output.
+    """
+
+    def __init__(self, size: int, features: int):
+        super().__init__()
+        layers: list[nn.Module] = []
+        for i, (a, b) in enumerate(pairwise([3, 32, 32, 32, 32])):
+            layers += [nn.Conv2d(a, b, 3, stride=2 if i == 0 else 1), nn.ReLU()]
+        self.convolutions = nn.Sequential(*layers)
+        side = (size - 3) // 2 + 1 - 6
+        if side < 1:
+            raise ValueError(f"policy.image_size must be at least 17 for four convolutions, got {size}")
+        self.out = nn.Sequential(nn.Linear(32 * side * side, features), nn.LayerNorm(features), nn.Tanh())
+
+    def forward(self, image: Tensor) -> Tensor:
+        """[N, F] of pictures uint8 [N, S, S, 3]."""
+        pixels = image.movedim(-1, 1).to(self.out[0].weight.dtype) / 255 - 0.5
+        return self.out(self.convolutions(pixels).flatten(1))
+
+
+def _same(name: str, value: Tensor, shape: tuple[int, ...], word: str) -> None:
+    if value.shape != shape:
+        raise ValueError(f"{word}: observation {name!r} has shape {tuple(value.shape)}, the policy reads {shape}")

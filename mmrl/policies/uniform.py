@@ -1,0 +1,54 @@
+"""A policy that has not learnt anything yet: every action is as likely as any other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mmrl.batch import Batch
+from mmrl.policies.actor import ActorPolicy
+from mmrl.policies.base import Action, Policy
+from mmrl.rng import Noise
+from mmrl.types import Observation, PolicyOutput, Sampling
+
+
+class Uniform(Policy):
+    """Sees as another policy sees and acts uniformly in its box: the first decisions of a run.
+
+    Args:
+        actor: the policy whose actions they shall be.
+    """
+
+    def __init__(self, actor: ActorPolicy):
+        super().__init__()
+        self.actor = actor
+
+    @property
+    def device(self) -> torch.device:
+        return self.actor.device
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse what the other policy refuses."""
+        self.actor.check_spaces(observation_space, action_space)
+
+    def encode(self, raw: Mapping[str, Any]) -> Observation:
+        return self.actor.encode(raw)
+
+    def encode_rows(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:
+        return self.actor.encode_rows(raw)
+
+    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
+        return self.actor.collate(observations)
+
+    def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        return self.actor.act_uniformly(observation, noise)
+
+    def forward(self, batch: Batch) -> PolicyOutput:
+        raise NotImplementedError("a uniform policy does not learn")
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        raise NotImplementedError("a uniform policy has nothing to save; save the actor")

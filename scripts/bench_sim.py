@@ -1,0 +1,76 @@
+"""Rates of a tabletop simulator beside those of what it is made of: python scripts/bench_sim.py --sim push.
+
+One JSON line on stdout. A step is a control step of one world (10 physics steps). All sides are measured in turn in
+one process, in slices of at most a quarter of a second; every rate is the median of its slices.
+
+  steps_per_second            the whole environment with random actions, without pictures: inverse kinematics, rules,
+                              rewards, observations, instructions, and the reset of worlds that ended
+  raw_steps_per_second        mujoco.batch alone, over the states and controls that the environment went through
+  steps_ratio                 the first over the second
+with --camera SIZE:
+  frames_per_second           frames of the whole environment, which draws after every decision and reset
+  raw_frames_per_second       mujoco.batch and the renderer alone: the control steps of a decision, then a frame
+  frames_ratio                the first over the second
+  renderer_frames_per_second  the renderer alone, between which nothing moves: no environment can reach it
+  control_steps_per_frame     of the whole environment
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmark.process import versions
+from benchmark.sim import Bare, Whole, rates
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+CONF = Path(__file__).resolve().parents[1] / "conf" / "sim"
+
+
+def bench(chosen: argparse.Namespace) -> dict[str, Any]:
+    words = OmegaConf.load(CONF / f"{chosen.sim}.yaml")
+    if not words["_target_"].startswith("sims.tabletop."):
+        raise SystemExit(f"--sim {chosen.sim}: only tabletop simulators have a mujoco.batch to compare with")
+
+    def made(**options: Any) -> Whole:
+        shared = {"renderer": chosen.renderer, "threads": chosen.threads, "level": chosen.level}
+        return Whole(instantiate(words, **shared, **options).make(chosen.num_envs))
+
+    state = made(observe=[])
+    bare = Bare(state, chosen.camera or 8, chosen.threads)
+    sides = {"steps": (state.decide, lambda: state.steps), "raw_steps": (bare.step, lambda: bare.steps)}
+    if chosen.camera:
+        seeing = made(observe=["rgb"], image_size=chosen.camera)
+        sides |= {
+            "frames": (seeing.decide, lambda: seeing.frames),
+            "raw_frames": (bare.step_and_draw, lambda: bare.frames),
+            "renderer_frames": (bare.draw, lambda: bare.frames),
+        }
+    found = rates(sides, chosen.seconds)
+    out = {f"{name}_per_second": round(rate, 1) for name, rate in found.items()}
+    out["steps_ratio"] = round(found["steps"] / found["raw_steps"], 3)
+    if chosen.camera:
+        out["frames_ratio"] = round(found["frames"] / found["raw_frames"], 3)
+        out["control_steps_per_frame"] = round(seeing.steps / seeing.frames, 2)
+    told = {name: getattr(chosen, name) for name in ("sim", "level", "num_envs", "camera", "seconds")}
+    threads = bare.batch.nthread
+    return out | told | {"threads": threads, "renderer": bare.renderer.name, "versions": versions("mujoco", "numpy")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sim", default="push", help="a file of conf/sim")
+    parser.add_argument("--level", default="default", help="easy, default or hard")
+    parser.add_argument("--num-envs", type=int, default=32)
+    parser.add_argument("--camera", type=int, default=0, help="pixels a side; 0 measures no pictures")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of measuring, all sides together")
+    parser.add_argument("--threads", type=int, default=0, help="0 takes all CPUs")
+    parser.add_argument("--renderer", default="ray", help="ray, egl, osmesa or auto")
+    print(json.dumps(bench(parser.parse_args())), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""SAC with the same numbers on both sides, one update per decision; we take `horizon` of each in turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_DEFAULTS = {
+    "horizon": 64,
+    "rows": 256,  # of a batch
+    "lr": 3e-4,
+    "discount": 0.99,
+    "rate": 0.005,  # of the slow critics
+    "random": 100,
+    "capacity": 1_000_000,
+    "hidden": [256, 256],
+}
+NUMBERS: dict[str, dict[str, Any]] = {"Pendulum-v1": _DEFAULTS, "HalfCheetah-v5": {**_DEFAULTS, "random": 10_000}}
+"""Stable-Baselines3's own defaults, and for HalfCheetah the random start of its tuned settings."""
+
+
+def words(env: str, numbers: dict[str, Any], steps: int) -> list[str]:
+    return [
+        "recipe=sac",
+        f"sim.id={env}",
+        "rollout.num_envs=1",
+        f"rollout.horizon={numbers['horizon']}",
+        f"trainer.max_epochs={-(-steps // numbers['horizon'])}",
+        f"data.random={numbers['random']}",
+        f"data.replay.batch={numbers['rows']}",
+        f"data.replay.discount={numbers['discount']}",
+        f"data.replay.capacity={numbers['capacity']}",
+        f"policy.hidden={numbers['hidden']}",
+        f"model.models.critic.hidden={numbers['hidden']}",
+        f"model.phases.follow.rate={numbers['rate']}",
+        *(f"model.phases.{phase}.optimizer.lr={numbers['lr']}" for phase in ("critic", "actor")),
+    ]
+
+
+def peer(env: str, numbers: dict[str, Any], seed: int) -> Any:
+    from stable_baselines3 import SAC
+    from stable_baselines3.common.env_util import make_vec_env
+
+    return SAC(
+        "MlpPolicy",
+        make_vec_env(env, 1, seed=seed, env_kwargs={"disable_env_checker": True}),
+        learning_rate=numbers["lr"],
+        buffer_size=numbers["capacity"],
+        learning_starts=numbers["random"],
+        batch_size=numbers["rows"],
+        tau=numbers["rate"],
+        gamma=numbers["discount"],
+        policy_kwargs={"net_arch": numbers["hidden"]},
+        seed=seed,
+        device="cpu",
+    )

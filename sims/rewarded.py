@@ -1,0 +1,99 @@
+"""A simulator whose decisions are paid by what a judge sees in the pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+
+from mmrl.rewards.frames import FrameReward
+from mmrl.types import Sim
+
+
+@dataclass(frozen=True)
+class Rewarded(Sim):
+    """The same worlds; a decision is paid keep * (the simulator's reward) + (the judge's reward).
+
+    What the simulator reports as scores, such as success, stays as it is. All else is the simulator's.
+
+    Args:
+        sim: the simulator; its observations hold "image" and "instruction".
+        judge: sees every decision's pictures before and after.
+        keep: factor of the simulator's own reward.
+    """
+
+    sim: Sim
+    judge: FrameReward
+    keep: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return self.sim.name
+
+    def make(self, num_envs: int) -> VectorEnv:
+        return RewardedVectorEnv(self.sim.make(num_envs), self.judge, self.keep)
+
+    def task_of(self, seed: int) -> str:
+        return self.sim.task_of(seed)
+
+    def sizes(self) -> dict[str, Any]:
+        return self.sim.sizes()
+
+    def contract(self) -> dict[str, Any]:
+        return self.sim.contract()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "sim":
+            raise AttributeError(name)
+        return getattr(self.sim, name)  # demonstrate, scenes and whatever else it offers
+
+
+class RewardedVectorEnv(VectorWrapper):
+    """Asks the judge about the worlds that played a decision; ended worlds and failed ones earn nothing from it."""
+
+    def __init__(self, env: VectorEnv, judge: FrameReward, keep: float):
+        super().__init__(env)
+        if env.metadata.get("autoreset_mode") is not AutoresetMode.DISABLED:
+            raise ValueError(f"{env}: the judge needs the picture after the last decision; set sim.autoreset=disabled")
+        if "image" not in env.single_observation_space.spaces:  # type: ignore[attr-defined]
+            raise ValueError(f"{env} has no 'image' in its observations for the judge to look at")
+        if hasattr(env, "draws_ends"):
+            env.draws_ends = True
+        self.judge, self.keep = judge, keep
+        self._image: Any = None
+        self._over = np.zeros(env.num_envs, bool)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        begun = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
+        self._image, self._over = observation["image"], self._over & ~begun
+        return observation, info
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(actions)
+        failed = np.asarray(info.get("error", np.zeros(self.num_envs)), object).astype(bool)
+        asked = np.flatnonzero(~self._over & ~failed)
+        paid = self.keep * np.asarray(reward, np.float64)
+        if asked.size:
+            told = [str(observation["instruction"][i]) for i in asked]
+            paid[asked] += self.judge(self._image[asked], observation["image"][asked], told)
+        self._image, self._over = observation["image"], terminated | truncated
+        return observation, paid, terminated, truncated, info
+
+    def state_dict(self) -> dict[str, Any]:
+        """The simulator's, and the pictures before the next decision."""
+        seen = {"image": torch.from_numpy(np.array(self._image)), "over": torch.from_numpy(self._over.copy())}
+        return {"env": self.env.state_dict(), **seen}  # type: ignore[attr-defined]
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.env.load_state_dict(state["env"])  # type: ignore[attr-defined]
+        self._image, self._over = state["image"].numpy().copy(), state["over"].numpy().copy()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "watch":  # who films watches the simulator itself
+            self.env.watch = value
+        else:
+            super().__setattr__(name, value)

@@ -1,0 +1,47 @@
+"""What picking and placing and stacking share: a cube set down where it belongs, let go, and still there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sims.tabletop.task import State, TabletopTask
+
+BLOCK_HALF_M = 0.025  # of the cubes that are grasped: a centimetre of room on either side between open fingers
+MOVED_M = 0.04  # another thing that was moved this far ends the episode
+RELEASED_M = 0.058  # fingers at least this far apart hold nothing
+LEVEL_M = 0.012  # of the height over its place
+STEADY = 3  # control steps that the cube must stay in place
+
+
+class PlacingTask(TabletopTask):
+    """The named cube must come to rest on the other named thing, with the fingers open, for three control steps."""
+
+    grip = "free"
+    timestep = 0.005  # a grasp slips at 10 ms
+    memory = 1  # for how many control steps the cube has been in place
+    terms = ("tip_distance_m", "goal_distance_m")
+    radius_m: float
+
+    def target(self, state: State) -> np.ndarray:
+        """Where the named cube's centre belongs, [n, 3] metres."""
+        raise NotImplementedError
+
+    def remember(self, state: State) -> np.ndarray:
+        away = state.thing(0) - self.target(state)
+        placed = (np.linalg.norm(away[:, :2], axis=1) <= self.radius_m) & (np.abs(away[:, 2]) <= LEVEL_M)
+        return np.where((placed & (state.gap >= RELEASED_M))[:, None], state.memory + 1, 0.0)
+
+    def placed(self, state: State) -> np.ndarray:
+        """Whether the cube has been in place long enough, bool [n]."""
+        return state.memory[:, 0] >= STEADY
+
+    def dropped(self, state: State) -> np.ndarray:
+        """Whether the named cube fell off the table, bool [n]."""
+        return state.thing(0)[:, 2] < -BLOCK_HALF_M
+
+    def measure(self, state: State) -> dict[str, np.ndarray]:
+        """tip_distance_m: tip to the named cube; goal_distance_m: the cube to where it belongs."""
+        return {
+            "tip_distance_m": np.linalg.norm(state.thing(0) - state.tip, axis=1),
+            "goal_distance_m": np.linalg.norm(state.thing(0) - self.target(state), axis=1),
+        }

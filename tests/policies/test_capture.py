@@ -1,0 +1,138 @@
+"""A replayed decode step draws what the model's own code draws, and gives way where it would not."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+from mmrl.policies.text import TextPolicy
+from mmrl.rng import Noise
+from mmrl.types import Sampling
+from tests.policies.oracle import TINY
+
+PROMPTS, GROUP = 3, 4
+WINDOW = {**TINY, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
+
+
+def policy(options=TINY, **others):
+    torch.manual_seed(0)
+    return TextPolicy(config=dict(options), **others).eval()
+
+
+def observation(length, filled=0, seed=0):
+    ids = torch.randint(10, 90, (PROMPTS, length), generator=torch.Generator().manual_seed(seed))
+    attention = torch.ones_like(ids)
+    attention[1, :filled] = 0
+    return {"input_ids": ids, "attention_mask": attention}
+
+
+def drawn(policy, seen, tokens=48, seed=0):
+    """Completions that often stop early, so that rows leave the batch."""
+    policy.endings = lambda strings: (list(range(40, 55)), [])
+    owner = torch.arange(PROMPTS).repeat_interleave(GROUP)
+    noise = Noise(range(seed, seed + len(owner)))
+    made = policy.attempts(seen, owner, Sampling(max_tokens=tokens), noise)
+    return made.action, made.logprobs
+
+
+def same(policy, *args, **kwargs):
+    """With and without replay: a policy in training mode runs its own code, and has no dropout."""
+    replayed = drawn(policy, *args, **kwargs)
+    own = drawn(policy.train(), *args, **kwargs)
+    policy.eval()
+    assert torch.equal(replayed[0], own[0])
+    torch.testing.assert_close(replayed[1], own[1], atol=1e-6, rtol=0)
+    return policy.capture
+
+
+def moved(policy):
+    with torch.no_grad():
+        for weight in policy.parameters():
+            weight.add_(0.1 * torch.randn_like(weight))
+
+
+@pytest.mark.parametrize("filled", [0, 3], ids=["all tokens", "filling"])
+@pytest.mark.parametrize("length", [7, 90], ids=["copied", "held once"])
+def test_draws_are_the_models_own_as_rows_leave_and_weights_move(length, filled):
+    made = policy()
+    for seed in range(4):
+        capture = same(made, observation(length, filled, seed), seed=seed)
+        moved(made)
+    ((key, record),) = capture.records.items()
+    assert key == (length == 90, filled > 0) and record is not None
+    assert {place[-1] for place in capture.believed if "single" in place} == {True, False}
+
+
+def test_a_record_is_believed_only_at_lengths_where_it_was_compared():
+    made = policy()
+    capture = same(made, observation(7), tokens=6)
+    lengths = {place[-1] for place in capture.believed if "tokens" in place}
+    assert lengths == {8, 9, 10, 11}  # the first token after the prompt shows whether it is seen, by the model itself
+    same(made, observation(9), tokens=6)
+    assert {place[-1] for place in capture.believed if "tokens" in place} == lengths | {12, 13}
+
+
+def test_adapters_are_replayed_too():
+    made = policy(lora={"r": 2})
+    for _ in range(2):
+        capture = same(made, observation(7))
+        moved(made)
+    assert all(capture.records.values()) and capture.records
+
+
+HELD = torch.linspace(-1, 1, 200)
+
+
+def lengthy(module, args, kwargs):
+    """A branch on how much is held, which the first steps do not take."""
+    long = kwargs["past_key_values"].get_seq_length(1) > 14
+    return args, {**kwargs, "hidden_states": kwargs["hidden_states"] * (2 if long else 1)}
+
+
+CODE = {
+    "a value": lambda module, args, out: out * (2 if out.sum().item() > 0 else 1),
+    "a choice of rows": lambda module, args, out: out + out[out[:, 0, 0] > 0].sum(),
+    "a list": lambda module, args, out: out * (2 if out.tolist()[0][0][0] > 0 else 1),
+    "numbers of its own": lambda module, args, out: out + HELD[: out.shape[-1]].clone(),
+}
+
+
+@pytest.mark.parametrize("code", CODE.values(), ids=CODE)
+def test_code_that_a_record_would_lose_runs_itself(code):
+    made = policy()
+    made.model.lm_head.register_forward_hook(code)
+    assert list(same(made, observation(7)).records.values()) == [None]
+
+
+def test_a_branch_on_the_length_is_noticed_where_it_is_taken():
+    made = policy()
+    made.model.model.layers[1].self_attn.register_forward_pre_hook(lengthy, with_kwargs=True)
+    assert same(made, observation(7), tokens=5).records[False, False] is not None
+    for seed in range(2):
+        assert same(made, observation(7), seed=seed).records[False, False] is None
+
+
+def test_a_replaced_model_is_recorded_anew():
+    made, other = policy(), policy({**TINY, "num_hidden_layers": 1})
+    same(made, observation(7))
+    made.model = other.model
+    assert same(made, observation(7)).model is other.model
+
+
+def test_replaced_weights_are_noticed_in_the_next_rollout():
+    made = policy()
+    same(made, observation(7))
+    made.model.model.norm.weight = torch.nn.Parameter(torch.randn(made.hidden_size))
+    same(made, observation(7))
+
+
+def test_models_that_mask_by_a_window_run_their_own_code():
+    assert same(policy(WINDOW), observation(7)).records == {}
+
+
+def test_copies_of_a_policy_record_for_themselves():
+    made = policy()
+    same(made, observation(7))
+    assert copy.deepcopy(made).capture.records == {}
+    assert pickle.loads(pickle.dumps(made.capture)).records == {}

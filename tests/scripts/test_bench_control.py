@@ -1,0 +1,38 @@
+"""Every algorithm of the control benchmark runs on our side and says what it measured."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(("algorithm", "env", "steps"), [("ppo", "CartPole-v1", 1024), ("sac", "Pendulum-v1", 128)])
+def test_one_line(algorithm, env, steps):
+    words = ["--algorithm", algorithm, "--env", env, "--steps", str(steps)]
+    script = str(ROOT / "scripts" / "bench_control.py")
+    done = subprocess.run([sys.executable, script, *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    told = json.loads(line)
+    assert (told["algorithm"], told["env"], told["env_steps"], told["threads"]) == (algorithm, env, steps, 1)
+    for name in ("env_steps_per_second", "seconds", "cpu_seconds"):
+        assert told[name] > 0
+    assert len(told["rounds"]) == 1 and {"seconds/rollout", "seconds/learn"} <= told["phases"].keys()
+    assert told["numbers"]["hidden"] and "torch" in told["versions"] and "ratio" not in told
+    assert "final_return" in told
+
+
+def test_an_environment_without_numbers_is_refused():
+    script = str(ROOT / "scripts" / "bench_control.py")
+    done = subprocess.run(
+        [sys.executable, script, "--algorithm", "sac", "--env", "CartPole-v1"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode != 0 and "sac has numbers for ['HalfCheetah-v5', 'Pendulum-v1']" in done.stderr

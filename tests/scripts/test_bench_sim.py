@@ -1,0 +1,21 @@
+"""The simulator's benchmark runs and says what it measured."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_one_line_with_both_sides():
+    script = str(ROOT / "scripts" / "bench_sim.py")
+    words = ["--sim", "push", "--num-envs", "4", "--camera", "16", "--seconds", "0.2", "--threads", "1"]
+    done = subprocess.run([sys.executable, script, *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    told = json.loads(line)
+    for name in ("steps", "raw_steps", "frames", "raw_frames", "renderer_frames"):
+        assert told[f"{name}_per_second"] > 0
+    assert (told["sim"], told["num_envs"], told["threads"], told["renderer"]) == ("push", 4, 1, "ray")
+    assert told["steps_ratio"] > 0 and told["frames_ratio"] > 0
