@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,10 +12,10 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from gymnasium import Space, spaces
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from mmrl.batch import Batch
+from mmrl.policies import saved
 from mmrl.policies.base import Action, Policy, need
 from mmrl.policies.heads import CategoricalHead, Choices, GaussianHead
 from mmrl.rng import Noise
@@ -61,10 +60,10 @@ class ControlPolicy(Policy):
         sizes = {"observation_dims": observation_dims, "actions": actions}
         choices = {"kind": kind, "hidden": list(hidden), "activation": activation, "low": low, "high": high}
         config = {**sizes, **choices, "log_std": log_std, "state_dependent_std": state_dependent_std}
-        self.config = config if path is None else _read_config(Path(path), sizes)
+        self.config = config if path is None else saved.settings(path, sizes)
         self._build(**self.config)
         if path is not None:
-            self.load_state_dict(load_file(Path(path) / "model.safetensors"))
+            saved.load(path, self)
 
     def _build(
         self,
@@ -205,10 +204,7 @@ class ControlPolicy(Policy):
         return PolicyOutput(choices.logprobs(batch["action"]), choices.entropy(), self._values(state))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.json").write_text(json.dumps(self.config, indent=2) + "\n")
-        save_file({name: value.contiguous() for name, value in self.state_dict().items()}, folder / "model.safetensors")
+        saved.save(folder, self.config, self)
 
 
 class Perceptron(nn.Sequential):
@@ -224,15 +220,3 @@ def perceptron(sizes: Sequence[int], activation: type[nn.Module]) -> Perceptron:
     """Linear layers of these widths with the activation after each."""
     layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), activation())]
     return Perceptron(*layers)
-
-
-def _read_config(folder: Path, sizes: Mapping[str, int | None]) -> dict[str, Any]:
-    file = folder / "config.json"
-    if not file.is_file():
-        raise ValueError(f"policy.path={folder} is not a folder that save_pretrained wrote: {file} is missing")
-    config = json.loads(file.read_text())
-    differing = {name: size for name, size in sizes.items() if size is not None and size != config[name]}
-    if differing:
-        stored = {name: config[name] for name in differing}
-        raise ValueError(f"policy.path={folder} was saved with {stored}, but the recipe says {differing}")
-    return config

@@ -9,27 +9,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from mmrl.policies.heads import Choices, Head
-from mmrl.rng import Noise
+from mmrl.policies.heads import Gaussian, Head
 from mmrl.types import Sampling
 
 LOG_STD_RANGE = (-20.0, 2.0)
 
 
 @dataclass(frozen=True)
-class Squashed(Choices):
+class Squashed(Gaussian):
     """a = tanh(u), u ~ N(centre, exp(log_std)^2), dimensions independent; choices are u [N, 1, A].
 
     log p(a) = log N(u) - sum_k log(1 - tanh(u_k)^2), with log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)), which
     neither under- nor overflows. Source: Soft Actor-Critic Algorithms and Applications, 2018, appendix C,
-    arXiv:1812.05905.
+    arXiv:1812.05905. The entropy is that of the Gaussian before squashing: that of the squashed one has no closed form.
     """
-
-    centre: Tensor  # [N, A]
-    log_std: Tensor  # [N, A], temperature already applied
-
-    def sample(self, noise: Noise) -> Tensor:
-        return (self.centre + self.log_std.exp() * noise.normal(self.centre.shape[1]).to(self.centre.device))[:, None]
 
     def drawn(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Actions [N, A] in (-1, 1) and their log-probs [N, 1], with gradient, from standard normal noise [N, A]."""
@@ -43,16 +36,6 @@ class Squashed(Choices):
         slope = 2 * (math.log(2) - unbounded - softplus(-2 * unbounded))
         density = 0.5 * score.square() + self.log_std + slope + 0.5 * math.log(2 * math.pi)
         return -density.sum(dim=-1, keepdim=True)
-
-    def entropy(self) -> Tensor:
-        """Of the Gaussian before squashing: that of the squashed one has no closed form."""
-        return (self.log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(dim=-1, keepdim=True)
-
-    def mode(self) -> Tensor:
-        return self.centre[:, None]
-
-    def mean(self) -> Tensor:
-        return self.centre[:, None]
 
     def truncated(self, sampling: Sampling) -> Squashed:
         raise ValueError(

@@ -93,7 +93,8 @@ class GymSim(Sim):
 
     def registered(self) -> gymnasium.Env:
         """One environment as its package makes it."""
-        mend_enums()
+        if not str(gymnasium.spec(self.id.rpartition(":")[2]).entry_point).startswith("gymnasium."):
+            mend_enums()  # gymnasium's own environments need no MuJoCo, or compare as it does
         env = gymnasium.make(self.id, max_episode_steps=self.max_episode_steps, disable_env_checker=True, **self.kwargs)
         if self.fast_render:
             _simplify_cameras(env)
