@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from mmrl.batch import Batch
 from mmrl.policies.base import Policy, collate_rows
 from mmrl.turns import columns_of
-from mmrl.types import Context, Episode, Turn
+from mmrl.types import Completion, Context, Episode, Turn
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +111,24 @@ def _by_turn(episodes: Sequence[Episode], policy: Policy) -> Batch:
     for name in sorted({name for c in done for name in c.extra}):
         batch[name] = collate_rows(name, [_extra(c.extra, name) for c in done])
     observations = policy.collate([c.observation for c in done])
-    return batch.with_columns(**{f"obs.{name}": column for name, column in observations.items()})
+    batch |= {f"obs.{name}": column for name, column in observations.items()}
+    for context in sorted({name for c in done for name in c.others}):
+        batch |= _other(context, done, policy)
+    return batch
+
+
+def _other(context: str, done: Sequence[Completion], policy: Policy) -> dict[str, Any]:
+    """The columns of another context of the same choices."""
+    missing = sum(context not in c.others for c in done)
+    if missing:
+        raise ValueError(f"{missing} of {len(done)} rows have no context {context!r}; all rows of a batch must have it")
+    seen = [c.others[context] for c in done]
+    prompts: dict[int, int] = {}
+    own = {
+        "prompt": torch.tensor([prompts.setdefault(id(observation), len(prompts)) for observation in seen]),
+        "context": torch.tensor([len(observation.get("input_ids", ())) for observation in seen]),
+    }
+    return {f"other.{context}.{name}": column for name, column in {**policy.collate(seen), **own}.items()}
 
 
 def _extra(extra: dict, name: str) -> torch.Tensor:

@@ -8,8 +8,9 @@ Lightning prefetches from loaders without a length and would train on data of ol
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import lightning as L
@@ -32,7 +33,7 @@ from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import score
 from mmrl.rollouts.base import Rollout
 from mmrl.stages.base import Stage
-from mmrl.types import Context, Episode, Sampling, Task
+from mmrl.types import Context, Episode, Prompt, Sampling, Task
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ class RolloutData(L.LightningDataModule):
         self.prompts, self.group_size, self.passes, self.updates, self.seed = prompts, group_size, passes, updates, seed
         self.iteration = 0
         self.metrics: dict[str, float] = {}
+        self._slots: dict[int, Prompt] = {}  # of this rank in this iteration
         self.last_episodes: list[Episode] = []  # of this rank, for callbacks that show them
 
     # ---------------------------------------------------------------- Lightning's side
@@ -128,7 +130,8 @@ class RolloutData(L.LightningDataModule):
         self.engine.close()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"iteration": self.iteration, **self._progress_made()}
+        stages = {name: stage.state_dict() for name, stage in self.pipeline}
+        return {"iteration": self.iteration, "stages": stages, **self._progress_made()}
 
     def _progress_made(self) -> dict[str, Any]:
         """State of everything that collecting changes."""
@@ -145,6 +148,8 @@ class RolloutData(L.LightningDataModule):
                 "resume with the same trainer.devices"
             )
         self.iteration = state["iteration"]
+        for name, stage in self.pipeline:
+            stage.load_state_dict(state["stages"].get(name, {}))
         self.curriculum.load_state_dict(state["curriculum"])
         self.rollout.load_state_dict(state["rollout"][rank])
 
@@ -191,9 +196,11 @@ class RolloutData(L.LightningDataModule):
             self.engine.sync(ctx.policy, version)
             synced = time.perf_counter()
             self._next_slot, self._choices, self._scoring = 0, 0, 0.0
+            self._slots, self._attempts = {}, 0
             with evaluating(ctx.policy):  # once, and not at every decision
                 collected = self._collect(self.prompts, ctx)
                 ctx.more = lambda count: self._more(count, ctx)
+                ctx.again = lambda tries: self._again(tries, ctx)
                 episodes = [episode for episode in collected if episode.ended != "error"]
                 for transform in self.transforms.values():
                     episodes = transform(episodes, ctx)
@@ -203,6 +210,7 @@ class RolloutData(L.LightningDataModule):
             rows=sum(parallel.gathered([sum(len(e.turns) for e in episodes)])),
         )
         metrics |= getattr(self.rollout, "metrics", dict)()
+        metrics["rollout/attempts"] = float(sum(parallel.gathered([self._attempts])))
         seconds = time.perf_counter() - synced - self._scoring
         metrics |= {"seconds/sync": synced - started, "seconds/rollout": seconds, "seconds/score": self._scoring}
         metrics["rollout/tokens_per_second"] = sum(parallel.gathered([self._choices])) / seconds
@@ -234,6 +242,7 @@ class RolloutData(L.LightningDataModule):
             models=learner.models,
             progress=self._progress,
             gather=parallel.gathered,
+            score=partial(score, task=self.task, reward=self.reward),
         )
 
     def _collect(self, count: int, ctx: Context) -> list[Episode]:
@@ -242,13 +251,30 @@ class RolloutData(L.LightningDataModule):
         slots = [(self._next_slot + i, index) for i, index in enumerate(indices)]
         self._next_slot += len(indices)
         mine = [(slot, self.task[index]) for slot, index in slots[ctx.rank :: ctx.world_size]]
-        episodes = self.rollout.collect(mine, ctx) if mine else []
+        self._slots |= dict(mine)
+        episodes = self._scored(self.rollout.collect(mine, ctx) if mine else [])
+        self.curriculum.observe(list(grouped(parallel.gathered([e.light() for e in episodes])).values()))
+        return episodes
+
+    def _scored(self, episodes: list[Episode]) -> list[Episode]:
         started = time.perf_counter()
         score(episodes, self.task, self.reward)
         self._scoring += time.perf_counter() - started
         self._choices += sum(episode.tokens for episode in episodes)
-        self.curriculum.observe(list(grouped(parallel.gathered([e.light() for e in episodes])).values()))
+        self._attempts += len(episodes)
         return episodes
+
+    def _again(self, tries: Mapping[int, range], ctx: Context) -> list[Episode]:
+        """Further attempts at prompts of this rank, by slot; the curriculum has seen the first ones."""
+        mine = [(slot, self._slots[slot]) for slot, numbers in tries.items() if numbers]
+        played = self.rollout.collect(mine, replace(ctx, tries=dict(tries))) if mine else []
+        wanted = sorted((slot, number) for slot, _ in mine for number in tries[slot])
+        if sorted((episode.group, episode.attempt) for episode in played) != wanted:
+            raise ValueError(
+                f"data.rollout ({type(self.rollout).__name__}) cannot play further attempts at a prompt: it numbers "
+                "them by itself; leave transforms that ask for more attempts out of data.episodes"
+            )
+        return self._scored(played)
 
     def _more(self, count: int, ctx: Context) -> list[Episode] | None:
         """This rank's share of `count` further prompts, the same number on all ranks; None for none."""

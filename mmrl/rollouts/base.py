@@ -16,7 +16,7 @@ class Rollout(ABC):
 
     @abstractmethod
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        """Play `ctx.attempts` episodes for every (slot, prompt), in that order."""
+        """Play the attempts `ctx.numbers(slot)` for every (slot, prompt), in that order."""
 
     def state_dict(self) -> dict[str, Any]:
         """What must survive between iterations, as tensors and plain values; empty when nothing does."""
