@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mmrl.batch import Batch
+from mmrl.episodes.base import EpisodeTransform
 from mmrl.policies.base import Policy, collate_rows
 from mmrl.turns import columns_of
 from mmrl.types import Completion, Context, Episode, Turn
@@ -17,8 +18,13 @@ from mmrl.types import Completion, Context, Episode, Turn
 log = logging.getLogger(__name__)
 
 
-def learnable(episodes: Sequence[Episode], collected: Sequence[Episode], ctx: Context) -> Batch:
-    """The rows to learn from; when none is left, one that is masked, so that every rank can go on."""
+def learnable(
+    episodes: Sequence[Episode], collected: Sequence[Episode], ctx: Context, transforms: Sequence[EpisodeTransform] = ()
+) -> Batch:
+    """The rows to learn from; when none is left, one that is masked, so that every rank can go on.
+
+    It has the columns of the others too: the transforms that write some are given it.
+    """
     if any(episode.turns for episode in episodes):
         return collate(episodes, ctx.policy)
     spare = next((e for e in collected if e.turns), None)
@@ -28,7 +34,11 @@ def learnable(episodes: Sequence[Episode], collected: Sequence[Episode], ctx: Co
             "before the first decision; see the log above"
         )
     log.warning("iteration %d: no episode is left to learn from", ctx.iteration)
-    batch = collate([spare], ctx.policy).select(torch.tensor([0]))
+    left = [spare]
+    for transform in transforms:
+        if transform.writes or transform.contexts:
+            left = transform(left, ctx)
+    batch = collate(left, ctx.policy).select(torch.tensor([0]))
     return batch.with_columns(mask=torch.zeros_like(batch["mask"]))
 
 

@@ -8,8 +8,8 @@ Lightning prefetches from loaders without a length and would train on data of ol
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,11 +20,11 @@ from mmrl.batch import Batch
 from mmrl.curricula.base import Curriculum
 from mmrl.engines.base import Engine
 from mmrl.episodes.base import EpisodeTransform
-from mmrl.episodes.filter import grouped
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.learners.collate import learnable
 from mmrl.learners.metrics import episode_metrics
 from mmrl.learners.parity import Parity
+from mmrl.learners.playing import Playing
 from mmrl.learners.staleness import age
 from mmrl.learners.windows import Pass, cut_passes
 from mmrl.objectives.weighting import Weighting
@@ -33,7 +33,7 @@ from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import score
 from mmrl.rollouts.base import Rollout
 from mmrl.stages.base import Stage
-from mmrl.types import Context, Episode, Prompt, Sampling, Task
+from mmrl.types import Context, Episode, Sampling, Task
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,6 @@ class RolloutData(L.LightningDataModule):
         self.prompts, self.group_size, self.passes, self.updates, self.seed = prompts, group_size, passes, updates, seed
         self.iteration = 0
         self.metrics: dict[str, float] = {}
-        self._slots: dict[int, Prompt] = {}  # of this rank in this iteration
         self.last_episodes: list[Episode] = []  # of this rank, for callbacks that show them
 
     # ---------------------------------------------------------------- Lightning's side
@@ -195,12 +194,10 @@ class RolloutData(L.LightningDataModule):
             started = time.perf_counter()
             self.engine.sync(ctx.policy, version)
             synced = time.perf_counter()
-            self._next_slot, self._choices, self._scoring = 0, 0, 0.0
-            self._slots, self._attempts = {}, 0
+            playing = Playing(self.task, self.rollout, self.reward, self.curriculum, ctx)
             with evaluating(ctx.policy):  # once, and not at every decision
-                collected = self._collect(self.prompts, ctx)
-                ctx.more = lambda count: self._more(count, ctx)
-                ctx.again = lambda tries: self._again(tries, ctx)
+                collected = playing.prompts(self.prompts)
+                ctx.more, ctx.again = playing.more, playing.again
                 episodes = [episode for episode in collected if episode.ended != "error"]
                 for transform in self.transforms.values():
                     episodes = transform(episodes, ctx)
@@ -210,10 +207,7 @@ class RolloutData(L.LightningDataModule):
             rows=sum(parallel.gathered([sum(len(e.turns) for e in episodes)])),
         )
         metrics |= getattr(self.rollout, "metrics", dict)()
-        metrics["rollout/attempts"] = float(sum(parallel.gathered([self._attempts])))
-        seconds = time.perf_counter() - synced - self._scoring
-        metrics |= {"seconds/sync": synced - started, "seconds/rollout": seconds, "seconds/score": self._scoring}
-        metrics["rollout/tokens_per_second"] = sum(parallel.gathered([self._choices])) / seconds
+        metrics |= {"seconds/sync": synced - started, **playing.metrics(time.perf_counter() - synced)}
         return Played(episodes, collected, self.engine.report() | metrics, ctx.policy)
 
     def _annotated(self, batch: Batch, ctx: Context) -> Batch:
@@ -245,45 +239,10 @@ class RolloutData(L.LightningDataModule):
             score=partial(score, task=self.task, reward=self.reward),
         )
 
-    def _collect(self, count: int, ctx: Context) -> list[Episode]:
-        """This rank's share of `count` further prompts: played, scored and rewarded."""
-        indices = self.curriculum.select(count, ctx)
-        slots = [(self._next_slot + i, index) for i, index in enumerate(indices)]
-        self._next_slot += len(indices)
-        mine = [(slot, self.task[index]) for slot, index in slots[ctx.rank :: ctx.world_size]]
-        self._slots |= dict(mine)
-        episodes = self._scored(self.rollout.collect(mine, ctx) if mine else [])
-        self.curriculum.observe(list(grouped(parallel.gathered([e.light() for e in episodes])).values()))
-        return episodes
-
-    def _scored(self, episodes: list[Episode]) -> list[Episode]:
-        started = time.perf_counter()
-        score(episodes, self.task, self.reward)
-        self._scoring += time.perf_counter() - started
-        self._choices += sum(episode.tokens for episode in episodes)
-        self._attempts += len(episodes)
-        return episodes
-
-    def _again(self, tries: Mapping[int, range], ctx: Context) -> list[Episode]:
-        """Further attempts at prompts of this rank, by slot; the curriculum has seen the first ones."""
-        mine = [(slot, self._slots[slot]) for slot, numbers in tries.items() if numbers]
-        played = self.rollout.collect(mine, replace(ctx, tries=dict(tries))) if mine else []
-        wanted = sorted((slot, number) for slot, _ in mine for number in tries[slot])
-        if sorted((episode.group, episode.attempt) for episode in played) != wanted:
-            raise ValueError(
-                f"data.rollout ({type(self.rollout).__name__}) cannot play further attempts at a prompt: it numbers "
-                "them by itself; leave transforms that ask for more attempts out of data.episodes"
-            )
-        return self._scored(played)
-
-    def _more(self, count: int, ctx: Context) -> list[Episode] | None:
-        """This rank's share of `count` further prompts, the same number on all ranks; None for none."""
-        return self._collect(count, ctx) if count else None
-
     def _rows(self, played: Played, ctx: Context) -> Batch:
         """The rows to learn from, known to be young enough and sampled by the weights that are said to have."""
         started = time.perf_counter()
-        batch = learnable(played.episodes, played.collected, ctx)
+        batch = learnable(played.episodes, played.collected, ctx, list(self.transforms.values()))
         self.metrics |= age(batch, ctx, self.staleness)
         if self.parity is not None:
             self.metrics |= self.parity(batch, played.policy, ctx)
