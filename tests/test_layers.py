@@ -22,7 +22,7 @@ ALLOWED = {
     "mmrl.batch": set(),
     "mmrl.columns": set(),
     "mmrl.rng": set(),
-    "tasks": {"mmrl.types", "mmrl.rng", "mmrl.rewards", "tasks"},
+    "tasks": {"mmrl.types", "mmrl.rng", "mmrl.rewards", "mmrl.tools", "tasks"},
     "sims": {"mmrl.types", "mmrl.rng", "mmrl.rewards", "sims"},
 }
 FORBIDDEN = {
@@ -40,6 +40,7 @@ SHARED = (
     "objectives",
     "phases",
     "replay",
+    "tools",
     "engines",
     "episodes",
     "rewards",
