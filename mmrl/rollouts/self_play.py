@@ -139,7 +139,7 @@ def _below(verdict: Verdict) -> float:
     return BROKEN if verdict.outcome == "broken" else UNSOUND
 
 
-@dataclass
+@dataclass(eq=False)
 class _Play:
     """One episode under way; without a problem it proposes one."""
 

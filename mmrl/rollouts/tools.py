@@ -79,8 +79,9 @@ class ToolUse(Rollout):
             self._write(ready, ctx, sampling)
             busy += [play for play in ready if play.pending is not None]
             self.hands.wait([play.pending for play in busy if play.pending], self.patience)
-            ready = [play for play in busy if play.pending is not None and play.pending.done()]
-            busy = [play for play in busy if play not in ready]
+            answered = [play.pending is not None and play.pending.done() for play in busy]
+            ready = [play for play, done in zip(busy, answered) if done]
+            busy = [play for play, done in zip(busy, answered) if not done]
             for play in ready:
                 self._read(play, ctx)
             ready = [play for play in ready if not play.over]
@@ -137,7 +138,7 @@ class ToolUse(Rollout):
         return self.markup.failed.format(name=answer.outcome, text=answer.text)
 
 
-@dataclass
+@dataclass(eq=False)
 class Play:
     """One episode under way."""
 

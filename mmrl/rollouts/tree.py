@@ -131,7 +131,7 @@ class TreeSearch(Rollout):
         return 1.0 if episode.ended == "done" and episode.reward >= self.right else -1.0
 
 
-@dataclass
+@dataclass(eq=False)
 class _Tree:
     """One prompt's."""
 

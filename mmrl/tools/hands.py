@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any
 
 from mmrl.tools.base import Tool, ToolError
@@ -40,28 +42,37 @@ class Answer:
         return self.outcome in ("ok", "cut")
 
 
-@dataclass
+@dataclass(eq=False)
 class Pending:
-    """A call that is under way."""
+    """A call that waits or is under way."""
 
     tool: str
-    deadline: float
-    thread: threading.Thread | None
-    answers: list[Answer] = field(default_factory=list)
+    seconds: float
+    begun: float | None = None
+    answer: Answer | None = None
+    lost: bool = False  # nobody waits for it any more
 
     def done(self) -> bool:
-        return bool(self.answers) or time.monotonic() >= self.deadline
+        return self.answer is not None or self.late() <= 0
+
+    def late(self) -> float:
+        """Seconds until it is out of time."""
+        return math.inf if self.begun is None else self.begun + self.seconds - time.monotonic()
 
 
 class Hands:
-    """Threads for calls. One that does not come back is left behind; a tool that leaves too many is given up.
+    """A few threads for calls. One that does not come back is left behind, and another takes its place; a tool that
+    leaves too many is given up.
 
     Args:
-        most_lost: calls that may hang before the run stops with a message.
+        most_lost: calls of a tool that may hang before the run stops with a message.
+        threads: calls at the same time.
     """
 
-    def __init__(self, most_lost: int = 64):
-        self.most_lost = most_lost
+    def __init__(self, most_lost: int = 64, threads: int = 16):
+        self.most_lost, self.threads = most_lost, threads
+        self._jobs: SimpleQueue[tuple[Tool, dict[str, Any], Pending]] = SimpleQueue()
+        self._live = self._open = 0  # threads that are not lost, and calls without an answer
         self._lost: Counter[str] = Counter()
         self._told: set[str] = set()
         self._ring = threading.Condition()
@@ -75,49 +86,59 @@ class Hands:
             given = arguments(call, tool)
         except ToolError as error:
             return refusal(error, call.name)
-        pending = Pending(call.name, time.monotonic() + tool.seconds, None)
-        # daemons: a call that hangs for ever must not keep the process from ending
-        pending.thread = threading.Thread(target=self._run, args=(tool, given, pending), daemon=True)
-        pending.thread.start()
+        pending = Pending(call.name, tool.seconds)
+        with self._ring:
+            self._open += 1
+            self._jobs.put((tool, given, pending))
+            self._hire()
         return pending
 
-    def wait(self, pending: list[Pending], patience: float | None = None) -> None:
+    def wait(self, pending: Sequence[Pending], patience: float | None = None) -> None:
         """Until all of them are answered or out of time; after `patience` seconds one of them is enough."""
-        late = float("inf") if patience is None else time.monotonic() + patience
+        late = math.inf if patience is None else time.monotonic() + patience
         with self._ring:
             while not all(done := [p.done() for p in pending]):
-                now = time.monotonic()
-                if any(done) and now >= late:
+                left = late - time.monotonic()
+                if any(done) and left <= 0:
                     break
-                ends = [p.deadline for p in pending if not p.done()] + ([late] if now < late else [])
-                self._ring.wait(max(min(ends, default=now) - now, 0.0) + 1e-3)
+                next_end = min(p.late() for p in pending if p.answer is None)
+                self._ring.wait(min(max(next_end, 0), left if left > 0 else math.inf, 1.0) + 1e-3)
 
     def end(self, pending: Pending) -> Answer:
         """The answer of a call that is done."""
-        if pending.answers:
-            answer = pending.answers[0]
-        else:
-            answer = Answer("timed_out", "it took too long")
-            self._lost[pending.tool] += 1
-        if answer.fault:
-            self._warn(pending.tool, answer)
+        with self._ring:
+            if pending.answer is None:
+                pending.answer, pending.lost = Answer("timed_out", "it took too long"), True
+                self._lost[pending.tool] += 1
+                self._live, self._open = self._live - 1, self._open - 1
+                self._hire()
+        if pending.answer.fault:
+            self._warn(pending.tool, pending.answer)
         if self._lost[pending.tool] > self.most_lost:
             raise RuntimeError(
                 f"tool {pending.tool!r} has not come back from {self._lost[pending.tool]} calls, which still run in "
                 "threads of this process; mend the tool, or give it limits of its own as a sandboxed process has"
             )
-        return answer
+        return pending.answer
 
-    def _run(self, tool: Tool, given: dict[str, Any], pending: Pending) -> None:
-        try:
-            answer = _text(tool.run(**given), tool.most)
-        except ToolError as error:
-            answer = Answer(type(error).__name__, str(error))
-        except BaseException as error:  # a tool that exits ends its call and nothing else
-            answer = Answer("raised", f"{type(error).__name__}: {error}")
-        with self._ring:
-            pending.answers.append(answer)
-            self._ring.notify_all()
+    def _hire(self) -> None:
+        """Another thread where calls wait for one."""
+        if self._live < min(self.threads, self._open):
+            self._live += 1
+            # daemons: a call that hangs for ever must not keep the process from ending
+            threading.Thread(target=self._work, daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            tool, given, pending = self._jobs.get()
+            pending.begun = time.monotonic()
+            answer = _answered(tool, given)
+            with self._ring:
+                if pending.lost:
+                    return
+                pending.answer = answer
+                self._open -= 1
+                self._ring.notify_all()
 
     def _warn(self, tool: str, answer: Answer) -> None:
         key = f"{tool}/{answer.outcome}"
@@ -126,9 +147,18 @@ class Hands:
             log.warning("tool %r: %s (%s); counted as tools/%s", tool, answer.outcome, answer.text[:200], key)
 
 
+def _answered(tool: Tool, given: dict[str, Any]) -> Answer:
+    try:
+        return _text(tool.run(**given), tool.most)
+    except ToolError as error:
+        return Answer(type(error).__name__, str(error))
+    except BaseException as error:  # a tool that exits ends its call and nothing else
+        return Answer("raised", f"{type(error).__name__}: {error}")
+
+
 def refusal(error: ToolError, tool: str = "none") -> Pending:
     """A call that is answered before it has begun."""
-    return Pending(tool, 0.0, None, [Answer(type(error).__name__, str(error))])
+    return Pending(tool, 0.0, answer=Answer(type(error).__name__, str(error)))
 
 
 def _text(said: Any, most: int) -> Answer:

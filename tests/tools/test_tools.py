@@ -72,7 +72,7 @@ def test_calls_may_name_their_tool_in_json():
         JSON.call("<call>{}</call>", tools)
     hands = Hands()
     pending = hands.begin(Call("nobody", {}), tools)
-    assert hands.end(pending).outcome == "UnknownTool" and "divide" in pending.answers[0].text
+    assert hands.end(pending).outcome == "UnknownTool" and "divide" in pending.answer.text
 
 
 def test_what_is_asked_well_is_answered():
@@ -108,6 +108,15 @@ def test_slow_tools_wait_for_nobody():
     assert [p.done() for p in pending] == [False, True, False]
     hands.wait(pending)
     assert all(p.done() for p in pending)
+
+
+def test_a_thread_that_hangs_is_replaced():
+    hands = Hands(threads=1)
+    pending = [hands.begin(Call("t", "a"), {"t": tool}) for tool in (Echo("hang", seconds=0.05), Echo())]
+    hands.wait(pending[:1])
+    assert hands.end(pending[0]).outcome == "timed_out"
+    hands.wait(pending[1:])
+    assert hands.end(pending[1]).outcome == "ok"
 
 
 def test_a_tool_that_never_comes_back_stops_the_run_with_a_message():
