@@ -81,6 +81,7 @@ class Request:
 
     observation: Mapping[str, Any]  # raw: messages and images, or what a simulator returns
     seed: int  # 64-bit; the draw depends on this number only, not on the batch around it
+    prefix: Tensor | None = None  # [P] ids that stand after the observation already; the completion goes on from there
 
 
 @dataclass
@@ -246,6 +247,10 @@ class Task(ABC):
     def demonstrate(self, index: int) -> str:
         """The answer that an expert would give, as text. Only for tasks that can be imitated."""
         raise NotImplementedError(f"task {self.name!r} has no demonstrations; it cannot be imitated")
+
+    def script(self, index: int) -> list[str]:
+        """What that expert writes turn by turn where tools are called in between; the last one is the answer."""
+        return [self.demonstrate(index)]
 
     def demonstrations(self, prompts: Sequence[Prompt]) -> list[list[tuple[Mapping[str, Any], Any]]]:
         """For each prompt the expert's decisions: raw observation and output, in order."""
