@@ -23,6 +23,7 @@ class Arithmetic(Task):
         split: "train" or "held_out".
         held_out_fraction: share of the sets of operands that is kept for the held-out split.
         seed: of the split; part of the task, not of the run.
+        working: the expert writes every intermediate result on a line of its own before the answer.
     """
 
     digits: Sequence[int] = (2, 1)
@@ -30,6 +31,7 @@ class Arithmetic(Task):
     split: str = "train"
     held_out_fraction: float = 0.2
     seed: int = 0
+    working: bool = False
 
     name = "arithmetic"
 
@@ -73,4 +75,7 @@ class Arithmetic(Task):
         return verify(reply_text(episode), episode.prompt.answer)
 
     def demonstrate(self, index: int) -> str:
-        return str(self[index].answer)
+        info = self[index].info
+        symbol, operands = info["operation"], info["operands"]
+        first = 2 if self.working else len(operands)
+        return "\n".join(str(result(symbol, operands[:n])) for n in range(first, len(operands) + 1))
