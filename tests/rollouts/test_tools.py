@@ -7,8 +7,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from mmrl.batch import Batch
 from mmrl.engines.local import LocalEngine
+from mmrl.evaluation.counts import Counts
 from mmrl.learners.collate import collate
+from mmrl.learners.metrics import episode_metrics
+from mmrl.objectives.objective import Objective
+from mmrl.objectives.policy import ClippedSurrogate
+from mmrl.objectives.weighting import TokenMean
 from mmrl.ops.masked import masked_mean
 from mmrl.policies.text import TextPolicy
 from mmrl.rng import derived_seed
@@ -16,7 +22,7 @@ from mmrl.rollouts.single_turn import SingleTurn
 from mmrl.rollouts.tool_demonstrations import ToolDemonstrations
 from mmrl.rollouts.tools import ToolUse
 from mmrl.tools.markup import Call, Markup
-from mmrl.types import Completion, Context, Sampling
+from mmrl.types import Completion, Context, PolicyOutput, Sampling
 from tasks.wiki import Search, Wiki
 from tests.runs import Counting
 from tests.tools.examples import Count, Divide, Echo
@@ -130,6 +136,32 @@ def test_a_tool_that_keeps_something_is_one_for_each_episode():
     lines = {0: ["<n>a</n>", "<n>b</n>", "1"], 1: ["<n>a</n>", "1"]}
     _, episodes = played({"n": Count()}, lines)
     assert [text_of(e, False) for e in episodes] == ["[1][2]", "[1]"]
+
+
+def test_outcomes_are_reported_by_name():
+    lines = {0: ["<bad>a</bad>"], 1: ["<say>a</say>", "<say>b</say>", "1"]}
+    _, episodes = played({"bad": Echo("raise"), "say": Echo()}, lines)
+    light = [episode.light() for episode in episodes]
+    assert Counts()(light) == {"tools/bad/raised": 0.5, "tools/say/ok": 1.0, "errors": 1.0}
+    metrics = episode_metrics(light, kept=1, rows=1)
+    assert metrics["rollout/tools/bad/raised"] == 1.0 and metrics["rollout/tools/say/ok"] == 2.0
+
+
+def test_what_was_read_has_no_part_in_the_loss():
+    # gains min(r A, clip(r) A) of 1.1, 1.2 and 0.9 over the three choices of the policy; all five would give 0.92
+    ratio = torch.tensor([[1.1, 1.3, 5.0, 0.2, 0.9]])
+    mask = torch.tensor([[True, True, False, False, True]])
+    batch = Batch(mask=mask, logprobs=torch.zeros(1, 5), advantages=torch.ones(1, 5))
+    batch["weights"] = TokenMean()(batch, lambda value: value)
+    objective = Objective({"policy": ClippedSurrogate()})
+    logprobs = ratio.log().requires_grad_()
+    loss, _ = objective(PolicyOutput(logprobs, torch.zeros(1, 5)), batch)
+    assert_close(-loss, torch.tensor(1.066667))
+    loss.backward()
+    assert (logprobs.grad[~mask] == 0).all() and (logprobs.grad[mask] != 0).any()
+    logprobs = torch.tensor([[-0.1, -0.2, -5.0, -5.0, -0.3]])
+    assert_close(masked_mean(logprobs, mask), torch.tensor(-0.2))
+    assert_close(logprobs.mean(), torch.tensor(-2.12))
 
 
 # ---------------------------------------------------------------- with a policy that draws
