@@ -1,7 +1,6 @@
 """Episodes with tools: one row each, what was read is masked, and nothing is tokenised twice."""
 
 from dataclasses import dataclass, replace
-from string import ascii_letters, digits
 
 import pytest
 import torch
@@ -21,11 +20,11 @@ from mmrl.rng import derived_seed
 from mmrl.rollouts.single_turn import SingleTurn
 from mmrl.rollouts.tool_demonstrations import ToolDemonstrations
 from mmrl.rollouts.tools import ToolUse
-from mmrl.tools.markup import Call, Markup
+from mmrl.tools.markup import Markup
 from mmrl.types import Completion, Context, PolicyOutput, Sampling
 from tasks.wiki import Search, Wiki
 from tests.runs import Counting
-from tests.tools.examples import Count, Divide, Echo
+from tests.tools.examples import STOPS, Always, Count, Divide, Echo
 
 MARKUP = Markup(told="[{text}]", failed="[{name}]")
 
@@ -172,16 +171,6 @@ def drawn(rollout, sampling, task, attempts=2, slots=range(3), **engine):
     local.sync(POLICY, 3)
     ctx = Context(task, local, POLICY, sampling, seed=0, iteration=0, attempts=attempts)
     return rollout.collect([(slot, task[slot]) for slot in slots], ctx)
-
-
-STOPS = tuple(ascii_letters + digits)  # a random policy writes one of them soon
-
-
-class Always(Markup):
-    """Every turn but the last is a call: a random policy writes none by itself."""
-
-    def call(self, text, tools):
-        return Call("say", "abc")
 
 
 def test_the_learner_scores_the_row_as_it_was_sampled():
