@@ -23,7 +23,7 @@ class Arithmetic(Task):
         split: "train" or "held_out".
         held_out_fraction: share of the sets of operands that is kept for the held-out split.
         seed: of the split; part of the task, not of the run.
-        working: the expert writes every intermediate result on a line of its own before the answer.
+        steps: demonstrations write what the operands so far make, one line each, before the result.
     """
 
     digits: Sequence[int] = (2, 1)
@@ -31,7 +31,7 @@ class Arithmetic(Task):
     split: str = "train"
     held_out_fraction: float = 0.2
     seed: int = 0
-    working: bool = False
+    steps: bool = False
 
     name = "arithmetic"
 
@@ -76,6 +76,6 @@ class Arithmetic(Task):
 
     def demonstrate(self, index: int) -> str:
         info = self[index].info
-        symbol, operands = info["operation"], info["operands"]
-        first = 2 if self.working else len(operands)
-        return "\n".join(str(result(symbol, operands[:n])) for n in range(first, len(operands) + 1))
+        first = 2 if self.steps else len(info["operands"])
+        lines = [result(info["operation"], info["operands"][:n]) for n in range(first, len(info["operands"]) + 1)]
+        return "\n".join(map(str, lines))

@@ -29,7 +29,7 @@ def test_swapping_the_operands_does_not_cross_the_split():
 
 
 def test_working_is_one_line_for_each_operation():
-    task = Arithmetic(digits=(1, 1, 1), operations=("-",), working=True)
+    task = Arithmetic(digits=(1, 1, 1), operations=("-",), steps=True)
     for index in range(50):
         prompt = task[index]
         a, b, c = prompt.info["operands"]
