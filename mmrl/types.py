@@ -81,6 +81,7 @@ class Request:
 
     observation: Mapping[str, Any]  # raw: messages and images, or what a simulator returns
     seed: int  # 64-bit; the draw depends on this number only, not on the batch around it
+    prefix: Tensor | None = None  # [P] ids that stand after the observation already; the completion goes on from there
 
 
 @dataclass
@@ -198,6 +199,9 @@ class Context:
     more: Callable[[int], list[Episode] | None] | None = None
     """Collective over ranks, which all ask for the same number: plays that many further prompts and returns this rank's
     scored share; None for none."""
+    score: Callable[[Sequence[Episode]], None] | None = None
+    """Writes scores and rewards into episodes of whole groups, also into provisional ones that a rollout makes on its
+    way, to search or to estimate what a state is worth; None where there is nobody to ask."""
     gather: Callable[[Sequence[Any]], list[Any]] = list
     """Collective over ranks: the items of all of them, in rank order."""
 
@@ -225,6 +229,10 @@ class Task(ABC):
     def demonstrate(self, index: int) -> str:
         """The answer that an expert would give, as text. Only for tasks that can be imitated."""
         raise NotImplementedError(f"task {self.name!r} has no demonstrations; it cannot be imitated")
+
+    def script(self, index: int) -> list[str]:
+        """What that expert writes turn by turn where tools are called in between; the last one is the answer."""
+        return [self.demonstrate(index)]
 
     def demonstrations(self, prompts: Sequence[Prompt]) -> list[list[tuple[Mapping[str, Any], Any]]]:
         """For each prompt the expert's decisions: raw observation and output, in order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from mmrl import parallel
 from mmrl.evaluation.base import Evaluator
@@ -75,6 +76,7 @@ class HeldOut:
             purpose="eval",
             attempts=self.attempts,
             more=None,
+            score=partial(score, task=task, reward=reward),
         )
         episodes = self.rollout.collect(mine, here)
         score(episodes, task, reward)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import lightning as L
@@ -234,6 +235,7 @@ class RolloutData(L.LightningDataModule):
             models=learner.models,
             progress=self._progress,
             gather=parallel.gathered,
+            score=partial(score, task=self.task, reward=self.reward),
         )
 
     def _collect(self, count: int, ctx: Context) -> list[Episode]:

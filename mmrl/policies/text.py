@@ -117,6 +117,12 @@ class TextPolicy(ServedPolicy):
             )
         return {"input_ids": torch.tensor(self._chat_ids(list(raw["messages"])), dtype=torch.long)}
 
+    def continued(self, observation: Observation, ids: Tensor) -> Observation:
+        return {**observation, "input_ids": torch.cat([observation["input_ids"], ids])}
+
+    def tokens(self, text: str) -> Tensor:
+        return torch.tensor(self.tokenizer.encode(text, add_special_tokens=False), dtype=torch.long)
+
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor | Ragged]:
         """Prompts padded on the left, so that all completions start at the same place."""
         return {

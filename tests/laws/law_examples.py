@@ -24,9 +24,11 @@ from mmrl.objectives.value import SquaredValue
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.stages.advantage import GroupAdvantage
+from mmrl.stages.cells import CellAdvantage
 from mmrl.stages.correction import MaskedRatio, TruncatedRatio
 from mmrl.stages.gae import GAE
 from mmrl.stages.logprobs import OldLogprobs, ReferenceLogprobs
+from mmrl.stages.segments import CentredValues, SegmentAdvantage
 from mmrl.stages.values import Values
 from mmrl.types import Context, PolicyOutput, Sampling
 
@@ -55,6 +57,10 @@ STAGES = [
         for baseline in ("mean", "leave_one_out")
     ),
     Example(GroupAdvantage(None, None)),
+    Example(CellAdvantage()),
+    Example(CellAdvantage(("group", "first"), scale=False)),
+    Example(SegmentAdvantage(0.9)),
+    Example(CentredValues()),
     Example(GAE(0.9, 0.8)),
     Example(GAE(0.9, 0.8, whiten=True)),
     Example(GAE(0.9, 0.8), per_row=True),
@@ -178,6 +184,9 @@ def rows(per_row: bool) -> Batch:
         step=step,
         reward=torch.randn(n, generator=generator) + episode_reward * last,
         episode_reward=episode_reward,
+        first=step == 0,
+        cell=episode % 2,
+        segment=(torch.arange(t) // 2).expand(n, t).clone(),
         last=last,
         terminal=last & (episode % 2 == 0),
         bootstrap=torch.where(last & (episode % 2 == 1), 0.7, 0.0),
