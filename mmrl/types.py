@@ -97,6 +97,7 @@ class Completion:
     value: Tensor | None = None  # scalar or [T]
     extra: dict[str, Tensor] = field(default_factory=dict)  # further row columns, named as in mmrl.columns
     version: int = 0  # of the weights that sampled it
+    others: dict[str, Observation] = field(default_factory=dict)  # encoded contexts in which it is scored as well
 
 
 @dataclass
@@ -160,12 +161,14 @@ class PolicyOutput:
     entropy: Tensor  # [N, T] nats
     values: Tensor | None = None  # [N] per row, or [N, T] per choice
     extra: dict[str, Tensor] = field(default_factory=dict)
+    others: dict[str, PolicyOutput] = field(default_factory=dict)  # of further passes: other contexts, other models
 
     def detached(self) -> PolicyOutput:
         """The numbers alone."""
         extra = {name: part.detach() for name, part in self.extra.items()}
         values = None if self.values is None else self.values.detach()
-        return PolicyOutput(self.logprobs.detach(), self.entropy.detach(), values, extra)
+        others = {name: out.detached() for name, out in self.others.items()}
+        return PolicyOutput(self.logprobs.detach(), self.entropy.detach(), values, extra, others)
 
     @staticmethod
     def joined(parts: Sequence[PolicyOutput]) -> PolicyOutput:
@@ -176,7 +179,14 @@ class PolicyOutput:
             torch.cat([part.entropy for part in parts]),
             torch.cat(values) if values else None,
             {name: torch.cat([part.extra[name] for part in parts]) for name in parts[0].extra},
+            {name: PolicyOutput.joined([part.others[name] for part in parts]) for name in parts[0].others},
         )
+
+    def other(self, name: str, part: str) -> PolicyOutput:
+        """The output of a further pass; names the part that asks when there was none."""
+        if name not in self.others:
+            raise KeyError(f"{part}: no pass {name!r} was made over these rows; there are {sorted(self.others)}")
+        return self.others[name]
 
 
 @dataclass
@@ -202,8 +212,16 @@ class Context:
     score: Callable[[Sequence[Episode]], None] | None = None
     """Writes scores and rewards into episodes of whole groups, also into provisional ones that a rollout makes on its
     way, to search or to estimate what a state is worth; None where there is nobody to ask."""
+    tries: Mapping[int, range] | None = None
+    """By slot, the attempts to play where they are not the first `attempts` ones."""
+    again: Callable[[Mapping[int, range]], list[Episode]] | None = None
+    """Plays these attempts, by slot, at prompts that this rank played before in this iteration, and scores them."""
     gather: Callable[[Sequence[Any]], list[Any]] = list
     """Collective over ranks: the items of all of them, in rank order."""
+
+    def numbers(self, slot: int) -> range:
+        """Which attempts at the prompt of this slot a rollout has to play."""
+        return range(self.attempts) if self.tries is None else self.tries[slot]
 
 
 class Task(ABC):

@@ -164,8 +164,8 @@ def test_every_public_part_says_what_it_is():
 
 
 def test_there_is_one_loop():
-    """Only the data module asks a rollout to collect for training; evaluation plays by itself. Rollouts may build on
-    each other."""
+    """Only what plays an iteration asks a rollout to collect for training; evaluation plays by itself. Rollouts may
+    build on each other."""
     callers = {
         module(file)
         for file in FILES
@@ -173,4 +173,4 @@ def test_there_is_one_loop():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "collect"
     }
     others = {caller for caller in callers if not within(caller, "mmrl.rollouts")}
-    assert others <= {"mmrl.learners.rollout_data", "mmrl.evaluation.held_out"}
+    assert others <= {"mmrl.learners.playing", "mmrl.evaluation.held_out"}

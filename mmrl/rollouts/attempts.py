@@ -48,7 +48,7 @@ class Attempts(Rollout):
                     f"prompt {prompt.key!r} has no messages: tasks of simulators are played with rollout=env"
                 )
             raw = prompt.observation  # one object for the group, so that it is encoded once
-            for attempt in range(ctx.attempts):
+            for attempt in ctx.numbers(slot):
                 episodes.append(Episode(prompt, group=slot, attempt=attempt, info={"attempts": [], "earned": []}))
                 scripts.append(Transcript(raw, known))
         retry = ctx.policy.tokens(self.retry)

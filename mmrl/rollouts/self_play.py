@@ -56,7 +56,7 @@ class SelfPlay(Rollout):
             raise TypeError(f"task {game.name!r} is no game: its problems cannot be proposed; use task=programs")
         for kind in game.kinds:
             self.known.setdefault(kind, game.seeds(kind))
-        plays = [self._begin(slot, attempt, game, ctx) for slot, _ in prompts for attempt in range(ctx.attempts)]
+        plays = [self._begin(slot, attempt, game, ctx) for slot, _ in prompts for attempt in ctx.numbers(slot)]
         requests = [Request(p.episode.prompt.observation, p.seed(ctx)) for p in plays]
         for play, done in zip(plays, ctx.engine.sample(requests, ctx.sampling)):
             play.wrote(done, game.kinds)

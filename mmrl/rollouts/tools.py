@@ -69,7 +69,7 @@ class ToolUse(Rollout):
             raw = prompt.observation  # one object for the group, so that it is encoded once
             plays += [
                 Play(Episode(prompt, group=slot, attempt=attempt), Transcript(raw, known))
-                for attempt in range(ctx.attempts)
+                for attempt in ctx.numbers(slot)
             ]
         waiting, ready, busy, ended = deque(plays), list[Play](), list[Play](), 0
         while waiting or ready or busy:
