@@ -36,7 +36,7 @@ TEXT = (
     "num_key_value_heads=2",
 )
 SMALL = {
-    "tiny_text": tuple(f"policy.config.{word}" for word in TEXT),
+    **{name: tuple(f"policy.config.{word}" for word in TEXT) for name in ("tiny_text", "mini_text")},
     "tiny_vlm": (
         *(f"policy.config.text_config.{word}" for word in TEXT),
         "policy.config.vision_config.hidden_size=16",
