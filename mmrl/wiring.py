@@ -32,6 +32,9 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     models = {"reference"} if learner.get("reference") else set()
     columns = COLLATED | policy_class.provides(policy_args) | load(module["rollout"]["class_path"]).writes
 
+    for spec in (module.get("episodes") or {}).values():
+        columns |= load(spec["class_path"]).writes if spec else frozenset()
+
     def need(wanted: frozenset[str], have: frozenset[str] | set[str], part: str, hint: str) -> None:
         missing = sorted(name for name in wanted - set(have) if not name.startswith("obs."))
         if missing:

@@ -65,6 +65,7 @@ class Job:
     def __call__(self) -> dict[str, Any]:
         """Run in a process of its own unless that is done; the metrics rows and the seconds that it took."""
         command = ["-m", "mmrl", "fit", *self.words, f"seed={self.seed}", f"run_dir={self.folder}"]
+        command.append(f"trainer.callbacks.start.cache={self.folder.parents[1] / 'start'}")  # both sides begin alike
         receipt = self.folder / "receipt.json"  # what a finished run was asked for, so that it need not run again
         asked = {"command": command, "content": self.content}
         known = json.loads(receipt.read_text()) if receipt.exists() else {}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +18,7 @@ import torch
 
 from mmrl import parallel
 from mmrl.policies.processor import refuse_other
+from mmrl.proofs.content import content
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +30,15 @@ class Start(L.Callback):
     begins with the weights of the stage before it. A policy that was loaded from a path has its weights already and
     is left alone, and so is a run that resumes.
 
+    With a cache, a stage that was run before with the same words, parts and start is not run again: a comparison of
+    two methods begins both with one file of weights.
+
     Args:
         run_dir: folder of the run.
         stages: words of each stage, in order.
         common: words that all stages share, such as the task and the policy.
         checkpoint: begin with these weights; with stages, the first of them does.
+        cache: folder in which finished stages are kept for other runs; None for stages of this run alone.
     """
 
     def __init__(
@@ -38,21 +47,44 @@ class Start(L.Callback):
         stages: dict[str, list[str]] | None = None,
         common: list[str] | None = None,
         checkpoint: str | None = None,
+        cache: str | None = None,
     ):
         self.run_dir, self.stages, self.common, self.checkpoint = Path(run_dir), stages or {}, common or [], checkpoint
+        self.cache = None if cache is None else Path(cache)
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if stage != "fit" or trainer.ckpt_path is not None or getattr(pl_module.policy, "path", None) is not None:
             return
         checkpoint = self.checkpoint
         for name, words in self.stages.items():
-            folder = self.run_dir / "start" / name
-            if trainer.is_global_zero:
+            folder = self._folder(name, words, checkpoint)
+            if trainer.is_global_zero and self.cache is None:
                 self._run(name, words, folder, checkpoint)
+            elif trainer.is_global_zero:
+                self._run_once(name, words, folder, checkpoint)
             checkpoint = str(folder / "checkpoints" / "last.ckpt")
         parallel.barrier(trainer, "start")
         if checkpoint is not None:
             load_policy(pl_module.policy, checkpoint)
+
+    def _folder(self, name: str, words: list[str], checkpoint: str | None) -> Path:
+        if self.cache is None:
+            return self.run_dir / "start" / name
+        asked = [*self.common, *words]
+        key = json.dumps(
+            [asked, content(asked), checkpoint]
+        )  # the checkpoint of a cached stage has its key in its path
+        return self.cache / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+
+    def _run_once(self, name: str, words: list[str], folder: Path, checkpoint: str | None) -> None:
+        """Run the stage unless it is there; another run that wants the same one waits for it."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the system lets go of it when the process ends, however it does
+            if not (folder / "finished").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                self._run(name, words, folder, checkpoint)
+                (folder / "finished").touch()
 
     def _run(self, name: str, words: list[str], folder: Path, checkpoint: str | None) -> None:
         command = [*self.common, *words, f"run_dir={folder}"]

@@ -32,6 +32,22 @@ class DropUniform(EpisodeTransform):
         ]
 
 
+@dataclass(frozen=True)
+class KeepSolved(EpisodeTransform):
+    """Keeps the episodes that earned enough: cloning what succeeded, for example.
+
+    Args:
+        field: "reward", or the name of a score.
+        least: that is enough.
+    """
+
+    field: str = "reward"
+    least: float = 1.0
+
+    def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
+        return [episode for episode in episodes if _earned(episode, self.field) >= self.least]
+
+
 def grouped(episodes: Sequence[Episode]) -> dict[int, list[Episode]]:
     """Episodes by group, in order of first appearance."""
     out: dict[int, list[Episode]] = {}

@@ -173,6 +173,7 @@ class RolloutData(L.LightningDataModule):
             seed=self.seed,
             iteration=ctx.iteration,
             device=ctx.device,
+            whole_groups=getattr(learner, "whole_groups", False),
         )
 
     def _take(self, ctx: Context) -> Played:

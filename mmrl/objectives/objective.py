@@ -18,6 +18,7 @@ class Term(ABC):
 
     reads: frozenset[str] = frozenset()  # columns of the batch
     needs: frozenset[str] = frozenset()  # parts of the policy's output beyond logprobs and entropy: "values", ...
+    whole_groups: bool = False  # compares the rows of a group, which then never come into different micro-batches
 
     @abstractmethod
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor: ...
@@ -70,6 +71,11 @@ class Objective(nn.Module):
     def reads(self) -> frozenset[str]:
         """Every column that the loss needs."""
         return frozenset({"weights"}).union(self.rows.values(), *(term.reads for term in self.terms.values()))
+
+    @property
+    def whole_groups(self) -> bool:
+        """Whether a term compares the rows of a group."""
+        return any(term.whole_groups for term in self.terms.values())
 
     def coefficient(self, name: str) -> Tensor:
         return getattr(self, f"coefficient_{name}")

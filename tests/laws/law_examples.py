@@ -16,8 +16,10 @@ from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
 from mmrl.objectives.imitation_chain import AnswerError
+from mmrl.objectives.path_consistency import PathPolicy, PathValue
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.objectives.policy_chain import ChainSurrogate, DenoisingSurrogate
+from mmrl.objectives.preference import PreferredRatio, PreferredValue
 from mmrl.objectives.q import EntropyPrice, NegativeQ, PricedLogprob, SquaredQ
 from mmrl.objectives.regularizer import KL, Entropy
 from mmrl.objectives.value import SquaredValue
@@ -89,6 +91,12 @@ TERMS = [
     *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
     Example(Entropy()),
     Example(NegativeLogLikelihood()),
+    *(Example(PreferredRatio(loss)) for loss in ("logistic", "squared", "hinge")),
+    Example(PreferredRatio(level="sequence")),
+    Example(PreferredRatio(smoothing=0.1, reference=None)),
+    Example(PreferredValue(), per_row=True),
+    Example(PathValue()),
+    Example(PathPolicy()),
     Example(SmoothedNegativeLogLikelihood(width=1.0)),
     Example(MapCrossEntropy(maps=2)),
     *(Example(SquaredQ(), per_row) for per_row in (False, True)),
@@ -183,6 +191,7 @@ def rows(per_row: bool) -> Batch:
         bootstrap=torch.where(last & (episode % 2 == 1), 0.7, 0.0),
         is_demo=(episode == 2) | (episode == 5),
         version=torch.zeros(n).long(),
+        preference=torch.tensor([0, 1, -1, 0, 0, 1, 0, 0, -1, 0, 0]).float(),
         target_mask=torch.rand(n, 1, 4, 4, generator=generator) < 0.5,
         **real,
     )
