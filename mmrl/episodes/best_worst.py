@@ -38,13 +38,15 @@ class BestWorst(EpisodeTransform):
             best, worst = earned.index(max(earned)), earned.index(min(earned))
             if best != worst:
                 out += [stated(group[best], 1), stated(group[worst], -1)]
-        if groups and not out:
+        spare = next((episode for episode in episodes if episode.turns), None)
+        if spare is not None and not out:
             log.warning("best_worst: in all %d groups every attempt earned the same", len(groups))
+            return [stated(spare, 0)]  # from which nothing is learnt
         return out
 
 
 def stated(episode: Episode, sign: int) -> Episode:
-    """The episode with column `preference` on all its rows: 1 preferred, -1 not."""
+    """The episode with column `preference` on all its rows: 1 preferred, -1 not, 0 neither."""
     return replace(episode, turns=[_stated(turn, sign) for turn in episode.turns])
 
 

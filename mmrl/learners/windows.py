@@ -103,12 +103,9 @@ def shares(batch: Batch, count: int, whole_groups: bool = False) -> list[Tensor]
     rows: parts are there to save memory. The costliest unit goes first, always to the part that has least. Groups that
     have to be whole are not parted, however large.
     """
-    prompt, context, mask = (
-        batch["group" if whole_groups else "prompt"].numpy(),
-        batch["context"].numpy(),
-        batch["mask"],
-    )
-    choices = last_inside(mask).numpy()  # forced ones between are read too
+    prompt = batch["group" if whole_groups else "prompt"].numpy()
+    context = batch["context"].numpy()
+    choices = last_inside(batch.read).numpy()  # forced ones between are read too
 
     def cost(unit: np.ndarray) -> int:
         return int(context[unit[0]] + choices[unit].sum()) or 1
@@ -126,15 +123,15 @@ def shares(batch: Batch, count: int, whole_groups: bool = False) -> list[Tensor]
 
 
 def zero_filled(batch: Batch) -> Batch:
-    """Entries outside the mask set to zero in every [N, T] real column, so that nothing can leak from padding."""
-    mask = batch["mask"]
+    """Entries that nobody reads set to zero in every [N, T] real column, so that nothing can leak from padding."""
+    mask = batch.read
     filled = {
         name: torch.where(mask, column, 0)
         for name, column in batch.items()
         if isinstance(column, Tensor)
         and column.is_floating_point()
         and column.shape == mask.shape
-        and not name.startswith("obs.")
+        and not name.startswith(("obs.", "other."))
     }
     return batch.with_columns(**filled)
 

@@ -39,10 +39,6 @@ class LoggedEpisodes(Rollout):
         self.path, self.play, self.count = Path(path), play, count
         self._log: Log | None = None
 
-    @property
-    def writes(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset() if self.play is None else self.play.writes
-
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         if self._log is None:
             self._log = self._read() if self.path.exists() else self._played(ctx)
