@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from mmrl.batch import Batch
+from mmrl.objectives.abstraction import NegativeProgress, PricedSlack, SlackPrice
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
@@ -125,6 +126,9 @@ TERMS = [
     Example(PreferredRatio(level="sequence")),
     Example(PreferredRatio(smoothing=0.1, reference=None)),
     Example(PreferredValue(), per_row=True),
+    Example(NegativeProgress()),
+    Example(PricedSlack()),
+    Example(SlackPrice()),
     Example(PathValue()),
     Example(PathPolicy()),
     Example(SmoothedNegativeLogLikelihood(width=1.0)),
@@ -182,6 +186,8 @@ class Tabular(nn.Module):
             "nucleus_entropy": nucleus_entropy(self.logits[state], 0.95, batch["temperature"]),
             "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
             "q": self.logits[state],
+            "progress": self.logits[state][..., 0],
+            "slack": self.logits[state][..., 1],
             "log_price": self.value[:1],
         }
         flipped = logprob_entropy(self.logits.flip(0)[state], batch["action"], batch["temperature"])
