@@ -65,7 +65,6 @@ class Job:
     def __call__(self) -> dict[str, Any]:
         """Run in a process of its own unless that is done; the metrics rows and the seconds that it took."""
         command = ["-m", "mmrl", "fit", *self.words, f"seed={self.seed}", f"run_dir={self.folder}"]
-        command.append(f"trainer.callbacks.start.cache={self.folder.parents[1] / 'start'}")  # both sides begin alike
         receipt = self.folder / "receipt.json"  # what a finished run was asked for, so that it need not run again
         asked = {"command": command, "content": self.content}
         known = json.loads(receipt.read_text()) if receipt.exists() else {}
@@ -82,7 +81,11 @@ class Job:
         started = time.perf_counter()
         with (self.folder.parent / f"{self.folder.name}.log").open("w") as log:
             done = subprocess.run(
-                [sys.executable, *command], stdout=log, stderr=subprocess.STDOUT, cwd=ROOT, env=_environment()
+                [sys.executable, *command],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env=_environment() | {"MMRL_STARTS": str(self.folder.parent.parent / "starts")},
             )
         if done.returncode:
             raise RunFailed(f"mmrl fit {' '.join(command[3:])} failed; see {log.name}")

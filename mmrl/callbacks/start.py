@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -28,17 +26,14 @@ class Start(L.Callback):
 
     A stage is the words of an `mmrl fit` command. It runs in a process of its own, in <run_dir>/start/<name>, and
     begins with the weights of the stage before it. A policy that was loaded from a path has its weights already and
-    is left alone, and so is a run that resumes.
-
-    With a cache, a stage that was run before with the same words, parts and start is not run again: a comparison of
-    two methods begins both with one file of weights.
+    is left alone, and so is a run that resumes. Where the environment's MMRL_STARTS names a folder, what a stage made
+    is kept there, and runs whose stages say the same, seed included, take it instead of running them again.
 
     Args:
         run_dir: folder of the run.
         stages: words of each stage, in order.
         common: words that all stages share, such as the task and the policy.
         checkpoint: begin with these weights; with stages, the first of them does.
-        cache: folder in which finished stages are kept for other runs; None for stages of this run alone.
     """
 
     def __init__(
@@ -47,52 +42,52 @@ class Start(L.Callback):
         stages: dict[str, list[str]] | None = None,
         common: list[str] | None = None,
         checkpoint: str | None = None,
-        cache: str | None = None,
     ):
         self.run_dir, self.stages, self.common, self.checkpoint = Path(run_dir), stages or {}, common or [], checkpoint
-        self.cache = None if cache is None else Path(cache)
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if stage != "fit" or trainer.ckpt_path is not None or getattr(pl_module.policy, "path", None) is not None:
             return
         checkpoint = self.checkpoint
         for name, words in self.stages.items():
-            folder = self._folder(name, words, checkpoint)
-            if trainer.is_global_zero and self.cache is None:
+            folder = self.run_dir / "start" / name
+            if trainer.is_global_zero:
                 self._run(name, words, folder, checkpoint)
-            elif trainer.is_global_zero:
-                self._run_once(name, words, folder, checkpoint)
             checkpoint = str(folder / "checkpoints" / "last.ckpt")
         parallel.barrier(trainer, "start")
         if checkpoint is not None:
             load_policy(pl_module.policy, checkpoint)
 
-    def _folder(self, name: str, words: list[str], checkpoint: str | None) -> Path:
-        if self.cache is None:
-            return self.run_dir / "start" / name
-        asked = [*self.common, *words]
-        key = json.dumps(
-            [asked, content(asked), checkpoint]
-        )  # the checkpoint of a cached stage has its key in its path
-        return self.cache / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-
-    def _run_once(self, name: str, words: list[str], folder: Path, checkpoint: str | None) -> None:
-        """Run the stage unless it is there; another run that wants the same one waits for it."""
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.parent / f"{folder.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # the system lets go of it when the process ends, however it does
-            if not (folder / "finished").exists():
-                shutil.rmtree(folder, ignore_errors=True)
-                self._run(name, words, folder, checkpoint)
-                (folder / "finished").touch()
-
     def _run(self, name: str, words: list[str], folder: Path, checkpoint: str | None) -> None:
+        kept = _kept([*self.common, *words], checkpoint)
+        last = folder / "checkpoints" / "last.ckpt"
+        if kept is not None and kept.exists():
+            log.info("start stage %r: taken from %s", name, kept)
+            last.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(kept, last)
+            return
         command = [*self.common, *words, f"run_dir={folder}"]
         if checkpoint is not None:
             command.append(f"trainer.callbacks.start.checkpoint={checkpoint}")
         log.info("start stage %r: mmrl fit %s", name, " ".join(command))
         environment = {k: v for k, v in os.environ.items() if k not in _LAUNCHED}
         subprocess.run([sys.executable, "-m", "mmrl", "fit", *command], check=True, env=environment)
+        if kept is not None:
+            whole = kept.with_name(f"{kept.name}.{os.getpid()}")
+            shutil.copyfile(last, whole)
+            whole.replace(kept)  # at once, should another run look
+
+
+def _kept(words: list[str], checkpoint: str | None) -> Path | None:
+    """Where a stage of these words that began with these weights is kept; None where nothing is."""
+    folder = os.environ.get("MMRL_STARTS")
+    if not folder:
+        return None
+    seeds = [word for word in words if word.startswith("seed=")]
+    before = hashlib.sha256(Path(checkpoint).read_bytes()).hexdigest() if checkpoint else ""
+    key = hashlib.sha256(repr([content(words), seeds, before]).encode()).hexdigest()[:24]
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return Path(folder) / f"{key}.ckpt"
 
 
 _LAUNCHED = {"WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK"}

@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.objectives.policy_chain import ChainSurrogate, DenoisingSurrogate
+from mmrl.objectives.policy_mixture import MixtureSurrogate
 from mmrl.objectives.preference import PreferredRatio
 from mmrl.types import Context, Sampling
 from tests.laws.bench import (
@@ -23,10 +24,11 @@ from tests.laws.bench import (
 from tests.laws.law_examples import STAGES, TERMS
 
 CHAINS = (ChainSurrogate, DenoisingSurrogate)  # a row of theirs is a chain: tests/objectives tries them
+OTHERS = (MixtureSurrogate,)  # about choices whose sampler nobody knows
 KNOWN = set(pulled(SAMPLER, REWARD, SAMPLER))
 surrogates = pytest.mark.parametrize(
     "term",
-    [e.part for e in TERMS if {"advantages"} <= e.part.reads <= KNOWN and not isinstance(e.part, CHAINS)],
+    [e.part for e in TERMS if {"advantages"} <= e.part.reads <= KNOWN and not isinstance(e.part, CHAINS + OTHERS)],
     ids=str,
 )
 clipping = [e.part for e in TERMS if hasattr(e.part, "high") and not isinstance(e.part, CHAINS)]
@@ -79,6 +81,15 @@ def test_far_from_the_sampler_only_bounded_surrogates_rest(term):
     advantages = torch.where((advantages > 0) == (ratio > 1), advantages, 0)  # the normaliser moves some the other way
     left = gradient(term, away, pulled(SAMPLER, advantages, SAMPLER)).abs().max()
     assert (left < 1e-7) == hasattr(term, "high")
+
+
+@pytest.mark.parametrize("term", [e.part for e in TERMS if isinstance(e.part, OTHERS)], ids=str)
+def test_a_shown_choice_is_taken_up_and_a_warned_of_one_is_not(term):
+    """Whoever made them: the arm of positive advantage gains, that of negative advantage loses."""
+    advantages = torch.zeros(ARMS).double()
+    advantages[70], advantages[3] = 1.0, -1.0
+    step = -gradient(term, SAMPLER, pulled(SAMPLER, advantages, SAMPLER))
+    assert step[70] > 0 > step[3] and {int(step.argmax()), int(step.argmin())} == {70, 3}
 
 
 # ---------------------------------------------------------------- advantages

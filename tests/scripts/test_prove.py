@@ -39,7 +39,6 @@ def finished(runs: Path, contents, afters, ran):
             writer.writerow(["iterations", COLUMN, "val/greedy/exact/n"])
             writer.writerows([[0, 0.3, 200], [1, "", ""], [2, afters[job.side, job.seed], 200]])
         command = ["-m", "mmrl", "fit", *job.words, f"seed={job.seed}", f"run_dir={job.folder}"]
-        command.append(f"trainer.callbacks.start.cache={runs / 'start'}")
         (job.folder / "receipt.json").write_text(
             json.dumps({"command": command, "content": job.content, "seconds": 60.0})
         )
