@@ -65,7 +65,7 @@ def words_of(recipe: str, folder) -> list[str]:
     words = [f"recipe={recipe}", *TINY, *SMALL[plain.choices.policy], f"run_dir='{folder}'"]
     if plain.data.group_size > 1:
         words.append("data.group_size=2")
-    if plain.data.evaluation is not None:
+    if plain.data.get("evaluation") is not None:
         words.append("data.evaluation.count=4")
     if "max_tokens" in plain.data.sampling:
         words.append("data.sampling.max_tokens=3")
