@@ -72,6 +72,8 @@ def words_of(recipe: str, folder) -> list[str]:
         words += ["data.random=8", "data.replay.batch=4", "data.replay.capacity=100"]
     else:
         words.append("data.passes=1")
+    if plain.choices.rollout == "hinted":
+        words.append("data.rollout.rounds=2")
     if plain.choices.rollout == "segments":
         words += ["data.rollout.num_envs=2", "data.rollout.horizon=8"]
     return words
