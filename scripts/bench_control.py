@@ -77,7 +77,12 @@ def bench(chosen: argparse.Namespace) -> dict[str, Any]:
             ours.append(run(sys.executable, "benchmark.control", seed))
             if chosen.peer:
                 peers.append(run(chosen.peer_python, "benchmark.stable", seed))
-    out = asked | {"seeds": seeds} | summary(ours) | {"phases": ours[-1]["phases"], "threads": chosen.threads, "words": chosen.word}
+    out = (
+        asked
+        | {"seeds": seeds}
+        | summary(ours)
+        | {"phases": ours[-1]["phases"], "threads": chosen.threads, "words": chosen.word}
+    )
     out |= {"numbers": ALGORITHMS[chosen.algorithm].NUMBERS[chosen.env]}
     out |= {"versions": versions("mmrl", "torch", "lightning", "gymnasium", "mujoco")}
     if peers:

@@ -34,10 +34,7 @@ def scatter(rng: np.random.Generator, heights: Sequence[float], apart_m: float =
 
 def _crowded(x: float, y: float, places: Sequence[tuple[float, float, float]], least: float) -> bool:
     """Whether a place is nearer to another than the root of `least`."""
-    for a, b, _ in places:
-        if (x - a) ** 2 + (y - b) ** 2 < least:
-            return True
-    return False
+    return any((x - a) ** 2 + (y - b) ** 2 < least for a, b, _ in places)
 
 
 def spread(places: Sequence[Point]) -> float:
