@@ -160,11 +160,17 @@ class PolicyOutput:
     values: Tensor | None = None  # [N] per row, or [N, T] per choice
     extra: dict[str, Tensor] = field(default_factory=dict)
 
-    def detached(self) -> PolicyOutput:
-        """The numbers alone."""
-        extra = {name: part.detach() for name, part in self.extra.items()}
-        values = None if self.values is None else self.values.detach()
-        return PolicyOutput(self.logprobs.detach(), self.entropy.detach(), values, extra)
+    def parts(self) -> dict[str, Tensor]:
+        """Everything there is, by name; what is in `extra` as "extra.<name>"."""
+        values = {} if self.values is None else {"values": self.values}
+        extra = {f"extra.{name}": part for name, part in self.extra.items()}
+        return {"logprobs": self.logprobs, "entropy": self.entropy, **values, **extra}
+
+    @staticmethod
+    def of(parts: Mapping[str, Tensor]) -> PolicyOutput:
+        """The output that has these parts."""
+        extra = {name[6:]: part for name, part in parts.items() if name.startswith("extra.")}
+        return PolicyOutput(parts["logprobs"], parts["entropy"], parts.get("values"), extra)
 
     @staticmethod
     def joined(parts: Sequence[PolicyOutput]) -> PolicyOutput:

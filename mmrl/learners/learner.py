@@ -13,6 +13,7 @@ from torch import nn
 from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.learners.flat import Flat
+from mmrl.learners.recorded import Recorded
 from mmrl.learners.reported import Reported
 from mmrl.learners.windows import Pass
 from mmrl.objectives.objective import Objective
@@ -31,7 +32,8 @@ class Learner(Reported):
         reference: keep a frozen copy of the starting policy as `models["reference"]`, for terms that stay close to it.
         whole_passes: take a whole pass over the rows in one of Lightning's steps, with the same updates in it, of all
             parameters as one vector: for optimisers such as Adam that treat elements alike. For small policies, whose
-            updates take less time than what Lightning does around each; callbacks then see passes. Where gradients are
+            updates take less time than what Lightning does around each; callbacks then see passes. On a CPU the
+            operations of an update are recorded and replayed, where that gives the same bits. Where gradients are
             accumulated, shared between processes or scaled it changes nothing.
     """
 
@@ -55,6 +57,7 @@ class Learner(Reported):
         self.reference = reference
         self._sharded = False
         self._flat: Flat | None = None
+        self._recorded = Recorded("an update")
         self._whole_passes = whole_passes
 
     def setup(self, stage: str) -> None:
@@ -75,6 +78,8 @@ class Learner(Reported):
         parameters = [p for p in self.policy.parameters() if p.requires_grad]
         self._flat = Flat(parameters) if self.takes_passes else None
         optimizer = self.make_optimizer([self._flat.vector] if self._flat else parameters)
+        if self.device.type == "cpu":
+            parallel.looks_for_no_gpu(optimizer)
         if self.make_scheduler is None:
             return optimizer
         scheduler = self.make_scheduler(optimizer)
@@ -104,27 +109,44 @@ class Learner(Reported):
 
     def _pass(self, windows: Pass) -> None:
         """What Lightning's automatic optimisation would do with each window, one after the other."""
-        optimizer, scheduler = self.optimizers(), self.lr_schedulers()
+        optimizer, scheduler = self.optimizers(use_pl_optimizer=False), self.lr_schedulers()
+        counted = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
         flat, most = self._flat, self.trainer.gradient_clip_val
         outs, weights = [], []
         flat.tie()
+        self._recorded.doubt()
         for window in windows:
             window = parallel.moved(window, self.trainer)
-            out = self.policy(window)
-            loss, metrics = self.objective(out, window, notes=False)
+            out, metrics = self._gradient(window)
             self._terms.append(metrics)
-            outs.append(out.detached())
+            outs.append(out)
             weights.append(window["weights"])
-            flat.zero()
-            loss.backward()
             if most is not None:
                 flat.clip(most)
+            counted.increment_ready()
             optimizer.step()
+            counted.increment_completed()
             if scheduler is not None:
                 scheduler.step()
         rows = windows.batch.with_columns(weights=torch.cat(weights).cpu() / len(weights))
         rows = parallel.moved(rows, self.trainer)
         self._notes.append(self.objective.notes(PolicyOutput.joined(outs), rows))
+
+    def _gradient(self, window: Batch) -> tuple[PolicyOutput, dict[str, torch.Tensor]]:
+        """Set the gradient of a window's loss; the policy's output and the parts of the loss."""
+        idle = self.objective.idle()
+
+        def compute(columns: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            batch = Batch(columns)
+            out = self.policy(batch)
+            loss, metrics = self.objective(out, batch, notes=False, idle=idle)
+            return {"gradient": self._flat.gradient(loss), **_named("term", metrics), **_named("out", out.parts())}
+
+        plain = self.device.type == "cpu" and all(isinstance(column, torch.Tensor) for column in window.values())
+        key = (idle, self.policy.training)
+        found = self._recorded(compute, window, key) if plain else compute(window)
+        self._flat.vector.grad.copy_(found["gradient"])
+        return PolicyOutput.of(_under("out", found)), _under("term", found)
 
     def _means(self) -> dict[str, float]:
         """The parts of the loss over this iteration's windows, on all ranks."""
@@ -134,3 +156,11 @@ class Learner(Reported):
         self._terms.clear()
         self._notes.clear()
         return self.shared(means)
+
+
+def _named(prefix: str, parts: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {f"{prefix}/{name}": part.detach() for name, part in parts.items()}
+
+
+def _under(prefix: str, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name[len(prefix) + 1 :]: part for name, part in found.items() if name.startswith(f"{prefix}/")}
