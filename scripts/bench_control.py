@@ -31,7 +31,8 @@ from typing import Any
 from benchmark.command import child
 from benchmark.control import ALGORITHMS, summary
 from benchmark.process import versions
-from prove import interval
+
+from mmrl.proofs.effect import interval
 
 
 def options(words: Sequence[str] | None = None) -> argparse.Namespace:

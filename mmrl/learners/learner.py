@@ -164,16 +164,15 @@ class Learner(Reported):
 
     def _gradient(self, window: Batch) -> tuple[PolicyOutput, dict[str, torch.Tensor]]:
         """Set the gradient of a window's loss; the policy's output and the parts of the loss."""
-        idle = self.objective.idle()
-
         def compute(columns: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             batch = Batch(columns)
             out = self.outputs(batch)
-            loss, metrics = self.objective(out, batch, notes=False, idle=idle)
+            loss, metrics = self.objective(out, batch, notes=False)
             return {"gradient": self._flat.gradient(loss), **_named("term", metrics), **_named("out", out.parts())}
 
         plain = self.device.type == "cpu" and all(isinstance(column, torch.Tensor) for column in window.values())
-        key = (idle, self.policy.training)
+        idle = [self.objective.coefficient(name).item() == 0 for name in self.objective.terms] if plain else []
+        key = (self.policy.training, *idle)  # what their code asks beside the columns
         found = self._recorded(compute, window, key) if plain else compute(window)
         self._flat.vector.grad.copy_(found["gradient"])
         return PolicyOutput.of(_under("out", found)), _under("term", found)

@@ -82,38 +82,22 @@ class Objective(nn.Module):
     def coefficient(self, name: str) -> Tensor:
         return getattr(self, f"coefficient_{name}")
 
-    def idle(self) -> frozenset[str]:
-        """The terms that count for nothing at present, as far as asking is cheap: on a GPU it costs more than they."""
-        there = {name: self.coefficient(name) for name in self.terms}
-        return frozenset(name for name, part in there.items() if part.device.type == "cpu" and part.item() == 0)
-
-    def forward(
-        self, out: PolicyOutput, batch: Batch, notes: bool = True, idle: frozenset[str] | None = None
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The scalar loss and its named parts, each already averaged with the weights; diagnostics unless left out.
-
-        Args:
-            out: of the policy.
-            batch: the rows, with their weights.
-            notes: whether to add the diagnostics.
-            idle: terms without gradient, where they are known already.
-        """
-        loss, metrics = self.total(out, batch, notes, idle)
+    def forward(self, out: PolicyOutput, batch: Batch, notes: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+        """The scalar loss and its named parts, each already averaged with the weights; diagnostics unless left out."""
+        loss, metrics = self.total(out, batch, notes)
         return self._anchored(loss, out), metrics
 
-    def total(
-        self, out: PolicyOutput, batch: Batch, notes: bool = True, idle: frozenset[str] | None = None
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def total(self, out: PolicyOutput, batch: Batch, notes: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """The same of those parts of the output alone that the terms read."""
         batch.require(self.reads, "objective")
-        idle = self.idle() if idle is None else idle
         shares = self._shares(batch)
         loss: Tensor | None = None
         metrics: dict[str, Tensor] = {}
         for name, term in self.terms.items():
             share = shares[self.rows.get(name)]
             coefficient = self.coefficient(name)
-            with torch.no_grad() if name in idle else nullcontext():
+            idle = coefficient.device.type == "cpu" and coefficient.item() == 0  # on a GPU asking costs more
+            with torch.no_grad() if idle else nullcontext():
                 value, noted = term.measured(out, batch) if notes else (term(out, batch), {})
                 value = share.sum(value, f"term {name!r}")
             part = coefficient * value
