@@ -163,25 +163,6 @@ class PolicyOutput:
     extra: dict[str, Tensor] = field(default_factory=dict)
     others: dict[str, PolicyOutput] = field(default_factory=dict)  # of further passes: other contexts, other models
 
-    def parts(self) -> dict[str, Tensor]:
-        """Every tensor by name: what is in `extra` as "extra.<name>", what others hold as "<other>/<name>"."""
-        values = {} if self.values is None else {"values": self.values}
-        extra = {f"extra.{name}": part for name, part in self.extra.items()}
-        others = {f"{other}/{name}": part for other, out in self.others.items() for name, part in out.parts().items()}
-        return {"logprobs": self.logprobs, "entropy": self.entropy, **values, **extra, **others}
-
-    @staticmethod
-    def of(parts: Mapping[str, Tensor]) -> PolicyOutput:
-        """The output that has these parts."""
-        extra = {name[6:]: part for name, part in parts.items() if name.startswith("extra.") and "/" not in name}
-        others: dict[str, dict[str, Tensor]] = {}
-        for name, part in parts.items():
-            other, slash, rest = name.partition("/")
-            if slash:
-                others.setdefault(other, {})[rest] = part
-        made = {name: PolicyOutput.of(part) for name, part in others.items()}
-        return PolicyOutput(parts["logprobs"], parts["entropy"], parts.get("values"), extra, made)
-
     @staticmethod
     def joined(parts: Sequence[PolicyOutput]) -> PolicyOutput:
         """The rows of several passes with equal numbers of choices, one after the other."""

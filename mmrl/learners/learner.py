@@ -13,6 +13,7 @@ from torch import nn
 from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.learners.flat import Flat
+from mmrl.learners.parts import named, output_of, parts_of, under
 from mmrl.learners.recorded import Recorded
 from mmrl.learners.reported import Reported
 from mmrl.learners.windows import Pass
@@ -164,18 +165,19 @@ class Learner(Reported):
 
     def _gradient(self, window: Batch) -> tuple[PolicyOutput, dict[str, torch.Tensor]]:
         """Set the gradient of a window's loss; the policy's output and the parts of the loss."""
+
         def compute(columns: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             batch = Batch(columns)
             out = self.outputs(batch)
             loss, metrics = self.objective(out, batch, notes=False)
-            return {"gradient": self._flat.gradient(loss), **_named("term", metrics), **_named("out", out.parts())}
+            return {"gradient": self._flat.gradient(loss), **named("term", metrics), **named("out", parts_of(out))}
 
         plain = self.device.type == "cpu" and all(isinstance(column, torch.Tensor) for column in window.values())
         idle = [self.objective.coefficient(name).item() == 0 for name in self.objective.terms] if plain else []
         key = (self.policy.training, *idle)  # what their code asks beside the columns
         found = self._recorded(compute, window, key) if plain else compute(window)
         self._flat.vector.grad.copy_(found["gradient"])
-        return PolicyOutput.of(_under("out", found)), _under("term", found)
+        return output_of(under("out", found)), under("term", found)
 
     def _means(self) -> dict[str, float]:
         """The parts of the loss over this iteration's windows, on all ranks."""
@@ -185,14 +187,6 @@ class Learner(Reported):
         self._terms.clear()
         self._notes.clear()
         return self.shared(means)
-
-
-def _named(prefix: str, parts: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {f"{prefix}/{name}": part.detach() for name, part in parts.items()}
-
-
-def _under(prefix: str, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name[len(prefix) + 1 :]: part for name, part in found.items() if name.startswith(f"{prefix}/")}
 
 
 def _trained(model: nn.Module) -> list[nn.Parameter]:
