@@ -26,6 +26,7 @@ from mmrl.ops.logprob import logprob_entropy
 from mmrl.stages.advantage import GroupAdvantage
 from mmrl.stages.correction import MaskedRatio, TruncatedRatio
 from mmrl.stages.gae import GAE
+from mmrl.stages.lead import ReferenceLead
 from mmrl.stages.logprobs import OldLogprobs, ReferenceLogprobs
 from mmrl.stages.values import Values
 from mmrl.types import Context, PolicyOutput, Sampling
@@ -63,6 +64,7 @@ STAGES = [
     *(Example(MaskedRatio(0.5, 2.0, level)) for level in ("token", "sequence", "row")),
     Example(ReferenceLogprobs(rows=3), scores=True),
     Example(OldLogprobs(rows=3), scores=True),
+    Example(ReferenceLead(rows=3), scores=True),
     Example(Values(rows=3), scores=True),
     Example(Values(rows=3), per_row=True, scores=True),
 ]
@@ -131,6 +133,10 @@ class Tabular(nn.Module):
         self.logits = nn.Parameter(torch.randn(6, 4, generator=generator))
         self.value = nn.Parameter(torch.randn(6, generator=generator))
         self.per_row = per_row
+
+    def lead(self, batch: Batch) -> torch.Tensor:
+        """Other choices for the last two."""
+        return 3 - batch["action"][:, -2:]
 
     def forward(self, batch: Batch) -> PolicyOutput:
         state = batch["obs.state"]
