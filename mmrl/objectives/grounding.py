@@ -14,24 +14,33 @@ from mmrl.types import PolicyOutput
 
 @dataclass(frozen=True)
 class MapCrossEntropy(Term):
-    """Cross-entropy of attention maps against the pixels of the named object, per row.
+    """Cross-entropy of attention maps against the pixels of the named objects, per row.
 
-    term = - 1/K' sum_{k < K'} sum_p q(p) log softmax_p(map_logits_k),  q = share of the object's pixels in cell p.
+    term = - 1/(M K') sum_m sum_{m K' <= k < (m + 1) K'} sum_p q_m(p) log softmax_p(map_logits_k),
+    q_m = share of object m's pixels in cell p.
 
     Args:
-        maps: K', how many of the policy's maps must look at the object; the others stay free.
+        maps: K', how many of the policy's maps must look at each object; those beyond M K' stay free.
     """
 
     maps: int = 2
 
-    reads = frozenset({"target_mask"})  # [N, H, W] bool
+    reads = frozenset({"target_mask"})  # [N, M, H, W] bool
     needs = frozenset({"map_logits"})  # [N, K, h, w]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        logits = out.extra["map_logits"][:, : self.maps]
-        area = adaptive_avg_pool2d(batch["target_mask"].float(), logits.shape[2:]).flatten(1)
-        total = area.sum(dim=1, keepdim=True)
+        pixels, logits = batch["target_mask"], out.extra["map_logits"]
+        objects = pixels.shape[1]
+        if logits.shape[1] < objects * self.maps:
+            raise ValueError(
+                f"{objects} named objects with {self.maps} maps each need {objects * self.maps} maps of attention, but "
+                f"the policy has {logits.shape[1]}: raise policy.visual_tokens or lower the term's maps"
+            )
+        logits = logits[:, : objects * self.maps]
+        area = adaptive_avg_pool2d(pixels.float(), logits.shape[2:]).flatten(2)
+        total = area.sum(dim=2, keepdim=True)
         if (total == 0).any():
-            empty = (total[:, 0] == 0).nonzero()[:, 0].tolist()
+            empty = (total == 0).any(dim=1)[:, 0].nonzero()[:, 0].tolist()
             raise ValueError(f"column target_mask has no pixel in rows {empty}: leave out scenes with a hidden object")
-        return -((area / total)[:, None] * logits.flatten(2).log_softmax(dim=-1)).sum(dim=-1).mean(dim=1)
+        share = (area / total).repeat_interleave(self.maps, dim=1)
+        return -(share * logits.flatten(2).log_softmax(dim=-1)).sum(dim=-1).mean(dim=1)

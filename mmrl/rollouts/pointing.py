@@ -1,4 +1,4 @@
-"""Labelled pictures as episodes: "point at the named object", auto-labelled by the simulator."""
+"""Labelled pictures as episodes: "point at what is named", auto-labelled by the simulator."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
 
 class Pointing(Rollout):
-    """One decision per scene: the named object's place in the image, answered in the first two action dimensions.
+    """One decision per scene: the places of the named objects in the image, in the first two action dimensions.
 
-    The answer is a chunk whose every step is (column, row) of the object's centroid in [-1, 1]; further dimensions
-    are 0, and masked where choices are single numbers. The object's pixels are the column `target_mask`. It stands in
-    for the grounding that a pretrained vision-language model brings along.
+    Step h of the answer is (column, row) in [-1, 1] of the centroid of object h mod M, of the M that the instruction
+    names in order; further dimensions are 0, and masked where choices are single numbers. The objects' pixels are the
+    column `target_mask`. It stands in for the grounding that a pretrained vision-language model brings along: what it
+    leaves out, the goal of a push say, a policy whose vision is then frozen cannot see.
 
     Args:
         chunk: steps of the policy's answer.
         dims: action dimensions of each step, at least 2.
-        least_pixels: scenes that show less of the object are left out.
+        least_pixels: scenes that show less of an object are left out.
         spread: how far each joint of the arm may stand from its start, rad.
     """
 
@@ -41,7 +42,7 @@ class Pointing(Rollout):
         return [
             Episode(prompt, group=slot, attempt=0, turns=self._turns(made, i, slot, ctx), source="demo")
             for i, (slot, prompt) in enumerate(prompts)
-            if made["mask"][i].sum() >= self.least_pixels
+            if made["masks"][i].sum(axis=(1, 2)).min() >= self.least_pixels
         ]
 
     def _turns(self, made: dict[str, Any], i: int, slot: int, ctx: Context) -> list[Turn]:
@@ -49,11 +50,11 @@ class Pointing(Rollout):
 
     def _completion(self, made: dict[str, Any], i: int, ctx: Context) -> Completion:
         raw = {name: made[name][i] for name in ("image", "proprio", "instruction")}
-        size = made["mask"].shape[1]
+        centroids, size = made["centroids"][i], made["masks"].shape[2]
         answer = np.zeros((self.chunk, self.dims), dtype=np.float32)
-        answer[:, :2] = made["centroid"][i] / (size / 2) - 1
+        answer[:, :2] = centroids[np.arange(self.chunk) % len(centroids)] / (size / 2) - 1
         taught = np.zeros((self.chunk, self.dims), dtype=bool)
         taught[:, :2] = True
         completion = demonstration(raw, answer, ctx, taught)
-        completion.extra["target_mask"] = torch.from_numpy(made["mask"][i])
+        completion.extra["target_mask"] = torch.from_numpy(made["masks"][i])
         return completion

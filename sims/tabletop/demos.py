@@ -69,8 +69,8 @@ def label(env: TabletopVectorEnv, seeds: Sequence[int], spread: float) -> dict[s
 
     Returns "image" uint8 [n, H, W, 3], "proprio" float32 [n, P], "instruction" list[str], "mask" bool [n, H, W] of
     the pixels of the named object (of several, the first to act on) and "centroid" float32 [n, 2], their mean
-    (column, row) in pixels; "masks" bool [n, M, H, W] and "centroids" [n, M, 2] of all named objects in order, where
-    all tasks name equally many.
+    (column, row) in pixels; "masks" bool [n, M, H, W] and "centroids" [n, M, 2] of all named objects in order; M is the
+    most that a task names, and where one names fewer its objects come round again.
     """
     ids = np.arange(env.num_envs)
     begun = [env.starts(seed) for seed in seeds]
@@ -79,7 +79,7 @@ def label(env: TabletopVectorEnv, seeds: Sequence[int], spread: float) -> dict[s
         shift = derived_rng("scene", seed).uniform(-spread, spread, start.joints.shape)
         starts.append(replace(start, joints=start.joints + shift))
     env.begin(ids, starts, [t for t, _ in begun])
-    size, most = env.image_size, min(table.named.shape[1] for table in env.tables if table.named.size)
+    size, most = env.image_size, max(table.named.shape[1] for table in env.tables)
     image = np.zeros((len(ids), size, size, 3), np.uint8)
     masks, projected = np.zeros((len(ids), most, size, size), bool), np.zeros((len(ids), most, 2))
     for t in range(len(env.tables)):
@@ -99,7 +99,7 @@ def label(env: TabletopVectorEnv, seeds: Sequence[int], spread: float) -> dict[s
 
 
 def _pointed(env: TabletopVectorEnv, t: int, ids: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pictures of worlds at one table, and the pixels and projected centres of their first named things."""
+    """Pictures of worlds at one table, and the pixels and projected centres of their named things, `most` of them."""
     table, size = env.tables[t], env.image_size
     batch, model = table.worlds.batch, table.worlds.model
     looks = [env.looks[i] for i in ids]
@@ -111,7 +111,7 @@ def _pointed(env: TabletopVectorEnv, t: int, ids: np.ndarray, most: int) -> tupl
         body = model.body(int(model.geom_bodyid[geom])).name
         if body in names and model.geom(geom).name:
             owner[geom] = names.index(body)
-    named = table.named[ids, :most]
+    named = table.named[ids][:, np.arange(most) % table.named.shape[1]]
     masks = owner[shown][:, None] == named[:, :, None, None]
     centres = table.worlds.objects[ids[:, None], named]
     return image, masks, CAMERAS["front"].project(centres, size)

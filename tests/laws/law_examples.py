@@ -189,7 +189,7 @@ def rows(per_row: bool) -> Batch:
         bootstrap=torch.where(last & (episode % 2 == 1), 0.7, 0.0),
         is_demo=(episode == 2) | (episode == 5),
         version=torch.zeros(n).long(),
-        target_mask=torch.rand(n, 4, 4, generator=generator) < 0.5,
+        target_mask=torch.rand(n, 1, 4, 4, generator=generator) < 0.5,
         **real,
     )
 

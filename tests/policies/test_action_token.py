@@ -256,9 +256,17 @@ def test_map_cross_entropy_by_hand() -> None:
     logits = torch.tensor([[[[0.1, 0.2], [0.3, 0.4]], [[0.25, 0.25], [0.25, 0.25]], [[9.0, 0.0], [0.0, 0.0]]]])
     logits[:, :2] = logits[:, :2].log()
     out = PolicyOutput(logits[:, 0, 0], logits[:, 0, 0], extra={"map_logits": logits})
-    batch = Batch(target_mask=mask)
+    batch = Batch(target_mask=mask[:, None])
     one = -(0.25 * np.log(0.1) + 0.75 * np.log(0.2))
     assert MapCrossEntropy(maps=1)(out, batch).item() == pytest.approx(one)
     assert MapCrossEntropy(maps=2)(out, batch).item() == pytest.approx((one + np.log(4)) / 2)
     with pytest.raises(ValueError, match=r"no pixel in rows \[0\]"):
-        MapCrossEntropy()(out, Batch(target_mask=mask & False))
+        MapCrossEntropy()(out, Batch(target_mask=mask[:, None] & False))
+    # two objects, a map each: the second object's pixels are those of the first turned upside down, q = 0, 0, 1/4, 3/4
+    both = Batch(target_mask=torch.stack([mask, mask.flip(1)], dim=1))
+    assert MapCrossEntropy(maps=1)(out, both).item() == pytest.approx((one + np.log(4)) / 2)
+    logits[0, 1] = torch.tensor([[0.5, 0.1], [0.1, 0.3]]).log()
+    two = -(0.25 * np.log(0.1) + 0.75 * np.log(0.3))
+    assert MapCrossEntropy(maps=1)(out, both).item() == pytest.approx((one + two) / 2)
+    with pytest.raises(ValueError, match="need 4 maps of attention, but the policy has 3"):
+        MapCrossEntropy(maps=2)(out, both)

@@ -1,73 +1,110 @@
+import csv
 import importlib.util
-import math
+import json
+import sys
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
+
+from mmrl.proofs.stored import Plan, plan_of, state, told
 
 spec = importlib.util.spec_from_file_location("prove", Path(__file__).parents[2] / "scripts" / "prove.py")
 prove = importlib.util.module_from_spec(spec)
+sys.modules["prove"] = prove
 spec.loader.exec_module(prove)
 
-
-def result(shares, seed=0, n=200):
-    rows = [{"val/greedy/exact/mean": str(s), "val/greedy/exact/n": str(float(n))} for s in shares]
-    return {"rows": [rows[0], {"val/greedy/exact/mean": ""}, *rows[1:]], "seconds": 1.0, "seed": seed}
-
-
-def test_interval_is_students():
-    # mean 2, standard deviation 1, 3 values: 2 -+ 4.303 / sqrt(3)
-    low, high = prove.interval([1.0, 2.0, 3.0])
-    assert (low, high) == pytest.approx((2 - 4.303 / math.sqrt(3), 2 + 4.303 / math.sqrt(3)))
-    assert prove.interval([1.0]) == (-math.inf, math.inf)
-
-
-def test_before_is_the_first_row_and_after_the_last():
-    row = prove.held_out(result([0.3, 0.5, 0.9]), "val/greedy/exact/mean")
-    assert (row["before"], row["after"], row["episodes"], row["disjoint"]) == (0.3, 0.9, 200, True)
+COLUMN = "val/greedy/exact/mean"
+PLAN = Plan(
+    "grpo",
+    OmegaConf.create(
+        {
+            "budget": "none",
+            "column": COLUMN,
+            "words": ["data.prompts=4"],
+            "baseline": {"name": "reinforce", "words": ["recipe=reinforce", "optimizer.lr=1e-4"]},
+        }
+    ),
+)
 
 
-def test_a_column_that_is_not_there_is_refused():
-    with pytest.raises(SystemExit, match="val/other/mean is not in"):
-        prove.held_out(result([0.3, 0.9]), "val/other/mean")
+def finished(runs: Path, contents, afters, ran):
+    """Every run of the plan as if a fit had ended: metrics and a receipt."""
+    for job in prove.jobs_of(PLAN, contents, [0, 1, 2], runs):
+        if (job.side, job.seed) not in afters:
+            continue
+        job.folder.mkdir(parents=True)
+        with (job.folder / "metrics.csv").open("w") as file:
+            writer = csv.writer(file)
+            writer.writerow(["iterations", COLUMN, "val/greedy/exact/n"])
+            writer.writerows([[0, 0.3, 200], [1, "", ""], [2, afters[job.side, job.seed], 200]])
+        command = ["-m", "mmrl", "fit", *job.words, f"seed={job.seed}", f"run_dir={job.folder}"]
+        (job.folder / "receipt.json").write_text(
+            json.dumps({"command": command, "content": job.content, "seconds": 60.0})
+        )
+        ran.append(job)
 
 
-def test_cost_is_what_was_spent_when_the_level_was_reached():
-    rows = [
-        {"return_100": "", "env_steps": "1"},
-        *({"return_100": str(r), "env_steps": str(s)} for r, s in ((400, 2), (475, 3), (480, 4))),
-    ]
-    found = prove.reached(
-        {"rows": rows, "seed": 0, "seconds": 1.0}, {"column": "return_100", "at_least": 475}, "env_steps"
+AFTERS = {("method", s): a for s, a in enumerate((0.9, 0.91, 0.92))} | {
+    ("baseline", s): a for s, a in enumerate((0.7, 0.72, 0.71))
+}
+
+
+def test_a_baseline_of_another_recipe_takes_its_place():
+    sides = PLAN.sides()
+    assert sides["method"] == ["recipe=grpo", "data.prompts=4"]
+    assert sides["baseline"] == ["recipe=reinforce", "data.prompts=4", "optimizer.lr=1e-4"]
+    assert PLAN.content()["method"] != PLAN.content()["baseline"]
+
+
+def test_a_second_call_goes_on_and_the_last_run_writes_the_proof(tmp_path, monkeypatch):
+    """Five of six runs are there; the sixth is made, and no other."""
+    contents = PLAN.content()
+    rest = dict(AFTERS)
+    missing = rest.pop(("baseline", 1))
+    finished(tmp_path / "runs", contents, rest, [])
+
+    def fit(job, command):
+        finished(tmp_path / "runs", contents, {("baseline", 1): missing}, started)
+        return 60.0
+
+    started: list = []
+    monkeypatch.setattr(prove.Job, "_run", fit)
+    errors = prove.prove([PLAN], [0, 1, 2], 2, tmp_path / "runs", tmp_path / "out")
+    assert not errors and [(job.side, job.seed) for job in started] == [("baseline", 1)]
+    made = json.loads((tmp_path / "out" / "grpo.json").read_text())
+    assert made["effect_over_baseline"] == pytest.approx(0.2) and made["verdict"] == "helps"
+    assert [row["seed"] for row in made["baseline"]["seeds"]] == [0, 1, 2]
+    assert made["curves"]["method"][0] == [[0.0, 0.3], [2.0, 0.9]]
+    assert (tmp_path / "out" / "grpo.png").read_bytes()[:4] == b"\x89PNG"
+    assert state(PLAN, tmp_path / "out") == "current"
+    assert told(made).startswith("helps: +0.200 [") and told(made).endswith("over reinforce")
+
+
+def test_a_proof_is_stale_when_what_it_ran_has_changed(tmp_path):
+    assert state(PLAN, tmp_path) == "missing"
+    finished(tmp_path / "runs", PLAN.content(), AFTERS, [])
+    prove.prove([PLAN], [0, 1, 2], 2, tmp_path / "runs", tmp_path)
+    other = Plan("grpo", OmegaConf.merge(PLAN.prove, {"words": ["data.prompts=8"]}))
+    assert state(PLAN, tmp_path) == "current" and state(other, tmp_path) == "stale"
+
+
+def test_a_run_that_fails_names_its_log(tmp_path):
+    job = prove.Job(
+        "none", "method", 0, ("recipe=grpo", "data.promts=4", "policy=none"), "x", tmp_path / "none" / "method-0"
     )
-    assert found["cost"] == 3
-    never = prove.reached(
-        {"rows": rows, "seed": 0, "seconds": 1.0}, {"column": "return_100", "at_least": 500}, "env_steps"
-    )
-    assert never["cost"] is None
+    with pytest.raises(prove.RunFailed, match=r"method-0\.log"):
+        job()
+    assert "policy=none" in (tmp_path / "none" / "method-0.log").read_text()
 
 
-def seeds(*pairs):
-    return [prove.held_out(result(pair, seed), "val/greedy/exact/mean") for seed, pair in enumerate(pairs)]
+def test_every_stored_proof_can_be_told():
+    for path in (prove.ROOT / "docs" / "proofs").glob("*.json"):
+        assert told(json.loads(path.read_text()))
+    assert prove.table(prove.ROOT / "docs" / "proofs")
 
 
-def test_verdicts_follow_the_interval_of_the_effect():
-    plan = {"target": {"before": 0.5, "after": 0.9}}
-    helps = prove.summary(plan, seeds((0.3, 0.95), (0.35, 0.93), (0.4, 0.97)), None)
-    assert helps["verdict"] == "helps" and helps["target_met"]
-    short = prove.summary(plan, seeds((0.3, 0.95), (0.35, 0.93), (0.4, 0.8)), None)
-    assert not short["target_met"]
-    assert prove.summary(plan, seeds((0.5, 0.6), (0.5, 0.4), (0.5, 0.5)), None)["verdict"] == "no effect at this scale"
-    assert prove.summary(plan, seeds((0.5, 0.2), (0.5, 0.21), (0.5, 0.19)), None)["verdict"] == "hurts"
-
-
-def test_a_gain_is_asked_of_every_seed():
-    plan = {"target": {"before": 0.6, "gain": 0.25}}
-    assert prove.summary(plan, seeds((0.3, 0.6), (0.2, 0.6), (0.5, 0.8)), None)["target_met"]
-    assert not prove.summary(plan, seeds((0.3, 0.6), (0.2, 0.6), (0.5, 0.7)), None)["target_met"]
-    assert not prove.summary(plan, seeds((0.3, 0.6), (0.2, 0.6), (0.65, 0.95)), None)["target_met"]
-
-
-def test_the_baseline_is_compared_seed_by_seed():
-    plan = {"target": {"before": 0.5, "after": 0.9}}
-    method, baseline = seeds((0.3, 0.9), (0.3, 0.9), (0.3, 0.9)), seeds((0.3, 0.7), (0.3, 0.8), (0.3, 0.9))
-    assert prove.summary(plan, method, baseline)["effect_over_baseline"] == pytest.approx(0.1)
+def test_a_recipe_without_a_plan_is_refused(tmp_path):
+    assert plan_of("reinforce") is None
+    with pytest.raises(SystemExit, match=r"conf/recipe/reinforce\.yaml"):
+        prove.chosen(["reinforce"], False, tmp_path, prove.Console())

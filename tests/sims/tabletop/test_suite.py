@@ -221,6 +221,17 @@ def test_scenes_point_at_the_named_thing(task):
         assert image[mask].mean(axis=0).argmax() == colour
 
 
+def test_scenes_of_a_suite_name_as_many_things_as_the_task_that_names_most():
+    scenes = Suite(tasks=("reach", "push"), level="easy", threads=1).scenes(list(range(24)), spread=0.0)
+    assert scenes["masks"].shape == (24, 2, 64, 64) and scenes["centroids"].shape == (24, 2, 2)
+    for image, (first, second), text in zip(scenes["image"], scenes["masks"], scenes["instruction"]):
+        if text.startswith("reach"):
+            np.testing.assert_array_equal(first, second)
+        elif second.any():
+            red, green, blue = image[second].mean(axis=0)
+            assert "purple disc" in text and not (first & second).any() and min(red, blue) > green
+
+
 def test_demonstrations_of_a_suite():
     sim = Suite(tasks=("push", "pick_place"), image_size=SIZE, threads=1)
     demos = sim.demonstrate(list(range(300, 308)), noise=0.2)

@@ -1,0 +1,101 @@
+"""The proofs that a checkout holds: docs/proofs/<recipe>.json."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import yaml
+from omegaconf import DictConfig
+
+from mmrl.config import CONF, compose
+from mmrl.proofs.content import content
+
+FOLDER = CONF.parent / "docs" / "proofs"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a recipe's `prove:` section asks for: the words of each side, and how they are compared."""
+
+    recipe: str
+    prove: DictConfig
+
+    def sides(self, alone: bool = False) -> dict[str, list[str]]:
+        """The words of every run of the method and of its baseline, without the seed."""
+        shared = list(self.prove.get("words") or [])
+        sides = {"method": [f"recipe={self.recipe}", *shared]}
+        if self.prove.get("baseline") and not alone:
+            words = list(self.prove.baseline.get("words") or [])
+            other = [word for word in words if word.startswith("recipe=")] or [f"recipe={self.recipe}"]
+            sides["baseline"] = [*other, *shared, *(word for word in words if not word.startswith("recipe="))]
+        return sides
+
+    def content(self, alone: bool = False) -> dict[str, str]:
+        """The hash of each side."""
+        return {side: content(words) for side, words in self.sides(alone).items()}
+
+    @property
+    def compared(self) -> str:
+        """The number that is compared, in words."""
+        prove = self.prove
+        return prove.get("column") or f"{prove.cost} until {prove.reach.column} >= {prove.reach.at_least}"
+
+
+def plan_of(recipe: str) -> Plan | None:
+    """The plan in the recipe's own file; None where it has none. A recipe that it builds on is proven by itself."""
+    path = CONF / "recipe" / f"{recipe}.yaml"
+    own = path.exists() and (yaml.safe_load(path.read_text()) or {}).get("prove") is not None
+    prove = compose([f"recipe={recipe}"]).get("prove")  # refuses a recipe that there is not
+    return Plan(recipe, prove) if own else None
+
+
+def proof_of(recipe: str, folder: Path = FOLDER) -> dict[str, Any] | None:
+    """The stored proof; None where there is none."""
+    path = folder / f"{recipe}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def state(plan: Plan, folder: Path = FOLDER) -> str:
+    """missing, stale or current: whether the stored proof is of the recipe as it is now."""
+    proof = proof_of(plan.recipe, folder)
+    if proof is None:
+        return "missing"
+    return "current" if proof.get("content") == plan.content() else "stale"
+
+
+def told(proof: dict[str, Any]) -> str:
+    """A proof in a few words: verdict, effect with its interval, and over what."""
+    baseline = proof["baseline"]
+    over = baseline if isinstance(baseline, str) else baseline["name"]
+    if "effect_over_baseline" in proof:
+        effect, bounds = proof["effect_over_baseline"], proof["interval_over_baseline"]
+    elif "effect" in proof:
+        effect, bounds = proof["effect"], proof["interval"]
+    else:
+        costs = ", ".join("never" if row["cost"] is None else f"{row['cost']:,.0f}" for row in proof["seeds"])
+        return f"{proof['verdict']}: {costs} {proof['compared']}"
+    return f"{proof['verdict']}: {effect:+.3f} [{bounds[0]:+.3f}, {bounds[1]:+.3f}] over {over}"
+
+
+def table(folder: Path = FOLDER) -> str:
+    """The proofs of a folder as rows of a Markdown table."""
+    rows = []
+    for path in sorted(folder.glob("*.json")):
+        proof = json.loads(path.read_text())
+        seeds = proof["seeds"]
+        minutes = mean(row["seconds"] for row in seeds) / 60
+        if "cost" in seeds[0]:
+            before = proof["compared"]
+            after = ", ".join("never" if r["cost"] is None else f"{r['cost']:,.0f}" for r in seeds)
+        else:
+            before, after = (", ".join(_shown(row, key) for row in seeds) for key in ("before", "after"))
+        rows.append(f"| `{proof['recipe']}` | {before} | {after} | {len(seeds)} | {minutes:.1f} |")
+    return "\n".join(rows)
+
+
+def _shown(row: dict[str, Any], key: str) -> str:
+    return f"{100 * row[key]:.1f} %" if "wilson_after" in row else f"{row[key]:.3g}"
