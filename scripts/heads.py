@@ -103,7 +103,9 @@ def main() -> None:
     parser.add_argument("words", nargs="*", help="further words of all runs, such as sim=push")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--iterations", type=int, default=20, help=f"of {EPISODES} episodes each")
-    parser.add_argument("--only", nargs="+", default=[""], help="run heads whose name begins so; show what there is of the others")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], help="run heads whose name begins so; show what there is of the others"
+    )
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "heads")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "proofs" / "heads" / "reach.json")
     options = parser.parse_args()

@@ -87,7 +87,6 @@ class ActionExpert(nn.Module):
         token = self.leave(token)
         return self.answer(token).float(), None if self.spread is None else self.spread(token).float()
 
-
     def _clock(self, time: Tensor, until: Tensor | None) -> Tensor:
         """[M, D] what every token is told of the times."""
         size, dtype = self.place.shape[1], self.place.dtype

@@ -27,7 +27,7 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
 
     Args:
         chain: the kind of chain.
-        teacher: chain by which a frozen copy of this policy leads noise to a chunk that is learnt from; None for `chain`.
+        teacher: chain by which a frozen copy leads noise to a chunk that is learnt from; None for `chain`.
         vision: timm model that supports features_only.
         vision_args: further arguments of timm.create_model; None gives the small encoder `SMALL_CONVNEXT`.
         visual_tokens: tokens that the image becomes.

@@ -48,7 +48,7 @@ class Pi0Policy(ChainPolicy):
     Args:
         path: hub id or folder of a checkpoint.
         chain: a flow, since the model answers a velocity.
-        teacher: chain by which a frozen copy of this policy leads noise to a chunk that is learnt from; None for `chain`.
+        teacher: chain by which a frozen copy leads noise to a chunk that is learnt from; None for `chain`.
         action_dims: A, numbers per control step, at most the model's max_action_dim.
         chunk: H, control steps per decision, at most the horizon.
         proprio_dims: length of the proprioception vector, at most the model's max_state_dim.

@@ -26,9 +26,7 @@ def scored(
 
 
 @torch.no_grad()
-def said(
-    model: nn.Module, batch: Batch, say: Callable[[Batch], Tensor], rows: int, device: torch.device
-) -> Tensor:
+def said(model: nn.Module, batch: Batch, say: Callable[[Batch], Tensor], rows: int, device: torch.device) -> Tensor:
     """What a model says of all rows, on the CPU, computed in evaluation mode `rows` rows at a time.
 
     Attempts at one prompt go together, since a policy may read their prompt once.

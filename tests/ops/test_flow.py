@@ -185,7 +185,7 @@ def test_average_velocities_by_hand():
 
 
 def carried(x, time, until):
-    """Where the ODE of the Gaussian above leads x from `time` to `until`: marginals N((1 - t) mu, (1 - t)^2 s^2 + t^2)."""
+    """Where the ODE of the Gaussian above leads x: marginals N((1 - t) mu, (1 - t)^2 s^2 + t^2)."""
     width = [((1 - t) ** 2 * SIGMA**2 + t**2).sqrt() for t in (time, until)]
     return (1 - until) * MU + (x - (1 - time) * MU) * width[1] / width[0]
 

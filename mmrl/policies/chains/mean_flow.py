@@ -15,7 +15,7 @@ from mmrl.rng import Noise
 
 @dataclass(frozen=True)
 class MeanFlow(FlowNoise):
-    """The network answers the average velocity u(x, t, r) between two times, so that one step leads from noise to chunk.
+    """The network answers the average velocity u(x, t, r) between two times: one step leads from noise to chunk.
 
     Each transition jumps, x' = x - (t - r) u, with a standard deviation that the network learns, as of FlowNoise.
     Training places: two draws sigmoid(-0.4 + z), z ~ N(0, 1), the larger is t; with probability `same` r is t, and the
