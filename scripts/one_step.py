@@ -60,7 +60,7 @@ def seconds(cli: Any, chains: Mapping[str, Chain], rounds: int) -> dict[str, flo
 
 def compare(run: Path, rounds: int) -> dict[str, Any]:
     """One seed: three shares on the same states, and the two rates."""
-    cli = load_run(run / "config.yaml")
+    cli = load_run(run / "config.yaml", ["--trainer.limit_val_batches=1.0"])
     cli.datamodule.evaluation.sampling = {"still": STILL}
     policy = cli.model.policy
     student, teacher = policy.chain, policy.teacher
