@@ -61,6 +61,8 @@ def test_a_call_is_what_stands_between_its_marks():
     for text, reason in (("a</say>", "before </say>"), ("4", "end with one of </say> </divide> </answer>")):
         with pytest.raises(NoCall, match=reason):
             markup.call(text, tools)
+    short = Markup(opening="{name}:", closing=";")  # tools may share an end: the last mark before it counts
+    assert short.call("divide: no, say: a;", tools) == Call("say", " a")
     assert Markup().call("4", tools) is None  # without a mark of its own, what is no call is the answer
 
 
