@@ -143,13 +143,14 @@ class Episode:
         return float(sum(turn.reward for turn in self.turns)) if known is None else known
 
     def light(self) -> Episode:
-        """A copy without tensors and images, cheap to send between processes and to log."""
+        """A copy without tensors and images, cheap to send between processes and to log; a text's answer stays."""
+        answer = {"answer": self.output} if isinstance(self.output, str) and "answer" not in self.info else {}
         return replace(
             self,
             turns=[],
             following=None,
             prompt=replace(self.prompt, images=()),
-            info={**self.info, "tokens": self.tokens},
+            info={**self.info, **answer, "tokens": self.tokens},
         )
 
 
@@ -162,13 +163,6 @@ class PolicyOutput:
     values: Tensor | None = None  # [N] per row, or [N, T] per choice
     extra: dict[str, Tensor] = field(default_factory=dict)
     others: dict[str, PolicyOutput] = field(default_factory=dict)  # of further passes: other contexts, other models
-
-    def detached(self) -> PolicyOutput:
-        """The numbers alone."""
-        extra = {name: part.detach() for name, part in self.extra.items()}
-        values = None if self.values is None else self.values.detach()
-        others = {name: out.detached() for name, out in self.others.items()}
-        return PolicyOutput(self.logprobs.detach(), self.entropy.detach(), values, extra, others)
 
     @staticmethod
     def joined(parts: Sequence[PolicyOutput]) -> PolicyOutput:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor
 
-from mmrl.policies.action_base import ActionPolicy
+from mmrl.policies.action_base import ActionPolicy, Reads
 from mmrl.policies.action_chain import ChainPolicy, Known, Prefix
 from mmrl.policies.action_expert import ActionExpert
 from mmrl.policies.action_transformer import ContextTransformer
-from mmrl.policies.action_value import StateValue, seen_said_felt
 from mmrl.policies.base import need
 from mmrl.policies.chains import Chain
 from mmrl.policies.chains.base import check_teacher
@@ -75,7 +74,7 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         freeze_context: bool = False,
         gradient_checkpointing: bool = False,
         value_head: bool = False,
-        critic: Literal["shared", "detached", "own"] = "shared",
+        critic: Reads = "shared",
         processor: Processor | None = None,
         path: str | None = None,
     ):
@@ -103,9 +102,7 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         check_teacher(chain, teacher)
         self.chain, self.teacher, self.critic, self.lessons = chain, teacher, critic, lessons
         self._build()
-        width = own["hidden_size"]
-        features = width if critic != "own" else (own["visual_tokens"] + 1) * width + self.proprio_dims
-        self.value_head = StateValue(features, width) if value_head else None
+        self.value_head = self._critic() if value_head else None
         self.expert.checkpointed = gradient_checkpointing
         self._ready()
         if freeze_context:
@@ -150,11 +147,4 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         present, ids, proprio = self._present(observation), observation["instruction"], observation["proprio"]
         hidden, there = self.body.read(visual, ids, present, proprio)
         prefix = self.expert.prefix(hidden, there)
-        if self.value_head is None:
-            return prefix, None
-        if self.critic == "own":
-            return prefix, self.value_head(
-                seen_said_felt(visual.detach(), self.body.words(ids).detach(), present, proprio)
-            )
-        summary = hidden[:, -1]
-        return prefix, self.value_head(summary if self.critic == "shared" else summary.detach())
+        return prefix, self._values(hidden[:, -1], visual, observation)
