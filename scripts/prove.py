@@ -9,6 +9,8 @@ The experiment stands under `prove:` in the recipe's file:
 or, where learning itself is counted (lower is better):
     reach: {column: return_100, at_least: 475}, cost: env_steps, target: {cost: at most}
   and optionally
+    each: val/mean/tasks      also what becomes of every part, by the columns <each>/<part>/mean: with a target none may
+                              end below the Wilson interval that it began with
     words: further words of all runs
     baseline: {name: ..., words: [...]}   another way to spend the same budget, from the same start
 
@@ -115,7 +117,7 @@ def proof(
     def read(side: str) -> list[dict[str, Any]]:
         if "reach" in prove:
             return [reached(result, prove.reach, prove.cost) for result in found[side]]
-        return [measured(result, prove.column) for result in found[side]]
+        return [measured(result, prove.column, prove.get("each")) for result in found[side]]
 
     method, baseline = read("method"), read("baseline") if "baseline" in sides else None
     return {

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import lightning as L
 import torch
@@ -17,6 +17,8 @@ import torch
 from mmrl import parallel
 from mmrl.policies.processor import refuse_other
 from mmrl.proofs.content import content
+
+Take = Literal["all", "frozen"]
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,8 @@ class Start(L.Callback):
         stages: words of each stage, in order.
         common: words that all stages share, such as the task and the policy.
         checkpoint: begin with these weights; with stages, the first of them does.
+        take: "frozen" begins with the weights that this run does not train and draws the others anew: a network that
+            answered another question before, with certainty, learns more slowly than a fresh one.
     """
 
     def __init__(
@@ -42,8 +46,10 @@ class Start(L.Callback):
         stages: dict[str, list[str]] | None = None,
         common: list[str] | None = None,
         checkpoint: str | None = None,
+        take: Take = "all",
     ):
         self.run_dir, self.stages, self.common, self.checkpoint = Path(run_dir), stages or {}, common or [], checkpoint
+        self.take = take
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if stage != "fit" or trainer.ckpt_path is not None or getattr(pl_module.policy, "path", None) is not None:
@@ -56,7 +62,7 @@ class Start(L.Callback):
             checkpoint = str(folder / "checkpoints" / "last.ckpt")
         parallel.barrier(trainer, "start")
         if checkpoint is not None:
-            load_policy(pl_module.policy, checkpoint)
+            load_policy(pl_module.policy, checkpoint, self.take)
 
     def _run(self, name: str, words: list[str], folder: Path, checkpoint: str | None) -> None:
         kept = _kept([*self.common, *words], checkpoint)
@@ -93,14 +99,17 @@ def _kept(words: list[str], checkpoint: str | None) -> Path | None:
 _LAUNCHED = {"WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK"}
 
 
-def load_policy(policy: Any, checkpoint: str) -> None:
+def load_policy(policy: Any, checkpoint: str, take: Take = "all") -> None:
     """Give the policy the weights of a checkpoint; what is optional and not in it keeps its own, a value head say."""
     saved = torch.load(checkpoint, map_location="cpu", weights_only=False)
     refuse_other(saved.get("policy_contract"), policy.contract(), str(checkpoint))
     state = saved["state_dict"]
     own = {k.removeprefix("policy."): v for k, v in state.items() if k.startswith("policy.")}
-    missing, unexpected = policy.load_state_dict(own, strict=False)
-    missing = [name for name in missing if not name.startswith(policy.optional)]
+    kept = {name for name, part in policy.named_parameters() if take == "frozen" and part.requires_grad}
+    if take == "frozen" and not any(not part.requires_grad for part in policy.parameters()):
+        raise ValueError("trainer.callbacks.start.take=frozen: this run's policy trains all its weights; freeze a part")
+    missing, unexpected = policy.load_state_dict({k: v for k, v in own.items() if k not in kept}, strict=False)
+    missing = [name for name in missing if name not in kept and not name.startswith(policy.optional)]
     if missing or unexpected:
         raise ValueError(
             f"the weights of {checkpoint} do not fit the policy: missing {missing[:5]}, unexpected {unexpected[:5]}; "

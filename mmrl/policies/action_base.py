@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,11 +14,16 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from mmrl.policies.action_transformer import ContextTransformer
+from mmrl.policies.action_value import StateValue, seen_said_felt
 from mmrl.policies.base import Policy, need
 from mmrl.policies.instruction_tokenizer import instruction_tokenizer
 from mmrl.policies.processor import Processor
 from mmrl.policies.vision_encoder import SMALL_CONVNEXT, VisionEncoder
 from mmrl.types import Observation
+
+Reads = Literal["shared", "detached", "own"]
+"""What a value reads: the context as the policy read it (its gradient trains the transformer), the same without that
+gradient, or the inputs through layers of its own."""
 
 
 class ActionPolicy(Policy):
@@ -34,6 +39,8 @@ class ActionPolicy(Policy):
     """
 
     body: ContextTransformer
+    value_head: StateValue | None
+    critic: Reads
 
     def __init__(
         self,
@@ -85,6 +92,10 @@ class ActionPolicy(Policy):
             )
         return {"image": image, "instruction": self._spelt[text], "proprio": proprio}
 
+    @torch.no_grad()
+    def memo(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
+        return {"visual": self._look(observation)[0]} if self.freeze_vision else {}
+
     def contract(self) -> dict[str, Any]:
         """The processor, and the shape of an action."""
         return {**self.processor.contract(), "action.chunk": self.chunk, "action.dims": self.action_dims}
@@ -120,6 +131,22 @@ class ActionPolicy(Policy):
             present = self._present(observation)[..., None].float()
             words = self.body.words(observation["instruction"]) * present
             return self.vision(observation["image"], words.sum(dim=1) / present.sum(dim=1))
+
+    def _critic(self) -> StateValue:
+        """Layers that predict the return from what `critic` says."""
+        width = self.architecture["hidden_size"]
+        own = (self.architecture["visual_tokens"] + 1) * width + self.proprio_dims
+        return StateValue(own if self.critic == "own" else width, width)
+
+    def _values(self, summary: Tensor, visual: Tensor, observation: Mapping[str, Any]) -> Tensor | None:
+        """Values [N], or None without a value head; `summary` [N, D] is what the policy found in the context."""
+        if self.value_head is None:
+            return None
+        if self.critic == "own":
+            words = self.body.words(observation["instruction"]).detach()
+            felt = observation["proprio"]
+            return self.value_head(seen_said_felt(visual.detach(), words, self._present(observation), felt))
+        return self.value_head(summary if self.critic == "shared" else summary.detach())
 
     def _present(self, observation: Mapping[str, Any]) -> Tensor:
         """[N, L] bool, False where a shorter instruction was filled up."""

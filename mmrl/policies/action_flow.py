@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor
 
-from mmrl.policies.action_base import ActionPolicy
+from mmrl.policies.action_base import ActionPolicy, Reads
 from mmrl.policies.action_chain import ChainPolicy, Known, Prefix
 from mmrl.policies.action_expert import ActionExpert
 from mmrl.policies.action_transformer import ContextTransformer
-from mmrl.policies.action_value import StateValue, seen_said_felt
 from mmrl.policies.base import need
 from mmrl.policies.chains import Chain
+from mmrl.policies.chains.base import check_teacher
 from mmrl.policies.instruction_tokenizer import WORDS
 from mmrl.policies.processor import Processor
 
@@ -26,6 +26,7 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
 
     Args:
         chain: the kind of chain.
+        teacher: chain by which a frozen copy leads noise to a chunk that is learnt from; None for `chain`.
         vision: timm model that supports features_only.
         vision_args: further arguments of timm.create_model; None gives the small encoder `SMALL_CONVNEXT`.
         visual_tokens: tokens that the image becomes.
@@ -55,6 +56,7 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
     def __init__(
         self,
         chain: Chain,
+        teacher: Chain | None = None,
         vision: str = "convnext_atto",
         vision_args: dict[str, Any] | None = None,
         visual_tokens: int = 8,
@@ -72,7 +74,7 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         freeze_context: bool = False,
         gradient_checkpointing: bool = False,
         value_head: bool = False,
-        critic: Literal["shared", "detached", "own"] = "shared",
+        critic: Reads = "shared",
         processor: Processor | None = None,
         path: str | None = None,
     ):
@@ -97,11 +99,10 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
                 f"policy.path={path}: its network answers the {own['answer']}, but policy.chain "
                 f"{type(chain).__name__} needs one that answers the {chain.answer}"
             )
-        self.chain, self.critic, self.lessons = chain, critic, lessons
+        check_teacher(chain, teacher)
+        self.chain, self.teacher, self.critic, self.lessons = chain, teacher, critic, lessons
         self._build()
-        width = own["hidden_size"]
-        features = width if critic != "own" else (own["visual_tokens"] + 1) * width + self.proprio_dims
-        self.value_head = StateValue(features, width) if value_head else None
+        self.value_head = self._critic() if value_head else None
         self.expert.checkpointed = gradient_checkpointing
         self._ready()
         if freeze_context:
@@ -114,7 +115,8 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
             vocabulary=len(self.tokenizer), layers=own["layers"], proprio_dims=self.proprio_dims, **shared
         )
         sizes = {"action_dims": self.action_dims, "chunk": self.chunk}
-        self.expert = ActionExpert(layers=own["expert_layers"], spread=self.chain.spread, **sizes, **shared)
+        kinds = {"spread": self.chain.spread, "spans": self.chain.spans}
+        self.expert = ActionExpert(layers=own["expert_layers"], **kinds, **sizes, **shared)
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
@@ -130,8 +132,10 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
             extra={} if maps is None else {"map_logits": maps},
         )
 
-    def answer(self, prefix: Prefix, x: Tensor, time: Tensor) -> tuple[Tensor, Tensor | None]:
-        return self.expert(prefix, x, time)
+    def answer(
+        self, prefix: Prefix, x: Tensor, time: Tensor, until: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        return self.expert(prefix, x, time, until)
 
     def imitate(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """The chunk [H, A] itself, the end of a chain of no transition."""
@@ -143,11 +147,4 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         present, ids, proprio = self._present(observation), observation["instruction"], observation["proprio"]
         hidden, there = self.body.read(visual, ids, present, proprio)
         prefix = self.expert.prefix(hidden, there)
-        if self.value_head is None:
-            return prefix, None
-        if self.critic == "own":
-            return prefix, self.value_head(
-                seen_said_felt(visual.detach(), self.body.words(ids).detach(), present, proprio)
-            )
-        summary = hidden[:, -1]
-        return prefix, self.value_head(summary if self.critic == "shared" else summary.detach())
+        return prefix, self._values(hidden[:, -1], visual, observation)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mmrl.batch import Batch
-from mmrl.policies.action_base import ActionPolicy
+from mmrl.policies.action_base import ActionPolicy, Reads
 from mmrl.policies.action_bins import (
     Layout,
     bin_centres,
@@ -54,6 +54,8 @@ class ActionTokenPolicy(ActionPolicy):
         freeze_vision: the encoder, its pooling and the word embeddings stay fixed; visual tokens are then kept with
             the sampled rows instead of images, and learning does not run the encoder again.
         value_head: predict the return of the state, per row.
+        critic: what the value reads: the context as the policy read it ("shared", its gradient trains the
+            transformer), the same without that gradient ("detached"), or the inputs through layers of its own ("own").
         processor: between the simulator or dataset and the network; None for the saved one, or for no change.
         path: folder written by save_pretrained; its architecture and words replace those given here.
     """
@@ -75,6 +77,7 @@ class ActionTokenPolicy(ActionPolicy):
         words: Sequence[str] = WORDS,
         freeze_vision: bool = False,
         value_head: bool = False,
+        critic: Reads = "shared",
         processor: Processor | None = None,
         path: str | None = None,
     ):
@@ -97,7 +100,8 @@ class ActionTokenPolicy(ActionPolicy):
         body = {k: v for k, v in self.architecture.items() if k not in other}
         self.bins, self.layout = body["bins"], self.architecture.get("layout", "equal")
         self.body = ActionTransformer(vocabulary=len(self.tokenizer), **body)
-        self.value_head = nn.Linear(body["hidden_size"], 1) if value_head else None
+        self.critic = critic
+        self.value_head = self._critic() if value_head else None
         self._ready()
 
     @classmethod
@@ -160,4 +164,4 @@ class ActionTokenPolicy(ActionPolicy):
         present = self._present(observation)
         logits, summary = self.body(visual, observation["instruction"], present, observation["proprio"])
         logits = without_twins(logits, self.layout)
-        return logits, None if self.value_head is None else self.value_head(summary)[:, 0]
+        return logits, self._values(summary, visual, observation)

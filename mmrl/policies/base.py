@@ -108,6 +108,10 @@ class Policy(nn.Module, ABC):
     def forward(self, batch: Batch) -> PolicyOutput:
         """Score the stored actions of a batch, with gradient. The only entry for training."""
 
+    def memo(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
+        """What `act` puts into `Action.memo` in N collated contexts; empty where nothing is frozen. No gradient."""
+        return {}
+
     def imitate(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """The choices [T] that would have produced `output`: the inverse of decoding, for demonstrations."""
         raise NotImplementedError(f"{type(self).__name__} cannot turn a demonstration into choices")

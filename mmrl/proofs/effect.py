@@ -28,18 +28,37 @@ def verdict(bounds: tuple[float, float]) -> str:
     return HELPS if low > 0 else HURTS if high < 0 else NOTHING
 
 
-def measured(result: Mapping[str, Any], column: str) -> dict[str, Any]:
-    """The column before and after; of a share also its Wilson intervals over the held-out problems."""
+def measured(result: Mapping[str, Any], column: str, each: str | None = None) -> dict[str, Any]:
+    """The column before and after; of a share also its Wilson intervals over the held-out problems.
+
+    Args:
+        result: rows of metrics.csv, seed and seconds of a run.
+        column: that is compared.
+        each: of the columns <each>/<part>/mean, one per task of a simulator say, the same numbers by part.
+    """
+    out = {"seed": result["seed"], **_twice(result, column)}
+    if each:
+        prefix = f"{each}/"
+        names = [name for name in result["rows"][0] if name.startswith(prefix) and name.endswith("/mean")]
+        parts = sorted(name[len(prefix) : -len("/mean")] for name in names if name.count("/") == prefix.count("/") + 1)
+        if not parts:
+            raise SystemExit(f"metrics.csv has no columns {each}/<part>/mean; does the evaluation measure parts?")
+        out["parts"] = {part: _twice(result, f"{prefix}{part}/mean") for part in parts}
+    return out | {"seconds": result["seconds"]}
+
+
+def _twice(result: Mapping[str, Any], column: str) -> dict[str, Any]:
+    """A column in the first row that has it and in the last."""
     rows = [row for row in result["rows"] if row.get(column)]
     if len(rows) < 2:
         raise SystemExit(f"{column} is not in metrics.csv twice; was the evaluation on?")
     count = column.rsplit("/", 1)[0] + "/n"
     before, after = ((float(row[column]), int(float(row.get(count) or 0))) for row in (rows[0], rows[-1]))
-    out: dict[str, Any] = {"seed": result["seed"], "before": before[0], "after": after[0], "episodes": after[1]}
+    out: dict[str, Any] = {"before": before[0], "after": after[0], "episodes": after[1]}
     if before[1] and after[1] and all(0 <= share <= 1 for share, _ in (before, after)):
         bounds = [wilson(share * n, n) for share, n in (before, after)]
         out |= {"wilson_before": bounds[0], "wilson_after": bounds[1], "disjoint": disjoint(*bounds)}
-    return out | {"seconds": result["seconds"]}
+    return out
 
 
 def reached(result: Mapping[str, Any], reach: Mapping[str, Any], cost: str) -> dict[str, Any]:
@@ -96,4 +115,6 @@ def _paid(row: Mapping[str, Any]) -> float:
 def _met(row: Mapping[str, Any], target: Mapping[str, float]) -> bool:
     """Whether one seed does what the recipe says of all."""
     enough = row["after"] >= target.get("after", -math.inf) and row["after"] - row["before"] >= target.get("gain", 0)
-    return row["before"] <= target.get("before", math.inf) and enough and row.get("disjoint", True)
+    # no part may end below the interval that it began with
+    kept = all(part["after"] >= part["wilson_before"][0] for part in row.get("parts", {}).values())
+    return row["before"] <= target.get("before", math.inf) and enough and row.get("disjoint", True) and kept

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mmrl.batch import Batch
 from mmrl.rng import derived_seed
 from mmrl.rollouts.base import Rollout
 from mmrl.types import Completion, Context, Episode, Prompt, Turn
@@ -32,7 +33,8 @@ class Demonstrations(Rollout):
         known = dict(self._kept) if self.keep else {}
         wanted = [prompt for _, prompt in prompts if prompt.key not in known]
         for prompt, decisions in zip(wanted, ctx.task.demonstrations(wanted) if wanted else []):
-            known[prompt.key] = [Turn(demonstration(raw, output, ctx)) for raw, output in decisions]
+            turns = [Turn(demonstration(raw, output, ctx)) for raw, output in decisions]
+            known[prompt.key] = remembered(turns, ctx) if self.keep else turns
         if self.keep:
             self._kept = known
         return [
@@ -64,6 +66,22 @@ def demonstration(
         output=output,
         extra={"temperature": torch.tensor(1.0)},
     )
+
+
+def remembered(turns: Sequence[Turn], ctx: Context) -> list[Turn]:
+    """The turns with what a frozen part of the policy sees in them, which no later iteration has to look at again."""
+    policy, done = ctx.policy, [turn.completion for turn in turns]
+    if not policy.memoised:
+        return list(turns)
+    columns = Batch(policy.collate([completion.observation for completion in done]))
+    memo = policy.memo({name: column.to(policy.device) for name, column in columns.items()})
+    rows = {name: column.cpu() for name, column in memo.items()}
+    out = []
+    for i, (turn, completion) in enumerate(zip(turns, done)):
+        kept = {name: part for name, part in completion.observation.items() if name not in policy.memoised}
+        seen = kept | {name: column[i] for name, column in rows.items()}
+        out.append(replace(turn, completion=replace(completion, observation=seen)))
+    return out
 
 
 def seeded(turns: Sequence[Turn], slot: int, ctx: Context) -> list[Turn]:

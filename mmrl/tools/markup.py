@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,8 +27,32 @@ class Call:
     given: dict[str, Any] | str
 
 
+class Markup(ABC):
+    """How a policy writes calls, and how it reads what became of them."""
+
+    @abstractmethod
+    def stops(self, tools: Mapping[str, Tool]) -> tuple[str, ...]:
+        """The strings at which a turn ends."""
+
+    @abstractmethod
+    def call(self, text: str, tools: Mapping[str, Tool]) -> Call | None:
+        """What a turn asks for; None where it is the answer.
+
+        Raises:
+            ToolError: it ends a call that it has not begun, or is neither a call nor an answer.
+        """
+
+    @abstractmethod
+    def reply(self, text: str) -> str:
+        """What the policy reads of an answer."""
+
+    @abstractmethod
+    def refusal(self, name: str, text: str) -> str:
+        """What it reads when a call cannot be served: the outcome's name and why."""
+
+
 @dataclass(frozen=True)
-class Markup:
+class Tags(Markup):
     """A turn ends at the end of its first call, or of the final answer.
 
     With {name} in the opening mark a call is <search>text</search>, and its text a JSON object of the arguments unless
@@ -52,15 +77,9 @@ class Markup:
         return {name: (self.closing.format(name=name), self.opening.format(name=name)) for name in tools}
 
     def stops(self, tools: Mapping[str, Tool]) -> tuple[str, ...]:
-        """The strings at which a turn ends."""
         return (*dict.fromkeys(end for end, _ in self.marks(tools).values()), *([self.answer] if self.answer else ()))
 
     def call(self, text: str, tools: Mapping[str, Tool]) -> Call | None:
-        """What a turn asks for; None where it is the answer.
-
-        Raises:
-            ToolError: it ends a call that it has not begun, or is neither a call nor an answer.
-        """
         ends = sorted({closing for closing, _ in self.marks(tools).values() if closing in text}, key=text.index)
         if ends:
             before = text[: text.index(ends[0])]
@@ -77,6 +96,12 @@ class Markup:
         if self.answer is not None and self.answer not in text:
             raise NoCall(f"end with one of {' '.join(self.stops(tools))}")
         return None
+
+    def reply(self, text: str) -> str:
+        return self.told.format(text=text)
+
+    def refusal(self, name: str, text: str) -> str:
+        return self.failed.format(name=name, text=text)
 
 
 def arguments(call: Call, tool: Tool) -> dict[str, Any]:

@@ -29,6 +29,13 @@ from sims.tabletop.vector import TabletopVectorEnv
 from sims.tabletop.worlds import Worlds
 
 Level = Literal["easy", "default", "hard"]
+_FELT = {
+    "offset": (0.48, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.4, 0.0, -0.3, 0.0, -0.2, 0.0, 0.035),
+    "width": (0.1, 0.1, 0.1, 0.015, 0.015, 0.015, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.035),
+}
+"""The middle of what is felt at work and about its spread, rounded: tip (m), set-point minus tip (m), joints minus home
+(rad), opening (m)."""
+
 Spreads = tuple[float, float, float]
 
 
@@ -141,7 +148,13 @@ class Tabletop(Sim):
         return any(part.task.grip == "free" for part in self.parts)
 
     def sizes(self) -> dict[str, Any]:
-        return {"action_dims": 3 + self.gripper, "chunk": self.chunk, "proprio_dims": 13 + self.gripper}
+        felt = {"kind": "mean_std", **{name: list(part[: 13 + self.gripper]) for name, part in _FELT.items()}}
+        return {
+            "action_dims": 3 + self.gripper,
+            "chunk": self.chunk,
+            "proprio_dims": 13 + self.gripper,
+            "processor": {"vectors": {"proprio": felt}},
+        }
 
     def contract(self) -> dict[str, Any]:
         """What must be equal wherever data, checkpoints and results of this simulator meet."""

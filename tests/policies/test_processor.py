@@ -151,3 +151,17 @@ def test_it_travels_with_the_weights(tmp_path):
     load_policy(again, str(tmp_path / "last.ckpt"))
     with pytest.raises(ValueError, match=r"processor\.action\.kind: \"quantile\" in training, \"identity\" here"):
         load_policy(ActionTokenPolicy(**TINY), str(tmp_path / "last.ckpt"))
+
+
+def test_a_start_may_be_the_frozen_weights_alone(tmp_path):
+    before = ActionTokenPolicy(**TINY, freeze_vision=True)
+    state = {f"policy.{name}": part for name, part in before.state_dict().items()}
+    torch.save({"state_dict": state, "policy_contract": before.contract()}, tmp_path / "last.ckpt")
+    policy = ActionTokenPolicy(**TINY, freeze_vision=True, value_head=True)
+    drawn = {name: part.clone() for name, part in policy.state_dict().items()}
+    load_policy(policy, str(tmp_path / "last.ckpt"), take="frozen")
+    for name, part in policy.named_parameters():
+        assert torch.equal(part, drawn[name] if part.requires_grad else before.state_dict()[name]), name
+    assert not torch.equal(drawn["body.head.weight"], before.state_dict()["body.head.weight"])
+    with pytest.raises(ValueError, match="trains all its weights; freeze a part"):
+        load_policy(ActionTokenPolicy(**TINY), str(tmp_path / "last.ckpt"), take="frozen")

@@ -84,3 +84,26 @@ def test_the_verdict_is_about_the_baseline_where_there_is_one():
     ahead = summary({}, start, seeds((0.3, 0.8), (0.3, 0.81), (0.3, 0.82)))
     assert ahead["effect_over_baseline"] == pytest.approx(0.1) and ahead["verdict"] == "helps"
     assert summary({}, seeds((0.3, 0.8), (0.3, 0.81), (0.3, 0.82)), start)["verdict"] == "hurts"
+
+
+def parted(before, after):
+    """Two tasks of 100 problems each, named in the first row or not."""
+    rows = []
+    for shares in (before, after):
+        row = {"val/mean/success/mean": str(sum(shares) / 2), "val/mean/success/n": "200", "val/mean/tasks/mean": "0.5"}
+        for task, share in zip(("push", "reach"), shares):
+            row |= {f"val/mean/tasks/{task}/mean": str(share), f"val/mean/tasks/{task}/n": "100"}
+        rows.append(row)
+    return measured({"rows": rows, "seconds": 1.0, "seed": 0}, "val/mean/success/mean", "val/mean/tasks")
+
+
+def test_no_part_may_end_below_the_interval_that_it_began_with():
+    # Wilson 95 % of 50 of 100: 0.4038 to 0.5962
+    lost, kept = parted((0.2, 0.5), (0.9, 0.40)), parted((0.2, 0.5), (0.9, 0.41))
+    assert lost["parts"]["reach"]["wilson_before"][0] == pytest.approx(0.4038, abs=1e-4)
+    assert set(kept["parts"]) == {"push", "reach"} and kept["parts"]["push"]["after"] == 0.9
+    target = {"before": 0.5, "gain": 0.2}
+    assert summary({"target": target}, [kept, kept], None)["target_met"]
+    assert not summary({"target": target}, [kept, lost], None)["target_met"]
+    with pytest.raises(SystemExit, match="no columns val/other/<part>/mean"):
+        measured(result([0.3, 0.9]), "val/greedy/exact/mean", "val/other")

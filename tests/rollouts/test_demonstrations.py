@@ -4,9 +4,12 @@ import pytest
 import torch
 
 from mmrl.learners.collate import collate
+from mmrl.policies.action_token import ActionTokenPolicy
 from mmrl.policies.text import TextPolicy
 from mmrl.rollouts.demonstrations import Demonstrations
 from mmrl.types import Context, Sampling
+from sims.tabletop import Reach
+from sims.task import SimTask
 from tasks.arithmetic.task import Arithmetic
 from tests.policies.oracle import TINY
 from tests.runs import Counting
@@ -61,3 +64,14 @@ def test_a_task_without_an_expert_says_so(policy):
     with pytest.raises(NotImplementedError, match="'counting' has no demonstrations"):
         Demonstrations().collect([(0, task[0])], context(task, policy))
     assert torch.is_grad_enabled()
+
+
+def test_what_frozen_vision_sees_in_kept_demonstrations_is_kept():
+    sizes = dict(hidden_size=32, layers=1, heads=2, intermediate_size=48, bins=16)
+    policy, task = ActionTokenPolicy(freeze_vision=True, **sizes), SimTask(Reach(image_size=16, threads=1), count=2)
+    slots = [(i, task[i]) for i in range(2)]
+    plain, kept = (
+        collate(Demonstrations(keep=keep).collect(slots, context(task, policy)), policy) for keep in (False, True)
+    )
+    assert "obs.visual" in kept and "obs.image" not in kept
+    torch.testing.assert_close(policy(kept).logprobs, policy(plain).logprobs, atol=1e-5, rtol=0)

@@ -20,13 +20,13 @@ from mmrl.rng import derived_seed
 from mmrl.rollouts.single_turn import SingleTurn
 from mmrl.rollouts.tool_demonstrations import ToolDemonstrations
 from mmrl.rollouts.tools import ToolUse
-from mmrl.tools.markup import Markup
+from mmrl.tools.markup import Tags
 from mmrl.types import Completion, Context, PolicyOutput, Sampling
 from tasks.wiki import Search, Wiki
 from tests.runs import Counting
 from tests.tools.examples import STOPS, Always, Count, Divide, Echo
 
-MARKUP = Markup(told="[{text}]", failed="[{name}]")
+MARKUP = Tags(told="[{text}]", failed="[{name}]")
 
 
 def policy(seed=0):

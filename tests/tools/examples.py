@@ -7,7 +7,7 @@ from string import ascii_letters, digits
 from typing import Any
 
 from mmrl.tools.base import Tool, ToolError
-from mmrl.tools.markup import Call, Markup
+from mmrl.tools.markup import Call, Tags
 from mmrl.types import Prompt
 
 
@@ -89,7 +89,7 @@ def said(way: str, text: str) -> Any:
 STOPS = tuple(ascii_letters + digits)  # a random policy writes one of them soon
 
 
-class Always(Markup):
+class Always(Tags):
     """Every turn that ends is a call: a random policy writes none by itself."""
 
     def call(self, text: str, tools: Any) -> Call:
