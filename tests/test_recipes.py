@@ -44,7 +44,16 @@ SMALL = {
     ),
     **{
         name: ("policy.hidden_size=32", "policy.layers=1", "policy.heads=2")
-        for name in ("tiny_vla", "tiny_vla_scaled", "tiny_flow_vla", "tiny_flow_noise_vla", "tiny_diffusion_vla")
+        for name in (
+            "tiny_vla",
+            "tiny_vla_scaled",
+            "tiny_flow_vla",
+            "tiny_flow_noise_vla",
+            "tiny_diffusion_vla",
+            "tiny_gaussian_vla",
+            "tiny_mean_flow_vla",
+            "tiny_one_step_vla",
+        )
     },
     "tiny_scorer": tuple(f"policy.config.{word}" for word in TEXT),
     "control": (),

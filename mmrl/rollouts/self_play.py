@@ -53,7 +53,7 @@ class SelfPlay(Rollout):
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         game: Any = ctx.task
         if not isinstance(game, Game):
-            raise TypeError(f"task {game.name!r} is no game: its problems cannot be proposed; use task=programs")
+            raise ValueError(f"task {game.name!r} is no game: its problems cannot be proposed; use task=programs")
         for kind in game.kinds:
             self.known.setdefault(kind, game.seeds(kind))
         plays = [self._begin(slot, attempt, game, ctx) for slot, _ in prompts for attempt in ctx.numbers(slot)]
@@ -155,7 +155,7 @@ class _Play:
 
     def wrote(self, done: Completion, kinds: Sequence[str]) -> None:
         cell = 2 * kinds.index(self.kind) + (self.problem is None)
-        self.episode.turns.append(Turn(replace(done, extra={**done.extra, "cell": torch.tensor(cell)})))
+        self.episode.turns = [Turn(replace(done, extra={**done.extra, "cell": torch.tensor(cell)}))]
         self.episode.ended = done.ended
         if done.ended == "error":
             self.failed("the engine gave no completion")

@@ -36,6 +36,7 @@ from mmrl.stages.blend import BlendedAdvantage
 from mmrl.stages.cells import CellAdvantage
 from mmrl.stages.correction import MaskedRatio, TruncatedRatio
 from mmrl.stages.gae import GAE
+from mmrl.stages.lead import ReferenceLead
 from mmrl.stages.logprobs import Logprobs, OldLogprobs, ReferenceLogprobs
 from mmrl.stages.output import OutputColumn
 from mmrl.stages.probe import ProbeScore
@@ -81,6 +82,7 @@ STAGES = [
     *(Example(MaskedRatio(0.5, 2.0, level)) for level in ("token", "sequence", "row")),
     Example(ReferenceLogprobs(rows=3), scores=True),
     Example(OldLogprobs(rows=3), scores=True),
+    Example(ReferenceLead(rows=3), scores=True),
     Example(Logprobs("other_logprobs", model="reference", rows=3), scores=True),
     Example(OutputColumn("nucleus_entropy", rows=3), scores=True),
     Example(ProcessAdvantage(), group_relative=True),
@@ -174,6 +176,10 @@ class Tabular(nn.Module):
         self.logits = nn.Parameter(torch.randn(6, 4, generator=generator))
         self.value = nn.Parameter(torch.randn(6, generator=generator))
         self.per_row = per_row
+
+    def lead(self, batch: Batch) -> torch.Tensor:
+        """Other choices for the last two."""
+        return 3 - batch["action"][:, -2:]
 
     def forward(self, batch: Batch) -> PolicyOutput:
         state = batch["obs.state"]
