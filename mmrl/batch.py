@@ -69,6 +69,25 @@ class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type c
         """A new batch with columns added or replaced."""
         return Batch({**self, **columns})
 
+    @property
+    def read(self) -> Tensor:
+        """[N, T] bool: what has to be scored, the policy's choices, what is taught within them, probes after them."""
+        read = self["mask"]
+        for name in ("taught", "probe"):
+            if name in self:
+                read = read | self[name]
+        return read
+
+    def under(self, context: str) -> Batch:
+        """The same choices in another context: its columns, other.<context>.*, are the policy's inputs."""
+        prefix = f"other.{context}."
+        there = {name.removeprefix(prefix): column for name, column in self.items() if name.startswith(prefix)}
+        if not there:
+            raise KeyError(f"the batch has no context {context!r}: an entry of data.episodes has to give it")
+        own = {name: column for name, column in self.items() if not name.startswith(("obs.", "other."))}
+        shared = {name: there.pop(name) for name in ("prompt", "context") if name in there}
+        return Batch({**own, **shared, **{f"obs.{name}": column for name, column in there.items()}})
+
     def split(self, size: int) -> list[Batch]:
         """Consecutive pieces of at most `size` rows."""
         return self.cut([min(size, self.rows - start) for start in range(0, self.rows, size)])

@@ -21,6 +21,11 @@ COLUMNS: dict[str, Column] = {
     "logprobs": Column("[N, T]", "nats", "log-probability of each choice when it was sampled (behaviour policy)"),
     "temperature": Column("[N]", "1", "what logits were divided by when sampling"),
     "margin": Column("[N, T, R]", "policy units", "numbers of the network's state beyond the chunk"),
+    "probe": Column(
+        "[N, T]", "bool", "a token put after the answer, that is scored and that the policy did not choose"
+    ),
+    "probe_weight": Column("[N]", "1", "what the row's probe counts in a loss, 0 without one"),
+    "probe_score": Column("[N]", "reward", "what the row's probe says the answer earned, before the update"),
     "kept": Column("[N, T, K]", "ids", "choices that truncated sampling kept; -1 fills up", pad=-1),
     "group": Column("[N]", "id", "attempts at one prompt share it"),
     "prompt": Column("[N]", "id", "rows with the same encoded observation share it; it means nothing beyond the batch"),
@@ -30,6 +35,9 @@ COLUMNS: dict[str, Column] = {
     "discount": Column("[N]", "1", "drawn from replay: factor of the value of what follows, 0 after a terminal state"),
     "reward": Column("[N]", "reward", "paid for this decision; the composed episode reward is paid at the last one"),
     "episode_reward": Column("[N]", "reward", "composed reward of the whole episode, the same on all its rows"),
+    "first": Column("[N]", "bool", "the episode's first row, where later ones are made in view of it"),
+    "cell": Column("[N]", "id", "rows that are compared with each other across prompts, such as those of one role"),
+    "segment": Column("[N, T]", "id", "piece of the row that a choice belongs to, counted from 0", pad=-1),
     "last": Column("[N]", "bool", "the episode's last row"),
     "terminal": Column("[N]", "bool", "last row of an episode that ended by itself: nothing follows"),
     "bootstrap": Column("[N]", "reward", "value of what follows the last row of an episode that was cut off, else 0"),
@@ -41,6 +49,13 @@ COLUMNS: dict[str, Column] = {
         "[N, T]", "1", "weight of a choice that another policy sampled: a bounded ratio of old_logprobs to logprobs"
     ),
     "ref_logprobs": Column("[N, T]", "nats", "log-probability of each choice under the frozen reference policy"),
+    "nucleus_entropy": Column("[N, T]", "nats", "entropy of the most likely ids alone, before the update"),
+    "pull": Column("[N, T]", "1", "slope of a penalty on a mean over the batch, per choice"),
+    "reward_logprobs": Column(
+        "[N, T]", "nats", "log-probability of each choice under a reward model, before the update"
+    ),
+    "taught": Column("[N, T]", "bool", "a token that somebody wrote into the answer for the policy to imitate"),
+    "other_logprobs": Column("[N, T]", "nats", "log-probability of each choice in another context, before the update"),
     "advantages": Column("[N, T]", "reward or standard deviations", "how much better the choice was than expected"),
     "returns": Column("[N] or [N, T]", "reward", "regression target of the values"),
     "seed": Column("[N]", "1", "of what learning draws for the row, such as places between noise and a demonstration"),
@@ -81,5 +96,8 @@ def table() -> str:
     lines = ["| column | shape | unit | meaning |", "|---|---|---|---|"]
     lines += [f"| `{name}` | `{c.shape}` | {c.unit} | {c.meaning} |" for name, c in COLUMNS.items()]
     lines.append("| `obs.*` | `[N, ...]` | policy's own | inputs of the policy, named by its `encode` |")
+    lines.append(
+        "| `other.<context>.*` | `[N, ...]` | policy's own | the same in another context of the same choices |"
+    )
     lines.append("| `next.*` | `[N, ...]` | policy's own | drawn from replay: the same in what followed |")
     return "\n".join(lines) + "\n"

@@ -81,6 +81,7 @@ class Request:
 
     observation: Mapping[str, Any]  # raw: messages and images, or what a simulator returns
     seed: int  # 64-bit; the draw depends on this number only, not on the batch around it
+    prefix: Tensor | None = None  # [P] ids that stand after the observation already; the completion goes on from there
 
 
 @dataclass
@@ -96,6 +97,7 @@ class Completion:
     value: Tensor | None = None  # scalar or [T]
     extra: dict[str, Tensor] = field(default_factory=dict)  # further row columns, named as in mmrl.columns
     version: int = 0  # of the weights that sampled it
+    others: dict[str, Observation] = field(default_factory=dict)  # encoded contexts in which it is scored as well
 
 
 @dataclass
@@ -159,12 +161,14 @@ class PolicyOutput:
     entropy: Tensor  # [N, T] nats
     values: Tensor | None = None  # [N] per row, or [N, T] per choice
     extra: dict[str, Tensor] = field(default_factory=dict)
+    others: dict[str, PolicyOutput] = field(default_factory=dict)  # of further passes: other contexts, other models
 
     def detached(self) -> PolicyOutput:
         """The numbers alone."""
         extra = {name: part.detach() for name, part in self.extra.items()}
         values = None if self.values is None else self.values.detach()
-        return PolicyOutput(self.logprobs.detach(), self.entropy.detach(), values, extra)
+        others = {name: out.detached() for name, out in self.others.items()}
+        return PolicyOutput(self.logprobs.detach(), self.entropy.detach(), values, extra, others)
 
     @staticmethod
     def joined(parts: Sequence[PolicyOutput]) -> PolicyOutput:
@@ -175,7 +179,14 @@ class PolicyOutput:
             torch.cat([part.entropy for part in parts]),
             torch.cat(values) if values else None,
             {name: torch.cat([part.extra[name] for part in parts]) for name in parts[0].extra},
+            {name: PolicyOutput.joined([part.others[name] for part in parts]) for name in parts[0].others},
         )
+
+    def other(self, name: str, part: str) -> PolicyOutput:
+        """The output of a further pass; names the part that asks when there was none."""
+        if name not in self.others:
+            raise KeyError(f"{part}: no pass {name!r} was made over these rows; there are {sorted(self.others)}")
+        return self.others[name]
 
 
 @dataclass
@@ -198,8 +209,19 @@ class Context:
     more: Callable[[int], list[Episode] | None] | None = None
     """Collective over ranks, which all ask for the same number: plays that many further prompts and returns this rank's
     scored share; None for none."""
+    score: Callable[[Sequence[Episode]], None] | None = None
+    """Writes scores and rewards into episodes of whole groups, also into provisional ones that a rollout makes on its
+    way, to search or to estimate what a state is worth; None where there is nobody to ask."""
+    tries: Mapping[int, range] | None = None
+    """By slot, the attempts to play where they are not the first `attempts` ones."""
+    again: Callable[[Mapping[int, range]], list[Episode]] | None = None
+    """Plays these attempts, by slot, at prompts that this rank played before in this iteration, and scores them."""
     gather: Callable[[Sequence[Any]], list[Any]] = list
     """Collective over ranks: the items of all of them, in rank order."""
+
+    def numbers(self, slot: int) -> range:
+        """Which attempts at the prompt of this slot a rollout has to play."""
+        return range(self.attempts) if self.tries is None else self.tries[slot]
 
 
 class Task(ABC):
@@ -225,6 +247,10 @@ class Task(ABC):
     def demonstrate(self, index: int) -> str:
         """The answer that an expert would give, as text. Only for tasks that can be imitated."""
         raise NotImplementedError(f"task {self.name!r} has no demonstrations; it cannot be imitated")
+
+    def script(self, index: int) -> list[str]:
+        """What that expert writes turn by turn where tools are called in between; the last one is the answer."""
+        return [self.demonstrate(index)]
 
     def demonstrations(self, prompts: Sequence[Prompt]) -> list[list[tuple[Mapping[str, Any], Any]]]:
         """For each prompt the expert's decisions: raw observation and output, in order."""

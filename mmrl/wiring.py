@@ -12,6 +12,15 @@ import torch
 from mmrl.columns import COLLATED
 from mmrl.config import ConfigError
 
+PREDICTED = (
+    "needs {missing} from the policy; set model.policy.value_head=true for values, and name other numbers under "
+    "model.policy.statistics"
+)
+OTHERS = (
+    "asks for {missing}: name it under model.companions if it is a model that learns beside the policy, or under "
+    "data.episodes if it is a context of the answers"
+)
+
 
 def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str | None) -> None:
     """Follow the columns through the pipeline; raise with the recipe, the part and the column when one is missing.
@@ -29,8 +38,12 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     policy = learner["policy"]
     policy_class, policy_args = load(policy["class_path"]), policy.get("init_args") or {}
     predicted = policy_class.predicts(policy_args)
-    models = {"reference"} if learner.get("reference") else set()
+    companions = frozenset(learner.get("companions") or ())
+    models = companions | ({"reference"} if learner.get("reference") else set())
+    transforms = [made(spec) for spec in (module.get("episodes") or {}).values() if spec is not None]
     columns = COLLATED | policy_class.provides(policy_args) | load(module["rollout"]["class_path"]).writes
+    columns = columns.union(*(transform.writes for transform in transforms))
+    contexts = frozenset().union(*(transform.contexts for transform in transforms))
 
     def need(wanted: frozenset[str], have: frozenset[str] | set[str], part: str, hint: str) -> None:
         missing = sorted(name for name in wanted - set(have) if not name.startswith("obs."))
@@ -44,8 +57,9 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         stage = build(stages[name])
         part = f"stage {name!r}"
         need(stage.reads, columns, part, "reads {missing}, and nobody before it writes them")
-        need(stage.needs, predicted, part, "needs {missing} from the policy; set model.policy.value_head=true")
-        need(stage.models, models, part, "needs models {missing}; set model.reference=true")
+        need(stage.needs, predicted, part, PREDICTED)
+        need(stage.contexts, contexts, part, "takes the choices in context {missing}; data.episodes gives none")
+        need(stage.models, models, part, "needs models {missing}; set model.reference=true, or model.companions")
         columns |= stage.writes
     weighting = build(module["weighting"])
     need(weighting.reads, columns, "the weighting", "reads {missing}, and nobody writes them")
@@ -55,11 +69,15 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
             raise ConfigError(f"{where}term {name!r} is null; leave it out instead")
         term = build(spec)
         need(term.reads, columns, f"term {name!r}", "reads {missing}, and nobody writes them")
-        need(
-            term.needs, predicted, f"term {name!r}", "needs {missing} from the policy; set model.policy.value_head=true"
-        )
+        need(term.needs, predicted, f"term {name!r}", PREDICTED)
+        need(term.others, contexts | companions, f"term {name!r}", OTHERS)
     for name, column in (objective.get("rows") or {}).items():
-        need(frozenset({column}), columns, f"objective.rows[{name!r}]", "reads {missing}, and nobody writes them")
+        need(
+            frozenset({column.removeprefix("~")}),
+            columns,
+            f"objective.rows[{name!r}]",
+            "reads {missing}, and nobody writes them",
+        )
 
 
 def check_phases(phases: Mapping[str, Any], module: Mapping[str, Any], where: str) -> None:

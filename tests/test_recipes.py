@@ -44,7 +44,7 @@ SMALL = {
     ),
     **{
         name: ("policy.hidden_size=32", "policy.layers=1", "policy.heads=2")
-        for name in ("tiny_vla", "tiny_flow_vla", "tiny_flow_noise_vla", "tiny_diffusion_vla")
+        for name in ("tiny_vla", "tiny_vla_scaled", "tiny_flow_vla", "tiny_flow_noise_vla", "tiny_diffusion_vla")
     },
     "control": (),
     "squashed": ("policy.hidden=[16]",),

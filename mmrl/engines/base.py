@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mmrl.policies.base import Policy
-from mmrl.types import Completion, Request, Sampling
+from mmrl.types import Completion, Observation, Request, Sampling
 
 
 class Engine(ABC):
@@ -49,12 +49,27 @@ class Engine(ABC):
         """Free what the engine holds: processes, ports, memory. It may be called twice, and after a failure."""
 
 
-def distinct(requests: Sequence[Request]) -> tuple[list[Mapping[str, Any]], list[int]]:
-    """The raw observations, each once, as the attempts of a group share theirs; and whose number is each request's."""
-    numbers: dict[int, int] = {}
-    raws: list[Mapping[str, Any]] = []
+def distinct(requests: Sequence[Request]) -> tuple[list[Request], list[int]]:
+    """A request of each context, as the attempts of a group share theirs; and whose number is each request's."""
+    numbers: dict[tuple[int, int], int] = {}
+    first: list[Request] = []
+    owner = []
     for request in requests:
-        if id(request.observation) not in numbers:
-            numbers[id(request.observation)] = len(raws)
-            raws.append(request.observation)
-    return raws, [numbers[id(request.observation)] for request in requests]
+        key = id(request.observation), id(request.prefix)
+        if key not in numbers:
+            numbers[key] = len(first)
+            first.append(request)
+        owner.append(numbers[key])
+    return first, owner
+
+
+def contexts(requests: Sequence[Request], policy: Policy) -> list[Observation]:
+    """What the policy is run on; an observation that several requests go on from is encoded once."""
+    encoded: dict[int, Observation] = {}
+    out = []
+    for request in requests:
+        if id(request.observation) not in encoded:
+            encoded[id(request.observation)] = policy.encode(request.observation)
+        start = encoded[id(request.observation)]
+        out.append(start if request.prefix is None else policy.continued(start, request.prefix))
+    return out

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mmrl.batch import Batch
-from mmrl.engines.base import Engine, distinct
+from mmrl.engines.base import Engine, contexts, distinct
 from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Policy, evaluating
 from mmrl.rng import Noise
@@ -42,16 +42,16 @@ class LocalEngine(Engine):
         if self._policy is None:
             raise RuntimeError("the engine has no weights yet: call sync(policy, version) before sample")
         policy = self._policy
-        raws, owner = distinct(requests)
-        contexts = [policy.encode(raw) for raw in raws]
+        asked, owner = distinct(requests)
+        read = contexts(asked, policy)
         # attempts at one context follow each other, contexts of like length too: little padding, few copies
-        order = sorted(range(len(requests)), key=lambda i: (_length(contexts[owner[i]]), owner[i]))
+        order = sorted(range(len(requests)), key=lambda i: (_length(read[owner[i]]), owner[i]))
         done: dict[int, Completion] = {}
         with evaluating(policy):
             for start in range(0, len(order), self.max_rows):
                 rows = order[start : start + self.max_rows]
-                asked = [owner[i] for i in rows]
-                completions = self._run(policy, contexts, asked, [requests[i].seed for i in rows], sampling)
+                numbers, seeds = zip(*((owner[i], requests[i].seed) for i in rows))
+                completions = self._run(policy, read, numbers, seeds, sampling)
                 done.update(zip(rows, completions))
         return [done[i] for i in range(len(requests))]
 
@@ -96,11 +96,11 @@ class LocalEngine(Engine):
         return out | {name: column.float().cpu() for name, column in rest.items()}
 
     def _run(
-        self, policy: Policy, contexts: list[Observation], asked: list[int], seeds: list[int], sampling: Sampling
+        self, policy: Policy, read: list[Observation], asked: Sequence[int], seeds: Sequence[int], sampling: Sampling
     ) -> list[Completion]:
         """One completion for each entry of `asked`, the number of its context."""
         place = {number: i for i, number in enumerate(dict.fromkeys(asked))}
-        columns = Batch(policy.collate([contexts[number] for number in place]))
+        columns = Batch(policy.collate([read[number] for number in place]))
         device = policy.device
         inputs = {name: column.to(device) for name, column in columns.items()}
         owner = torch.tensor([place[number] for number in asked], device=device)
@@ -117,7 +117,7 @@ class LocalEngine(Engine):
         temperature = torch.tensor(sampling.temperature)
         completions = []
         for i, number in enumerate(asked):
-            observation = contexts[number]
+            observation = read[number]
             if memo:
                 observation = {k: v for k, v in observation.items() if k not in policy.memoised}
                 observation |= {name: column[i] for name, column in memo.items()}

@@ -10,5 +10,8 @@ from mmrl.types import Context, Episode
 class EpisodeTransform(ABC):
     """Takes this rank's scored episodes, whole groups together, and gives those to learn from."""
 
+    contexts: frozenset[str] = frozenset()  # other contexts that it gives the rows
+    writes: frozenset[str] = frozenset()  # columns that its completions carry beyond the collated ones
+
     @abstractmethod
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]: ...

@@ -32,6 +32,30 @@ class DropUniform(EpisodeTransform):
         ]
 
 
+@dataclass(frozen=True)
+class KeepRates(EpisodeTransform):
+    """Keeps the groups whose mean lies in [low, high]: neither too easy nor too hard.
+
+    Args:
+        low: least mean.
+        high: largest mean.
+        field: "reward", or the name of a score.
+    """
+
+    low: float = 0.2
+    high: float = 0.8
+    field: str = "reward"
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError(f"keep_rates: low must be <= high, got {self.low} and {self.high}")
+
+    def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
+        groups = grouped(episodes).values()
+        means = [sum(earned(episode, self.field) for episode in group) / len(group) for group in groups]
+        return [episode for group, mean in zip(groups, means) if self.low <= mean <= self.high for episode in group]
+
+
 def grouped(episodes: Sequence[Episode]) -> dict[int, list[Episode]]:
     """Episodes by group, in order of first appearance."""
     out: dict[int, list[Episode]] = {}
@@ -42,11 +66,12 @@ def grouped(episodes: Sequence[Episode]) -> dict[int, list[Episode]]:
 
 def uniform(group: Sequence[Episode], field: str, tolerance: float) -> bool:
     """Whether all episodes of the group earned the same."""
-    earned = [_earned(episode, field) for episode in group]
-    return max(earned) - min(earned) <= tolerance
+    all_earned = [earned(episode, field) for episode in group]
+    return max(all_earned) - min(all_earned) <= tolerance
 
 
-def _earned(episode: Episode, field: str) -> float:
+def earned(episode: Episode, field: str) -> float:
+    """The reward of an episode, or one of its scores."""
     if field == "reward":
         return episode.reward
     if field not in episode.scores:

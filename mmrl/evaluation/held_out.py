@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from mmrl import parallel
+from mmrl.episodes.base import EpisodeTransform
 from mmrl.evaluation.base import Evaluator
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import score
@@ -26,6 +28,7 @@ class HeldOut:
         attempts: episodes per prompt.
         seed: of the draws; not the run's, so that runs of different seeds are measured alike.
         split: "held_out"; "train" only to decide something that may not look at held-out problems.
+        episodes: transforms of the scored episodes, by name, such as those that note what only the weights can say.
         first: number of the first prompt, to keep a stream for choosing settings apart from the one reported.
     """
 
@@ -39,9 +42,11 @@ class HeldOut:
         seed: int = 12345,
         first: int = 0,
         split: str = "held_out",
+        episodes: dict[str, EpisodeTransform] | None = None,
     ):
         self.rollout, self.sampling, self.evaluators = rollout, sampling, evaluators
         self.count, self.attempts, self.seed, self.first, self.split = count, attempts, seed, first, split
+        self.episodes = episodes or {}
         self.only: Sequence[int] | None = None  # some of the numbers from 0 to count; they play as they do among all
         self.latest: dict[str, list[Episode]] = {}  # light episodes of all ranks, by decode, as last measured
 
@@ -75,7 +80,10 @@ class HeldOut:
             purpose="eval",
             attempts=self.attempts,
             more=None,
+            score=partial(score, task=task, reward=reward),
         )
         episodes = self.rollout.collect(mine, here)
         score(episodes, task, reward)
+        for transform in self.episodes.values():
+            episodes = transform(episodes, here)
         return episodes

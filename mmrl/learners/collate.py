@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mmrl.batch import Batch
+from mmrl.episodes.base import EpisodeTransform
 from mmrl.policies.base import Policy, collate_rows
 from mmrl.turns import columns_of
-from mmrl.types import Context, Episode, Turn
+from mmrl.types import Completion, Context, Episode, Turn
 
 log = logging.getLogger(__name__)
 
 
-def learnable(episodes: Sequence[Episode], collected: Sequence[Episode], ctx: Context) -> Batch:
-    """The rows to learn from; when none is left, one that is masked, so that every rank can go on."""
+def learnable(
+    episodes: Sequence[Episode], collected: Sequence[Episode], ctx: Context, transforms: Sequence[EpisodeTransform] = ()
+) -> Batch:
+    """The rows to learn from; when none is left, one that is masked, so that every rank can go on.
+
+    It has the columns of the others too: the transforms that write some are given it.
+    """
     if any(episode.turns for episode in episodes):
         return collate(episodes, ctx.policy)
     spare = next((e for e in collected if e.turns), None)
@@ -27,7 +34,11 @@ def learnable(episodes: Sequence[Episode], collected: Sequence[Episode], ctx: Co
             "before the first decision; see the log above"
         )
     log.warning("iteration %d: no episode is left to learn from", ctx.iteration)
-    batch = collate([spare], ctx.policy).select(torch.tensor([0]))
+    left = [spare]
+    for transform in transforms:
+        if transform.writes or transform.contexts:
+            left = transform(left, ctx)
+    batch = collate(left, ctx.policy).select(torch.tensor([0]))
     return batch.with_columns(mask=torch.zeros_like(batch["mask"]))
 
 
@@ -110,7 +121,24 @@ def _by_turn(episodes: Sequence[Episode], policy: Policy) -> Batch:
     for name in sorted({name for c in done for name in c.extra}):
         batch[name] = collate_rows(name, [_extra(c.extra, name) for c in done])
     observations = policy.collate([c.observation for c in done])
-    return batch.with_columns(**{f"obs.{name}": column for name, column in observations.items()})
+    batch |= {f"obs.{name}": column for name, column in observations.items()}
+    for context in sorted({name for c in done for name in c.others}):
+        batch |= _other(context, done, policy)
+    return batch
+
+
+def _other(context: str, done: Sequence[Completion], policy: Policy) -> dict[str, Any]:
+    """The columns of another context of the same choices."""
+    missing = sum(context not in c.others for c in done)
+    if missing:
+        raise ValueError(f"{missing} of {len(done)} rows have no context {context!r}; all rows of a batch must have it")
+    seen = [c.others[context] for c in done]
+    prompts: dict[int, int] = {}
+    own = {
+        "prompt": torch.tensor([prompts.setdefault(id(observation), len(prompts)) for observation in seen]),
+        "context": torch.tensor([len(observation.get("input_ids", ())) for observation in seen]),
+    }
+    return {f"other.{context}.{name}": column for name, column in {**policy.collate(seen), **own}.items()}
 
 
 def _extra(extra: dict, name: str) -> torch.Tensor:

@@ -29,6 +29,8 @@ class Learner(Reported):
         optimizer: made from the parameters that require gradients.
         scheduler: of the learning rate, stepped once per optimiser step.
         reference: keep a frozen copy of the starting policy as `models["reference"]`, for terms that stay close to it.
+        companions: models that begin as copies of the policy and learn beside it from terms that name them, with their
+            learning rates; each one's gradient is clipped by itself.
         whole_passes: take a whole pass over the rows in one of Lightning's steps, with the same updates in it, of all
             parameters as one vector: for optimisers such as Adam that treat elements alike. For small policies, whose
             updates take less time than what Lightning does around each; callbacks then see passes. Where gradients are
@@ -43,6 +45,7 @@ class Learner(Reported):
         scheduler: LRSchedulerCallable | None = None,
         reference: bool = False,
         whole_passes: bool = False,
+        companions: dict[str, float] | None = None,
     ):
         super().__init__()
         self.policy = policy
@@ -52,7 +55,9 @@ class Learner(Reported):
         self.models = nn.ModuleDict()
         self._terms: list[dict[str, torch.Tensor]] = []  # of this iteration's micro-batches
         self._notes: list[dict[str, torch.Tensor]] = []  # diagnostics of its passes, where those are taken whole
-        self.reference = reference
+        self.reference, self.companions = reference, dict(companions or {})
+        if "reference" in self.companions:
+            raise ValueError("model.companions: the reference is frozen; give a model that learns another name")
         self._sharded = False
         self._flat: Flat | None = None
         self._whole_passes = whole_passes
@@ -61,24 +66,42 @@ class Learner(Reported):
         """Copy the starting policy, after callbacks have given it its starting weights and before a resume."""
         parallel.refuse_rounded_columns(self.trainer)
         parallel.count_no_gpus_again()
-        self.automatic_optimization = not (self._whole_passes and stage == "fit" and parallel.plain(self.trainer))
+        whole = self._whole_passes and not self.companions and stage == "fit"
+        self.automatic_optimization = not (whole and parallel.plain(self.trainer))
         if self.reference and "reference" not in self.models:
             self.models["reference"] = copy.deepcopy(self.policy).requires_grad_(False).eval()
+        for name in self.companions:
+            if name not in self.models:
+                self.models[name] = copy.deepcopy(self.policy)
 
     def configure_model(self) -> None:
         """Shard once when Lightning's strategy brings a device mesh."""
         if self.device_mesh is not None and not self._sharded:
-            parallel.shard(self.policy, self.device_mesh["data_parallel"])
+            for model in (self.policy, *(self.models[name] for name in self.companions)):
+                parallel.shard(model, self.device_mesh["data_parallel"])
             self._sharded = True
 
     def configure_optimizers(self) -> Any:
-        parameters = [p for p in self.policy.parameters() if p.requires_grad]
+        parameters = _trained(self.policy)
         self._flat = Flat(parameters) if self.takes_passes else None
-        optimizer = self.make_optimizer([self._flat.vector] if self._flat else parameters)
+        groups: list[Any] = [self._flat.vector] if self._flat else parameters
+        if self.companions:
+            own = [{"params": _trained(self.models[name]), "lr": rate} for name, rate in self.companions.items()]
+            groups = [{"params": parameters}, *own]
+        optimizer = self.make_optimizer(groups)
         if self.make_scheduler is None:
             return optimizer
         scheduler = self.make_scheduler(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def configure_gradient_clipping(
+        self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
+    ) -> None:
+        """By model, so that how a companion learns does not depend on how the policy does."""
+        if not self.companions or not gradient_clip_val or str(gradient_clip_algorithm or "norm") != "norm":
+            return self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        for group in optimizer.param_groups:
+            nn.utils.clip_grad_norm_(group["params"], gradient_clip_val)
 
     def configure_callbacks(self) -> list[L.Callback]:
         """None. Asked before Lightning checks the trainer's options, which are those of automatic optimisation."""
@@ -97,8 +120,15 @@ class Learner(Reported):
             self.show(self.numbers)
         return loss
 
+    def outputs(self, batch: Batch) -> PolicyOutput:
+        """What the policy says of the rows, and what the further passes say that the objective's terms name."""
+        out = self.policy(batch)
+        for name in sorted(self.objective.others):
+            out.others[name] = self.models[name](batch) if name in self.companions else self.policy(batch.under(name))
+        return out
+
     def _loss(self, batch: Batch) -> torch.Tensor:
-        loss, metrics = self.objective(self.policy(batch), batch)
+        loss, metrics = self.objective(self.outputs(batch), batch)
         self._terms.append(metrics)
         return loss
 
@@ -110,7 +140,7 @@ class Learner(Reported):
         flat.tie()
         for window in windows:
             window = parallel.moved(window, self.trainer)
-            out = self.policy(window)
+            out = self.outputs(window)
             loss, metrics = self.objective(out, window, notes=False)
             self._terms.append(metrics)
             outs.append(out.detached())
@@ -134,3 +164,7 @@ class Learner(Reported):
         self._terms.clear()
         self._notes.clear()
         return self.shared(means)
+
+
+def _trained(model: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -10,6 +10,8 @@ from mmrl.types import Episode
 def episode_metrics(episodes: Sequence[Episode], kept: int, rows: int) -> dict[str, float]:
     """Means over the episodes of all ranks. Failed episodes are counted, and are in no mean.
 
+    What a rollout counted in `info["counts"]`, by name, is summed.
+
     Args:
         episodes: light episodes of all ranks, before any was dropped.
         kept: episodes that are learnt from, over all ranks.
@@ -23,6 +25,9 @@ def episode_metrics(episodes: Sequence[Episode], kept: int, rows: int) -> dict[s
         out["cut_by_length"] = _mean([float(e.ended == "length") for e in finished])
         for name in sorted({name for e in finished for name in e.scores}):
             out[f"score/{name}"] = _mean([e.scores[name] for e in finished if name in e.scores])
+    counts = [episode.info.get("counts", {}) for episode in episodes]  # of failed ones too: why they failed is in them
+    for name in sorted({name for one in counts for name in one}):
+        out[name] = float(sum(one.get(name, 0) for one in counts))
     return {f"rollout/{name}": value for name, value in out.items()}
 
 

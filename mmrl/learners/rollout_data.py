@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import lightning as L
@@ -19,11 +20,11 @@ from mmrl.batch import Batch
 from mmrl.curricula.base import Curriculum
 from mmrl.engines.base import Engine
 from mmrl.episodes.base import EpisodeTransform
-from mmrl.episodes.filter import grouped
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.learners.collate import learnable
 from mmrl.learners.metrics import episode_metrics
 from mmrl.learners.parity import Parity
+from mmrl.learners.playing import Playing
 from mmrl.learners.staleness import age
 from mmrl.learners.windows import Pass, cut_passes
 from mmrl.objectives.weighting import Weighting
@@ -128,7 +129,8 @@ class RolloutData(L.LightningDataModule):
         self.engine.close()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"iteration": self.iteration, **self._progress_made()}
+        stages = {name: stage.state_dict() for name, stage in self.pipeline}
+        return {"iteration": self.iteration, "stages": stages, **self._progress_made()}
 
     def _progress_made(self) -> dict[str, Any]:
         """State of everything that collecting changes."""
@@ -145,6 +147,8 @@ class RolloutData(L.LightningDataModule):
                 "resume with the same trainer.devices"
             )
         self.iteration = state["iteration"]
+        for name, stage in self.pipeline:
+            stage.load_state_dict(state["stages"].get(name, {}))
         self.curriculum.load_state_dict(state["curriculum"])
         self.rollout.load_state_dict(state["rollout"][rank])
 
@@ -190,10 +194,10 @@ class RolloutData(L.LightningDataModule):
             started = time.perf_counter()
             self.engine.sync(ctx.policy, version)
             synced = time.perf_counter()
-            self._next_slot, self._choices, self._scoring = 0, 0, 0.0
+            playing = Playing(self.task, self.rollout, self.reward, self.curriculum, ctx)
             with evaluating(ctx.policy):  # once, and not at every decision
-                collected = self._collect(self.prompts, ctx)
-                ctx.more = lambda count: self._more(count, ctx)
+                collected = playing.prompts(self.prompts)
+                ctx.more, ctx.again = playing.more, playing.again
                 episodes = [episode for episode in collected if episode.ended != "error"]
                 for transform in self.transforms.values():
                     episodes = transform(episodes, ctx)
@@ -203,9 +207,7 @@ class RolloutData(L.LightningDataModule):
             rows=sum(parallel.gathered([sum(len(e.turns) for e in episodes)])),
         )
         metrics |= getattr(self.rollout, "metrics", dict)()
-        seconds = time.perf_counter() - synced - self._scoring
-        metrics |= {"seconds/sync": synced - started, "seconds/rollout": seconds, "seconds/score": self._scoring}
-        metrics["rollout/tokens_per_second"] = sum(parallel.gathered([self._choices])) / seconds
+        metrics |= {"seconds/sync": synced - started, **playing.metrics(time.perf_counter() - synced)}
         return Played(episodes, collected, self.engine.report() | metrics, ctx.policy)
 
     def _annotated(self, batch: Batch, ctx: Context) -> Batch:
@@ -234,30 +236,13 @@ class RolloutData(L.LightningDataModule):
             models=learner.models,
             progress=self._progress,
             gather=parallel.gathered,
+            score=partial(score, task=self.task, reward=self.reward),
         )
-
-    def _collect(self, count: int, ctx: Context) -> list[Episode]:
-        """This rank's share of `count` further prompts: played, scored and rewarded."""
-        indices = self.curriculum.select(count, ctx)
-        slots = [(self._next_slot + i, index) for i, index in enumerate(indices)]
-        self._next_slot += len(indices)
-        mine = [(slot, self.task[index]) for slot, index in slots[ctx.rank :: ctx.world_size]]
-        episodes = self.rollout.collect(mine, ctx) if mine else []
-        started = time.perf_counter()
-        score(episodes, self.task, self.reward)
-        self._scoring += time.perf_counter() - started
-        self._choices += sum(episode.tokens for episode in episodes)
-        self.curriculum.observe(list(grouped(parallel.gathered([e.light() for e in episodes])).values()))
-        return episodes
-
-    def _more(self, count: int, ctx: Context) -> list[Episode] | None:
-        """This rank's share of `count` further prompts, the same number on all ranks; None for none."""
-        return self._collect(count, ctx) if count else None
 
     def _rows(self, played: Played, ctx: Context) -> Batch:
         """The rows to learn from, known to be young enough and sampled by the weights that are said to have."""
         started = time.perf_counter()
-        batch = learnable(played.episodes, played.collected, ctx)
+        batch = learnable(played.episodes, played.collected, ctx, list(self.transforms.values()))
         self.metrics |= age(batch, ctx, self.staleness)
         if self.parity is not None:
             self.metrics |= self.parity(batch, played.policy, ctx)

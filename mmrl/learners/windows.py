@@ -89,8 +89,8 @@ def shares(batch: Batch, count: int) -> list[Tensor]:
     Rows of one prompt stay together, since a policy may read it once, unless they are more than an equal share of all
     rows: parts are there to save memory. The costliest unit goes first, always to the part that has least.
     """
-    prompt, context, mask = batch["prompt"].numpy(), batch["context"].numpy(), batch["mask"]
-    choices = last_inside(mask).numpy()  # forced ones between are read too
+    prompt, context = batch["prompt"].numpy(), batch["context"].numpy()
+    choices = last_inside(batch.read).numpy()  # forced ones between are read too
 
     def cost(unit: np.ndarray) -> int:
         return int(context[unit[0]] + choices[unit].sum()) or 1
@@ -108,15 +108,15 @@ def shares(batch: Batch, count: int) -> list[Tensor]:
 
 
 def zero_filled(batch: Batch) -> Batch:
-    """Entries outside the mask set to zero in every [N, T] real column, so that nothing can leak from padding."""
-    mask = batch["mask"]
+    """Entries that nobody reads set to zero in every [N, T] real column, so that nothing can leak from padding."""
+    mask = batch.read
     filled = {
         name: torch.where(mask, column, 0)
         for name, column in batch.items()
         if isinstance(column, Tensor)
         and column.is_floating_point()
         and column.shape == mask.shape
-        and not name.startswith("obs.")
+        and not name.startswith(("obs.", "other."))
     }
     return batch.with_columns(**filled)
 

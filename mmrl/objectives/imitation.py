@@ -14,9 +14,22 @@ from mmrl.types import PolicyOutput
 
 @dataclass(frozen=True)
 class NegativeLogLikelihood(Term):
-    """Surprise of the policy at each stored choice, in nats: -logprob."""
+    """Surprise of the policy at each stored choice, in nats: -logprob.
+
+    At the policy's own choices its mean is an estimate of the entropy, whose gradient follows the samples alone.
+
+    Args:
+        other: take the choices in this other context of `data.episodes`.
+    """
+
+    other: str | None = None
 
     reads = frozenset({"mask"})
 
+    @property
+    def others(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset() if self.other is None else frozenset({self.other})
+
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return -zero_outside(out.logprobs, batch["mask"])
+        seen = out if self.other is None else out.other(self.other, "negative_log_likelihood")
+        return -zero_outside(seen.logprobs, batch["mask"])

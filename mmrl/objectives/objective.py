@@ -19,6 +19,8 @@ class Term(ABC):
     reads: frozenset[str] = frozenset()  # columns of the batch
     needs: frozenset[str] = frozenset()  # parts of the policy's output beyond logprobs and entropy: "values", ...
 
+    others: frozenset[str] = frozenset()  # further passes over the same choices: contexts, or models that learn too
+
     @abstractmethod
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor: ...
 
@@ -43,7 +45,7 @@ class Objective(nn.Module):
     Args:
         terms: named summands.
         coefficients: factor of each term, 1 where none is given. Buffers: they can be scheduled and are saved.
-        rows: for some terms, the boolean column of the rows that they apply to.
+        rows: for some terms, the boolean column of the rows that they apply to, as is_demo; ~is_demo for the others.
     """
 
     def __init__(
@@ -69,7 +71,13 @@ class Objective(nn.Module):
     @property
     def reads(self) -> frozenset[str]:
         """Every column that the loss needs."""
-        return frozenset({"weights"}).union(self.rows.values(), *(term.reads for term in self.terms.values()))
+        rows = (column.removeprefix("~") for column in self.rows.values())
+        return frozenset({"weights"}).union(rows, *(term.reads for term in self.terms.values()))
+
+    @property
+    def others(self) -> frozenset[str]:
+        """Every further pass that the loss needs."""
+        return frozenset().union(*(term.others for term in self.terms.values()))
 
     def coefficient(self, name: str) -> Tensor:
         return getattr(self, f"coefficient_{name}")
@@ -111,7 +119,7 @@ class Objective(nn.Module):
         """How the choices share each sum, by the column of the rows that it is over."""
         weights = batch["weights"]
         return {None: Share(weights)} | {
-            rows: Share(weights * batch[rows][:, None]) for rows in set(self.rows.values())
+            rows: Share(weights * _chosen(batch, rows)[:, None]) for rows in set(self.rows.values())
         }
 
     def _anchored(self, loss: Tensor, out: PolicyOutput) -> Tensor:
@@ -128,6 +136,11 @@ class Objective(nn.Module):
         if not loose:
             return loss
         return loss + 0.0 * torch.stack([part.float().nan_to_num(0, 0, 0).sum() for part in loose]).sum()
+
+
+def _chosen(batch: Batch, rows: str) -> Tensor:
+    """[N] bool: the rows of a column, or those outside it."""
+    return ~batch[rows[1:]] if rows.startswith("~") else batch[rows]
 
 
 class Share:

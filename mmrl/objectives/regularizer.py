@@ -21,22 +21,38 @@ class KL(Term):
     With d = reference - logprobs: k1 = -d (no gradient on average), k2 = d^2 / 2 (gradient of KL(policy || reference)),
     k3 = exp(d) - 1 - d (gradient of KL(reference || policy)).
 
+    The policy in another context can be the reference: with a negative coefficient its answers come to depend on what
+    that context hides. Source: Perception-Aware Policy Optimization, 2025, section 3, arXiv:2507.06448.
+
     Args:
         estimator: which of them.
         reference: column of the reference's log-probs.
+        other: in place of the column, this other context of `data.episodes`, by a further pass with gradient.
+        cap: largest estimate of a choice, in nats, beyond which it has no gradient; none leaves it open.
     """
 
     estimator: Literal["k1", "k2", "k3"] = "k3"
     reference: str = "ref_logprobs"
+    other: str | None = None
+    cap: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.cap is not None and self.cap <= 0:
+            raise ValueError(f"kl.cap must be > 0 or null, got {self.cap}")
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", self.reference})
+        return frozenset({"mask", self.reference} if self.other is None else {"mask"})
+
+    @property
+    def others(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset() if self.other is None else frozenset({self.other})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         mask = batch["mask"]
-        reference, logprobs = zero_outside(batch[self.reference], mask), zero_outside(out.logprobs, mask)
-        return divergence(logprobs, reference, self.estimator)
+        reference = batch[self.reference] if self.other is None else out.other(self.other, "kl").logprobs
+        apart = divergence(zero_outside(out.logprobs, mask), zero_outside(reference, mask), self.estimator)
+        return apart if self.cap is None else apart.clamp(max=self.cap)
 
 
 @dataclass(frozen=True)
@@ -47,3 +63,34 @@ class Entropy(Term):
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         return -zero_outside(out.entropy, batch["mask"])
+
+
+@dataclass(frozen=True)
+class Pulled(Term):
+    """A further number of the policy's output times its slope: descent lowers it where the slope is positive.
+
+    The linear part of any penalty on a mean over the batch, whose slope a stage has found, such as `PeakAnchor`.
+
+    Args:
+        part: name in the `extra` of the output.
+        slope: column of slopes.
+    """
+
+    part: str
+    slope: str = "pull"
+
+    @property
+    def reads(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset({"mask", self.slope})
+
+    @property
+    def needs(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset({self.part})
+
+    def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        mask = batch["mask"]
+        return zero_outside(out.extra[self.part], mask) * zero_outside(batch[self.slope], mask)
+
+    def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
+        """The number itself, under its own name."""
+        return {self.part: zero_outside(out.extra[self.part], batch["mask"])}

@@ -33,13 +33,14 @@ def logprob_entropy(
         raise ValueError(
             f"logits must be [N, T, V] and action [N, T], got {tuple(logits.shape)} and {tuple(action.shape)}"
         )
-    heat = torch.as_tensor(temperature, device=logits.device).to(_precision(logits)).expand(len(logits))
+    heat = torch.as_tensor(temperature, device=logits.device).to(precision(logits)).expand(len(logits))
     if kept is None:
         return _LogprobEntropy.apply(logits, action, heat)
     return _over_kept(logits, action, heat, kept)
 
 
-def _precision(logits: Tensor) -> torch.dtype:
+def precision(logits: Tensor) -> torch.dtype:
+    """What numbers about these logits are computed in: fp32 at least."""
     return torch.float64 if logits.dtype == torch.float64 else torch.float32
 
 
@@ -55,7 +56,7 @@ def _over_kept(logits: Tensor, action: Tensor, heat: Tensor, kept: Tensor) -> tu
     return torch.where(chosen.any(-1) | forced, logprobs, -torch.inf), torch.where(forced, 0, entropy)
 
 
-def _slices(shape: torch.Size) -> Iterator[tuple[slice, slice]]:
+def pieces(shape: torch.Size) -> Iterator[tuple[slice, slice]]:
     """Pieces of [N, T, V] of at most about SLICE numbers, as views: the logits are often a strided slice."""
     n, t, v = shape
     if t * v <= SLICE:
@@ -76,7 +77,7 @@ class _LogprobEntropy(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, action: Tensor, heat: Tensor) -> tuple[Tensor, Tensor]:
         logprobs = torch.empty(action.shape, dtype=heat.dtype, device=logits.device)
         entropy, log_z = torch.empty_like(logprobs), torch.empty_like(logprobs)
-        for at in _slices(logits.shape):
+        for at in pieces(logits.shape):
             x = logits[at].to(heat.dtype) / heat[at[0], None, None]
             log_z[at] = x.logsumexp(-1)
             logprobs[at] = x.gather(-1, action[at][..., None]).squeeze(-1) - log_z[at]
@@ -89,7 +90,7 @@ class _LogprobEntropy(torch.autograd.Function):
     def backward(ctx: Any, d_logprobs: Tensor, d_entropy: Tensor) -> tuple[Tensor, None, None]:
         logits, action, heat, log_z, entropy = ctx.saved_tensors
         grad = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
-        for at in _slices(logits.shape):
+        for at in pieces(logits.shape):
             p = (logits[at].to(heat.dtype) / heat[at[0], None, None] - log_z[at][..., None]).exp_()
             g, h = d_logprobs[at][..., None], d_entropy[at][..., None]
             x = torch.special.entr(p).sub_(p * entropy[at][..., None]).mul_(h).sub_(p.mul_(g))

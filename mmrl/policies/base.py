@@ -63,6 +63,16 @@ class Policy(nn.Module, ABC):
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """One raw observation as tensors without a batch axis. Refuses, by name, an input that it lacks."""
 
+    def continued(self, observation: Observation, ids: Tensor) -> Observation:
+        """The encoded observation with these ids [P] after it, as the context of the choices that follow."""
+        raise NotImplementedError(
+            f"{type(self).__name__} chooses once per observation: its rows cannot be gone on with"
+        )
+
+    def tokens(self, text: str) -> Tensor:
+        """The ids [P] of text that others write into a row of this policy: a tool's answer, a hint, a request."""
+        raise NotImplementedError(f"{type(self).__name__} reads no text between its choices; choose a text policy")
+
     def encode_rows(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:
         """The raw observations of n worlds, arrays [n, ...], encoded and collated at once; None where each goes alone.
 

@@ -26,6 +26,7 @@ from mmrl.policies.prefix_attention import know_prefixes
 from mmrl.policies.reading import Reading
 from mmrl.policies.served import ServedPolicy, refuse_mean
 from mmrl.policies.sharing import Sharing
+from mmrl.policies.statistics import Statistic
 from mmrl.policies.tiny import character_tokenizer, special_ids
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
@@ -45,6 +46,7 @@ class TextPolicy(ServedPolicy):
         dtype: of the loaded weights, as transformers names it; the compute precision is the Trainer's.
         attention: transformers attention implementation.
         gradient_checkpointing: trade time for memory in the learn step.
+        statistics: further numbers about each choice's distribution, by the names under which terms find them.
     """
 
     auto_model: Any = AutoModelForCausalLM
@@ -59,11 +61,12 @@ class TextPolicy(ServedPolicy):
         dtype: str = "float32",
         attention: str = "sdpa",
         gradient_checkpointing: bool = False,
+        statistics: dict[str, Statistic] | None = None,
     ):
         super().__init__()
         if path is None and config is None:
             raise ValueError("policy: give `path` (a hub id or a folder) or `config` (an architecture)")
-        self.path = path
+        self.path, self.statistics = path, dict(statistics or {})
         options = {"dtype": dtype, "attn_implementation": attention}
         if path is not None:
             with checkpoint_error(path):
@@ -90,7 +93,7 @@ class TextPolicy(ServedPolicy):
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
         # `act` gives no values, since an engine may hold the language model alone: the stage `values` writes them
-        return frozenset({"values"} if init_args.get("value_head") else ())
+        return frozenset({"values"} if init_args.get("value_head") else ()).union(init_args.get("statistics") or ())
 
     # ---------------------------------------------------------------- what a vision-language policy overrides
 
@@ -116,6 +119,12 @@ class TextPolicy(ServedPolicy):
                 "choose a vision-language policy, for example policy=tiny_vlm"
             )
         return {"input_ids": torch.tensor(self._chat_ids(list(raw["messages"])), dtype=torch.long)}
+
+    def continued(self, observation: Observation, ids: Tensor) -> Observation:
+        return {**observation, "input_ids": torch.cat([observation["input_ids"], ids])}
+
+    def tokens(self, text: str) -> Tensor:
+        return torch.tensor(self.tokenizer.encode(text, add_special_tokens=False), dtype=torch.long)
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor | Ragged]:
         """Prompts padded on the left, so that all completions start at the same place."""
@@ -189,16 +198,16 @@ class TextPolicy(ServedPolicy):
     # ---------------------------------------------------------------- learning
 
     def forward(self, batch: Batch) -> PolicyOutput:
-        """Scores in the cheapest layout. Choices after a row's last unmasked one are not read: zeros stand there."""
+        """Scores in the cheapest layout. Choices after the last one of `batch.read` are not read: zeros stand there."""
         reading = self.reading(batch)
         return self.scored(reading, self.layout(reading, batch), batch)
 
     def reading(self, batch: Batch) -> Reading:
         """The tokens of the batch, each prompt once."""
-        observation, action, mask = batch.observation(), batch["action"], batch["mask"]
+        observation, action = batch.observation(), batch["action"]
         # ids of forbidden kinds are scored as forced tokens, and never fed to the model
         emitted = torch.where(self._stray(action), self.tokenizer.pad_token_id, action)
-        last = last_inside(mask)
+        last = last_inside(batch.read)
         number = batch.get("prompt", torch.arange(batch.rows))
         _, first, number = np.unique(number.cpu().numpy(), return_index=True, return_inverse=True)
         prompts = {name: column[torch.from_numpy(first)] for name, column in observation.items()}
@@ -225,11 +234,14 @@ class TextPolicy(ServedPolicy):
         """The rows of the batch, read in these sheets."""
         slots, *parts = self._choices(reading, sheets, batch)
         size = batch["action"].shape
-        placed = [part.new_zeros(size.numel()).index_copy(0, slots, part).view(size) for part in parts]
-        return PolicyOutput(placed[0], placed[1], placed[2] if self.value_head is not None else None)
+        logprobs, entropy, *more = (
+            part.new_zeros(size.numel()).index_copy(0, slots, part).view(size) for part in parts
+        )
+        extra = dict(zip(self.statistics, more))
+        return PolicyOutput(logprobs, entropy, more[-1] if self.value_head is not None else None, extra)
 
     def _choices(self, reading: Reading, sheets: list[Sheet], batch: Batch) -> list[Tensor]:
-        """Slots [M] in the batch, log-probs [M], entropies [M] and, with a head for them, values [M] of all choices."""
+        """Slots [M] in the batch, log-probs, entropies, statistics and, with a head for them, values [M] of choices."""
         return [torch.cat(parts) for parts in zip(*(self._read(reading, sheet, batch) for sheet in sheets))]
 
     def _read(self, reading: Reading, sheet: Sheet, batch: Batch) -> list[Tensor]:
@@ -246,13 +258,15 @@ class TextPolicy(ServedPolicy):
         slot = page.slot.new_zeros(len(logits)).index_copy(0, page.place, page.slot)
         action, kept = batch["action"].flatten()[slot], batch.get("kept")
         stray = self._stray(action)
+        temperature = batch["temperature"][slot // batch["action"].shape[1]]
         logprobs, entropy = logprob_entropy(
             logits[:, None],
             action.masked_fill(stray, self.tokenizer.pad_token_id)[:, None],
-            batch["temperature"][slot // batch["action"].shape[1]],
+            temperature,
             None if kept is None else kept.flatten(0, 1)[slot][:, None],
         )
         made = [logprobs[:, 0].masked_fill(stray, 0.0), entropy[:, 0]]
+        made += [statistic(logits[:, None], temperature)[:, 0] for statistic in self.statistics.values()]
         if self.value_head is not None:
             hidden = out.hidden_states[-1][:, -page.width :].flatten(0, 1)
             made.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())

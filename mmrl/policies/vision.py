@@ -79,6 +79,12 @@ class VisionLanguagePolicy(TextPolicy):
         )
         return {k: v[0] if k in PER_TOKEN else v for k, v in made.items() if k != "attention_mask"}
 
+    def continued(self, observation: Observation, ids: Tensor) -> Observation:
+        along = {k: v for k, v in observation.items() if k in PER_TOKEN}  # what is written later is text: type 0
+        return super().continued(observation, ids) | {
+            k: torch.cat([v, v.new_zeros(len(ids))]) for k, v in along.items() if k != "input_ids"
+        }
+
     def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
         return self._chat_ids(_typed(raw["messages"])), list(raw["images"])
 

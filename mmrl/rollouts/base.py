@@ -16,7 +16,10 @@ class Rollout(ABC):
 
     @abstractmethod
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        """Play `ctx.attempts` episodes for every (slot, prompt), in that order."""
+        """Play the attempts `ctx.numbers(slot)` for every (slot, prompt), in that order."""
+
+    def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
+        """Learn from the scored groups of all ranks (light episodes: no turns): every rank then has the same state."""
 
     def state_dict(self) -> dict[str, Any]:
         """What must survive between iterations, as tensors and plain values; empty when nothing does."""

@@ -37,7 +37,7 @@ class EnvEpisodes(Rollout):
         self._made_for: tuple[Any, int] | None = None
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        episodes = [Episode(p, group=slot, attempt=a) for slot, p in prompts for a in range(ctx.attempts)]
+        episodes = [Episode(p, group=slot, attempt=a) for slot, p in prompts for a in ctx.numbers(slot)]
         if not episodes:
             return []
         waves = -(-len(episodes) // self.max_envs)

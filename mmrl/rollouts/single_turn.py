@@ -20,7 +20,7 @@ class SingleTurn(Rollout):
                     f"prompt {prompt.key!r} has no messages: tasks of simulators are played with rollout=env"
                 )
             raw = prompt.observation  # one object for the group, so that it is encoded once
-            for attempt in range(ctx.attempts):
+            for attempt in ctx.numbers(slot):
                 seed = derived_seed(ctx.seed, ctx.purpose, ctx.iteration, slot, attempt)
                 requests.append(Request(raw, seed))
                 episodes.append(Episode(prompt, group=slot, attempt=attempt))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 from mmrl.batch import Batch
 from mmrl.types import Context
@@ -14,6 +15,7 @@ class Stage(ABC):
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
     needs: frozenset[str] = frozenset()  # parts of the policy's output beyond logprobs and entropy: "values", ...
+    contexts: frozenset[str] = frozenset()  # other contexts of the rows, given by a transform of the episodes
     models: frozenset[str] = frozenset()  # auxiliary models taken from ctx.models, for example "reference"
 
     @abstractmethod
@@ -22,3 +24,10 @@ class Stage(ABC):
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
         """Numbers about the rows as this stage leaves them, the same on all ranks (`ctx.gather` is collective)."""
         return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must survive between iterations, the same on all ranks; empty when nothing does."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a saved state."""

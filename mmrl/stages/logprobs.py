@@ -93,5 +93,47 @@ class OldLogprobs(Stage):
         return batch.with_columns(old_logprobs=scored(ctx.policy, batch, _logprobs, self.rows, ctx.device))
 
 
+@dataclass(frozen=True)
+class Logprobs(Stage):
+    """How likely each stored choice is found before this iteration's updates, by whom and in which context one likes.
+
+    Args:
+        column: that it is written to.
+        model: one of the learner's models; none for the policy.
+        context: another context of `data.episodes`; none for the one in which the choice was made.
+        rows: contexts per forward pass; lower it when memory runs out.
+    """
+
+    column: str
+    model: str | None = None
+    context: str | None = None
+    rows: int = 64
+
+    reads = COLLATED
+
+    def __post_init__(self) -> None:
+        positive_rows(self.rows, "logprobs")
+
+    @property
+    def writes(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset({self.column})
+
+    @property
+    def models(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset() if self.model is None else frozenset({self.model})
+
+    @property
+    def contexts(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset() if self.context is None else frozenset({self.context})
+
+    def __call__(self, batch: Batch, ctx: Context) -> Batch:
+        batch.require(self.reads, f"stage logprobs of {self.column!r}")
+        if self.model is not None and self.model not in ctx.models:
+            raise KeyError(f"stage logprobs: the learner has no model {self.model!r}, only {sorted(ctx.models)}")
+        model = ctx.policy if self.model is None else ctx.models[self.model]
+        seen = batch if self.context is None else batch.under(self.context)
+        return batch.with_columns(**{self.column: scored(model, seen, _logprobs, self.rows, ctx.device)})
+
+
 def _logprobs(out: PolicyOutput) -> Tensor:
     return out.logprobs

@@ -23,6 +23,7 @@ class Arithmetic(Task):
         split: "train" or "held_out".
         held_out_fraction: share of the sets of operands that is kept for the held-out split.
         seed: of the split; part of the task, not of the run.
+        steps: demonstrations write what the operands so far make, one line each, before the result.
     """
 
     digits: Sequence[int] = (2, 1)
@@ -30,6 +31,7 @@ class Arithmetic(Task):
     split: str = "train"
     held_out_fraction: float = 0.2
     seed: int = 0
+    steps: bool = False
 
     name = "arithmetic"
 
@@ -73,4 +75,7 @@ class Arithmetic(Task):
         return verify(reply_text(episode), episode.prompt.answer)
 
     def demonstrate(self, index: int) -> str:
-        return str(self[index].answer)
+        info = self[index].info
+        first = 2 if self.steps else len(info["operands"])
+        lines = [result(info["operation"], info["operands"][:n]) for n in range(first, len(info["operands"]) + 1)]
+        return "\n".join(map(str, lines))

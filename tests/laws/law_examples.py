@@ -16,17 +16,28 @@ from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
 from mmrl.objectives.imitation_chain import AnswerError
+from mmrl.objectives.outcome import OutcomeCrossEntropy
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.objectives.policy_chain import ChainSurrogate, DenoisingSurrogate
+from mmrl.objectives.policy_mixture import MixtureSurrogate
+from mmrl.objectives.probe import ProbeError
 from mmrl.objectives.q import EntropyPrice, NegativeQ, PricedLogprob, SquaredQ
-from mmrl.objectives.regularizer import KL, Entropy
+from mmrl.objectives.regularizer import KL, Entropy, Pulled
 from mmrl.objectives.value import SquaredValue
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
 from mmrl.ops.logprob import logprob_entropy
+from mmrl.ops.nucleus import nucleus_entropy
 from mmrl.stages.advantage import GroupAdvantage
+from mmrl.stages.anchor import PeakAnchor
+from mmrl.stages.blend import BlendedAdvantage
+from mmrl.stages.cells import CellAdvantage
 from mmrl.stages.correction import MaskedRatio, TruncatedRatio
 from mmrl.stages.gae import GAE
-from mmrl.stages.logprobs import OldLogprobs, ReferenceLogprobs
+from mmrl.stages.logprobs import Logprobs, OldLogprobs, ReferenceLogprobs
+from mmrl.stages.output import OutputColumn
+from mmrl.stages.probe import ProbeScore
+from mmrl.stages.process import ProcessAdvantage
+from mmrl.stages.segments import CentredValues, SegmentAdvantage
 from mmrl.stages.values import Values
 from mmrl.types import Context, PolicyOutput, Sampling
 
@@ -55,6 +66,10 @@ STAGES = [
         for baseline in ("mean", "leave_one_out")
     ),
     Example(GroupAdvantage(None, None)),
+    Example(CellAdvantage()),
+    Example(CellAdvantage(("group", "first"), scale=False)),
+    Example(SegmentAdvantage(0.9)),
+    Example(CentredValues()),
     Example(GAE(0.9, 0.8)),
     Example(GAE(0.9, 0.8, whiten=True)),
     Example(GAE(0.9, 0.8), per_row=True),
@@ -63,6 +78,13 @@ STAGES = [
     *(Example(MaskedRatio(0.5, 2.0, level)) for level in ("token", "sequence", "row")),
     Example(ReferenceLogprobs(rows=3), scores=True),
     Example(OldLogprobs(rows=3), scores=True),
+    Example(Logprobs("other_logprobs", model="reference", rows=3), scores=True),
+    Example(OutputColumn("nucleus_entropy", rows=3), scores=True),
+    Example(ProcessAdvantage(), group_relative=True),
+    Example(ProbeScore()),
+    Example(ProbeScore(reference=-3.0)),
+    Example(BlendedAdvantage("probe_score", share=0.3)),
+    Example(PeakAnchor("nucleus_entropy", anchor=0.1)),
     Example(Values(rows=3), scores=True),
     Example(Values(rows=3), per_row=True, scores=True),
 ]
@@ -83,11 +105,19 @@ TERMS = [
         for dual in (None, 1.5)
     ),
     Example(ChainSurrogate(5, old="old_logprobs")),
+    Example(MixtureSurrogate()),
+    Example(MixtureSurrogate(power=0.0)),
     Example(DenoisingSurrogate(1, steps=4, discount=0.9)),
     Example(AnswerError()),
     Example(AnswerError(power=1)),
     *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
+    Example(KL(other="blind", cap=0.5)),
+    Example(NegativeLogLikelihood(other="blind")),
     Example(Entropy()),
+    Example(Pulled("nucleus_entropy")),
+    Example(OutcomeCrossEntropy(scale=0.5)),
+    Example(ProbeError()),
+    Example(ProbeError(scale=0.5, reference=-3.0)),
     Example(NegativeLogLikelihood()),
     Example(SmoothedNegativeLogLikelihood(width=1.0)),
     Example(MapCrossEntropy(maps=2)),
@@ -141,11 +171,14 @@ class Tabular(nn.Module):
         extra = {
             "choice_logprobs": choices,
             "answer_error": error,
+            "nucleus_entropy": nucleus_entropy(self.logits[state], 0.95, batch["temperature"]),
             "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
             "q": self.logits[state],
             "log_price": self.value[:1],
         }
-        return PolicyOutput(logprobs, entropy, values[:, 0] if self.per_row else values, extra)
+        flipped = logprob_entropy(self.logits.flip(0)[state], batch["action"], batch["temperature"])
+        others = {name: PolicyOutput(*flipped) for name in ("blind", "reward")}
+        return PolicyOutput(logprobs, entropy, values[:, 0] if self.per_row else values, extra, others)
 
 
 def rows(per_row: bool) -> Batch:
@@ -156,20 +189,36 @@ def rows(per_row: bool) -> Batch:
     n, t = len(episode), 5
     mask = torch.rand(n, t, generator=generator) < 0.6
     mask[3], mask[0, 0] = False, True
+    mask[6, 4] = mask[7, 3] = mask[8, 4] = False
+    probe = torch.zeros_like(mask)
+    probe[6, 4] = probe[7, 3] = probe[8, 4] = True
     real = {
         name: torch.randn(n, t, generator=generator)
-        for name in ("logprobs", "old_logprobs", "ref_logprobs", "advantages", "values", "returns")
+        for name in (
+            "logprobs",
+            "old_logprobs",
+            "ref_logprobs",
+            "advantages",
+            "values",
+            "returns",
+            "pull",
+            "reward_logprobs",
+        )
     }
     real["logprobs"] = -real["logprobs"].abs()
+    real["nucleus_entropy"] = real["pull"].abs()
     real["correction"] = 0.1 + torch.rand(n, t, generator=generator)
     if per_row:
         real |= {name: real[name][:, 0].clone() for name in ("values", "returns")}
-    episode_reward = torch.tensor([1.0, 0.0, 0.5, 0.25, 0.75, 2.0])[episode]
+    episode_reward = torch.tensor([1.0, 0.0, 0.5, 1.0, 0.0, 2.0])[episode]
     last = torch.tensor([int(s) == max(step[episode == e]) for s, e in zip(step, episode)])
     return Batch(
         **{"obs.state": torch.randint(6, (n, t), generator=generator)},
         action=torch.randint(4, (n, t), generator=generator),
         mask=mask,
+        probe=probe,
+        probe_weight=probe.any(1) * torch.linspace(0.5, 1.5, n),
+        probe_score=probe.any(1) * torch.rand(n, generator=generator),
         temperature=torch.linspace(0.5, 1.5, n),
         group=torch.tensor([0, 0, 0, 8, 8, 8])[episode],
         prompt=torch.arange(len(episode)) // 2,
@@ -178,6 +227,9 @@ def rows(per_row: bool) -> Batch:
         step=step,
         reward=torch.randn(n, generator=generator) + episode_reward * last,
         episode_reward=episode_reward,
+        first=step == 0,
+        cell=episode % 2,
+        segment=(torch.arange(t) // 2).expand(n, t).clone(),
         last=last,
         terminal=last & (episode % 2 == 0),
         bootstrap=torch.where(last & (episode % 2 == 1), 0.7, 0.0),
@@ -194,8 +246,8 @@ def context(per_row: bool) -> Context:
 
 
 def dirty(batch: Batch) -> Batch:
-    """NaN in every entry of a real [N, T] column that the policy did not choose."""
-    mask = batch["mask"]
+    """NaN in every entry of a real [N, T] column that nobody reads."""
+    mask = batch.read
     real = {name for name, column in batch.items() if column.is_floating_point() and column.shape == mask.shape}
     return batch.with_columns(**{name: torch.where(mask, batch[name], torch.nan) for name in real})
 

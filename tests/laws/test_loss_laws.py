@@ -29,11 +29,16 @@ def leaves(policy, batch) -> PolicyOutput:
     """The policy's output, cut from the policy: gradients are taken with respect to it."""
     out = policy(batch)
     extra = {name: part.detach().requires_grad_() for name, part in out.extra.items()}
-    return PolicyOutput(*(part.detach().requires_grad_() for part in (out.logprobs, out.entropy, out.values)), extra)
+    others = {
+        name: PolicyOutput(other.logprobs.detach().requires_grad_(), other.entropy.detach().requires_grad_())
+        for name, other in out.others.items()
+    }
+    parts = (part.detach().requires_grad_() for part in (out.logprobs, out.entropy, out.values))
+    return PolicyOutput(*parts, extra, others)
 
 
 def gradients(out) -> list[torch.Tensor]:
-    parts = (out.logprobs, out.entropy, out.values, *out.extra.values())
+    parts = (out.logprobs, out.entropy, out.values, *out.extra.values(), *(o.logprobs for o in out.others.values()))
     return [torch.zeros_like(p) if p.grad is None else p.grad for p in parts]
 
 
@@ -53,6 +58,9 @@ def test_reads_and_needs_are_exactly_what_is_touched(example):
     example.part(policy(batch), watched)
     example.part.metrics(policy(batch), watched)
     assert watched.touched == example.part.reads
+    alone = policy(batch)
+    alone.others = {name: out for name, out in alone.others.items() if name in example.part.others}
+    example.part(alone, batch)  # and no further pass than it says
     without = policy(batch)
     without.values = None
     if "values" in example.part.needs:
@@ -95,8 +103,9 @@ def test_nan_outside_the_mask_changes_neither_loss_nor_gradient(example):
     objective = Objective({"term": example.part})
     clean, soiled = leaves(policy, batch), leaves(policy, batch)
     with torch.no_grad():
-        for part in (soiled.logprobs, soiled.entropy, *([] if example.per_row else [soiled.values])):
-            part[~batch["mask"]] = torch.nan
+        others = [part for other in soiled.others.values() for part in (other.logprobs, other.entropy)]
+        for part in (soiled.logprobs, soiled.entropy, *others, *([] if example.per_row else [soiled.values])):
+            part[~batch.read] = torch.nan
     results = []
     for out, data in ((clean, batch), (soiled, dirty(batch.with_columns()))):
         data = data.with_columns(weights=batch["weights"])
@@ -105,7 +114,7 @@ def test_nan_outside_the_mask_changes_neither_loss_nor_gradient(example):
         results.append((loss.detach(), metrics, gradients(out)))
     assert results[0][0].isfinite()
     assert_close(results[1], results[0], rtol=0, atol=0)
-    assert all((g[~batch["mask"]] == 0).all() for g in results[0][2] if g.dim() == 2)
+    assert all((g[~batch.read] == 0).all() for g in results[0][2] if g.dim() == 2)
 
 
 @terms

@@ -7,6 +7,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mmrl.engines.local import LocalEngine
 from mmrl.policies import cache
+from mmrl.policies.statistics import NucleusEntropy
 from mmrl.policies.text import TextPolicy
 from mmrl.types import Prompt, Request, Sampling
 from tests.policies.oracle import (
@@ -265,3 +266,17 @@ def test_empty_lora_options_mean_adapters_everywhere():
 def test_a_folder_without_a_checkpoint_is_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match=r"policy\.path='.*' cannot be loaded"):
         TextPolicy(path=str(tmp_path))
+
+
+def test_statistics_are_those_of_every_choice():
+    """The nucleus that holds everything has the entropy; a smaller one has less, and a gradient."""
+    torch.manual_seed(0)
+    parts = {"all": NucleusEntropy(1.0), "some": NucleusEntropy(0.5)}
+    whole = TextPolicy(config=TINY, statistics=parts)
+    assert TextPolicy.predicts({"statistics": {name: {} for name in parts}}) == set(parts)
+    batch = batch_of(whole, PROMPTS[:3], completions(whole, PROMPTS[:3], Sampling(max_tokens=6)))
+    out = whole(batch)
+    assert_close(out.extra["all"], out.entropy)
+    assert (out.extra["some"] <= out.extra["all"]).all() and (out.extra["some"][batch["mask"]] > 0).all()
+    out.extra["some"].sum().backward()
+    assert all(p.grad.abs().sum() > 0 for name, p in whole.named_parameters() if "embed" in name)

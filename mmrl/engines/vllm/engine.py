@@ -18,7 +18,7 @@ from torch import Tensor
 
 from mmrl import parallel
 from mmrl.batch import Batch, pad_stack
-from mmrl.engines.base import Engine, distinct
+from mmrl.engines.base import Engine, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
 from mmrl.engines.vllm.proof import check_canary, check_weights
 from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
@@ -131,14 +131,17 @@ class VllmEngine(Engine):
 
     def _completions(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         drawing = self._drawing(sampling)
-        raws, owner = distinct(requests)
-        contexts = [self._policy.encode(raw) for raw in raws]
-        given = [tuple(map(tuple, self._policy.engine_prompt(raw))) for raw in raws]  # ids and images
+        asked, owner = distinct(requests)
+        read = contexts(asked, self._policy)
+        given = [self._given(request) for request in asked]
         prompts = [EnginePrompt(*given[number], request.seed) for number, request in zip(owner, requests)]
         outputs = self.backend.generate(prompts, drawing)
-        return [
-            self._completion(contexts[number], output, drawing) for number, output in zip(owner, outputs, strict=True)
-        ]
+        return [self._completion(read[number], output, drawing) for number, output in zip(owner, outputs, strict=True)]
+
+    def _given(self, request: Request) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+        """Ids, the prefix among them, and images."""
+        ids, images = self._policy.engine_prompt(request.observation)
+        return (*ids, *(() if request.prefix is None else request.prefix.tolist())), tuple(images)
 
     def _drawing(self, sampling: Sampling) -> Drawing:
         refuse_mean(sampling)

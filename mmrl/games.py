@@ -1,0 +1,71 @@
+"""What a task offers to a policy that makes its own problems."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mmrl.types import Episode, Prompt, Task
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One that was found to be sound: plain values, so that it can be saved and sent between processes."""
+
+    kind: str
+    body: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a proposal or an answer.
+
+    `outcome` is "right", "valid" (a sound proposal), "wrong", "broken" (not of the asked form), the name of what was
+    unsound about a proposal, or "executor" where nobody could tell, which is no fault of the policy.
+    """
+
+    outcome: str
+    problem: Problem | None = None  # of a valid proposal
+    scores: dict[str, float] = field(default_factory=dict)
+
+
+class Game(Task):
+    """Problems of several kinds that can be proposed, checked, posed and judged, all by execution.
+
+    Scores of what is played: `earned`, `exact` (right, or sound), the same by role and kind, and what else is known.
+
+    Everything is asked for many at once, so that an executor is started once. Its own prompts, train and held out, are
+    for starting and measuring.
+    """
+
+    kinds: tuple[str, ...]
+
+    @abstractmethod
+    def seeds(self, kind: str) -> list[Problem]:
+        """Sound problems to begin with."""
+
+    @abstractmethod
+    def ask(self, kind: str, known: Sequence[Problem], key: str) -> Prompt:
+        """The prompt that asks for a new problem of a kind, in view of known ones."""
+
+    @abstractmethod
+    def check(self, proposals: Sequence[tuple[str, Prompt, str]]) -> list[Verdict]:
+        """Whether each (kind, prompt, text) is a sound problem: well formed, executable, and the same each time."""
+
+    @abstractmethod
+    def pose(self, problem: Problem, key: str) -> Prompt:
+        """The prompt that asks to solve it."""
+
+    @abstractmethod
+    def judge(self, answers: Sequence[tuple[Problem, str]]) -> list[Verdict]:
+        """Whether each text solves its problem."""
+
+    def score(self, episode: Episode) -> dict[str, float]:
+        known: Any = episode.info.get("verdict")
+        return dict(known) if known is not None else self.grade(episode)
+
+    @abstractmethod
+    def grade(self, episode: Episode) -> dict[str, float]:
+        """Scores of an answer to one of the task's own prompts."""

@@ -1,0 +1,82 @@
+"""The prompts of one iteration and how often each is played: at first, further ones, and more attempts at the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from mmrl import parallel
+from mmrl.curricula.base import Curriculum
+from mmrl.episodes.filter import grouped
+from mmrl.rewards.base import Reward
+from mmrl.rewards.scoring import score
+from mmrl.rollouts.base import Rollout
+from mmrl.types import Context, Episode, Prompt, Task
+
+
+class Playing:
+    """Selects, collects and scores for one iteration, and counts what that took on this rank.
+
+    Args:
+        task: problems and their verifier.
+        rollout: how prompts become episodes.
+        reward: from named scores to one number per episode.
+        curriculum: which prompts come next.
+        ctx: of the iteration.
+    """
+
+    def __init__(self, task: Task, rollout: Rollout, reward: Reward, curriculum: Curriculum, ctx: Context):
+        self.task, self.rollout, self.reward, self.curriculum, self.ctx = task, rollout, reward, curriculum, ctx
+        self.choices, self.attempts, self.scoring = 0, 0, 0.0  # the last in seconds
+        self._next_slot = 0
+        self._slots: dict[int, Prompt] = {}  # of this rank
+
+    def prompts(self, count: int) -> list[Episode]:
+        """This rank's share of `count` further prompts: played, scored and rewarded. Collective."""
+        indices = self.curriculum.select(count, self.ctx)
+        slots = [(self._next_slot + i, index) for i, index in enumerate(indices)]
+        self._next_slot += len(indices)
+        mine = [(slot, self.task[index]) for slot, index in slots[self.ctx.rank :: self.ctx.world_size]]
+        self._slots |= dict(mine)
+        episodes = self._scored(self.rollout.collect(mine, self.ctx) if mine else [])
+        groups = list(grouped(parallel.gathered([e.light() for e in episodes])).values())
+        self.curriculum.observe(groups)
+        self.rollout.observe(groups)
+        return episodes
+
+    def more(self, count: int) -> list[Episode] | None:
+        """This rank's share of `count` further prompts, the same number on all ranks; None for none."""
+        return self.prompts(count) if count else None
+
+    def again(self, tries: Mapping[int, range]) -> list[Episode]:
+        """Further attempts at prompts of this rank, by slot; the curriculum has seen the first ones."""
+        mine = [(slot, self._slots[slot]) for slot, numbers in tries.items() if numbers]
+        played = self.rollout.collect(mine, replace(self.ctx, tries=dict(tries))) if mine else []
+        wanted = sorted((slot, number) for slot, _ in mine for number in tries[slot])
+        if sorted((episode.group, episode.attempt) for episode in played) != wanted:
+            raise ValueError(
+                f"data.rollout ({type(self.rollout).__name__}) cannot play further attempts at a prompt: it numbers "
+                "them by itself; leave transforms that ask for more attempts out of data.episodes"
+            )
+        return self._scored(played)
+
+    def metrics(self, seconds: float) -> dict[str, Any]:
+        """What it took on all ranks: attempts, those that were dropped too; tokens a second of `seconds` of playing."""
+        playing = seconds - self.scoring
+        attempts, choices = (sum(parallel.gathered([number])) for number in (self.attempts, self.choices))
+        return {
+            "rollout/attempts": float(attempts),
+            "rollout/tokens_per_second": choices / playing,
+            "seconds/rollout": playing,
+            "seconds/score": self.scoring,
+        }
+
+    def _scored(self, episodes: list[Episode]) -> list[Episode]:
+        started = time.perf_counter()
+        score(episodes, self.task, self.reward)
+        self.scoring += time.perf_counter() - started
+        self.choices += sum(episode.tokens for episode in episodes)
+        self.attempts += len(episodes)
+        return episodes

@@ -1,0 +1,38 @@
+"""What the log-probability of one token after an answer says about it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mmrl.ops.masked import zero_outside
+
+
+def probe_score(
+    logprobs: Tensor,  # [N, T] nats
+    reference: Tensor | float,  # [N, T] nats, or the mean under the reference
+    probe: Tensor,  # [N, T] bool, at most one a row
+    scale: float,
+) -> Tensor:  # [N], 0 where a row has no probe
+    """s = scale (log pi(z | x, y) - reference): the implicit reward of the answer, read off one token.
+
+    Source: LaSeR: Reinforcement Learning with Last-Token Self-Rewarding, 2025, arXiv:2510.14943.
+    """
+    return scale * zero_outside(logprobs - reference, probe).sum(1)
+
+
+def balanced_weights(
+    positive: Tensor,  # [N] bool
+    counted: Tensor,  # [N] bool
+    ones: int,
+    zeros: int,
+) -> Tensor:  # [N]
+    """Weights with which both classes count the same: n / (2 n_class), 0 for rows that do not count.
+
+    Args:
+        ones: rows that count and are positive, of all processes.
+        zeros: rows that count and are not.
+    """
+    n = ones + zeros
+    of = torch.where(positive, n / (2 * max(ones, 1)), n / (2 * max(zeros, 1)))
+    return torch.where(counted, of, 0.0)

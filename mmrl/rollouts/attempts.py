@@ -1,0 +1,95 @@
+"""The same question answered several times in a row, each attempt in view of those before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from mmrl.rng import derived_seed
+from mmrl.rollouts.base import Rollout
+from mmrl.rollouts.transcript import Transcript
+from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
+
+
+class Attempts(Rollout):
+    """Every attempt is a row: its context is the question, all earlier attempts, and the request to try again.
+
+    With r_k the reward of attempt k alone, what row k is paid is first * r_1 for the first attempt and
+    r_k + progress * (r_k - r_{k-1}) for each later one; the last r_k is the episode's reward.
+    `info["attempts"]` holds the scores of each attempt.
+
+    Source: Kumar et al., "Training Language Models to Self-Correct via Reinforcement Learning", 2024, arXiv:2409.12917,
+    equations 3 and 4.
+
+    Args:
+        attempts: how many.
+        retry: what the policy is told after an attempt; it says nothing about whether the attempt was right.
+        first: what the first attempt is paid, as a share of its own reward.
+        progress: bonus for being better than the attempt before, malus for being worse.
+    """
+
+    writes = frozenset({"first"})
+
+    def __init__(self, attempts: int = 2, retry: str = "\n", first: float = 1.0, progress: float = 0.0):
+        if attempts < 2:
+            raise ValueError(f"rollout.attempts must be at least 2, got {attempts}; for one use rollout=single_turn")
+        if not retry:
+            raise ValueError("rollout.retry is empty: without a word between them two attempts are one")
+        self.attempts, self.retry, self.first, self.progress = attempts, retry, first, progress
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        known: dict[int, Observation] = {}
+        episodes, scripts = [], []
+        for slot, prompt in prompts:
+            if not prompt.messages:
+                raise ValueError(
+                    f"prompt {prompt.key!r} has no messages: tasks of simulators are played with rollout=env"
+                )
+            raw = prompt.observation  # one object for the group, so that it is encoded once
+            for attempt in ctx.numbers(slot):
+                episodes.append(Episode(prompt, group=slot, attempt=attempt, info={"attempts": [], "earned": []}))
+                scripts.append(Transcript(raw, known))
+        retry = ctx.policy.tokens(self.retry)
+        for number in range(self.attempts):
+            self._attempt(number, episodes, scripts, ctx)
+            for script in scripts:
+                script.read(retry)
+            ctx.progress("rollout", (number + 1) * len(episodes) // self.attempts, len(episodes))
+        for episode in episodes:
+            self._pay(episode)
+        return episodes
+
+    def _attempt(self, number: int, episodes: list[Episode], scripts: list[Transcript], ctx: Context) -> None:
+        """One more row of every episode, and what it alone would earn."""
+        requests = []
+        for episode, script in zip(episodes, scripts):
+            key = (ctx.seed, ctx.purpose, ctx.iteration, episode.group, episode.attempt)
+            # the first attempt draws as an answer without a second one does
+            requests.append(script.request(derived_seed(*key, *([number] if number else []))))
+        for episode, script, done in zip(episodes, scripts, ctx.engine.sample(requests, ctx.sampling)):
+            script.write(done)
+            episode.turns = [*episode.turns, Turn(_marked(done, number == 0))]
+            failed = done.ended == "error" or episode.ended == "error"
+            episode.ended = "error" if failed else done.ended
+            if failed:
+                episode.info["error"] = "the engine gave no completion for an attempt"
+        alone = [replace(episode, turns=episode.turns[-1:], info={}) for episode in episodes]
+        assert ctx.score is not None
+        ctx.score(alone)
+        for episode, judged in zip(episodes, alone):
+            episode.info["attempts"].append(dict(judged.scores))
+            episode.info["earned"].append(judged.reward)
+
+    def _pay(self, episode: Episode) -> None:
+        earned: list[float] = episode.info["earned"]
+        last = len(earned) - 1
+        for k, (turn, own) in enumerate(zip(episode.turns, earned)):
+            bonus = self.progress * (own - earned[k - 1]) if k else 0.0
+            # the episode's reward, which is that of the last attempt, is paid at the last row by whoever collates
+            turn.reward = (self.first * own if k == 0 else own if k < last else 0.0) + bonus
+
+
+def _marked(done: Completion, first: bool) -> Completion:
+    return replace(done, extra={**done.extra, "first": torch.tensor(first)})

@@ -1,0 +1,112 @@
+"""One row out of several completions and what others wrote between them. Ids are never tokenised again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mmrl.batch import pad_stack
+from mmrl.types import Completion, Ended, Observation, Request
+
+
+class Transcript:
+    """What follows one observation so far: the ids that the policy chose, and those that it was told.
+
+    Args:
+        raw: the observation that the row starts from.
+        known: encoded observations by identity of the raw one, so that the attempts of a group share theirs.
+    """
+
+    def __init__(self, raw: Mapping[str, Any], known: dict[int, Observation] | None = None):
+        self.raw = raw
+        self.turns = 0  # completions so far
+        self.known = {} if known is None else known
+        self._parts: list[Completion] = []
+        self._ids = torch.zeros(0, dtype=torch.long)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def ids(self) -> Tensor:
+        """[T] everything after the observation."""
+        return self._ids
+
+    def request(self, seed: int) -> Request:
+        """For the completion that goes on from here."""
+        return Request(self.raw, seed, self._ids if len(self._ids) else None)
+
+    def write(self, done: Completion) -> None:
+        """What the policy chose next."""
+        if not self._parts:
+            self.known.setdefault(id(self.raw), done.observation)
+        self._add(done)
+        self.turns += 1
+
+    def read(self, ids: Tensor) -> None:
+        """What others wrote next: forced choices, of which nothing is learnt. The policy has written before it."""
+        if not self._parts:
+            raise ValueError("a row begins with what the policy wrote; what comes before it belongs to the prompt")
+        if not len(ids):
+            return
+        last, width = self._parts[-1], len(ids)
+        forced = {name: _forced(value, width) for name, value in last.extra.items() if value.dim()}
+        self._add(
+            replace(
+                last,
+                action=ids,
+                logprobs=torch.zeros(width),
+                mask=torch.zeros(width, dtype=torch.bool),
+                value=None if last.value is None or not last.value.dim() else torch.zeros(width),
+                extra={**last.extra, **forced},
+            )
+        )
+
+    def _add(self, part: Completion) -> None:
+        self._parts.append(part)
+        self._ids = torch.cat([self._ids, part.action])
+
+    def fork(self) -> Transcript:
+        """A copy that goes on by itself."""
+        other = Transcript(self.raw, self.known)
+        other.turns, other._parts, other._ids = self.turns, list(self._parts), self._ids
+        return other
+
+    def completion(self, output: Any, ended: Ended) -> Completion:
+        """The row, as far as it has come."""
+        first, parts = self._parts[0], self._parts
+        values = [part.value for part in parts if part.value is not None]
+        whole = len(values) == len(parts)
+        extra = {
+            name: _joined([part.extra[name] for part in parts]) if value.dim() else value
+            for name, value in first.extra.items()
+        }
+        return Completion(
+            observation=self.known[id(self.raw)],
+            action=self._ids,
+            logprobs=torch.cat([part.logprobs for part in parts]),
+            mask=torch.cat([part.mask for part in parts]),
+            output=output,
+            ended=ended,
+            value=(torch.cat(values) if values[0].dim() else values[0]) if whole and values else None,
+            extra=extra,
+            version=first.version,
+        )
+
+
+def _forced(column: Tensor, width: int) -> Tensor:
+    """Entries [width, ...] of a column per choice where nothing was chosen: ids of nothing, or zeros."""
+    fill = 0 if column.is_floating_point() or column.dtype == torch.bool else -1
+    return column.new_full((width, *column.shape[1:]), fill)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """Pieces [t, ...] of a column per choice, one after the other; kept sets differ in size and are filled up."""
+    if parts[0].dim() < 2:
+        return torch.cat(parts)
+    wide = pad_stack(parts, -1)
+    return torch.cat([row[: len(part)] for row, part in zip(wide, parts)])

@@ -1,0 +1,91 @@
+"""What a policy may call in the middle of an answer."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from transformers.utils import get_json_schema
+
+from mmrl.types import Prompt
+
+KINDS: dict[type, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+}
+
+
+class ToolError(Exception):
+    """An answer to a call that cannot be served, told to the policy: its message, under the name of its class.
+
+    A tool raises a subclass for each thing that a caller can do wrong (`NotFound`, `DivisionByZero`). Every other
+    exception is a fault of the tool.
+    """
+
+
+class BadArguments(ToolError):
+    """The arguments of a call do not fit the tool's schema."""
+
+
+class Tool(ABC):
+    """One small class: `run` is what it does, the signature and docstring of `run` are its schema.
+
+    A tool that keeps something during an episode returns a fresh one from `start`; others serve all episodes at once,
+    from several threads.
+    """
+
+    seconds: float = 10.0  # that a call may take
+    most: int = 1000  # characters of an answer; the rest is cut off, and the policy is told so
+
+    @abstractmethod
+    def run(self, **arguments: Any) -> str:
+        """The answer to one call. Raises a ToolError where the call is at fault."""
+
+    def start(self, prompt: Prompt) -> Tool:
+        """The tool as one episode uses it."""
+        return self
+
+    def finish(self) -> None:
+        """The episode is over."""
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """Name, description and parameters as JSON schema, as chat templates of transformers take them."""
+        made = get_json_schema(self.run)
+        made["function"]["name"] = type(self).__name__.lower()
+        return made
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """The types of the arguments by name, in order."""
+        hints = typing.get_type_hints(self.run)
+        names = inspect.signature(self.run).parameters
+        unknown = [name for name in names if hints.get(name) not in KINDS]
+        if unknown or not names:
+            raise TypeError(
+                f"tool {type(self).__name__}: `run` needs arguments annotated with one of "
+                f"{[kind.__name__ for kind in KINDS]}; look at {unknown or 'its signature, which is empty'}"
+            )
+        return {name: hints[name] for name in names}
+
+    def check(self, arguments: Mapping[str, Any]) -> None:
+        """Refuse arguments that `run` does not take."""
+        wanted = self.parameters
+        required = {n for n, p in inspect.signature(self.run).parameters.items() if p.default is p.empty}
+        if missing := sorted(required - set(arguments)):
+            raise BadArguments(f"{missing[0]} is missing")
+        if unknown := sorted(set(arguments) - set(wanted)):
+            raise BadArguments(f"{unknown[0]} is no argument; there are {', '.join(wanted)}")
+        for name, value in arguments.items():
+            kind = wanted[name]
+            fits = isinstance(value, int | float) if kind is float else isinstance(value, kind)
+            if not fits or (isinstance(value, bool) and kind is not bool):
+                raise BadArguments(f"{name} must be a {KINDS[kind]}")

@@ -1,0 +1,53 @@
+"""The language: letters that change a list of digits, one after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from mmrl.tools.sandbox import Sandbox
+
+LETTERS = {
+    "r": "turn round",
+    "s": "sort",
+    "i": "add one to each, 9 becomes 0",
+    "d": "double each, last digit",
+    "h": "the first goes to the end",
+    "c": "nine minus each",
+}
+
+LANGUAGE = """
+import json
+STEPS = {
+    "r": lambda x: x[::-1], "s": sorted, "i": lambda x: [(v + 1) % 10 for v in x],
+    "d": lambda x: [2 * v % 10 for v in x], "h": lambda x: x[1:] + x[:1], "c": lambda x: [9 - v for v in x],
+}
+def run(program, given):
+    try:
+        x = [int(digit) for digit in given]
+        for letter in program:
+            x = STEPS[letter](x)
+        return "".join(map(str, x))
+    except Exception:
+        return None
+"""
+"""The interpreter, as the source that is run in the sandbox."""
+
+
+def execute(jobs: Sequence[tuple[str, str]], sandbox: Sandbox) -> list[str | None] | str:
+    """What each program makes of its list, None where it cannot be run; or the outcome of a run that failed."""
+    if not jobs:
+        return []
+    asked = json.dumps(json.dumps(list(jobs)))
+    done = sandbox.run(f"{LANGUAGE}\nprint(json.dumps([run(*job) for job in json.loads({asked})]))")
+    return json.loads(done.output) if done.outcome == "ok" else done.outcome
+
+
+@cache
+def trusted() -> Callable[[str, str], str | None]:
+    """The same interpreter without a sandbox, for programs that the task made itself."""
+    names: dict[str, Any] = {}
+    exec(LANGUAGE, names)
+    return names["run"]

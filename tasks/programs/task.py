@@ -1,0 +1,219 @@
+"""Problems about programs: their output, an input for an output, or the program behind some pairs."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+
+import numpy as np
+
+from mmrl.games import Game, Problem, Verdict
+from mmrl.rng import derived_rng
+from mmrl.tools.sandbox import ExecutorDown, Limits, Sandbox
+from mmrl.types import Episode, Prompt
+from tasks.checks import check_fraction, check_index, check_split, reply_text
+from tasks.programs.dsl import LETTERS, execute, trusted
+
+SIZE = 3  # digits of a list
+PAIRS = 4  # of a problem to find the program; half of them are shown
+
+
+@cache
+def sandbox() -> Sandbox:
+    """One worker for all tasks of a process; its runs hold many programs."""
+    return Sandbox(Limits(seconds=20.0, cpu_seconds=10, output=1 << 20))
+
+
+@dataclass(frozen=True)
+class Programs(Game):
+    """Programs of one to `length` letters on lists of three digits; those of the held-out split are never trained on.
+
+    deduce: "o ri 123" asks for the output. abduce: "i ri 345" asks for an input with that output. induce:
+    "p 123 432 456 765" asks for a program that makes the second of each pair of the first, also for hidden pairs.
+    "+o ri 123 sd 456" asks for a new problem after known ones, written as "program list" for the first two kinds; for
+    the third, "+p ri" asks for lists to show the program on.
+
+    Args:
+        length: most letters of a program.
+        proposals: share of the training prompts that ask for a problem; only a start needs some.
+        count: training problems.
+        split: "train" or "held_out".
+        held_out_fraction: share of the programs kept for the held-out split.
+        seed: of the split and the problems; part of the task, not of the run.
+    """
+
+    length: int = 2
+    proposals: float = 0.0
+    count: int = 4096
+    split: str = "train"
+    held_out_fraction: float = 0.3
+    seed: int = 0
+
+    name = "programs"
+    kinds = ("deduce", "abduce", "induce")
+
+    def __post_init__(self) -> None:
+        check_split(self.name, self.split)
+        check_fraction(self.name, self.held_out_fraction)
+        if not 1 <= self.length <= 4 or not 0 <= self.proposals < 1 or self.count < 1:
+            raise ValueError(
+                f"task {self.name!r}: needs 1 <= length <= 4, 0 <= proposals < 1 and count >= 1, got {self}"
+            )
+
+    def __len__(self) -> int:
+        return self.count if self.split == "train" else min(self.count, 300)
+
+    def __getitem__(self, index: int) -> Prompt:
+        check_index(self, index)
+        rng = derived_rng("programs", self.split, self.seed, index)
+        kind, key = self.kinds[index % 3], f"{self.name}/{self.split}/{index}"
+        if rng.random() < self.proposals:
+            known = [self._problem(kind, rng) for _ in range(int(rng.integers(1, 7)))]
+            return replace(self.ask(kind, known, key), answer=self._written(kind, known, rng), info={"ask": kind})
+        problem = self._problem(kind, rng)
+        return replace(self.pose(problem, key), answer=_answer(problem), info={"problem": problem})
+
+    def on(self, split: str) -> Programs:
+        return replace(self, split=split, proposals=self.proposals if split == "train" else 0.0)
+
+    def demonstrate(self, index: int) -> str:
+        return self[index].answer
+
+    def grade(self, episode: Episode) -> dict[str, float]:
+        prompt, text = episode.prompt, reply_text(episode)
+        if "ask" in prompt.info:
+            (verdict,) = self.check([(prompt.info["ask"], prompt, text)])
+        else:
+            (verdict,) = self.judge([(prompt.info["problem"], text)])
+        if verdict.outcome == "executor":
+            raise ExecutorDown(f"the answer to {prompt.key!r} could not be run")
+        right = float(verdict.outcome in ("right", "valid"))
+        return {"exact": right, "earned": right}
+
+    # ---------------------------------------------------------------- the game
+
+    def seeds(self, kind: str) -> list[Problem]:
+        rng = derived_rng("programs", "seeds", self.seed, kind)
+        return list(dict.fromkeys(self._problem(kind, rng, length=1) for _ in range(32)))
+
+    def ask(self, kind: str, known: Sequence[Problem], key: str) -> Prompt:
+        if kind == "induce":
+            return _prompt(f"+p {known[0].body[0]}>", key)
+        return _prompt(f"+{kind[0]} " + " ".join(f"{p.body[0]} {p.body[1]}" for p in known) + ">", key)
+
+    def pose(self, problem: Problem, key: str) -> Prompt:
+        program, *lists = problem.body
+        if problem.kind == "deduce":
+            return _prompt(f"o {program} {lists[0]}>", key)
+        if problem.kind == "abduce":
+            return _prompt(f"i {program} {lists[1]}>", key)
+        return _prompt("p " + " ".join(lists[:PAIRS]) + ">", key)
+
+    def check(self, proposals: Sequence[tuple[str, Prompt, str]]) -> list[Verdict]:
+        parsed = [_proposal(kind, prompt, text) for kind, prompt, text in proposals]
+        jobs = [(program, given) for one in parsed if one for program, given in one]
+        runs = [_executed(jobs), _executed(jobs)]
+        place, out = 0, []
+        for (kind, _, _), one in zip(proposals, parsed):
+            if one is None:
+                out.append(Verdict("broken"))
+                continue
+            both = [None if run is None else run[place : place + len(one)] for run in runs]
+            place += len(one)
+            out.append(_verdict(kind, one, *both))
+        return out
+
+    def judge(self, answers: Sequence[tuple[Problem, str]]) -> list[Verdict]:
+        asked = [_to_run(problem, text.strip()) for problem, text in answers]
+        ran = _executed([job for jobs in asked if jobs for job in jobs])
+        place, out = 0, []
+        for (problem, text), jobs in zip(answers, asked):
+            if jobs is None:
+                out.append(Verdict("broken"))
+                continue
+            made = None if ran is None else ran[place : place + len(jobs)]
+            place += len(jobs)
+            if problem.kind == "deduce":
+                right = text.strip() == problem.body[2]
+            elif made is None:
+                out.append(Verdict("executor"))
+                continue
+            else:
+                right = made == list(problem.body[2::2])
+            out.append(Verdict("right" if right else "wrong"))
+        return out
+
+    # ---------------------------------------------------------------- problems of its own
+
+    def _problem(self, kind: str, rng: np.random.Generator, length: int | None = None) -> Problem:
+        pool = programs(self.length, self.held_out_fraction, self.seed, self.split)
+        pool = [p for p in pool if length is None or len(p) <= length] or pool
+        program = pool[int(rng.integers(len(pool)))]
+        lists = ["".join(map(str, rng.integers(10, size=SIZE))) for _ in range(PAIRS if kind == "induce" else 1)]
+        return Problem(kind, (program, *(word for given in lists for word in (given, str(trusted()(program, given))))))
+
+    def _written(self, kind: str, known: Sequence[Problem], rng: np.random.Generator) -> str:
+        new = self._problem(kind, rng)
+        return " ".join(new.body[1::2]) if kind == "induce" else f"{new.body[0]} {new.body[1]}"
+
+
+@lru_cache(maxsize=8)
+def programs(length: int, held_out_fraction: float, seed: int, split: str) -> list[str]:
+    """Those of one split; single letters are all in training."""
+    longer = ["".join(p) for n in range(2, length + 1) for p in itertools.product(LETTERS, repeat=n)]
+    order = derived_rng("programs", "split", length, seed).permutation(len(longer))
+    cut = round(held_out_fraction * len(longer))
+    held = {longer[i] for i in order[:cut]}
+    return sorted(held) if split == "held_out" else [*LETTERS, *(p for p in longer if p not in held)]
+
+
+def _prompt(text: str, key: str) -> Prompt:
+    return Prompt(key, ({"role": "user", "content": text},))
+
+
+def _answer(problem: Problem) -> str:
+    """A right one: the output, the input that made it, or the program."""
+    return problem.body[{"deduce": 2, "abduce": 1, "induce": 0}[problem.kind]]
+
+
+def _executed(jobs: Sequence[tuple[str, str]]) -> list[str | None] | None:
+    """What each made, or None for all where they could not be run."""
+    done = execute(jobs, sandbox())
+    return None if isinstance(done, str) else done
+
+
+def _proposal(kind: str, prompt: Prompt, text: str) -> list[tuple[str, str]] | None:
+    """What has to be run for a proposal, or None where it is not of the asked form."""
+    if kind == "induce":
+        program = str(prompt.messages[0]["content"])[3:-1]
+        lists = text.split()
+        fits = len(lists) == PAIRS and all(re.fullmatch(rf"\d{{{SIZE}}}", word) for word in lists)
+        return [(program, given) for given in lists] if fits else None
+    found = re.fullmatch(rf"([a-z]{{1,4}}) (\d{{{SIZE}}})", text.strip())
+    return [found.groups()] if found else None  # type: ignore[list-item]
+
+
+def _verdict(
+    kind: str, jobs: list[tuple[str, str]], first: list[str | None] | None, second: list[str | None] | None
+) -> Verdict:
+    if first is None or second is None:
+        return Verdict("executor")
+    if None in first:
+        return Verdict("not_executable")
+    if first != second:
+        return Verdict("not_deterministic")
+    pairs = [word for (_, given), made in zip(jobs, first) for word in (given, str(made))]
+    return Verdict("valid", Problem(kind, (jobs[0][0], *pairs)))
+
+
+def _to_run(problem: Problem, text: str) -> list[tuple[str, str]] | None:
+    """What has to be run to judge an answer, or None where it is not of the asked form."""
+    program, *lists = problem.body
+    if problem.kind == "induce":
+        return [(text, given) for given in lists[::2]] if re.fullmatch(r"[a-z]{1,4}", text) else None
+    if not re.fullmatch(rf"\d{{{SIZE}}}", text):
+        return None
+    return [] if problem.kind == "deduce" else [(program, text)]

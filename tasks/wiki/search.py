@@ -1,0 +1,78 @@
+"""The wiki's search, as a tool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from mmrl.tools.base import Tool, ToolError
+from tasks.wiki.data import page, worlds
+from tasks.wiki.task import Wiki
+
+
+class NotFound(ToolError):
+    """No page has a word of the query."""
+
+
+class Search(Tool):
+    """The pages that fit a query best, by TF-IDF and cosine; a page's title counts twice.
+
+    The arguments but `top` are those of the task, whose two worlds are searched together.
+
+    Args:
+        people: in both worlds.
+        relations: of each person.
+        hops: of the questions.
+        held_out_fraction: share of the people in the held-out world.
+        seed: of the facts.
+        top: pages of an answer.
+    """
+
+    seconds = 5.0
+
+    def __init__(
+        self,
+        people: int = Wiki.people,
+        relations: Sequence[str] = Wiki.relations,
+        hops: int = Wiki.hops,
+        held_out_fraction: float = Wiki.held_out_fraction,
+        seed: int = Wiki.seed,
+        top: int = 1,
+    ):
+        if top < 1:
+            raise ValueError(f"search.top must be at least 1, got {top}")
+        both = worlds(people, tuple(relations), hops, held_out_fraction, seed)
+        facts = {name: known for split in sorted(both) for name, known in both[split].facts.items()}
+        self.pages = [page(name, known) for name, known in facts.items()]
+        self.titles = list(facts)
+        self.top = top
+        self._found: dict[str, str] = {}  # by query: the pages stay the same
+
+    @cached_property
+    def _index(self) -> tuple[TfidfVectorizer, Any]:
+        words = TfidfVectorizer(token_pattern=r"[a-z0-9]+")
+        return words, words.fit_transform([f"{title} {text}" for title, text in zip(self.titles, self.pages)])
+
+    def run(self, query: str) -> str:
+        """
+        Look for pages of the wiki.
+
+        Args:
+            query: words that the page should have.
+        """
+        if query not in self._found:
+            self._found[query] = self._find(query)
+        return self._found[query]
+
+    def _find(self, query: str) -> str:
+        words, index = self._index
+        fit = np.asarray((index @ words.transform([query]).T).todense()).ravel()
+        best = np.argsort(-fit, kind="stable")[: self.top]
+        found = [self.pages[i] for i in best if fit[i] > 0]
+        if not found:
+            raise NotFound(query[:50])
+        return "; ".join(found)

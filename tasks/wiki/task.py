@@ -1,0 +1,82 @@
+"""Questions such as "ba kin boss?": who is the boss of ba's kin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mmrl.types import Episode, Prompt, Task
+from tasks.checks import check_fraction, check_index, check_split, reply_text
+from tasks.wiki.data import NAMES, World, path_of, worlds
+from tasks.wiki.verify import verify
+
+
+@dataclass(frozen=True)
+class Wiki(Task):
+    """Facts of an invented world; the people of the held-out split are unknown in the other one.
+
+    Args:
+        people: in both worlds.
+        relations: of each person to others.
+        hops: facts that an answer takes, each found with the one before.
+        call: how the expert asks for a page, with {query}: as the rollout's markup has it for the tool's name.
+        split: "train" or "held_out".
+        held_out_fraction: share of the people in the held-out world.
+        seed: of the facts; part of the task, not of the run.
+    """
+
+    people: int = 300
+    relations: Sequence[str] = ("kin", "boss")
+    hops: int = 2
+    call: str = "<s>{query}</s>"
+    split: str = "train"
+    held_out_fraction: float = 0.3
+    seed: int = 0
+
+    name = "wiki"
+
+    def __post_init__(self) -> None:
+        check_split(self.name, self.split)
+        check_fraction(self.name, self.held_out_fraction)
+        relations = tuple(self.relations)
+        object.__setattr__(self, "relations", relations)  # configs give lists; a list is not hashable
+        if not relations or len(set(relations)) < len(relations) or not all(len(r) > 2 for r in relations):
+            raise ValueError(
+                f"task {self.name!r}: relations must be distinct words of 3 letters or more, got {relations}"
+            )
+        fewest = int(min(self.held_out_fraction, 1 - self.held_out_fraction) * self.people)
+        if self.people > len(NAMES) or fewest <= len(relations) + 1 or self.hops < 1:
+            raise ValueError(
+                f"task {self.name!r}: needs 1 hop or more, at most {len(NAMES)} people and more than "
+                f"{len(relations) + 1} in each world, got hops={self.hops}, people={self.people}"
+            )
+
+    @property
+    def _world(self) -> World:
+        both = worlds(self.people, tuple(self.relations), self.hops, self.held_out_fraction, self.seed)
+        return both[self.split]
+
+    def __len__(self) -> int:
+        return len(self._world.questions)
+
+    def __getitem__(self, index: int) -> Prompt:
+        check_index(self, index)
+        question = self._world.questions[index]
+        return Prompt(
+            key=f"{self.name}/{self.split}/{index}",
+            messages=({"role": "user", "content": " ".join(question) + "?"},),
+            answer=path_of(question, self._world)[-1],
+        )
+
+    def on(self, split: str) -> Wiki:
+        return replace(self, split=split)
+
+    def score(self, episode: Episode) -> dict[str, float]:
+        return verify(reply_text(episode), episode.prompt.answer)
+
+    def demonstrate(self, index: int) -> str:
+        return self[index].answer
+
+    def script(self, index: int) -> list[str]:
+        path = path_of(self._world.questions[index], self._world)
+        return [*(self.call.format(query=name) for name in path[:-1]), path[-1]]

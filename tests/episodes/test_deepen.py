@@ -1,0 +1,68 @@
+"""Further attempts at hard problems."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from mmrl.episodes.deepen import Deepen, extra_attempts
+from mmrl.types import Completion, Context, Episode, Prompt, Sampling, Turn
+from tests.runs import fit
+
+
+@pytest.mark.parametrize(
+    ("right", "scaled", "expected"),
+    [
+        (0.0, False, (24, 24)),
+        (0.125, False, (11, 24)),
+        (0.25, False, (3, 8)),
+        (0.375, False, (1, 3)),
+        (0.5, False, (0, 0)),
+        (1.0, False, (0, 0)),
+        (0.125, True, (5, 14)),
+        (0.25, True, (2, 6)),
+    ],
+)
+def test_hand_computed(right, scaled, expected):
+    # e.g. a = 1/8: S = 2 * 7/64 = .21875, equal (4 - 1.75) / S = 10.3 -> 11; hardness (7 - 1.75) / S = 24
+    assert tuple(extra_attempts(right, 8, 32, rule, scaled) for rule in ("equal", "hardness")) == expected
+
+
+def test_the_largest_group_bounds_it():
+    assert extra_attempts(0.0, 8, 64, "hardness") == 56 and extra_attempts(0.0, 8, 8, "hardness") == 0
+
+
+def episode(slot, attempt, reward):
+    done = Completion({}, torch.zeros(1), torch.zeros(1), torch.ones(1).bool(), "x")
+    return Episode(Prompt(f"t/train/{slot}"), slot, attempt, [Turn(done)], {"exact": reward}, reward)
+
+
+def test_groups_are_joined_and_failures_stay_out():
+    asked = {}
+
+    def again(tries):
+        asked.update(tries)
+        more = [episode(slot, number, 1.0) for slot, numbers in tries.items() for number in numbers]
+        more[0].ended = "error"
+        return more
+
+    episodes = [episode(slot, i, float(i < right)) for slot, right in ((0, 8), (5, 2)) for i in range(8)]
+    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, attempts=8, again=again)
+    out = Deepen(rule="hardness")(episodes, ctx)
+    assert asked == {5: range(8, 16)}
+    assert [(e.group, e.attempt) for e in out] == [(0, i) for i in range(8)] + [(5, i) for i in range(8)] + [
+        (5, i) for i in range(9, 16)
+    ]
+    with pytest.raises(RuntimeError, match="cannot play further attempts"):
+        Deepen()(episodes, Context(None, None, None, Sampling(), seed=0, iteration=0))
+
+
+def test_in_a_run_groups_have_several_sizes(tmp_path):
+    """Random answers hold a digit less than half of the time: their prompts are asked again, with other draws."""
+    part = "{deepen: {_target_: mmrl.episodes.deepen.Deepen, most: 7, field: exact}}"
+    left = fit(tmp_path, f"data.episodes={part}", "trainer.max_epochs=1")
+    assert left["metrics"][-1]["rollout/attempts"] > 6 * 4
+    sizes = Counter(group for window in left["windows"] for group, _ in window)
+    assert len(set(sizes.values())) > 1 and min(sizes.values()) == 4 and max(sizes.values()) <= 7
+    answers = Counter(row for window in left["windows"] for row in window)
+    assert max(answers.values()) == 1

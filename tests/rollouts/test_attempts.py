@@ -1,0 +1,108 @@
+"""Several attempts: each a row in view of the ones before, each paid for itself."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mmrl.engines.local import LocalEngine
+from mmrl.evaluation.revision import Revision
+from mmrl.learners.collate import collate
+from mmrl.rewards.compose import WeightedSum
+from mmrl.rewards.scoring import score
+from mmrl.rollouts.attempts import Attempts
+from mmrl.rollouts.single_turn import SingleTurn
+from mmrl.types import Completion, Context, Sampling
+from tests.rollouts.test_tools import POLICY
+from tests.runs import Counting
+
+REWARD = WeightedSum({"exact": 1.0})
+
+
+@dataclass
+class Says:
+    """An engine whose k-th attempt at every prompt is right or not, by a list."""
+
+    right: list[int]
+    ended: str = "done"
+
+    def sample(self, requests, sampling):
+        turn = self.right.pop(0)
+        ids = POLICY.tokens("7" if turn else "x")
+        return [
+            Completion(
+                POLICY.continued(POLICY.encode(r.observation), torch.zeros(0).long() if r.prefix is None else r.prefix),
+                ids, torch.zeros(1), torch.ones(1).bool(), "7" if turn else "x", self.ended,
+                extra={"temperature": torch.tensor(1.0)},
+            )
+            for r in requests
+        ]  # fmt: skip
+
+
+def played(rollout, engine, sampling=None, attempts=1, slots=(3,)):
+    task = Counting()
+    ctx = Context(task, engine, POLICY, sampling or Sampling(), seed=0, iteration=0, attempts=attempts)
+    ctx.score = lambda episodes: score(episodes, task, REWARD)
+    episodes = rollout.collect([(slot, task[slot]) for slot in slots], ctx)
+    score(episodes, task, REWARD)
+    return episodes
+
+
+@pytest.mark.parametrize(("right", "second"), [((0, 1), 11.0), ((1, 0), -10.0), ((1, 1), 1.0), ((0, 0), 0.0)])
+def test_progress_is_paid_beside_the_attempt(right, second):
+    # r2 + 10 (r2 - r1); the first attempt sees r1 alone
+    episodes = played(Attempts(progress=10.0), Says(list(right)))
+    batch = collate(episodes, POLICY)
+    assert batch["reward"].tolist() == [float(right[0]), second]
+    assert batch["first"].tolist() == [True, False]
+    stage_one = collate(played(Attempts(first=0.0), Says(list(right))), POLICY)
+    assert stage_one["reward"].tolist() == [0.0, float(right[1])]
+
+
+def test_three_attempts_are_paid_one_by_one():
+    rewards = collate(played(Attempts(3, progress=2.0), Says([0, 1, 0])), POLICY)["reward"]
+    assert rewards.tolist() == [0.0, 1.0 + 2.0, 0.0 - 2.0]
+
+
+def test_a_later_attempt_reads_the_earlier_one_and_the_request():
+    (episode,) = played(Attempts(retry=" again:"), Says([0, 1]))
+    first, second = (turn.completion for turn in episode.turns)
+    read = POLICY.written(second.observation["input_ids"].tolist())
+    assert read == POLICY.written(first.observation["input_ids"].tolist()) + "x again:"
+    assert episode.output == "7" and [one["exact"] for one in episode.info["attempts"]] == [0.0, 1.0]
+
+
+def test_the_learner_scores_both_rows_as_they_were_sampled():
+    local = LocalEngine()
+    local.sync(POLICY, 0)
+    sampling = Sampling(max_tokens=4)
+    episodes = played(Attempts(), local, sampling, attempts=2, slots=(1, 2))
+    batch = collate(episodes, POLICY)
+    mask = batch["mask"]
+    with torch.no_grad():
+        assert_close(POLICY(batch).logprobs[mask], batch["logprobs"][mask], atol=2e-5, rtol=0)
+    plain = played(SingleTurn(), local, sampling, attempts=2, slots=(1, 2))
+    for one, other in zip(episodes, plain):  # the first attempt is an answer like any other
+        assert torch.equal(one.turns[0].completion.action, other.turns[0].completion.action)
+
+
+def test_a_failed_attempt_is_an_error_and_no_score():
+    (episode,) = played(Attempts(), Says([1, 1], ended="error"))
+    assert episode.ended == "error" and "error" in episode.info and not episode.scores
+
+
+def test_what_a_second_look_is_good_for():
+    episodes = [played(Attempts(), Says(list(r)))[0] for r in ((0, 1), (0, 1), (1, 0), (1, 1), (0, 0))]
+    shares = Revision()([episode.light() for episode in episodes])
+    expected = {"first": 0.4, "last": 0.6, "gain": 0.2, "corrected": 0.4, "spoiled": 0.2, "n": 5.0, "errors": 0.0}
+    assert shares == pytest.approx(expected)
+    with pytest.raises(KeyError, match="info\\['attempts'\\]"):
+        Revision()(played(SingleTurn(), Says([1])))
+
+
+def test_settings_that_make_no_attempts_are_refused():
+    with pytest.raises(ValueError, match="at least 2"):
+        Attempts(1)
+    with pytest.raises(ValueError, match="retry is empty"):
+        Attempts(retry="")

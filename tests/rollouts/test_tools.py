@@ -1,0 +1,209 @@
+"""Episodes with tools: one row each, what was read is masked, and nothing is tokenised twice."""
+
+from dataclasses import dataclass
+from string import ascii_letters, digits
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mmrl.engines.local import LocalEngine
+from mmrl.learners.collate import collate
+from mmrl.ops.masked import masked_mean
+from mmrl.policies.text import TextPolicy
+from mmrl.rng import derived_seed
+from mmrl.rollouts.single_turn import SingleTurn
+from mmrl.rollouts.tool_demonstrations import ToolDemonstrations
+from mmrl.rollouts.tools import ToolUse
+from mmrl.tools.markup import Call, Markup
+from mmrl.types import Completion, Context, Sampling
+from tasks.wiki import Search, Wiki
+from tests.runs import Counting
+from tests.tools.examples import Count, Divide, Echo
+
+MARKUP = Markup(told="[{text}]", failed="[{name}]")
+
+
+def policy(seed=0):
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    made = TextPolicy(config={"model_type": "qwen2", **sizes, "num_key_value_heads": 2})
+    return made.eval()
+
+
+POLICY = policy()
+
+
+@dataclass
+class Spoken:
+    """An engine that says, for each attempt, the next of its lines; it keeps the sizes of the batches asked for."""
+
+    lines: dict[int, list[str]]
+
+    def __post_init__(self):
+        self.batches, self.prefixes = [], []
+
+    def sample(self, requests, sampling):
+        self.batches.append(len(requests))
+        self.prefixes += [None if r.prefix is None else POLICY.written(r.prefix.tolist()) for r in requests]
+        return [self._one(request) for request in requests]
+
+    def _one(self, request):
+        said = "" if request.prefix is None else POLICY.written(request.prefix.tolist())
+        speaker = int(request.observation["messages"][0]["content"].split()[-1].rstrip("="))
+        line = self.lines[speaker][said.count("]")]  # one for every answer read
+        ids = POLICY.tokens(line)
+        return Completion(
+            POLICY.encode(request.observation), ids, torch.full((len(ids),), -0.5), torch.ones(len(ids)).bool(), line,
+            extra={"temperature": torch.tensor(1.0)},
+        )  # fmt: skip
+
+
+def played(tools, lines, **options):
+    engine = Spoken(lines)
+    ctx = Context(Counting(), engine, POLICY, Sampling(), seed=0, iteration=0)
+    task = Counting()
+    return engine, ToolUse(tools, MARKUP, **options).collect([(slot, task[slot]) for slot in lines], ctx)
+
+
+def text_of(episode, mask):
+    done = episode.turns[0].completion
+    return POLICY.written(done.action[done.mask == mask].tolist())
+
+
+def test_an_episode_is_one_row_in_which_what_was_read_is_masked():
+    lines = {0: ["<say>hi</say>", '<div>{"left": 8, "right": 2}</div>', "4"], 1: ["7"]}
+    engine, (long, short) = played({"say": Echo(), "div": Divide()}, lines)
+    done = long.turns[0].completion
+    assert POLICY.written(done.action.tolist()) == '<say>hi</say>[hi]<div>{"left": 8, "right": 2}</div>[4]4'
+    assert text_of(long, True) == "".join(lines[0]) and text_of(long, False) == "[hi][4]"
+    assert (done.logprobs[done.mask] == -0.5).all() and (done.logprobs[~done.mask] == 0).all()
+    assert long.output == "4" and long.ended == "done" and short.output == "7"
+    assert long.info["counts"] == {"tools/say/ok": 1, "tools/div/ok": 1} and long.info["turns"] == 3
+    # episodes at different turns share a batch, and those that are over are in none
+    assert engine.batches == [2, 1, 1]
+    assert engine.prefixes[:3] == [None, None, "<say>hi</say>[hi]"]
+
+
+def test_the_next_episode_begins_when_one_ends_so_that_turns_mix():
+    lines = {0: ["<say>a</say>", "<say>b</say>", "1"], 1: ["1"], 2: ["<say>a</say>", "1"]}
+    engine, episodes = played({"say": Echo()}, lines, at_once=2)
+    assert engine.batches == [2, 2, 2]
+    assert engine.prefixes == [None, None, "<say>a</say>[a]", None, "<say>a</say>[a]<say>b</say>[b]", "<say>a</say>[a]"]
+    assert [e.output for e in episodes] == ["1"] * 3
+
+
+def test_who_has_patience_waits_and_who_has_none_goes_on():
+    lines = {0: ["<slow>a</slow>", "1"], 1: ["<say>a</say>", "1"]}
+    tools = {"slow": Echo(after=0.3), "say": Echo()}
+    assert played(tools, lines)[0].batches == [2, 2]
+    assert played(tools, lines, patience=0.0)[0].batches == [2, 1, 1]
+
+
+def test_what_a_caller_does_wrong_is_told_and_counted():
+    lines = {0: ["b</say>", '<div>{"left": 1, "right": 0}</div>', "1"]}
+    _, (episode,) = played({"say": Echo(), "div": Divide()}, lines)
+    assert text_of(episode, False) == "[NoCall][DivisionByZero]" and episode.ended == "done"
+    assert episode.info["counts"] == {"tools/none/NoCall": 1, "tools/div/DivisionByZero": 1}
+
+
+def test_calls_beyond_the_last_turn_are_not_served():
+    lines = {0: ["<say>a</say>", "<say>b</say>", "1"]}
+    _, (episode,) = played({"say": Echo()}, lines, turns=1)
+    assert episode.ended == "length" and episode.output == "<say>b</say>"
+    assert episode.info["counts"] == {"tools/say/ok": 1, "tools/out_of_turns": 1}
+
+
+@pytest.mark.parametrize(("way", "outcome"), [("raise", "raised"), ("bytes", "not_text"), ("hang", "timed_out")])
+def test_a_fault_of_a_tool_is_an_error_and_no_score(way, outcome):
+    lines = {0: ["<bad>a</bad>", "1"], 1: ["<say>a</say>", "1"]}
+    tools = {"bad": Echo(way, seconds=0.05), "say": Echo()}
+    _, (failed, fine) = played(tools, lines)
+    assert failed.ended == "error" and f"'bad' {outcome}" in failed.info["error"] and not failed.scores
+    assert failed.info["counts"] == {f"tools/bad/{outcome}": 1}
+    assert fine.ended == "done"
+    _, (told, _) = played(tools, lines, forgiving=True)
+    assert told.ended == "done" and text_of(told, False) == f"[{outcome}]"
+
+
+def test_a_tool_that_keeps_something_is_one_for_each_episode():
+    lines = {0: ["<n>a</n>", "<n>b</n>", "1"], 1: ["<n>a</n>", "1"]}
+    _, episodes = played({"n": Count()}, lines)
+    assert [text_of(e, False) for e in episodes] == ["[1][2]", "[1]"]
+
+
+# ---------------------------------------------------------------- with a policy that draws
+
+
+def drawn(rollout, sampling, task, attempts=2, slots=range(3), **engine):
+    local = LocalEngine(**engine)
+    local.sync(POLICY, 3)
+    ctx = Context(task, local, POLICY, sampling, seed=0, iteration=0, attempts=attempts)
+    return rollout.collect([(slot, task[slot]) for slot in slots], ctx)
+
+
+STOPS = tuple(ascii_letters + digits)  # a random policy writes one of them soon
+
+
+class Always(Markup):
+    """Every turn but the last is a call: a random policy writes none by itself."""
+
+    def call(self, text, tools):
+        return Call("say", "abc")
+
+
+def test_the_learner_scores_the_row_as_it_was_sampled():
+    rollout = ToolUse({"say": Echo()}, Always(told="[{text}]"), turns=2)
+    for extra in ({}, {"top_k": 50}):
+        episodes = drawn(rollout, Sampling(max_tokens=12, stop=STOPS, **extra), Counting())
+        batch = collate(episodes, POLICY)
+        mask = batch["mask"]
+        assert max(e.info["turns"] for e in episodes) == 3 and len({int(m.sum()) for m in mask}) > 1
+        with torch.no_grad():
+            scored = POLICY(batch).logprobs
+        assert_close(scored[mask], batch["logprobs"][mask], atol=2e-5, rtol=0)
+        soiled = batch.with_columns(logprobs=torch.where(mask, batch["logprobs"], torch.nan))
+        assert_close(masked_mean(soiled["logprobs"], mask), masked_mean(batch["logprobs"], mask))
+
+
+def test_who_is_in_the_batch_changes_nothing():
+    rollout = ToolUse({"say": Echo()}, Always(told="[{text}]"), turns=2)
+    sampling = Sampling(max_tokens=12, stop=STOPS)
+    alone = [drawn(rollout, sampling, Counting(), slots=[slot]) for slot in range(3)]
+    together = drawn(replace_at_once(rollout, 2), sampling, Counting(), max_rows=3)
+    for one, other in zip([e for group in alone for e in group], together):
+        assert torch.equal(one.turns[0].completion.action, other.turns[0].completion.action)
+
+
+def replace_at_once(rollout, at_once):
+    return ToolUse(rollout.tools, rollout.markup, rollout.turns, at_once=at_once)
+
+
+def test_without_a_call_it_is_a_single_turn():
+    sampling, task = Sampling(max_tokens=5), Counting()
+    tools = drawn(ToolUse({"say": Echo()}), sampling, task)
+    plain = drawn(SingleTurn(), sampling, task)
+    assert [e.output for e in tools] == [e.output for e in plain]
+    for one, other in zip(tools, plain):
+        assert torch.equal(one.turns[0].completion.logprobs, other.turns[0].completion.logprobs)
+    assert derived_seed(0, "train", 0, 1, 0) != derived_seed(0, "train", 0, 1, 0, 1)
+
+
+def test_an_expert_with_tools_is_right_and_only_its_own_words_are_learnt():
+    task = Wiki(people=30)
+    rollout = ToolDemonstrations({"s": Search(people=30)}, MARKUP, turns=2)
+    for split in ("train", "held_out"):
+        here = task.on(split)
+        for episode in drawn(rollout, Sampling(), here, attempts=1, slots=range(5)):
+            assert here.score(episode) == {"exact": 1.0} and episode.source == "demo"
+            first, second, answer = here.script(episode.prompt.index)
+            assert text_of(episode, True) == first + second + answer
+            assert first[3:5] in text_of(episode, False) and answer in text_of(episode, False)
+            assert episode.turns[0].completion.action[-1] == POLICY.tokenizer.eos_token_id
+
+
+def test_no_tools_are_refused():
+    with pytest.raises(ValueError, match=r"rollout\.tools is empty"):
+        ToolUse({})
+    with pytest.raises(ValueError, match=r"rollout\.turns"):
+        ToolUse({"say": Echo()}, turns=0)

@@ -1,0 +1,81 @@
+"""Programs: disjoint splits, sound problems, and answers judged by running them."""
+
+import pytest
+
+from mmrl.games import Problem
+from mmrl.types import Episode
+from tasks.programs import Programs
+from tasks.programs.dsl import LETTERS, execute, trusted
+from tasks.programs.task import programs, sandbox
+from tests.tasks.replies import reply
+
+TASK = Programs()
+
+
+def test_each_letter_by_hand():
+    made = {"r": "312", "s": "123", "i": "324", "d": "426", "h": "132", "c": "786"}
+    assert set(made) == set(LETTERS)
+    assert {letter: trusted()(letter, "213") for letter in made} == made
+    assert trusted()("ri", "199") == "002" and trusted()("x", "1") is None
+    # the sandbox runs the same interpreter
+    jobs = [(letter, "213") for letter in made] + [("x", "1")]
+    assert execute(jobs, sandbox()) == [*made.values(), None]
+
+
+def test_splits_are_disjoint_and_letters_are_known():
+    train, held = (set(programs(2, 0.3, 0, split)) for split in ("train", "held_out"))
+    assert not train & held and len(train | held) == 6 + 36 and set(LETTERS) <= train
+    here = TASK.on("held_out")
+    assert {here[i].info["problem"].body[0] for i in range(len(here))} <= held
+
+
+def test_demonstrations_are_right():
+    task = Programs(proposals=0.5)
+    for index in range(30):
+        prompt = task[index]
+        assert task.grade(reply(prompt, task.demonstrate(index)))["exact"] == 1.0
+
+
+def test_anything_that_runs_right_is_right():
+    abduce = Problem("abduce", ("s", "321", "123"))
+    induce = Problem("induce", ("rr", "123", "123", "456", "456", "789", "789", "012", "012"))
+    asked = [
+        (abduce, "213"),
+        (abduce, "111"),
+        (abduce, "12"),
+        (induce, "cc"),
+        (induce, "r"),
+        (induce, "no!"),
+        (induce, "zz"),
+    ]
+    assert [v.outcome for v in TASK.judge(asked)] == ["right", "wrong", "broken", "right", "wrong", "broken", "wrong"]
+    shown = TASK.pose(induce, "k").messages[0]["content"]
+    assert shown == "p 123 123 456 456>"  # the other half is hidden
+
+
+def test_proposals_are_checked_by_running_them():
+    ask = TASK.ask("deduce", TASK.seeds("deduce")[:2], "k")
+    other = TASK.ask("induce", [Problem("induce", ("ri", "1"))], "k")
+    assert other.messages[0]["content"] == "+p ri>"
+    verdicts = TASK.check(
+        [
+            ("deduce", ask, "ri 123"),
+            ("deduce", ask, "zz 123"),
+            ("deduce", ask, "ri"),
+            ("induce", other, "100 200 300 400"),
+        ]
+    )
+    assert [v.outcome for v in verdicts] == ["valid", "not_executable", "broken", "valid"]
+    assert verdicts[0].problem == Problem("deduce", ("ri", "123", "432"))
+    assert verdicts[3].problem.body == ("ri", "100", "112", "200", "113", "300", "114", "400", "115")
+
+
+def test_what_is_played_is_scored_by_its_verdict():
+    episode = Episode(TASK[0], 0, 0, info={"verdict": {"earned": -0.5, "exact": 0.0}})
+    assert TASK.score(episode) == {"earned": -0.5, "exact": 0.0}
+
+
+@pytest.mark.parametrize("options", [{"length": 9}, {"proposals": 1.0}, {"split": "x"}, {"held_out_fraction": 0}])
+def test_what_makes_no_task_is_refused(options):
+    with pytest.raises(ValueError, match="programs"):
+        Programs(**options)

@@ -1,0 +1,66 @@
+"""An invented world: disjoint splits, a search that finds, answers judged as open questions are."""
+
+import pytest
+
+from tasks.wiki import Search, Wiki
+from tasks.wiki.data import worlds
+from tasks.wiki.search import NotFound
+from tasks.wiki.verify import normalise, verify
+from tests.tasks.replies import reply
+
+
+def test_nobody_of_the_held_out_world_is_known_in_the_other():
+    for hops in (1, 2):
+        both = worlds(60, ("kin", "boss"), hops, 0.3, 0)
+        known = {split: [n for f in world.facts.values() for n in f.values()] for split, world in both.items()}
+        people = {split: {*both[split].facts, *names} for split, names in known.items()}
+        assert not people["train"] & people["held_out"]
+        assert len(both["held_out"].questions) == 18 * 2**hops and len(both["train"].questions) == 42 * 2**hops
+        assert len(set(both["train"].questions)) == 42 * 2**hops
+
+
+def test_every_page_is_found_by_its_title():
+    task, search = Wiki(people=60), Search(people=60)
+    for split in ("train", "held_out"):
+        here = task.on(split)
+        for index in range(len(here)):
+            for call in here.script(index)[:-1]:
+                assert search.run(query=call[3:5]).startswith(call[3:5] + " ")
+
+
+def test_answers_follow_the_pages():
+    task, search = Wiki(people=60), Search(people=60)
+    name, first, second = task[0].messages[0]["content"].rstrip("?").split()
+    for relation in (first, second):
+        words = search.run(query=name).split()
+        name = words[words.index(relation) + 1]
+    assert task[0].answer == name == task.script(0)[-1]
+    assert task.score(reply(task[0], name)) == {"exact": 1.0}
+
+
+def test_what_is_nowhere_is_an_error_with_a_name():
+    with pytest.raises(NotFound):
+        Search(people=60).run(query="zzz!")
+    assert Search(people=60, top=2).run(query="kin").count(";") == 1
+
+
+def test_normalised_answers():
+    # punctuation is deleted and leaves no space; articles go, spaces are squeezed
+    assert normalise("The Eiffel-Tower!") == "eiffeltower"
+    assert normalise("An  apple, the pie") == "apple pie"
+    assert verify("so <answer>x</answer> no, <answer>The Pie</answer>", "pie") == {"exact": 1.0}
+    assert verify("", "ko") == {"exact": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"people": 5}, "more than 3"),
+        ({"relations": ["a"]}, "3 letters"),
+        ({"hops": 0}, "1 hop"),
+        ({"split": "x"}, "splits"),
+    ],
+)
+def test_what_makes_no_world_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Wiki(**options)
