@@ -66,6 +66,12 @@ def moved(batch: Any, trainer: Any) -> Any:
     return trainer.strategy.batch_to_device(batch)
 
 
+def looks_for_no_gpu(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """An optimiser on a CPU that does not ask in every step whether a GPU is capturing."""
+    optimizer._accelerator_graph_capture_health_check = lambda: None  # type: ignore[attr-defined]
+    return optimizer
+
+
 def count_no_gpus_again() -> None:
     """On a machine without a GPU: take back Lightning's choice of how torch looks for one.
 

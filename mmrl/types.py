@@ -163,13 +163,6 @@ class PolicyOutput:
     extra: dict[str, Tensor] = field(default_factory=dict)
     others: dict[str, PolicyOutput] = field(default_factory=dict)  # of further passes: other contexts, other models
 
-    def detached(self) -> PolicyOutput:
-        """The numbers alone."""
-        extra = {name: part.detach() for name, part in self.extra.items()}
-        values = None if self.values is None else self.values.detach()
-        others = {name: out.detached() for name, out in self.others.items()}
-        return PolicyOutput(self.logprobs.detach(), self.entropy.detach(), values, extra, others)
-
     @staticmethod
     def joined(parts: Sequence[PolicyOutput]) -> PolicyOutput:
         """The rows of several passes with equal numbers of choices, one after the other."""

@@ -7,9 +7,14 @@ threads (scripts/benchmark/<algorithm>.py). Each run is a process of its own; wi
 figures are medians over the rounds. `ratio` is our decisions per second over the peer's.
 
   env_steps_per_second  decisions / seconds, from the start of training to its end: simulator, policy and learning
-  final_return          mean undiscounted return of the last 100 training episodes
+  final_return          mean undiscounted return of the last training episodes, 100 of them or --last
   seconds, cpu_seconds  of the whole run, without starting Python and importing
   phases                seconds of an iteration's parts, as each side tells them apart
+
+With --seeds every round has a seed of its own, the same on both sides, and the returns can be compared:
+
+  returns, return_interval  final_return of every seed, and the Student 95 % interval of their mean
+  return_within_peers       whether our mean lies in the peer's interval
 """
 
 from __future__ import annotations
@@ -20,11 +25,14 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from benchmark.command import child
 from benchmark.control import ALGORITHMS, summary
 from benchmark.process import versions
+
+from mmrl.proofs.effect import interval
 
 
 def options(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -34,6 +42,8 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--algorithm", choices=sorted(ALGORITHMS), default="ppo")
     add("--steps", type=int, default=50_000, help="decisions; rounded up to whole iterations")
     add("--seed", type=int, default=0)
+    add("--seeds", type=int, nargs="+", help="a round of each; in place of --seed and --rounds")
+    add("--last", type=int, default=100, help="training episodes that final_return is the mean of")
     add("--peer", choices=("sb3",), help="run Stable-Baselines3 in turn")
     add("--peer-python", default=sys.executable, help="an interpreter that has Stable-Baselines3")
     add("--rounds", type=int, help="processes of each side; 3 with a peer, else 1")
@@ -48,26 +58,32 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def bench(chosen: argparse.Namespace) -> dict[str, Any]:
     """All rounds of both sides."""
-    asked = {name: getattr(chosen, name) for name in ("env", "algorithm", "steps", "seed")}
+    seeds = chosen.seeds or [chosen.seed] * (chosen.rounds or (3 if chosen.peer else 1))
+    asked = {name: getattr(chosen, name) for name in ("env", "algorithm", "steps", "last")}
     ours: list[dict[str, Any]] = []
     peers: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
 
-        def run(python: str, module: str) -> dict[str, Any]:
+        def run(python: str, module: str, seed: int) -> dict[str, Any]:
             request, result = folder / "asked.json", folder / "result.json"
-            request.write_text(json.dumps(asked | {"words": chosen.word}))
+            request.write_text(json.dumps(asked | {"seed": seed, "words": chosen.word}))
             child(python, module, chosen.threads, request, result)
             out = json.loads(result.read_text())
             shown = f"{out['env_steps_per_second']:.0f} decisions/s, return {out['final_return']:.1f}"
             print(f"{module}: {shown}, {out['phases']}", file=sys.stderr)
             return out
 
-        for _ in range(chosen.rounds or (3 if chosen.peer else 1)):
-            ours.append(run(sys.executable, "benchmark.control"))
+        for seed in seeds:
+            ours.append(run(sys.executable, "benchmark.control", seed))
             if chosen.peer:
-                peers.append(run(chosen.peer_python, "benchmark.stable"))
-    out = asked | summary(ours) | {"phases": ours[-1]["phases"], "threads": chosen.threads, "words": chosen.word}
+                peers.append(run(chosen.peer_python, "benchmark.stable", seed))
+    out = (
+        asked
+        | {"seeds": seeds}
+        | summary(ours)
+        | {"phases": ours[-1]["phases"], "threads": chosen.threads, "words": chosen.word}
+    )
     out |= {"numbers": ALGORITHMS[chosen.algorithm].NUMBERS[chosen.env]}
     out |= {"versions": versions("mmrl", "torch", "lightning", "gymnasium", "mujoco")}
     if peers:
@@ -75,6 +91,22 @@ def bench(chosen: argparse.Namespace) -> dict[str, Any]:
         out |= {f"peer_{name}": value for name, value in theirs.items()}
         out["ratio"] = out["env_steps_per_second"] / out["peer_env_steps_per_second"]
         out["cpu_ratio"] = out["peer_cpu_seconds"] / out["cpu_seconds"]
+        out["cpu_ratios"] = [b["cpu_seconds"] / a["cpu_seconds"] for a, b in zip(ours, peers)]
+    return out | (compared(ours, peers) if chosen.seeds else {})
+
+
+def compared(ours: list[dict[str, Any]], peers: list[dict[str, Any]]) -> dict[str, Any]:
+    """The returns over the seeds."""
+    out: dict[str, Any] = {}
+    for prefix, runs in (("", ours), ("peer_", peers)):
+        returns = [run["final_return"] for run in runs]
+        if runs:
+            out |= {f"{prefix}returns": returns, f"{prefix}return_mean": mean(returns)}
+        if len(runs) > 1:
+            out[f"{prefix}return_interval"] = interval(returns)
+    if "peer_return_interval" in out:
+        low, high = out["peer_return_interval"]
+        out["return_within_peers"] = low <= out["return_mean"] <= high
     return out
 
 

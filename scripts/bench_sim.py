@@ -7,10 +7,11 @@ one process, in slices of at most a quarter of a second; every rate is the media
                               rewards, observations, instructions, and the reset of worlds that ended
   raw_steps_per_second        mujoco.batch alone, over the states and controls that the environment went through
   steps_ratio                 the first over the second
+  steps_cpu_ratio             the same per second of the CPU, of all threads: on a busy machine the steadier one
 with --camera SIZE:
   frames_per_second           frames of the whole environment, which draws after every decision and reset
   raw_frames_per_second       mujoco.batch and the renderer alone: the control steps of a decision, then a frame
-  frames_ratio                the first over the second
+  frames_ratio                the first over the second; frames_cpu_ratio per second of the CPU
   renderer_frames_per_second  the renderer alone, between which nothing moves: no environment can reach it
   control_steps_per_frame     of the whole environment
 """
@@ -49,11 +50,12 @@ def bench(chosen: argparse.Namespace) -> dict[str, Any]:
             "raw_frames": (bare.step_and_draw, lambda: bare.frames),
             "renderer_frames": (bare.draw, lambda: bare.frames),
         }
-    found = rates(sides, chosen.seconds)
+    found, busy = rates(sides, chosen.seconds)
     out = {f"{name}_per_second": round(rate, 1) for name, rate in found.items()}
-    out["steps_ratio"] = round(found["steps"] / found["raw_steps"], 3)
+    for name in ("steps", "frames")[: 1 + bool(chosen.camera)]:
+        out[f"{name}_ratio"] = round(found[name] / found[f"raw_{name}"], 3)
+        out[f"{name}_cpu_ratio"] = round(busy[name] / busy[f"raw_{name}"], 3)
     if chosen.camera:
-        out["frames_ratio"] = round(found["frames"] / found["raw_frames"], 3)
         out["control_steps_per_frame"] = round(seeing.steps / seeing.frames, 2)
     told = {name: getattr(chosen, name) for name in ("sim", "level", "num_envs", "camera", "seconds")}
     threads = bare.batch.nthread

@@ -83,7 +83,11 @@ class Job:
         started = time.perf_counter()
         with (self.folder.parent / f"{self.folder.name}.log").open("w") as log:
             done = subprocess.run(
-                [sys.executable, *command], stdout=log, stderr=subprocess.STDOUT, cwd=ROOT, env=_environment()
+                [sys.executable, *command],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env=_environment() | {"MMRL_STARTS": str(self.folder.parent.parent / "starts")},
             )
         if done.returncode:
             raise RunFailed(f"mmrl fit {' '.join(command[3:])} failed; see {log.name}")

@@ -36,7 +36,7 @@ TEXT = (
     "num_key_value_heads=2",
 )
 SMALL = {
-    "tiny_text": tuple(f"policy.config.{word}" for word in TEXT),
+    **{name: tuple(f"policy.config.{word}" for word in TEXT) for name in ("tiny_text", "mini_text")},
     "tiny_vlm": (
         *(f"policy.config.text_config.{word}" for word in TEXT),
         "policy.config.vision_config.hidden_size=16",
@@ -72,6 +72,8 @@ def words_of(recipe: str, folder) -> list[str]:
         words += ["data.random=8", "data.replay.batch=4", "data.replay.capacity=100"]
     else:
         words.append("data.passes=1")
+    if plain.choices.rollout == "hinted":
+        words.append("data.rollout.rounds=2")
     if plain.choices.rollout == "segments":
         words += ["data.rollout.num_envs=2", "data.rollout.horizon=8"]
     return words

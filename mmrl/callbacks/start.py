@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,7 @@ import torch
 
 from mmrl import parallel
 from mmrl.policies.processor import refuse_other
+from mmrl.proofs.content import content
 
 Take = Literal["all", "frozen"]
 
@@ -25,7 +28,8 @@ class Start(L.Callback):
 
     A stage is the words of an `mmrl fit` command. It runs in a process of its own, in <run_dir>/start/<name>, and
     begins with the weights of the stage before it. A policy that was loaded from a path has its weights already and
-    is left alone, and so is a run that resumes.
+    is left alone, and so is a run that resumes. Where the environment's MMRL_STARTS names a folder, what a stage made
+    is kept there, and runs whose stages say the same, seed included, take it instead of running them again.
 
     Args:
         run_dir: folder of the run.
@@ -61,12 +65,35 @@ class Start(L.Callback):
             load_policy(pl_module.policy, checkpoint, self.take)
 
     def _run(self, name: str, words: list[str], folder: Path, checkpoint: str | None) -> None:
+        kept = _kept([*self.common, *words], checkpoint)
+        last = folder / "checkpoints" / "last.ckpt"
+        if kept is not None and kept.exists():
+            log.info("start stage %r: taken from %s", name, kept)
+            last.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(kept, last)
+            return
         command = [*self.common, *words, f"run_dir={folder}"]
         if checkpoint is not None:
             command.append(f"trainer.callbacks.start.checkpoint={checkpoint}")
         log.info("start stage %r: mmrl fit %s", name, " ".join(command))
         environment = {k: v for k, v in os.environ.items() if k not in _LAUNCHED}
         subprocess.run([sys.executable, "-m", "mmrl", "fit", *command], check=True, env=environment)
+        if kept is not None:
+            whole = kept.with_name(f"{kept.name}.{os.getpid()}")
+            shutil.copyfile(last, whole)
+            whole.replace(kept)  # at once, should another run look
+
+
+def _kept(words: list[str], checkpoint: str | None) -> Path | None:
+    """Where a stage of these words that began with these weights is kept; None where nothing is."""
+    folder = os.environ.get("MMRL_STARTS")
+    if not folder:
+        return None
+    seeds = [word for word in words if word.startswith("seed=")]
+    before = hashlib.sha256(Path(checkpoint).read_bytes()).hexdigest() if checkpoint else ""
+    key = hashlib.sha256(repr([content(words), seeds, before]).encode()).hexdigest()[:24]
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return Path(folder) / f"{key}.ckpt"
 
 
 _LAUNCHED = {"WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK"}

@@ -35,9 +35,10 @@ class Flat:
         for p, gradient in zip(self.parameters, self._split(self.vector.grad)):
             p.grad = gradient
 
-    def zero(self) -> None:
-        """All gradients to zero, where they are."""
-        self.vector.grad.zero_()
+    def gradient(self, loss: Tensor) -> Tensor:
+        """The gradient of a loss, as one vector; nothing is accumulated."""
+        found = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
+        return torch.cat([part.flatten() for part in found])
 
     def clip(self, most: float) -> None:
         """Scale the gradient so that its norm is at most `most`, as `torch.nn.utils.clip_grad_norm_` does."""

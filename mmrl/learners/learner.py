@@ -13,6 +13,8 @@ from torch import nn
 from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.learners.flat import Flat
+from mmrl.learners.parts import named, output_of, parts_of, under
+from mmrl.learners.recorded import Recorded
 from mmrl.learners.reported import Reported
 from mmrl.learners.windows import Pass
 from mmrl.objectives.objective import Objective
@@ -35,7 +37,8 @@ class Learner(Reported):
             learning rates; each one's gradient is clipped by itself.
         whole_passes: take a whole pass over the rows in one of Lightning's steps, with the same updates in it, of all
             parameters as one vector: for optimisers such as Adam that treat elements alike. For small policies, whose
-            updates take less time than what Lightning does around each; callbacks then see passes. Where gradients are
+            updates take less time than what Lightning does around each; callbacks then see passes. On a CPU the
+            operations of an update are recorded and replayed, where that gives the same bits. Where gradients are
             accumulated, shared between processes or scaled it changes nothing.
     """
 
@@ -63,6 +66,7 @@ class Learner(Reported):
             raise ValueError("model.companions: the reference is frozen; give a model that learns another name")
         self._sharded = False
         self._flat: Flat | None = None
+        self._recorded = Recorded("an update")
         self._whole_passes = whole_passes
 
     def setup(self, stage: str) -> None:
@@ -86,12 +90,14 @@ class Learner(Reported):
 
     def configure_optimizers(self) -> Any:
         parameters = _trained(self.policy)
-        self._flat = Flat(parameters) if self.takes_passes else None
+        self._flat, self._recorded = Flat(parameters) if self.takes_passes else None, Recorded("an update")
         groups: list[Any] = [self._flat.vector] if self._flat else parameters
         if self.companions or self.rates:
             own = [{"params": _trained(self.models[name]), "lr": rate} for name, rate in self.companions.items()]
             groups = [*_paced(self.policy, self.rates), *own]
         optimizer = self.make_optimizer(groups)
+        if self.device.type == "cpu":
+            parallel.looks_for_no_gpu(optimizer)
         if self.make_scheduler is None:
             return optimizer
         scheduler = self.make_scheduler(optimizer)
@@ -119,6 +125,7 @@ class Learner(Reported):
     def training_step(self, batch: Batch | Pass, index: int) -> torch.Tensor | None:
         loss = self._pass(batch) if isinstance(batch, Pass) else self._loss(batch)
         if index + 1 == self.trainer.num_training_batches:
+            self._recorded.doubt()  # an iteration's first window is computed by its own code too
             self.numbers |= self._means()
             self.show(self.numbers)
         return loss
@@ -137,27 +144,43 @@ class Learner(Reported):
 
     def _pass(self, windows: Pass) -> None:
         """What Lightning's automatic optimisation would do with each window, one after the other."""
-        optimizer, scheduler = self.optimizers(), self.lr_schedulers()
+        optimizer, scheduler = self.optimizers(use_pl_optimizer=False), self.lr_schedulers()
+        counted = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
         flat, most = self._flat, self.trainer.gradient_clip_val
         outs, weights = [], []
         flat.tie()
         for window in windows:
             window = parallel.moved(window, self.trainer)
-            out = self.outputs(window)
-            loss, metrics = self.objective(out, window, notes=False)
+            out, metrics = self._gradient(window)
             self._terms.append(metrics)
-            outs.append(out.detached())
+            outs.append(out)
             weights.append(window["weights"])
-            flat.zero()
-            loss.backward()
             if most is not None:
                 flat.clip(most)
+            counted.increment_ready()
             optimizer.step()
+            counted.increment_completed()
             if scheduler is not None:
                 scheduler.step()
         rows = windows.batch.with_columns(weights=torch.cat(weights).cpu() / len(weights))
         rows = parallel.moved(rows, self.trainer)
         self._notes.append(self.objective.notes(PolicyOutput.joined(outs), rows))
+
+    def _gradient(self, window: Batch) -> tuple[PolicyOutput, dict[str, torch.Tensor]]:
+        """Set the gradient of a window's loss; the policy's output and the parts of the loss."""
+
+        def compute(columns: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+            batch = Batch(columns)
+            out = self.outputs(batch)
+            loss, metrics = self.objective(out, batch, notes=False)
+            return {"gradient": self._flat.gradient(loss), **named("term", metrics), **named("out", parts_of(out))}
+
+        plain = self.device.type == "cpu" and all(isinstance(column, torch.Tensor) for column in window.values())
+        idle = [self.objective.coefficient(name).item() == 0 for name in self.objective.terms] if plain else []
+        key = (self.policy.training, *idle)  # what their code asks beside the columns
+        found = self._recorded(compute, window, key) if plain else compute(window)
+        self._flat.vector.grad.copy_(found["gradient"])
+        return output_of(under("out", found)), under("term", found)
 
     def _means(self) -> dict[str, float]:
         """The parts of the loss over this iteration's windows, on all ranks."""

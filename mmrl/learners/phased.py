@@ -77,9 +77,8 @@ class PhasedLearner(Reported):
 
     def configure_optimizers(self) -> Any:
         made = [phase.optimizer(self._moved(phase)) for phase in self.descents.values()]
-        if self.device.type == "cpu":  # in every step torch looks for the driver of a GPU that might be capturing
-            for optimizer in made:
-                optimizer._accelerator_graph_capture_health_check = _nothing  # type: ignore[attr-defined]
+        if self.device.type == "cpu":
+            made = [parallel.looks_for_no_gpu(optimizer) for optimizer in made]
         return made if self.make_scheduler is None else (made, [self.make_scheduler(optimizer) for optimizer in made])
 
     def _moved(self, phase: Phase) -> list[nn.Parameter]:
@@ -177,7 +176,3 @@ def _normal(generator: torch.Generator, *shape: int) -> Tensor:
 
 def _tell(told: dict[str, Tensor], phase: str, numbers: Mapping[str, Tensor]) -> None:
     told.update({f"{phase}/{name}": value for name, value in numbers.items()})
-
-
-def _nothing() -> None:
-    pass

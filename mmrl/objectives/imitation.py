@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Term
-from mmrl.ops.masked import zero_outside
+from mmrl.ops.masked import masked_mean, zero_outside
 from mmrl.types import PolicyOutput
 
 
@@ -33,3 +33,16 @@ class NegativeLogLikelihood(Term):
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         seen = out if self.other is None else out.other(self.other, "negative_log_likelihood")
         return -zero_outside(seen.logprobs, batch["mask"])
+
+
+@dataclass(frozen=True)
+class TaughtLikelihood(Term):
+    """Mean surprise of the policy at what others wrote into its answer for it to imitate, in nats, per row.
+
+    Those tokens are forced and have no weight of their own: the row's is taken. 0 for rows without any.
+    """
+
+    reads = frozenset({"taught"})
+
+    def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        return -masked_mean(out.logprobs, batch["taught"], dim=1)

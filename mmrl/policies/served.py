@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
+from mmrl.policies.adapters import Adapters, adapters_of, without_adapters
 from mmrl.policies.base import Policy
 from mmrl.policies.loading import merged
 from mmrl.types import Sampling
@@ -54,6 +56,15 @@ class ServedPolicy(Policy):
         for name in model._keys_to_ignore_on_save or ():
             state.pop(name, None)
         return revert_weight_conversion(model, state)
+
+    def adapters(self) -> Adapters:
+        """The weights that never change, and the low-rank factors that do."""
+        return adapters_of(self.model)
+
+    def save_base(self, folder: Path) -> None:
+        """Model, tokenizer or processor as transformers writes them, without adapters and value head."""
+        without_adapters(self.model).save_pretrained(folder)
+        self.processor.save_pretrained(folder)
 
     def canary(self) -> Mapping[str, Any]:
         text = CANARY

@@ -25,7 +25,8 @@ class Attempts(Rollout):
 
     Args:
         attempts: how many.
-        retry: what the policy is told after an attempt; it says nothing about whether the attempt was right.
+        retry: what the policy is told after an attempt, where {question} stands for the text of the prompt's last
+            message; it says nothing about whether the attempt was right.
         first: what the first attempt is paid, as a share of its own reward.
         progress: bonus for being better than the attempt before, malus for being worse.
     """
@@ -51,11 +52,10 @@ class Attempts(Rollout):
             for attempt in ctx.numbers(slot):
                 episodes.append(Episode(prompt, group=slot, attempt=attempt, info={"attempts": [], "earned": []}))
                 scripts.append(Transcript(raw, known))
-        retry = ctx.policy.tokens(self.retry)
         for number in range(self.attempts):
             self._attempt(number, episodes, scripts, ctx)
-            for script in scripts:
-                script.read(retry)
+            for episode, script in zip(episodes, scripts):
+                script.read(ctx.policy.tokens(self.retry.replace("{question}", _question(episode.prompt))))
             ctx.progress("rollout", (number + 1) * len(episodes) // self.attempts, len(episodes))
         for episode in episodes:
             self._pay(episode)
@@ -89,6 +89,11 @@ class Attempts(Rollout):
             bonus = self.progress * (own - earned[k - 1]) if k else 0.0
             # the episode's reward, which is that of the last attempt, is paid at the last row by whoever collates
             turn.reward = (self.first * own if k == 0 else own if k < last else 0.0) + bonus
+
+
+def _question(prompt: Prompt) -> str:
+    content = prompt.messages[-1]["content"]
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
 def _marked(done: Completion, first: bool) -> Completion:

@@ -12,7 +12,7 @@ from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.transcript import Transcript
 from mmrl.tools.base import Tool, ToolError
 from mmrl.tools.hands import Answer, Hands, Pending, refusal
-from mmrl.tools.markup import Markup
+from mmrl.tools.markup import Markup, Tags
 from mmrl.types import Completion, Context, Ended, Episode, Observation, Prompt, Request, Sampling, Turn
 
 
@@ -52,7 +52,7 @@ class ToolUse(Rollout):
         for name, value in (("turns", turns), ("at_once", at_once)):
             if value < 1:
                 raise ValueError(f"rollout.{name} must be at least 1, got {value}")
-        self.tools, self.markup, self.turns, self.forgiving = tools, markup or Markup(), turns, forgiving
+        self.tools, self.markup, self.turns, self.forgiving = tools, markup or Tags(), turns, forgiving
         self.at_once, self.patience, self.hands = at_once, patience, Hands(most_lost)
         for tool in tools.values():
             _ = tool.parameters  # refuses a tool that cannot be called
@@ -134,8 +134,8 @@ class ToolUse(Rollout):
 
     def _told(self, answer: Answer) -> str:
         if answer.served:
-            return self.markup.told.format(text=answer.text)
-        return self.markup.failed.format(name=answer.outcome, text=answer.text)
+            return self.markup.reply(answer.text)
+        return self.markup.refusal(answer.outcome, answer.text)
 
 
 @dataclass(eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,16 +27,40 @@ class Call:
     given: dict[str, Any] | str
 
 
+class Markup(ABC):
+    """How a policy writes calls, and how it reads what became of them."""
+
+    @abstractmethod
+    def stops(self, tools: Mapping[str, Tool]) -> tuple[str, ...]:
+        """The strings at which a turn ends."""
+
+    @abstractmethod
+    def call(self, text: str, tools: Mapping[str, Tool]) -> Call | None:
+        """What a turn asks for; None where it is the answer.
+
+        Raises:
+            ToolError: it ends a call that it has not begun, or is neither a call nor an answer.
+        """
+
+    @abstractmethod
+    def reply(self, text: str) -> str:
+        """What the policy reads of an answer."""
+
+    @abstractmethod
+    def refusal(self, name: str, text: str) -> str:
+        """What it reads when a call cannot be served: the outcome's name and why."""
+
+
 @dataclass(frozen=True)
-class Markup:
+class Tags(Markup):
     """A turn ends at the end of its first call, or of the final answer.
 
-    With {name} in the marks a call is <search>text</search>, and its text a JSON object of the arguments unless the
-    tool takes one string. Without {name} its text is {"name": ..., "arguments": {...}}.
+    With {name} in the opening mark a call is <search>text</search>, and its text a JSON object of the arguments unless
+    the tool takes one string. Without it the text is {"name": ..., "arguments": {...}}.
 
     Args:
         opening: of a call.
-        closing: of a call.
+        closing: of a call; tools may share it.
         told: what the policy reads of an answer, with {text}.
         failed: what it reads when a call cannot be served, with {name} and {text}.
         answer: the string that ends the final answer; None where a turn without a call is the answer.
@@ -47,31 +72,36 @@ class Markup:
     failed: str = "\n\n<error>{name}: {text}</error>\n\n"
     answer: str | None = None
 
-    def marks(self, tools: Mapping[str, Tool]) -> dict[str, str]:
-        """What opens a call, by what closes it."""
-        return {self.closing.format(name=name): self.opening.format(name=name) for name in tools}
+    def marks(self, tools: Mapping[str, Tool]) -> dict[str, tuple[str, str]]:
+        """What closes and what opens a call, by the tool's name."""
+        return {name: (self.closing.format(name=name), self.opening.format(name=name)) for name in tools}
 
     def stops(self, tools: Mapping[str, Tool]) -> tuple[str, ...]:
-        """The strings at which a turn ends."""
-        return (*self.marks(tools), *([self.answer] if self.answer else ()))
+        return (*dict.fromkeys(end for end, _ in self.marks(tools).values()), *([self.answer] if self.answer else ()))
 
     def call(self, text: str, tools: Mapping[str, Tool]) -> Call | None:
-        """What a turn asks for; None where it is the answer.
-
-        Raises:
-            ToolError: it ends a call that it has not begun, or is neither a call nor an answer.
-        """
-        marks = self.marks(tools)
-        closing = min((c for c in marks if c in text), key=text.index, default=None)
-        if closing is not None:
-            _, opened, body = text[: text.index(closing)].rpartition(marks[closing])
-            if not opened:
-                raise NoCall(f"write {marks[closing]} before {closing}")
-            names = [name for name in tools if self.closing.format(name=name) == closing]
-            return Call(names[0], body) if "{name}" in self.closing else _named(body)
+        ends = sorted({closing for closing, _ in self.marks(tools).values() if closing in text}, key=text.index)
+        if ends:
+            before = text[: text.index(ends[0])]
+            # the last mark that opens a call with this end
+            begun = {
+                n: before.rfind(opening) for n, (closing, opening) in self.marks(tools).items() if closing == ends[0]
+            }
+            name = max(begun, key=lambda n: begun[n])
+            opening = self.marks(tools)[name][1]
+            if begun[name] < 0:
+                raise NoCall(f"write {opening} before {ends[0]}")
+            body = before[begun[name] + len(opening) :]
+            return Call(name, body) if "{name}" in self.opening else _named(body)
         if self.answer is not None and self.answer not in text:
             raise NoCall(f"end with one of {' '.join(self.stops(tools))}")
         return None
+
+    def reply(self, text: str) -> str:
+        return self.told.format(text=text)
+
+    def refusal(self, name: str, text: str) -> str:
+        return self.failed.format(name=name, text=text)
 
 
 def arguments(call: Call, tool: Tool) -> dict[str, Any]:

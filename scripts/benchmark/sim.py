@@ -83,22 +83,26 @@ class Bare:
         self.draw()
 
 
-def rates(sides: dict[str, tuple[Callable[[], None], Callable[[], int]]], seconds: float) -> dict[str, float]:
-    """Median rates, each side measured in short slices, one after the other, over and over.
+def rates(
+    sides: dict[str, tuple[Callable[[], None], Callable[[], int]]], seconds: float
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Median rates by the wall's clock and by the CPU's, each side measured in short slices, in turn, over and over.
 
     Args:
         sides: by name (work, count): what to do, and how much has been done so far.
         seconds: of all slices together.
     """
-    found: dict[str, list[float]] = {name: [] for name in sides}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     for work, _ in sides.values():
         work()
     slice_s = max(min(0.25, seconds / (4 * len(sides))), 0.005)
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or not all(found.values()):
         for name, (work, count) in sides.items():
-            before, start = count(), time.perf_counter()
+            before, start, cpu = count(), time.perf_counter(), time.process_time()
             while time.perf_counter() < start + slice_s:
                 work()
-            found[name].append((count() - before) / (time.perf_counter() - start))
-    return {name: float(np.median(values)) for name, values in found.items()}
+            done = count() - before
+            found[name].append((done / (time.perf_counter() - start), done / (time.process_time() - cpu)))
+    wall, busy = ({name: float(np.median([v[k] for v in values])) for name, values in found.items()} for k in (0, 1))
+    return wall, busy

@@ -21,10 +21,11 @@ def main(asked: dict[str, Any], result: str) -> None:
     torch.set_num_threads(int(process.threads() or torch.get_num_threads()))
     algorithm = ALGORITHMS[asked["algorithm"]]
     model = algorithm.peer(asked["env"], algorithm.NUMBERS[asked["env"]], asked["seed"])
+    model._stats_window_size = asked["last"]  # an argument of every algorithm, here of none of ours
     spent = {name: timed(model, method) for method, name in PHASES.items()}
     watch = Watch()
     model.learn(asked["steps"])
-    returns = [episode["r"] for episode in model.ep_info_buffer]  # the last 100
+    returns = [episode["r"] for episode in model.ep_info_buffer]
     watch.stop(
         result,
         model.num_timesteps,

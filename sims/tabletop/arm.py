@@ -102,11 +102,12 @@ def joint_targets(
 
 def _jacobian(anchors: np.ndarray, axes: np.ndarray, tip: np.ndarray) -> np.ndarray:
     """How the tip moves (axis x lever) and turns (axis) with every joint, [n, 6, 7]."""
-    rows = np.empty((6, *axes.shape[:2]))  # one quantity after the other: long runs, few calls
-    rows[3:] = axes.transpose(2, 0, 1)
-    x, y, z = (tip[:, None] - anchors).transpose(2, 0, 1)
-    u, v, w = rows[3:]
-    np.subtract(v * z, w * y, out=rows[0])
-    np.subtract(w * x, u * z, out=rows[1])
-    np.subtract(u * y, v * x, out=rows[2])
+    # one quantity after the other, the first two once more at the end: long runs, few calls
+    rows, axis, lever = (np.empty((count, *axes.shape[:2])) for count in (6, 5, 5))
+    axis[:3] = axes.transpose(2, 0, 1)
+    np.subtract(tip.T[:, :, None], anchors.transpose(2, 0, 1), out=lever[:3])
+    axis[3:], lever[3:] = axis[:2], lever[:2]
+    np.multiply(axis[1:4], lever[2:], out=rows[:3])
+    rows[:3] -= axis[2:] * lever[1:4]
+    rows[3:] = axis[:3]
     return rows.transpose(1, 0, 2)

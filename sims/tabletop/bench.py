@@ -74,7 +74,7 @@ def speed(task: str, level: Any, threads: int) -> str:
     env.reset(seed=list(range(_WORLDS)))
     ids, still = np.arange(_WORLDS), np.zeros((_WORLDS, env.action_dims))
     controls = rate(lambda: env.worlds.control(ids, still), _WORLDS)
-    frames = rate(partial(env.renderer.frames, env.worlds.batch, ids, "front", 64), _WORLDS, repeats=5)
+    frames = rate(partial(env.renderer.frames, env.worlds.posture.batch, ids, "front", 64), _WORLDS, repeats=5)
     return (
         f"| {task} | {level} | {env.worlds.model.nv} | {controls:.0f} control steps/s | {frames:.0f} frames/s, 64 px "
         f"({env.renderer_name}, {threads} thread(s)) |"

@@ -9,7 +9,7 @@ import numpy as np
 
 from sims.tabletop.layout import scatter
 from sims.tabletop.sentences import THEN
-from sims.tabletop.task import Start, State, TabletopTask
+from sims.tabletop.task import Start, State, TabletopTask, length
 from sims.tabletop.things import Button
 
 PRESSED_M = 0.008  # deeper than this a button is pressed
@@ -76,6 +76,6 @@ class ButtonsTask(TabletopTask):
         rows = np.arange(len(state.tip))
         place = state.objects[rows, state.named[rows, self.due(state.memory)]]
         return {
-            "tip_distance_m": np.linalg.norm(place - state.tip, axis=1),
+            "tip_distance_m": length(place - state.tip),
             "progress": state.memory[:, _DONE] / self.presses,
         }

@@ -101,7 +101,7 @@ def label(env: TabletopVectorEnv, seeds: Sequence[int], spread: float) -> dict[s
 def _pointed(env: TabletopVectorEnv, t: int, ids: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pictures of worlds at one table, and the pixels and projected centres of their named things, `most` of them."""
     table, size = env.tables[t], env.image_size
-    batch, model = table.worlds.batch, table.worlds.model
+    batch, model = table.worlds.posture.batch, table.worlds.model
     looks = [env.looks[i] for i in ids]
     drawn = table.renderer.views(batch, ids, "front", size, ("rgb", "segmentation"), looks)
     image, shown = drawn["rgb"], drawn["segmentation"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sims.tabletop.task import Start, State, TabletopTask
+from sims.tabletop.task import Start, State, TabletopTask, length
 from sims.tabletop.things import Drawer
 
 WRONG_M = 0.03  # another drawer that was opened this far ends the episode
@@ -68,6 +68,6 @@ class DrawerTask(TabletopTask):
         """tip_distance_m: tip to the named handle; progress: how far its drawer is open, as a share."""
         opened = (state.travel * state.is_named(0)).sum(1)
         return {
-            "tip_distance_m": np.linalg.norm(state.thing(0) - state.tip, axis=1),
+            "tip_distance_m": length(state.thing(0) - state.tip),
             "progress": np.clip(opened / self.open_m, 0, 1),
         }

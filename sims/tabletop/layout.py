@@ -9,6 +9,7 @@ import numpy as np
 
 PLACES = np.array([[0.36, -0.24], [0.62, 0.24]])  # metres; where the centres of things may lie, x and y
 APART_M = 0.13  # least distance between two cubes
+_CORNER, _FAR_CORNER, _SIZE = PLACES[0].tolist(), PLACES[1].tolist(), (PLACES[1] - PLACES[0]).tolist()
 _TRIES = 10_000
 
 Point = tuple[float, float]
@@ -18,17 +19,22 @@ Point = tuple[float, float]
 def scatter(rng: np.random.Generator, heights: Sequence[float], apart_m: float = APART_M) -> np.ndarray:
     """Centres of things on the table, uniform among those that keep apart, [len(heights), 3] metres."""
     count = len(heights)
-    (left, near), (width, depth) = PLACES[0].tolist(), (PLACES[1] - PLACES[0]).tolist()
+    (left, near), (width, depth), least = _CORNER, _SIZE, apart_m**2
     for _ in range(_TRIES):
         places: list[tuple[float, float, float]] = []
         for (u, v), height in zip(rng.random((count, 2)).tolist(), heights):
             x, y = left + width * u, near + depth * v
-            if any((x - a) ** 2 + (y - b) ** 2 < apart_m**2 for a, b, _ in places):
+            if _crowded(x, y, places, least):
                 break
             places.append((x, y, height))
         else:
             return np.array(places)
     raise ValueError(f"{count} things do not fit on the table {apart_m} m apart; use fewer colours")
+
+
+def _crowded(x: float, y: float, places: Sequence[tuple[float, float, float]], least: float) -> bool:
+    """Whether a place is nearer to another than the root of `least`."""
+    return any((x - a) ** 2 + (y - b) ** 2 < least for a, b, _ in places)
 
 
 def spread(places: Sequence[Point]) -> float:
@@ -47,7 +53,7 @@ def first_fitting(draw: Callable[[], np.ndarray | None], what: str) -> np.ndarra
 
 def inside(place: Point, margin_m: float = 0.0) -> bool:
     """Whether a point lies where things may, with this much to spare."""
-    (left, near), (right, far) = PLACES.tolist()
+    (left, near), (right, far) = _CORNER, _FAR_CORNER
     x, y = place
     return left + margin_m <= x <= right - margin_m and near + margin_m <= y <= far - margin_m
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sims.tabletop.layout import scatter
 from sims.tabletop.placing import BLOCK_HALF_M, LEVEL_M, MOVED_M, RELEASED_M, PlacingTask
-from sims.tabletop.task import Start, State
+from sims.tabletop.task import Start, State, length
 from sims.tabletop.things import Cube, Plate
 
 _APART_M = 0.115
@@ -65,7 +65,7 @@ class PickPlaceTask(PlacingTask):
     def judge(self, state: State) -> dict[str, np.ndarray]:
         cubes = len(self.colours)
         away = state.thing(0)[:, None] - state.objects[:, cubes:]
-        flat = np.linalg.norm(away[:, :, :2], axis=2) <= self.radius_m
+        flat = length(away[:, :, :2]) <= self.radius_m
         resting = np.abs(away[:, :, 2] - self.things[-1].rest_m - BLOCK_HALF_M) <= LEVEL_M
         let_go = flat & resting & (state.gap >= RELEASED_M)[:, None]
         moved = (state.shifted() > MOVED_M) & ~state.is_named(0)

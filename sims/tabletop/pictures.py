@@ -41,7 +41,7 @@ class Pictures:
         """Look at some worlds anew; looks has an entry for every world."""
         if self.kinds and ids.size:
             dressed = [looks[i] for i in ids]
-            drawn = renderer.views(worlds.batch, ids, _CAMERA, self.size, self.kinds, dressed)
+            drawn = renderer.views(worlds.posture.batch, ids, _CAMERA, self.size, self.kinds, dressed)
             for kind, images in drawn.items():
                 self._shown[kind][ids] = images
 

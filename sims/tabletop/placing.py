@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sims.tabletop.task import State, TabletopTask
+from sims.tabletop.task import State, TabletopTask, length
 
 BLOCK_HALF_M = 0.025  # of the cubes that are grasped: a centimetre of room on either side between open fingers
 MOVED_M = 0.04  # another thing that was moved this far ends the episode
@@ -28,7 +28,7 @@ class PlacingTask(TabletopTask):
 
     def remember(self, state: State) -> np.ndarray:
         away = state.thing(0) - self.target(state)
-        placed = (np.linalg.norm(away[:, :2], axis=1) <= self.radius_m) & (np.abs(away[:, 2]) <= LEVEL_M)
+        placed = (length(away[:, :2]) <= self.radius_m) & (np.abs(away[:, 2]) <= LEVEL_M)
         return np.where((placed & (state.gap >= RELEASED_M))[:, None], state.memory + 1, 0.0)
 
     def placed(self, state: State) -> np.ndarray:
@@ -42,6 +42,6 @@ class PlacingTask(TabletopTask):
     def measure(self, state: State) -> dict[str, np.ndarray]:
         """tip_distance_m: tip to the named cube; goal_distance_m: the cube to where it belongs."""
         return {
-            "tip_distance_m": np.linalg.norm(state.thing(0) - state.tip, axis=1),
-            "goal_distance_m": np.linalg.norm(state.thing(0) - self.target(state), axis=1),
+            "tip_distance_m": length(state.thing(0) - state.tip),
+            "goal_distance_m": length(state.thing(0) - self.target(state)),
         }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sims.tabletop.layout import Point, first_fitting, inside, off_segment, scatter, spread
-from sims.tabletop.task import Start, State, TabletopTask
+from sims.tabletop.task import Start, State, TabletopTask, length
 from sims.tabletop.things import CUBE_HALF_M, Cube, Disc
 
 MOVED_M = 0.04  # another cube that was moved this far ends the episode
@@ -91,8 +91,7 @@ class PushTask(TabletopTask):
 
     def judge(self, state: State) -> dict[str, np.ndarray]:
         cubes = len(self.colours)
-        away = np.linalg.norm((state.thing(0)[:, None] - state.objects[:, cubes:])[:, :, :2], axis=2)
-        there = away <= self.radius_m
+        there = length(state.thing(0)[:, None, :2] - state.objects[:, cubes:, :2]) <= self.radius_m
         wanted = state.is_named(1)[:, cubes:]
         moved = (state.shifted() > MOVED_M) & ~state.is_named(0, 1)
         dropped = (state.objects[:, :cubes, 2] < -CUBE_HALF_M).any(1)
@@ -106,10 +105,11 @@ class PushTask(TabletopTask):
     def measure(self, state: State) -> dict[str, np.ndarray]:
         """tip_distance_m: tip to the named cube; goal_distance_m: the cube to its disc; progress: share of its way."""
         rows = np.arange(len(state.tip))
-        left = np.linalg.norm((state.thing(0) - state.thing(1))[:, :2], axis=1)
-        began = np.linalg.norm((state.origin[rows, state.named[:, 0]] - state.thing(1))[:, :2], axis=1)
+        cube, disc = state.thing(0), state.thing(1)
+        left = length((cube - disc)[:, :2])
+        began = length((state.origin[rows, state.named[:, 0]] - disc)[:, :2])
         return {
-            "tip_distance_m": np.linalg.norm(state.thing(0) - state.tip, axis=1),
+            "tip_distance_m": length(cube - state.tip),
             "goal_distance_m": left,
             "progress": np.clip(1 - left / began, 0, 1),
         }

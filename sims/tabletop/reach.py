@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sims.tabletop.layout import scatter
-from sims.tabletop.task import Start, State, TabletopTask
+from sims.tabletop.task import Start, State, TabletopTask, length
 from sims.tabletop.things import CUBE_HALF_M, Cube
 
 _STRICT_M = 0.04
 HOVER_M = 0.06  # the point to reach lies this far above a cube's centre
+_UP = np.array([0.0, 0.0, HOVER_M])
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,9 @@ class ReachTask(TabletopTask):
 
     def measure(self, state: State) -> dict[str, np.ndarray]:
         """tip_distance_m: from the tip to the point to reach."""
-        return {"tip_distance_m": np.linalg.norm(above(state.thing(0)) - state.tip, axis=1)}
+        return {"tip_distance_m": length(above(state.thing(0)) - state.tip)}
 
 
 def above(objects: np.ndarray) -> np.ndarray:
     """The points to reach over cubes at [..., 3], metres."""
-    return objects + np.array([0.0, 0.0, HOVER_M])
+    return objects + _UP

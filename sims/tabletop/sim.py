@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import mujoco
@@ -256,25 +257,29 @@ class One(Tabletop):
         """The templates in one wording, or the given ones."""
         return sentences(self.task.name, wording) if self.templates is None else tuple(self.templates)
 
+    @cached_property
+    def _drawn_from(self) -> tuple[TabletopTask, dict[str, tuple[str, ...]], Spreads]:
+        """The task, the templates of both splits and the spreads: the same for every seed."""
+        words = {"train": self.wording, "held_out": self.held_out_wording or self.wording}
+        return self.task, {split: self.sentences(wording) for split, wording in words.items()}, self.spreads
+
     def begin(self, seed: int) -> Start:
         """The initial state that a seed stands for."""
-        held_out = split_of(seed) == "held_out" and self.held_out_wording is not None
-        texts = self.sentences(self.held_out_wording if held_out else self.wording)  # type: ignore[arg-type]
-        start = self.task.start(derived_rng(self.task.name, seed), texts)
-        if max(self.spreads) > 1:
+        task, texts, spreads = self._drawn_from
+        start = task.start(derived_rng(task.name, seed), texts[split_of(seed)])
+        if max(spreads) > 1:
             draw = derived_rng("dynamics", seed).uniform(-1, 1, 3)
-            start = replace(start, dynamics=tuple(np.asarray(self.spreads) ** draw))
+            start = replace(start, dynamics=tuple(np.asarray(spreads) ** draw))
         return start
 
     def rules(self) -> dict[str, Any]:
         """What the contract says of the task."""
-        words = {"train": self.wording, "held_out": self.held_out_wording or self.wording}
         return {
             "scene": scene_digest(self.task.things, self.task.timestep),
             **{name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self.task).items()},  # type: ignore[call-overload]
             "max_decisions": self.limit,
             "dynamics": list(self.spreads),
-            "templates": {split: list(self.sentences(wording)) for split, wording in words.items()},
+            "templates": {split: list(texts) for split, texts in self._drawn_from[1].items()},
         }
 
 

@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
 from sims.render import Renderer
 from sims.tabletop.task import Start, State, TabletopTask
 from sims.tabletop.worlds import Worlds
+
+
+class Present(State):
+    """The state of some worlds at a table as it is now; only what a rule asks for is gathered.
+
+    Args:
+        table: of the worlds.
+        rows: which of them.
+    """
+
+    def __init__(self, table: Table, rows: np.ndarray | slice):
+        self.__dict__.update(_table=table, _worlds=table.worlds, _rows=rows)
+
+    tip = cached_property(lambda self: self._worlds.tip[self._rows])
+    gap = cached_property(lambda self: self._worlds.gap[self._rows])
+    objects = cached_property(lambda self: self._worlds.objects[self._rows])
+    turns = cached_property(lambda self: self._worlds.turns[self._rows])
+    travel = cached_property(lambda self: self._worlds.travel[self._rows])
+    origin = cached_property(lambda self: self._table.origin[self._rows])
+    named = cached_property(lambda self: self._table.named[self._rows])
+    memory = cached_property(lambda self: self._table.memory[self._rows])
 
 
 class Table:
@@ -34,19 +56,9 @@ class Table:
         self.memory[ids] = 0
 
     def state(self, ids: np.ndarray) -> State:
-        """What the rules see of some worlds."""
-        worlds, n = self.worlds, len(self.origin)
-        rows = slice(None) if len(ids) == n else ids  # usually all of them: then nothing is gathered
-        return State(
-            tip=worlds.tip[rows],
-            gap=worlds.gap[rows],
-            objects=worlds.objects[rows],
-            turns=worlds.turns[rows],
-            travel=worlds.travel[rows],
-            origin=self.origin[rows],
-            named=self.named[rows],
-            memory=self.memory[rows],
-        )
+        """What the rules see of some worlds, until these move on."""
+        # usually all of them: then nothing is gathered
+        return Present(self, slice(None) if len(ids) == len(self.origin) else ids)
 
     def judge(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """The events of these worlds after a control step, bool [k] each; what is remembered moves on."""

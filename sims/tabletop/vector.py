@@ -131,12 +131,14 @@ class TabletopVectorEnv(VectorEnv):
         if not self._ready and not chosen.all():
             raise ValueError("the first reset must begin all worlds: leave options['reset_mask'] out")
         ids = np.flatnonzero(chosen)
-        begun = {seed: self.starts(seed) for seed in {seeds[i] for i in ids}}
-        self.begin(ids, [begun[seeds[i]][1] for i in ids], [begun[seeds[i]][0] for i in ids])
-        # the attempts of a group share their seed: their first picture is drawn once
-        first = {seeds[i]: i for i in reversed(ids)}
-        self._draw(np.array(sorted(first.values())))
-        self.pictures.copy_rows(ids, np.array([first[seeds[i]] for i in ids]))
+        mine = [seeds[i] for i in ids.tolist()]
+        begun = {seed: self.starts(seed) for seed in dict.fromkeys(mine)}
+        self.begin(ids, [begun[seed][1] for seed in mine], [begun[seed][0] for seed in mine])
+        if self.pictures.kinds:
+            # the attempts of a group share their seed: their first picture is drawn once
+            first = dict(zip(reversed(mine), reversed(ids.tolist())))
+            self._draw(np.array(sorted(first.values())))
+            self.pictures.copy_rows(ids, np.array([first[seed] for seed in mine]))
         return self._observation(), {"task": self._tasks()}
 
     def _seeds(self, seed: int | Sequence[int] | None) -> list[int]:
@@ -167,17 +169,20 @@ class TabletopVectorEnv(VectorEnv):
         played = self.live
         actions = self._checked(actions, played)
         executed, reward = np.zeros(self.num_envs, np.int64), np.zeros(self.num_envs, np.float64)
+        ids = np.flatnonzero(played)
         for k in range(self.chunk):
-            ids = np.flatnonzero(self.live)
             if not ids.size:
                 break
             executed[ids] += 1
+            ended = False
             for t in range(len(self.tables)):
                 part = self.at(t, ids)
                 if part.size:
-                    self._control(self.tables[t], part, actions[part, k], reward)
+                    ended |= self._control(self.tables[t], part, actions[part, k], reward)
             if self.watch is not None:
                 self.watch(ids)
+            if ended:
+                ids = np.flatnonzero(self.live)
         self.decisions[played] += 1
         limit = np.array([table.max_decisions for table in self.tables])[self.which]
         self.truncated |= played & ~self.terminated & (self.decisions >= limit)
@@ -198,16 +203,21 @@ class TabletopVectorEnv(VectorEnv):
             raise ValueError(f"the policy's actions are not finite in worlds {broken[:5].tolist()}")
         return np.clip(actions, -1, 1)
 
-    def _control(self, table: Table, ids: np.ndarray, actions: np.ndarray, reward: np.ndarray) -> None:
-        """One control step of worlds at one table, and its events."""
+    def _control(self, table: Table, ids: np.ndarray, actions: np.ndarray, reward: np.ndarray) -> bool:
+        """One control step of worlds at one table, and its events; whether it ended an episode."""
         diverged = table.worlds.control(ids, actions)
-        self.error[ids[diverged]] = self.truncated[ids[diverged]] = True
-        sound = ids[~diverged]
-        events = table.judge(sound)
-        for event, happened in events.items():
-            self.scores[event][sound[happened]] = 1.0
-            self.terminated[sound[happened]] = True
-        reward[sound[events["success"]]] = 1.0
+        ended, sound = bool(diverged.any()), ids
+        if ended:
+            self.error[ids[diverged]] = self.truncated[ids[diverged]] = True
+            sound = ids[~diverged]
+        for event, happened in table.judge(sound).items():
+            if happened.any():
+                here, ended = sound[happened], True
+                self.scores[event][here] = 1.0
+                self.terminated[here] = True
+                if event == "success":
+                    reward[here] = 1.0
+        return ended
 
     def _measure(self, ids: np.ndarray) -> np.ndarray:
         """Bring the dense terms of some worlds up to date; what their changes pay, [n]."""
@@ -247,7 +257,7 @@ class TabletopVectorEnv(VectorEnv):
     ) -> np.ndarray:
         """One world for people to look at, uint8 RGB [size, size, 3]."""
         table = self.tables[self.which[i]]
-        return table.renderer.picture(table.worlds.batch, i, camera, size, self.looks[i])
+        return table.renderer.picture(table.worlds.posture.batch, i, camera, size, self.looks[i])
 
     def state_dict(self) -> dict[str, Any]:
         """All that the future depends on, as tensors and plain values."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import mujoco
@@ -10,11 +11,12 @@ from mujoco.batch import Batch, SimulationError
 
 from sims.tabletop.arm import HOME, JOINTS, OPEN_M, REACH_BOX, SHUT_M, STEP_M, joint_targets
 from sims.tabletop.dynamics import Dynamics
+from sims.tabletop.posture import Posture
 from sims.tabletop.scene import CONTROL_HZ, scene_model
 from sims.tabletop.task import Grip, Start
 from sims.tabletop.things import Thing
 
-_POSITION, _CURRENT = mujoco.mjtStage.mjSTAGE_POS.value, mujoco.mjtStage.mjSTAGE_VEL.value
+_NOTHING = mujoco.mjtStage.mjSTAGE_NONE.value
 _MAX_SPEED = 100.0  # rad/s; the servos reach about 5, more is a diverged simulation
 _FINGERS = slice(JOINTS, JOINTS + 2)
 
@@ -44,8 +46,8 @@ class Worlds:
     ):
         self.model = model = scene_model(things, timestep)
         self.substeps = round(1 / (CONTROL_HZ * timestep))
-        # persistent: the next step goes on from the stages that this one ended with, which makes `tip` current for free
-        self.batch = Batch(model, count, threads, persistent=True)
+        self.batch = Batch(model, count, threads)
+        self.posture = Posture(self.batch)
         self.things, self.grip = tuple(things), grip
         self.box = REACH_BOX.copy()
         self.box[0, 2] = floor_m
@@ -53,18 +55,19 @@ class Worlds:
         self._bodies = [model.body(thing.name).id for thing in things]
         self._slides = [k for k, thing in enumerate(things) if thing.slide]
         self._slide_at = [int(model.joint(things[k].slide).qposadr[0]) for k in self._slides]
+        self._based = [k for k, thing in enumerate(things) if thing.base is not None]
+        self._mocaps = [int(model.body(things[k].base).mocapid[0]) for k in self._based]
+        free = [k for k, thing in enumerate(things) if thing.base is None]
+        self._free = [(k, int(model.jnt_qposadr[model.body(things[k].name).jntadr[0]])) for k in free]
         self.setpoint = np.zeros((count, 3))
-        self._qpos, self._qvel = self.batch.bind("qpos"), self.batch.bind("qvel")
-        self._ctrl, self._places = self.batch.bind("ctrl"), self.batch.bind("xpos")
-        self._turns = self.batch.bind("xmat")
-        self._anchors, self._axes = self.batch.bind("xanchor"), self.batch.bind("xaxis")
-        self._site, self._frame = self.batch.bind("site_xpos"), self.batch.bind("site_xmat")
+        self._qpos, self._qvel, self._ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
+        self._marks, self._mark_turns = self.batch.bind("mocap_pos"), self.batch.bind("mocap_quat")
         self._tip = model.site("tip").id
 
     @property
     def tip(self) -> np.ndarray:
         """Point between the fingertips, [n, 3] metres."""
-        return self._site[:, self._tip]
+        return self.posture.sites[:, self._tip]
 
     @property
     def gap(self) -> np.ndarray:
@@ -74,12 +77,12 @@ class Worlds:
     @property
     def objects(self) -> np.ndarray:
         """Centres of the things, [n, K, 3] metres."""
-        return self._places[:, self._bodies]
+        return self.posture.bodies[:, self._bodies]
 
     @property
     def turns(self) -> np.ndarray:
         """Rotations of the things, [n, K, 3, 3]."""
-        return self._turns[:, self._bodies].reshape(-1, len(self._bodies), 3, 3)
+        return self.posture.turns[:, self._bodies].reshape(-1, len(self._bodies), 3, 3)
 
     @property
     def travel(self) -> np.ndarray:
@@ -96,10 +99,13 @@ class Worlds:
 
     def place(self, ids: np.ndarray, starts: Sequence[Start]) -> None:
         """Begin anew in some worlds."""
-        self.batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
-        for k, thing in enumerate(self.things):
-            yaw = np.array([0.0 if start.yaw is None else start.yaw[k] for start in starts])
-            self._put(ids, thing, np.stack([start.objects[k] for start in starts]), yaw)
+        self.batch.reset(ids, stage=_NOTHING)
+        straight = np.zeros(len(self.things))
+        self._put(
+            ids,
+            np.stack([start.objects for start in starts]),
+            np.stack([straight if start.yaw is None else start.yaw for start in starts]),
+        )
         joints = HOME + np.stack([start.joints for start in starts])
         fingers = SHUT_M if self.grip == "closed" else OPEN_M
         self._qpos[ids, :JOINTS] = joints
@@ -111,21 +117,20 @@ class Worlds:
         self.refresh(ids)
         self.setpoint[ids] = self.tip[ids]
 
-    def _put(self, ids: np.ndarray, thing: Thing, centres: np.ndarray, yaw: np.ndarray) -> None:
-        """Set one thing down upright, at rest; centres [k, 3] metres, yaw [k] rad."""
-        turn = np.stack([np.cos(yaw / 2), 0 * yaw, 0 * yaw, np.sin(yaw / 2)], axis=1)
-        if thing.base is not None:
-            mocap = int(self.model.body(thing.base).mocapid[0])
-            self.batch.bind("mocap_pos")[ids, mocap] = centres
-            self.batch.bind("mocap_quat")[ids, mocap] = turn
-        else:
-            start = int(self.model.jnt_qposadr[self.model.body(thing.name).jntadr[0]])
-            self._qpos[ids, start : start + 3] = centres
-            self._qpos[ids, start + 3 : start + 7] = turn
+    def _put(self, ids: np.ndarray, centres: np.ndarray, yaw: np.ndarray) -> None:
+        """Set all things down upright, at rest; centres [k, K, 3] metres, yaw [k, K] rad."""
+        turns = np.zeros((*yaw.shape, 4))
+        turns[:, :, 0], turns[:, :, 3] = np.cos(yaw / 2), np.sin(yaw / 2)
+        if self._based:
+            self._marks[ids[:, None], self._mocaps] = centres[:, self._based]
+            self._mark_turns[ids[:, None], self._mocaps] = turns[:, self._based]
+        for k, start in self._free:
+            self._qpos[ids, start : start + 3] = centres[:, k]
+            self._qpos[ids, start + 3 : start + 7] = turns[:, k]
 
     def refresh(self, ids: np.ndarray) -> None:
         """Recompute everything that follows from the state."""
-        self.batch.forward(ids, stage=_POSITION)
+        self.posture.follow(None if len(ids) == self.batch.nsim else ids)
 
     def control(self, ids: np.ndarray, actions: np.ndarray) -> np.ndarray:
         """One control step: move the set-points by actions[:, :3] in [-1, 1], then the arms after them.
@@ -134,30 +139,41 @@ class Worlds:
         diverged, bool [k].
         """
         # usually all of them: then nothing is gathered
-        rows = slice(None) if len(ids) == self.batch.nsim else ids
+        everyone, posture = len(ids) == self.batch.nsim, self.posture
+        rows = slice(None) if everyone else ids
         goal = self.setpoint[rows] + STEP_M * actions[:, :3]
         np.minimum(np.maximum(goal, self.box[0], out=goal), self.box[1], out=goal)
         self.setpoint[rows] = goal
         self._ctrl[rows, :JOINTS] = joint_targets(
             self._qpos[rows, :JOINTS],
-            self._anchors[rows, :JOINTS],
-            self._axes[rows, :JOINTS],
-            self.tip[rows],
-            self._frame[rows, self._tip].reshape(-1, 3, 3),
+            posture.anchors[rows, :JOINTS],
+            posture.axes[rows, :JOINTS],
+            posture.sites[rows, self._tip],
+            posture.frames[rows, self._tip].reshape(-1, 3, 3),
             goal,
         )
         if self.grip == "free":
             self._ctrl[rows, JOINTS:] = SHUT_M + (OPEN_M - SHUT_M) * (actions[:, 3:4] + 1) / 2
-        raised = np.zeros(len(ids), bool)
+        moved = None if everyone else ids
         try:
-            self.batch.step(ids, nstep=self.substeps, stage=_CURRENT)
+            self.batch.step(moved, nstep=self.substeps)
+            raised = None
         except SimulationError as failure:  # the others ran on; these ended where they were
             raised = np.isin(ids, failure.ids)
-        return raised | ~self._sound(rows)
+        if raised is None and self._all_sound(rows):
+            posture.follow(moved)
+            return np.zeros(len(ids), bool)
+        diverged = ~self._sound(rows) if raised is None else raised | ~self._sound(rows)
+        posture.follow(ids[~diverged])
+        return diverged
+
+    def _all_sound(self, rows: np.ndarray | slice) -> bool:
+        """Whether all those worlds have numbers that physics can have."""
+        # NaN compares False
+        return bool(np.abs(self._qvel[rows]).max() < _MAX_SPEED) and math.isfinite(self._qpos[rows].sum())
 
     def _sound(self, rows: np.ndarray | slice) -> np.ndarray:
-        """Which worlds still have numbers that physics can have, bool [k]."""
-        # NaN compares False
+        """Which of them have, bool [k]."""
         return np.isfinite(self._qpos[rows]).all(1) & (np.abs(self._qvel[rows]) < _MAX_SPEED).all(1)
 
     def state_dict(self) -> dict[str, np.ndarray]:

@@ -28,7 +28,7 @@ class Wiki(Task):
     people: int = 300
     relations: Sequence[str] = ("kin", "boss")
     hops: int = 2
-    call: str = "<s>{query}</s>"
+    call: str = "?{query};"
     split: str = "train"
     held_out_fraction: float = 0.3
     seed: int = 0

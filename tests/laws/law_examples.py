@@ -13,7 +13,7 @@ from torch import nn
 
 from mmrl.batch import Batch
 from mmrl.objectives.grounding import MapCrossEntropy
-from mmrl.objectives.imitation import NegativeLogLikelihood
+from mmrl.objectives.imitation import NegativeLogLikelihood, TaughtLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
 from mmrl.objectives.imitation_chain import AnswerError
 from mmrl.objectives.outcome import OutcomeCrossEntropy
@@ -114,6 +114,7 @@ TERMS = [
     Example(KL(other="blind", cap=0.5)),
     Example(NegativeLogLikelihood(other="blind")),
     Example(Entropy()),
+    Example(TaughtLikelihood()),
     Example(Pulled("nucleus_entropy")),
     Example(OutcomeCrossEntropy(scale=0.5)),
     Example(ProbeError()),
@@ -217,6 +218,7 @@ def rows(per_row: bool) -> Batch:
         action=torch.randint(4, (n, t), generator=generator),
         mask=mask,
         probe=probe,
+        taught=~mask & ~probe & (torch.arange(t) < 2),
         probe_weight=probe.any(1) * torch.linspace(0.5, 1.5, n),
         probe_score=probe.any(1) * torch.rand(n, generator=generator),
         temperature=torch.linspace(0.5, 1.5, n),

@@ -18,6 +18,23 @@ RUNS = {
         "model.reference=true",
         "data.pipeline=[reference, group_advantage]",
     ),
+    # several turns: what a tool says between them is read, and not learnt
+    "tools": (
+        "rollout=wiki",
+        "data.rollout.tools={say: {_target_: tests.tools.examples.Echo}}",
+        "data.rollout.markup={_target_: tests.tools.examples.Always}",
+        "data.sampling.stop=[a, e, i, o, u]",
+        "data.rollout.at_once=5",
+    ),
+    # trees, of which some find nothing
+    "trees": (
+        "rollout=tree",
+        "data.rollout.tokens=2",
+        "data.rollout.width=3",
+        "data.rollout.expansions=6",
+        "data.stages.tree={_target_: mmrl.stages.segments.CentredValues}",
+        "data.pipeline=[tree]",
+    ),
     # worlds of a simulator: every process plays its share of the initial states; a random arm hardly succeeds, so the
     # entropy gives it something to learn
     "worlds": (

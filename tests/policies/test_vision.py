@@ -117,6 +117,21 @@ def test_greedy_decoding_is_that_of_transformers(policy):
         assert completion.action.tolist() == plain_generate(policy, completion.observation, 16)
 
 
+def test_what_goes_on_from_ids_that_stand_already_is_the_rest_of_the_answer(policy):
+    engine = LocalEngine()
+    engine.sync(policy, 0)
+    raws = [prompt.observation for prompt in PROMPTS]
+    whole = engine.sample([Request(raw, 0) for raw in raws], Sampling(decode="argmax", max_tokens=8))
+    longer = [(raw, done) for raw, done in zip(raws, whole) if len(done.action) > 3]
+    assert longer
+    requests = [Request(raw, 0, done.action[:3]) for raw, done in longer]
+    for (_, done), rest in zip(longer, engine.sample(requests, Sampling(decode="argmax", max_tokens=5))):
+        assert rest.action.tolist() == done.action[3:].tolist()
+        assert_close(rest.logprobs, done.logprobs[3:], atol=1e-4, rtol=0)
+        expected = plain_logits(policy, rest).log_softmax(-1).gather(1, rest.action[:, None])[:, 0]
+        assert_close(rest.logprobs, expected, atol=1e-4, rtol=0)
+
+
 def test_every_picture_is_seen(policy):
     """Other pixels in one picture change the log-probs of its own row, and of no other."""
     done = completions(policy, PROMPTS[:4], SAMPLINGS["plain"])

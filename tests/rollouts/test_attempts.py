@@ -66,10 +66,10 @@ def test_three_attempts_are_paid_one_by_one():
 
 
 def test_a_later_attempt_reads_the_earlier_one_and_the_request():
-    (episode,) = played(Attempts(retry=" again:"), Says([0, 1]))
+    (episode,) = played(Attempts(retry=" again: {question}"), Says([0, 1]))
     first, second = (turn.completion for turn in episode.turns)
     read = POLICY.written(second.observation["input_ids"].tolist())
-    assert read == POLICY.written(first.observation["input_ids"].tolist()) + "x again:"
+    assert read == POLICY.written(first.observation["input_ids"].tolist()) + "x again: count count count 3="
     assert episode.output == "7" and [one["exact"] for one in episode.info["attempts"]] == [0.0, 1.0]
 
 

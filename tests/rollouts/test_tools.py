@@ -1,27 +1,32 @@
 """Episodes with tools: one row each, what was read is masked, and nothing is tokenised twice."""
 
-from dataclasses import dataclass
-from string import ascii_letters, digits
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from torch.testing import assert_close
 
+from mmrl.batch import Batch
 from mmrl.engines.local import LocalEngine
+from mmrl.evaluation.counts import Counts
 from mmrl.learners.collate import collate
+from mmrl.learners.metrics import episode_metrics
+from mmrl.objectives.objective import Objective
+from mmrl.objectives.policy import ClippedSurrogate
+from mmrl.objectives.weighting import TokenMean
 from mmrl.ops.masked import masked_mean
 from mmrl.policies.text import TextPolicy
 from mmrl.rng import derived_seed
 from mmrl.rollouts.single_turn import SingleTurn
 from mmrl.rollouts.tool_demonstrations import ToolDemonstrations
 from mmrl.rollouts.tools import ToolUse
-from mmrl.tools.markup import Call, Markup
-from mmrl.types import Completion, Context, Sampling
+from mmrl.tools.markup import Tags
+from mmrl.types import Completion, Context, PolicyOutput, Sampling
 from tasks.wiki import Search, Wiki
 from tests.runs import Counting
-from tests.tools.examples import Count, Divide, Echo
+from tests.tools.examples import STOPS, Always, Count, Divide, Echo
 
-MARKUP = Markup(told="[{text}]", failed="[{name}]")
+MARKUP = Tags(told="[{text}]", failed="[{name}]")
 
 
 def policy(seed=0):
@@ -132,6 +137,32 @@ def test_a_tool_that_keeps_something_is_one_for_each_episode():
     assert [text_of(e, False) for e in episodes] == ["[1][2]", "[1]"]
 
 
+def test_outcomes_are_reported_by_name():
+    lines = {0: ["<bad>a</bad>"], 1: ["<say>a</say>", "<say>b</say>", "1"]}
+    _, episodes = played({"bad": Echo("raise"), "say": Echo()}, lines)
+    light = [episode.light() for episode in episodes]
+    assert Counts()(light) == {"tools/bad/raised": 0.5, "tools/say/ok": 1.0, "errors": 1.0}
+    metrics = episode_metrics(light, kept=1, rows=1)
+    assert metrics["rollout/tools/bad/raised"] == 1.0 and metrics["rollout/tools/say/ok"] == 2.0
+
+
+def test_what_was_read_has_no_part_in_the_loss():
+    # gains min(r A, clip(r) A) of 1.1, 1.2 and 0.9 over the three choices of the policy; all five would give 0.92
+    ratio = torch.tensor([[1.1, 1.3, 5.0, 0.2, 0.9]])
+    mask = torch.tensor([[True, True, False, False, True]])
+    batch = Batch(mask=mask, logprobs=torch.zeros(1, 5), advantages=torch.ones(1, 5))
+    batch["weights"] = TokenMean()(batch, lambda value: value)
+    objective = Objective({"policy": ClippedSurrogate()})
+    logprobs = ratio.log().requires_grad_()
+    loss, _ = objective(PolicyOutput(logprobs, torch.zeros(1, 5)), batch)
+    assert_close(-loss, torch.tensor(1.066667))
+    loss.backward()
+    assert (logprobs.grad[~mask] == 0).all() and (logprobs.grad[mask] != 0).any()
+    logprobs = torch.tensor([[-0.1, -0.2, -5.0, -5.0, -0.3]])
+    assert_close(masked_mean(logprobs, mask), torch.tensor(-0.2))
+    assert_close(logprobs.mean(), torch.tensor(-2.12))
+
+
 # ---------------------------------------------------------------- with a policy that draws
 
 
@@ -140,16 +171,6 @@ def drawn(rollout, sampling, task, attempts=2, slots=range(3), **engine):
     local.sync(POLICY, 3)
     ctx = Context(task, local, POLICY, sampling, seed=0, iteration=0, attempts=attempts)
     return rollout.collect([(slot, task[slot]) for slot in slots], ctx)
-
-
-STOPS = tuple(ascii_letters + digits)  # a random policy writes one of them soon
-
-
-class Always(Markup):
-    """Every turn but the last is a call: a random policy writes none by itself."""
-
-    def call(self, text, tools):
-        return Call("say", "abc")
 
 
 def test_the_learner_scores_the_row_as_it_was_sampled():
@@ -191,14 +212,14 @@ def test_without_a_call_it_is_a_single_turn():
 
 def test_an_expert_with_tools_is_right_and_only_its_own_words_are_learnt():
     task = Wiki(people=30)
-    rollout = ToolDemonstrations({"s": Search(people=30)}, MARKUP, turns=2)
+    rollout = ToolDemonstrations({"?": Search(people=30)}, replace(MARKUP, opening="{name}", closing=";"), turns=2)
     for split in ("train", "held_out"):
         here = task.on(split)
         for episode in drawn(rollout, Sampling(), here, attempts=1, slots=range(5)):
             assert here.score(episode) == {"exact": 1.0} and episode.source == "demo"
             first, second, answer = here.script(episode.prompt.index)
             assert text_of(episode, True) == first + second + answer
-            assert first[3:5] in text_of(episode, False) and answer in text_of(episode, False)
+            assert first[1:3] in text_of(episode, False) and answer in text_of(episode, False)
             assert episode.turns[0].completion.action[-1] == POLICY.tokenizer.eos_token_id
 
 

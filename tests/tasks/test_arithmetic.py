@@ -28,6 +28,16 @@ def test_swapping_the_operands_does_not_cross_the_split():
     assert len(seen) + len(unseen) == 10_000
 
 
+def test_working_is_one_line_for_each_operation():
+    task = Arithmetic(digits=(1, 1, 1), operations=("-",), steps=True)
+    for index in range(50):
+        prompt = task[index]
+        a, b, c = prompt.info["operands"]
+        shown = task.demonstrate(index)
+        assert shown == f"{a - b}\n{a - b - c}"
+        assert task.score(reply(prompt, shown)) == {"exact": 1.0, "format": 1.0}
+
+
 def test_no_order_of_three_operands_crosses_the_split():
     train = Arithmetic(digits=(1, 1, 1))
     seen, unseen = facts(train), facts(train.on("held_out"))

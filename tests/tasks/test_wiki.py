@@ -25,7 +25,7 @@ def test_every_page_is_found_by_its_title():
         here = task.on(split)
         for index in range(len(here)):
             for call in here.script(index)[:-1]:
-                assert search.run(query=call[3:5]).startswith(call[3:5] + " ")
+                assert search.run(query=call[1:3]).startswith(call[1:3] + " ")
 
 
 def test_answers_follow_the_pages():

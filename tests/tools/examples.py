@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from string import ascii_letters, digits
 from typing import Any
 
 from mmrl.tools.base import Tool, ToolError
+from mmrl.tools.markup import Call, Tags
 from mmrl.types import Prompt
 
 
@@ -82,3 +84,13 @@ def said(way: str, text: str) -> Any:
         case "binary":
             return "\x00\x01\udcff"
     return text
+
+
+STOPS = tuple(ascii_letters + digits)  # a random policy writes one of them soon
+
+
+class Always(Tags):
+    """Every turn that ends is a call: a random policy writes none by itself."""
+
+    def call(self, text: str, tools: Any) -> Call:
+        return Call("say", text)

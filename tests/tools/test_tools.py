@@ -4,10 +4,10 @@ import pytest
 
 from mmrl.tools.base import BadArguments, Tool
 from mmrl.tools.hands import CUT, FAULTS, Hands
-from mmrl.tools.markup import Call, Markup, NoCall, arguments
+from mmrl.tools.markup import Call, NoCall, Tags, arguments
 from tests.tools.examples import Divide, Echo
 
-JSON = Markup(opening="<call>", closing="</call>", answer="</answer>")
+JSON = Tags(opening="<call>", closing="</call>", answer="</answer>")
 
 
 def answered(tool, call, hands=None):
@@ -53,7 +53,7 @@ def test_arguments_that_do_not_fit_are_named(given, reason):
 
 def test_a_call_is_what_stands_between_its_marks():
     tools = {"say": Echo(), "divide": Divide()}
-    markup = Markup(answer="</answer>")
+    markup = Tags(answer="</answer>")
     assert markup.stops(tools) == ("</say>", "</divide>", "</answer>")
     assert markup.call("let me <say>a <b</say>", tools) == Call("say", "a <b")
     assert markup.call("<say>first<say>second</say>", tools) == Call("say", "second")
@@ -61,7 +61,9 @@ def test_a_call_is_what_stands_between_its_marks():
     for text, reason in (("a</say>", "before </say>"), ("4", "end with one of </say> </divide> </answer>")):
         with pytest.raises(NoCall, match=reason):
             markup.call(text, tools)
-    assert Markup().call("4", tools) is None  # without a mark of its own, what is no call is the answer
+    short = Tags(opening="{name}:", closing=";")  # tools may share an end: the last mark before it counts
+    assert short.call("divide: no, say: a;", tools) == Call("say", " a")
+    assert Tags().call("4", tools) is None  # without a mark of its own, what is no call is the answer
 
 
 def test_calls_may_name_their_tool_in_json():

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from mmrl import parallel
@@ -22,6 +21,7 @@ from mmrl.engines.base import Engine, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
 from mmrl.engines.vllm.proof import check_canary, check_weights
 from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
+from mmrl.engines.vllm.sent import Factored, Whole
 from mmrl.policies.served import refuse_mean
 from mmrl.types import Completion, Observation, Request, Sampling
 
@@ -41,14 +41,18 @@ class VllmEngine(Engine):
         backend: where vLLM runs.
         folder: for the checkpoint that vLLM starts from and the weights that it is sent; vLLM must be able to read it.
             None makes one in shared memory, or among the temporary files, and removes it at the end.
+        adapters: send the factors of low-rank adapters alone, which vLLM folds into the base that it started from.
+            False folds them in here and sends all weights. Either way vLLM decodes as without adapters.
     """
 
-    def __init__(self, backend: Backend, folder: str | None = None):
+    def __init__(self, backend: Backend, folder: str | None = None, adapters: bool = False):
         super().__init__()
         self.backend, self.folder = backend, folder
+        self.sent = Factored() if adapters else Whole()
         self._folder: Path | None = None
         self._policy: Any = None
         self._version = 0
+        self._current = False
         self._dtypes: set[str] = set()
         self._warned: set[str] = set()
 
@@ -57,11 +61,9 @@ class VllmEngine(Engine):
     def sync(self, policy: Any, version: int) -> None:
         canary = policy.canary()  # refuses, by name, a policy that vLLM cannot serve
         with parallel.whole(policy):
-            published = policy.published()
             if self._folder is None:
                 self._start(policy, version)
-            else:
-                self._push(published, version)
+            published = self._publish(policy, version)
             self._prove(published, version)
         self._policy, self._version = policy, version
         self._sing(canary)
@@ -69,24 +71,24 @@ class VllmEngine(Engine):
     def _start(self, policy: Any, version: int) -> None:
         made = self.folder or tempfile.mkdtemp(prefix="mmrl-vllm-", dir=_roomy())
         self._folder = Path(made)
-        start = self._folder / "start"
-        policy.save_pretrained(start)
-        self.backend.start(start, version)
+        self.sent.save(policy, self._folder / "start")
+        self.backend.start(self._folder / "start", version)
+        self._current = self.sent.complete
 
-    def _push(self, published: Mapping[str, Tensor], version: int) -> None:
+    def _publish(self, policy: Any, version: int) -> Mapping[str, Tensor]:
+        """Bring the engine up to date; the tensors that it then has to hold."""
         assert self._folder is not None
         path = self._folder / f"weights-{version}.safetensors"
-        seen: set[int] = set()
-        plain = {}
-        for name, tensor in published.items():  # a file holds no two names for the same memory
-            twice = tensor.data_ptr() in seen
-            seen.add(tensor.data_ptr())
-            plain[name] = tensor.detach().clone() if twice else tensor.detach().contiguous()
-        save_file(plain, path)
+        if self._current:  # it has just started from them
+            self._current = False
+            return self.sent.published(policy)
+        published = self.sent.write(policy, self._folder / "start", path)
+        self.spent["engine/sent_mib"] = path.stat().st_size / 2**20
         self.backend.push(path, version)
         for older in self._folder.glob("weights-*.safetensors"):  # this one stays: a server may have to start again
             if older != path:
                 older.unlink()
+        return published
 
     def _prove(self, published: Mapping[str, Tensor], version: int) -> None:
         held = self.backend.held()

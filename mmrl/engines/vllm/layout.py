@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor, nn
+
+from mmrl.engines.vllm.factors import Weights
 
 
 @dataclass
@@ -27,26 +28,9 @@ class Layout:
 
 
 def headers(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, or of all of a folder's, by name and without data."""
-    out: dict[str, Tensor] = {}
-    for file in sorted(path.glob("*.safetensors")) if path.is_dir() else [path]:
-        with safe_open(file, "pt") as opened:
-            for name in opened.keys():  # noqa: SIM118
-                piece = opened.get_slice(name)
-                out[name] = torch.empty(piece.get_shape(), dtype=_DTYPES[piece.get_dtype()], device="meta")
-    return out
-
-
-_DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
+    """The tensors that a transfer from this file or folder gives, by name and without data."""
+    with Weights(path) as weights:
+        return {name: torch.empty(weights.shape(name), dtype=weights.dtype(name), device="meta") for name in weights}
 
 
 def named(model: nn.Module, weights: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:

@@ -14,7 +14,8 @@ class ServerEngine(VllmEngine):
     Args:
         folder: for the checkpoint and the weights that the servers read; None makes one in shared memory. Servers on
             other machines need a folder that they see too.
+        adapters: send the factors of low-rank adapters alone, see VllmEngine.
     """
 
-    def __init__(self, folder: str | None = None, **server: Any):
-        super().__init__(Server(**server), folder)
+    def __init__(self, folder: str | None = None, adapters: bool = False, **server: Any):
+        super().__init__(Server(**server), folder, adapters)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor, nn
 from vllm import _custom_ops
 from vllm.distributed.weight_transfer.base import (
@@ -18,6 +18,7 @@ from vllm.distributed.weight_transfer.base import (
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
 
+from mmrl.engines.vllm.factors import Weights
 from mmrl.engines.vllm.layout import named
 
 
@@ -66,9 +67,8 @@ class FileTransfer(WeightTransferEngine[NoInfo, FileInfo]):
         initialize_layerwise_reload(self.model)
 
     def receive_weights(self, update_info: FileInfo) -> None:
-        with safe_open(update_info.path, "pt", device=_written(self.device)) as file:
-            tensors = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
-            self.model.load_weights(named(self.model, tensors))
+        with Weights(Path(update_info.path), _written(self.device)) as weights:
+            self.model.load_weights(named(self.model, ((name, weights.tensor(name)) for name in weights)))
         self._latest = update_info
 
     def finish_weight_update(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from mmrl.engines.vllm.factors import Weights
 from mmrl.engines.vllm.fingerprint import fingerprint
 from mmrl.engines.vllm.layout import Layout, headers, held, layout
 
@@ -38,6 +39,9 @@ class Questions:
 
     def mmrl_check(self, path: str) -> dict[str, Any]:
         """Why the tensors of a safetensors file cannot be loaded, {"problems": [...]}; empty when they can."""
+        with Weights(Path(path)) as weights:
+            if problems := weights.problems():
+                return {"problems": problems}
         found = layout(self.get_model(), headers(Path(path)))  # type: ignore[attr-defined]
         self._mmrl_layouts()[path] = found
         return {"problems": found.problems}

@@ -199,7 +199,7 @@ def test_the_arm_follows_its_set_point():
         env.step(action)
     moved = env.worlds.setpoint[0] - env.worlds.tip[0]
     assert np.abs(moved).max() < 0.003  # metres, at rest
-    upright = env.worlds.batch.bind("site_xmat")[0, 0].reshape(3, 3)[:, 2]
+    upright = env.worlds.posture.batch.bind("site_xmat")[0, 0].reshape(3, 3)[:, 2]
     np.testing.assert_allclose(upright, [0, 0, -1], atol=0.05)
 
 

@@ -1,0 +1,114 @@
+"""Low-rank adapters on their way to an engine: a small file of factors, folded into the base where they arrive.
+
+The engine runs on folded weights, so it decodes as fast as without adapters and needs to know nothing of them. It is
+imported inside vLLM, in an environment that may lack everything else that mmrl needs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+A, B = ".lora_A", ".lora_B"
+Factors = tuple[Tensor, Tensor, float]  # A [r, in], B [out, r], scale
+
+
+def folded(weight: Tensor, factors: Factors) -> Tensor:
+    """weight + scale * B A, [out, in] in the weight's dtype.
+
+    Computed in float64: two machines that multiply in different orders then round to the same number.
+    """
+    a, b, scale = factors
+    return (weight.double() + scale * (b.double() @ a.double())).to(weight.dtype)
+
+
+def write_factors(pairs: Mapping[str, Factors], base: Path, path: Path) -> None:
+    """A file of the factors for the tensors named, which says where the folder with the base lies."""
+    tensors = {}
+    for name, (a, b, _) in pairs.items():
+        tensors[name + A], tensors[name + B] = a.detach().contiguous(), b.detach().contiguous()
+    scales = json.dumps({name: scale for name, (_, _, scale) in pairs.items()})
+    save_file(tensors, path, metadata={"base": str(base.absolute()), "scales": scales})
+
+
+class Weights:
+    """The tensors of a safetensors file, of a folder's, or of a file of factors together with its base.
+
+    Args:
+        path: file or folder.
+        device: where tensors are read to.
+    """
+
+    def __init__(self, path: Path, device: str = "cpu"):
+        self._stack = ExitStack()
+        files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
+        opened = [self._stack.enter_context(safe_open(file, "pt", device=device)) for file in files]
+        about = opened[0].metadata() or {} if len(opened) == 1 else {}
+        self._scales: dict[str, float] = json.loads(about.get("scales", "{}"))
+        self._own = {name: file for file in opened for name in file.keys()}  # noqa: SIM118
+        self._base: Weights | None = None
+        if "base" in about:
+            self._base = self._stack.enter_context(Weights(Path(about["base"]), device))
+
+    def __enter__(self) -> Weights:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._own if self._base is None else self._base)
+
+    def problems(self) -> list[str]:
+        """Why the factors do not fit their base; empty when they do."""
+        if self._base is None:
+            return []
+        wanted = {name + end for name in self._scales for end in (A, B)}
+        out = [f"{name} was not sent" for name in sorted(wanted - set(self._own))]
+        out += [f"{name} is no factor of a tensor of the base" for name in sorted(set(self._own) - wanted)]
+        for name in self._scales:
+            if not {name + A, name + B} <= set(self._own):
+                continue
+            a, b = (self._own[name + end].get_slice(name + end).get_shape() for end in (A, B))
+            shape = self._base.shape(name) if name in self._base else None
+            if shape != [b[0], a[1]] or a[0] != b[1]:
+                out.append(f"{name} of the base is {shape}, and its factors are {a} and {b}")
+        return out
+
+    def shape(self, name: str) -> list[int]:
+        return list(self._piece(name).get_shape())
+
+    def dtype(self, name: str) -> torch.dtype:
+        return _DTYPES[self._piece(name).get_dtype()]
+
+    def tensor(self, name: str) -> Tensor:
+        if self._base is None:
+            return self._own[name].get_tensor(name)
+        weight = self._base.tensor(name)
+        if name not in self._scales:
+            return weight
+        a, b = (self._own[name + end].get_tensor(name + end) for end in (A, B))
+        return folded(weight, (a, b, self._scales[name]))
+
+    def _piece(self, name: str) -> Any:
+        return self._own[name].get_slice(name) if self._base is None else self._base._piece(name)
+
+
+_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}

@@ -1,0 +1,94 @@
+"""What is replayed is what would have been computed, bit for bit, or it is not replayed."""
+
+import logging
+
+import torch
+from torch import nn
+
+from mmrl.learners.recorded import PAYS, Recorded
+
+
+def made(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def gradients(net, calls):
+    """A computation with a gradient inside that counts how often its Python runs."""
+
+    def compute(columns):
+        calls.append(len(columns["x"]))
+        loss = torch.where(columns["mask"], net(columns["x"]), 0).square().mean()
+        found = torch.autograd.grad(loss, list(net.parameters()))
+        return {"loss": loss.detach(), "gradient": torch.cat([part.flatten() for part in found])}
+
+    return compute
+
+
+def columns(rows=4):
+    return {"x": torch.randn(rows, 3), "mask": torch.rand(rows, 1) > 0.3}
+
+
+def test_replays_follow_inputs_and_parameters_to_the_bit():
+    net, calls = made(), []
+    recorded, compute = Recorded("it"), gradients(net, calls)
+    for _ in range(PAYS + 40):
+        given = columns()
+        found, expected = recorded(compute, given), gradients(net, [])(given)
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[name], part) for name, part in expected.items())
+        with torch.no_grad():  # as an optimiser does
+            for parameter in net.parameters():
+                parameter.add_(0.01 * torch.randn_like(parameter))
+    # every call before, one more to record, and none of the rest
+    assert len(calls) == PAYS + 2
+    recorded.doubt()
+    recorded(compute, columns())
+    recorded(compute, columns())
+    assert len(calls) == PAYS + 3
+
+
+def test_other_sizes_and_other_keys_are_recorded_on_their_own():
+    net, calls = made(), []
+    recorded, compute = Recorded("it"), gradients(net, calls)
+    for _ in range(PAYS + 10):
+        recorded(compute, columns())
+    del calls[:]
+    recorded(compute, columns(rows=5))
+    recorded(compute, columns(), key="other")
+    recorded(compute, columns())
+    assert calls == [5, 4]
+
+
+def test_what_hangs_on_values_or_draws_is_not_replayed(caplog):
+    def branches(columns):
+        return {"y": columns["x"] if columns["x"].sum() > 0 else -columns["x"]}
+
+    def draws(columns):
+        return {"y": columns["x"] + torch.rand(())}
+
+    for compute in (branches, draws):
+        recorded, calls = Recorded("it"), []
+
+        def counted(columns, compute=compute, calls=calls):
+            calls.append(1)
+            return compute(columns)
+
+        with caplog.at_level(logging.WARNING):
+            for _ in range(PAYS + 10):
+                recorded(counted, {"x": torch.randn(3)})
+        assert len(calls) >= PAYS + 10
+        assert "it keeps its own code" in caplog.text
+        caplog.clear()
+
+
+def test_python_that_changes_its_mind_is_found_out(caplog):
+    factor = [1.0]
+    recorded = Recorded("it")
+    for _ in range(PAYS + 5):
+        recorded(lambda columns: {"y": factor[0] * columns["x"]}, {"x": torch.ones(2)})
+    factor[0] = 3.0
+    recorded.doubt()
+    with caplog.at_level(logging.WARNING):
+        found = recorded(lambda columns: {"y": factor[0] * columns["x"]}, {"x": torch.ones(2)})
+    assert found["y"].tolist() == [3.0, 3.0] and "replayed numbers differ" in caplog.text
