@@ -42,7 +42,8 @@ COLUMNS: dict[str, Column] = {
     "terminal": Column("[N]", "bool", "last row of an episode that ended by itself: nothing follows"),
     "bootstrap": Column("[N]", "reward", "value of what follows the last row of an episode that was cut off, else 0"),
     "is_demo": Column("[N]", "bool", "the row comes from a demonstration, not from the policy"),
-    "version": Column("[N]", "syncs", "version of the weights that sampled the row"),
+    "version": Column("[N]", "syncs", "version of the weights that sampled the row; -1 where none of this run did"),
+    "preference": Column("[N]", "1", "1 preferred, -1 not, within its group; 0 neither"),
     "values": Column("[N] or [N, T]", "reward", "predicted return, per row or per choice, before the update"),
     "old_logprobs": Column("[N, T]", "nats", "learner's log-probability of each choice before the update"),
     "correction": Column(

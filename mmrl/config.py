@@ -199,7 +199,7 @@ def typed(cfg: DictConfig) -> dict[str, Any]:
 
 NAMED_PARTS = (
     *("callbacks", "logger", "stages", "episodes", "terms", "phases", "models"),
-    *("evaluators", "sampling", "weights", "statistics"),
+    *("evaluators", "sampling", "weights", "statistics", "companions"),
 )
 """Dictionaries of named parts: a recipe takes one out by setting it to null."""
 

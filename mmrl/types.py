@@ -143,13 +143,14 @@ class Episode:
         return float(sum(turn.reward for turn in self.turns)) if known is None else known
 
     def light(self) -> Episode:
-        """A copy without tensors and images, cheap to send between processes and to log."""
+        """A copy without tensors and images, cheap to send between processes and to log; a text's answer stays."""
+        answer = {"answer": self.output} if isinstance(self.output, str) and "answer" not in self.info else {}
         return replace(
             self,
             turns=[],
             following=None,
             prompt=replace(self.prompt, images=()),
-            info={**self.info, "tokens": self.tokens},
+            info={**self.info, **answer, "tokens": self.tokens},
         )
 
 

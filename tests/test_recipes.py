@@ -44,8 +44,18 @@ SMALL = {
     ),
     **{
         name: ("policy.hidden_size=32", "policy.layers=1", "policy.heads=2")
-        for name in ("tiny_vla", "tiny_vla_scaled", "tiny_flow_vla", "tiny_flow_noise_vla", "tiny_diffusion_vla")
+        for name in (
+            "tiny_vla",
+            "tiny_vla_scaled",
+            "tiny_flow_vla",
+            "tiny_flow_noise_vla",
+            "tiny_diffusion_vla",
+            "tiny_gaussian_vla",
+            "tiny_mean_flow_vla",
+            "tiny_one_step_vla",
+        )
     },
+    "tiny_scorer": tuple(f"policy.config.{word}" for word in TEXT),
     "control": (),
     "squashed": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),
@@ -64,7 +74,7 @@ def words_of(recipe: str, folder) -> list[str]:
     words = [f"recipe={recipe}", *TINY, *SMALL[plain.choices.policy], f"run_dir='{folder}'"]
     if plain.data.group_size > 1:
         words.append("data.group_size=2")
-    if plain.data.evaluation is not None:
+    if plain.data.get("evaluation") is not None:
         words.append("data.evaluation.count=4")
     if "max_tokens" in plain.data.sampling:
         words.append("data.sampling.max_tokens=3")

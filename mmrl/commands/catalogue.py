@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mmrl.config import CONF, ConfigError, groups
+from mmrl.proofs.stored import proof_of, told
 from mmrl.wiring import load
 
 PARTS = {
@@ -74,7 +75,7 @@ def meaning(group: str, option: str) -> str:
     text = (CONF / group / f"{option}.yaml").read_text()
     node = yaml.safe_load(text) or {}
     if "paper" in node:
-        return _paper(node["paper"])
+        return _paper(node["paper"]) + _verdict(option)
     comments = []
     for line in text.splitlines():
         if line.startswith("# @package"):
@@ -121,6 +122,12 @@ def _documented(path: str) -> str:
         if error.name and path.startswith(error.name):
             raise
         return f"needs the package {error.name!r}, which is not installed here; see `mmrl doctor`"
+
+
+def _verdict(recipe: str) -> str:
+    """What the recipe's stored proof says; nothing where there is none."""
+    proof = proof_of(recipe)
+    return "" if proof is None else f"; {told(proof)}"
 
 
 def _paper(paper: dict[str, Any]) -> str:

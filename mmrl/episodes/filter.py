@@ -33,6 +33,22 @@ class DropUniform(EpisodeTransform):
 
 
 @dataclass(frozen=True)
+class KeepSolved(EpisodeTransform):
+    """Keeps the episodes that earned enough: cloning what succeeded, for example.
+
+    Args:
+        field: "reward", or the name of a score.
+        least: that is enough.
+    """
+
+    field: str = "reward"
+    least: float = 1.0
+
+    def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
+        return [episode for episode in episodes if earned(episode, self.field) >= self.least]
+
+
+@dataclass(frozen=True)
 class KeepRates(EpisodeTransform):
     """Keeps the groups whose mean lies in [low, high]: neither too easy nor too hard.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 from mmrl.types import Episode
 
@@ -13,3 +14,16 @@ class Evaluator(ABC):
 
     @abstractmethod
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]: ...
+
+    @property
+    def compares(self) -> bool:
+        """Whether it has something to say about the start."""
+        return type(self).against is not Evaluator.against or type(self).plot is not Evaluator.plot
+
+    def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
+        """Further numbers, of what has changed since the run began. `start` are the same problems at its beginning."""
+        return {}
+
+    def plot(self, axes: Any, start: Sequence[Episode], episodes: Sequence[Episode]) -> bool:
+        """Draw start and now into matplotlib axes; False where there is nothing to draw."""
+        return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from mmrl import parallel
 from mmrl.episodes.base import EpisodeTransform
@@ -12,7 +13,7 @@ from mmrl.evaluation.base import Evaluator
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import score
 from mmrl.rollouts.base import Rollout
-from mmrl.types import Context, Episode, Sampling, Task
+from mmrl.types import Context, Episode, Prompt, Sampling, Task
 
 
 class HeldOut:
@@ -49,6 +50,7 @@ class HeldOut:
         self.episodes = episodes or {}
         self.only: Sequence[int] | None = None  # some of the numbers from 0 to count; they play as they do among all
         self.latest: dict[str, list[Episode]] = {}  # light episodes of all ranks, by decode, as last measured
+        self.start: dict[str, list[Episode]] = {}  # the same as first measured, where an evaluator compares with it
 
     def indices(self, task: Task) -> range:
         """Which problems of the split are played; problem number i has the draws of slot i."""
@@ -63,8 +65,20 @@ class HeldOut:
             episodes = [e.light() for e in self.play(task, reward, ctx, sampling)]
             everyone = self.latest[decode] = parallel.gathered(episodes)
             for name, evaluator in self.evaluators.items():
-                out |= {f"{decode}/{name}/{key}": value for key, value in evaluator(everyone).items()}
+                numbers = dict(evaluator(everyone))
+                if decode in self.start:
+                    numbers |= evaluator.against(self.start[decode], everyone)
+                out |= {f"{decode}/{name}/{key}": value for key, value in numbers.items()}
+        if any(evaluator.compares for evaluator in self.evaluators.values()):
+            self.start = self.start or dict(self.latest)
         return out
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was measured first, so that a resumed run is compared with the same start."""
+        return {decode: [_plain(episode) for episode in episodes] for decode, episodes in self.start.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.start = {decode: [_episode(*row) for row in rows] for decode, rows in state.items()}
 
     def play(self, task: Task, reward: Reward, ctx: Context, sampling: Sampling) -> list[Episode]:
         """This rank's scored held-out episodes under one decode."""
@@ -87,3 +101,11 @@ class HeldOut:
         for transform in self.episodes.values():
             episodes = transform(episodes, here)
         return episodes
+
+
+def _plain(episode: Episode) -> tuple:
+    return (episode.prompt.key, episode.group, episode.attempt, episode.ended, episode.scores, episode.info)
+
+
+def _episode(key: str, group: int, attempt: int, ended: Any, scores: dict[str, float], info: dict[str, Any]) -> Episode:
+    return Episode(Prompt(key), group, attempt, ended=ended, scores=scores, info=info)

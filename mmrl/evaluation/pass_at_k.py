@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb, nan
+from typing import Any
 
 from mmrl.episodes.filter import grouped
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.finished import binary_score, failures
 from mmrl.evaluation.intervals import wilson
+from mmrl.evaluation.plots import COLOURS
 from mmrl.types import Episode
 
 
@@ -66,3 +68,23 @@ class PassAtK(Evaluator):
             named |= {f"pass@{k}": mean, f"pass@{k}_lower": lower, f"pass@{k}_upper": upper}
             named["prompts"] = float(len(chances))
         return {**named, "errors": failures(episodes)}
+
+    def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
+        """crossing: the smallest k from which on the start solves as much; nan where it never does."""
+        before, after = self(start), self(episodes)
+        behind = [k for k in sorted(self.ks) if after[f"pass@{k}"] > before[f"pass@{k}"]]
+        later = [k for k in sorted(self.ks) if k > max(behind, default=0)]
+        return {"crossing": float(later[0]) if later else nan}
+
+    def plot(self, axes: Any, start: Sequence[Episode], episodes: Sequence[Episode]) -> bool:
+        ks = sorted(self.ks)
+        for colour, label, side in zip(COLOURS[1::-1], ("start", "now"), (start, episodes)):
+            named = self(side)
+            axes.plot(ks, [named[f"pass@{k}"] for k in ks], "o-", color=colour, label=label, markersize=4)
+            ends = [[named[f"pass@{k}_{end}"] for k in ks] for end in ("lower", "upper")]
+            axes.fill_between(ks, *ends, color=colour, alpha=0.15, linewidth=0)
+        axes.set_xscale("log", base=2)
+        axes.set_xlabel("k, attempts")
+        axes.set_ylabel("pass@k")
+        axes.legend(frameon=False)
+        return True

@@ -118,6 +118,11 @@ class Learner(Reported):
         return []
 
     @property
+    def whole_groups(self) -> bool:
+        """Whether the rows of a group have to be learnt from together."""
+        return self.objective.whole_groups
+
+    @property
     def takes_passes(self) -> bool:
         """Whether a training step is a whole pass, by this run's strategy."""
         return not self.automatic_optimization

@@ -130,7 +130,8 @@ class RolloutData(L.LightningDataModule):
 
     def state_dict(self) -> dict[str, Any]:
         stages = {name: stage.state_dict() for name, stage in self.pipeline}
-        return {"iteration": self.iteration, "stages": stages, **self._progress_made()}
+        start = {} if self.evaluation is None else self.evaluation.state_dict()
+        return {"iteration": self.iteration, "stages": stages, "start": start, **self._progress_made()}
 
     def _progress_made(self) -> dict[str, Any]:
         """State of everything that collecting changes."""
@@ -149,6 +150,8 @@ class RolloutData(L.LightningDataModule):
         self.iteration = state["iteration"]
         for name, stage in self.pipeline:
             stage.load_state_dict(state["stages"].get(name, {}))
+        if self.evaluation is not None:
+            self.evaluation.load_state_dict(state.get("start", {}))
         self.curriculum.load_state_dict(state["curriculum"])
         self.rollout.load_state_dict(state["rollout"][rank])
 
@@ -177,6 +180,7 @@ class RolloutData(L.LightningDataModule):
             seed=self.seed,
             iteration=ctx.iteration,
             device=ctx.device,
+            whole_groups=getattr(learner, "whole_groups", False),
         )
 
     def _take(self, ctx: Context) -> Played:

@@ -9,9 +9,10 @@ from mmrl.types import Context
 def age(batch: Batch, ctx: Context, allowed: int) -> dict[str, float]:
     """Mean age of the sampled rows of all ranks as a metric; refuses rows older than `allowed`, or from the future.
 
-    Weights have the version of the iteration that began with them. Demonstrations were not sampled and have no age.
+    Weights have the version of the iteration that began with them. Demonstrations were not sampled, and rows of version
+    -1 were sampled by nobody in this run: they have no age.
     """
-    sampled = batch["mask"].any(1) & ~batch["is_demo"]
+    sampled = batch["mask"].any(1) & ~batch["is_demo"] & (batch["version"] >= 0)
     ages = [age for part in ctx.gather([(ctx.iteration - batch["version"][sampled]).tolist()]) for age in part]
     if not ages:
         return {}

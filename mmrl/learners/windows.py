@@ -39,22 +39,25 @@ def cut_passes(
     seed: int,
     iteration: int,
     device: torch.device,
+    whole_groups: bool = False,
 ) -> Iterator[Pass]:
-    """Yield the passes, each with updates * accumulate micro-batches.
+    """Yield the passes, each with updates * accumulate micro-batches; a group is in one of them if it has to be whole.
 
     The cut is a permutation of the rows of all ranks, keyed by what a row is and not by where it was made: the same
     rows meet in the same window on one process and on many.
     """
     batch = zero_filled(batch)
-    order, count = _global_order(batch)
-    starts = -(np.arange(updates + 1) * -count // updates)  # of each window among all rows, rounded up
+    order, groups = _global_order(batch)
+    unit = np.unique(groups, return_inverse=True)[1] if whole_groups else np.arange(len(groups))
+    units = int(unit.max()) + 1 if len(unit) else 0
+    starts = -(np.arange(updates + 1) * -units // updates)  # of each window among all units, rounded up
     for number in range(passes):
-        permutation = derived_rng(seed, "window", iteration, number).permutation(count)
-        place = permutation[order]  # of each local row among all rows
+        permuted_unit = derived_rng(seed, "window", iteration, number).permutation(units)[unit]
+        place = permuted_unit.argsort(kind="stable").argsort()[order]  # of each local row among all rows
         nearest = place.argsort()
         permuted = batch.select(torch.from_numpy(nearest))
-        cuts = np.searchsorted(place[nearest], starts).tolist()
-        yield Pass(permuted, weighting, cuts, accumulate, device)
+        cuts = np.searchsorted(permuted_unit[order][nearest], starts).tolist()
+        yield Pass(permuted, weighting, cuts, accumulate, device, whole_groups)
 
 
 class Pass:
@@ -66,10 +69,20 @@ class Pass:
         cuts: the first row of each window, and the number of rows.
         accumulate: micro-batches of a window.
         device: where sums over all processes are made.
+        whole_groups: micro-batches do not part the rows of a group.
     """
 
-    def __init__(self, batch: Batch, weighting: Weighting, cuts: list[int], accumulate: int, device: torch.device):
+    def __init__(
+        self,
+        batch: Batch,
+        weighting: Weighting,
+        cuts: list[int],
+        accumulate: int,
+        device: torch.device,
+        whole_groups: bool = False,
+    ):
         self.batch, self.weighting, self.cuts, self.accumulate, self.device = batch, weighting, cuts, accumulate, device
+        self.whole_groups = whole_groups
 
     def __iter__(self) -> Iterator[Batch]:
         _, size = parallel.rank_and_size()
@@ -79,25 +92,27 @@ class Pass:
             # Lightning divides by the accumulated micro-batches, and DDP averages over the ranks
             part["weights"] = weights * (self.accumulate * size)
             whole = self.accumulate == 1 and rows > 0
-            for piece in [None] if whole else shares(part, self.accumulate):
+            for piece in [None] if whole else shares(part, self.accumulate, self.whole_groups):
                 yield part if piece is None else part.select(piece) if len(piece) else _idle(self.batch)
 
 
-def shares(batch: Batch, count: int) -> list[Tensor]:
+def shares(batch: Batch, count: int, whole_groups: bool = False) -> list[Tensor]:
     """The rows of a window in that many parts of about the same cost in tokens, each in the window's order.
 
     Rows of one prompt stay together, since a policy may read it once, unless they are more than an equal share of all
-    rows: parts are there to save memory. The costliest unit goes first, always to the part that has least.
+    rows: parts are there to save memory. The costliest unit goes first, always to the part that has least. Groups that
+    have to be whole are not parted, however large.
     """
-    prompt, context = batch["prompt"].numpy(), batch["context"].numpy()
+    prompt = batch["group" if whole_groups else "prompt"].numpy()
+    context = batch["context"].numpy()
     choices = last_inside(batch.read).numpy()  # forced ones between are read too
 
     def cost(unit: np.ndarray) -> int:
         return int(context[unit[0]] + choices[unit].sum()) or 1
 
-    most = max(math.ceil(batch.rows / count), 1)
+    most = batch.rows if whole_groups else max(math.ceil(batch.rows / count), 1)
     whole = [np.flatnonzero(prompt == number) for number in dict.fromkeys(prompt.tolist())]
-    units = [part for unit in whole for part in np.array_split(unit, math.ceil(len(unit) / most))]
+    units = [part for unit in whole for part in np.array_split(unit, math.ceil(len(unit) / max(most, 1)))]
     parts: list[list[int]] = [[] for _ in range(count)]
     loads = [0] * count
     for unit in sorted(units, key=cost, reverse=True):
@@ -121,17 +136,21 @@ def zero_filled(batch: Batch) -> Batch:
     return batch.with_columns(**filled)
 
 
-def _global_order(batch: Batch) -> tuple[np.ndarray, int]:
-    """The place of each local row when the rows of all ranks are sorted by (group, attempt order, step)."""
+def _global_order(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    """The place of each local row when the rows of all ranks are sorted by (group, attempt order, step).
+
+    And the group at each of those places.
+    """
     rank, _ = parallel.rank_and_size()
     keys = np.stack([batch[name].numpy() for name in ("step", "episode", "group")])
     # episode numbers are local, but all episodes of a group live on one rank, so the order within a group is global
     everyone = parallel.gathered([(rank, keys)])
     owner = np.concatenate([np.full(part.shape[1], number) for number, part in everyone])
-    ranked = np.lexsort(np.concatenate([part for _, part in everyone], axis=1))  # stable, the last key counts first
+    every = np.concatenate([part for _, part in everyone], axis=1)
+    ranked = np.lexsort(every)  # stable, the last key counts first
     place = np.empty(len(ranked), dtype=np.int64)
     place[ranked] = np.arange(len(ranked))
-    return place[owner == rank], len(ranked)
+    return place[owner == rank], every[2][ranked]
 
 
 def _idle(batch: Batch) -> Batch:

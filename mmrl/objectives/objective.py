@@ -18,6 +18,7 @@ class Term(ABC):
 
     reads: frozenset[str] = frozenset()  # columns of the batch
     needs: frozenset[str] = frozenset()  # parts of the policy's output beyond logprobs and entropy: "values", ...
+    whole_groups: bool = False  # compares the rows of a group, which then never come into different micro-batches
 
     others: frozenset[str] = frozenset()  # further passes over the same choices: contexts, or models that learn too
 
@@ -78,6 +79,11 @@ class Objective(nn.Module):
     def others(self) -> frozenset[str]:
         """Every further pass that the loss needs."""
         return frozenset().union(*(term.others for term in self.terms.values()))
+
+    @property
+    def whole_groups(self) -> bool:
+        """Whether a term compares the rows of a group."""
+        return any(term.whole_groups for term in self.terms.values())
 
     def coefficient(self, name: str) -> Tensor:
         return getattr(self, f"coefficient_{name}")

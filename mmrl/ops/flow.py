@@ -52,6 +52,15 @@ def sde_step(x: Tensor, velocity: Tensor, time: Tensor, after: Tensor, scale: Te
     return (1 - after) * action + (after - scale.square() * d / (2 * time)) * noise, scale * d.sqrt()
 
 
+def mean_velocity(velocity: Tensor, rate: Tensor, time: Tensor, until: Tensor) -> Tensor:
+    """Target of an average velocity over [r, t]: v - (t - r) du/dt, with the rate du/dt along x' = v, t' = 1, r' = 0.
+
+    (t - r) u(x_t, r, t) = int_r^t v ds, differentiated by t. A step x_t - (t - r) u is then exact however long it is.
+    Source: Mean Flows for One-step Generative Modeling, 2025, equations 6 and 10, arXiv:2505.13447.
+    """
+    return velocity - (time - until) * rate
+
+
 def cps_step(x: Tensor, velocity: Tensor, time: Tensor, after: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and deviation of a step that keeps the coefficients: (1 - t') a + t' (cos(pi l / 2) e + sin(pi l / 2) z).
 

@@ -9,11 +9,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.func import jvp
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mmrl.batch import Batch
+from mmrl.ops.flow import mean_velocity
 from mmrl.ops.gaussian import normal_entropy, normal_logprob
 from mmrl.policies.base import Action, Policy
-from mmrl.policies.chains import Chain, Step
+from mmrl.policies.chains import Chain, Lesson, Step
+from mmrl.policies.chains.base import column
 from mmrl.policies.margin import Margin
 from mmrl.policies.processor import Processor
 from mmrl.rng import Noise
@@ -52,6 +56,7 @@ class ChainPolicy(Policy):
     """
 
     chain: Chain
+    teacher: Chain | None = None  # what `lead` follows; None for the chain itself
     chunk: int
     action_dims: int
     processor: Processor
@@ -64,8 +69,29 @@ class ChainPolicy(Policy):
         """Read N collated contexts."""
 
     @abstractmethod
-    def answer(self, prefix: Prefix, x: Tensor, time: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The network's answer at states x [M, S, D] and times [M], and the log-deviation if it has one; float32."""
+    def answer(
+        self, prefix: Prefix, x: Tensor, time: Tensor, until: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The network's answer at states x [M, S, D] and times [M], and the log-deviation if it has one; float32.
+
+        `until` [M] is the time that the transition leads to, for chains that tell it.
+        """
+
+    @torch.no_grad()
+    def lead(self, batch: Batch) -> Tensor:
+        """Where the teacher's transitions, none of them drawn, lead the noise x_0 of every row: chunks [N, H, A]."""
+        batch.require({"action"}, f"{type(self).__name__}, to lead noise to a chunk,")
+        if self.chain.steps != 1:
+            raise ValueError(
+                f"only one transition can be led elsewhere, policy.chain {type(self.chain).__name__} has "
+                f"{self.chain.steps}: set policy.chain.steps=1"
+            )
+        chain = self.teacher or self.chain
+        rows = torch.arange(batch.rows, device=batch["action"].device)
+        prefix, x, drawn = self.read(batch.observation()).prefix, self._state(batch, rows, 0 * rows), rows < 0
+        for i in range(chain.steps):
+            x = self._step(prefix, x, 0 * rows + i, drawn, 1.0, chain).mean
+        return self._core(x)
 
     @classmethod
     def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
@@ -126,12 +152,21 @@ class ChainPolicy(Policy):
             extra["answer_error"] = self._lesson_error(known.prefix, batch)
         return PolicyOutput(logprobs, entropy, known.values, extra)
 
-    def _step(self, prefix: Prefix, x: Tensor, index: Tensor, drawn: Tensor, temperature: Tensor | float) -> Step:
+    def _step(
+        self,
+        prefix: Prefix,
+        x: Tensor,
+        index: Tensor,
+        drawn: Tensor,
+        temperature: Tensor | float,
+        chain: Chain | None = None,
+    ) -> Step:
         """The transition from x; the one place where network and chain meet, in sampling and in learning."""
-        answer, spread = self.answer(prefix, x, self.chain.time(index))
-        mean, deviation = self.chain.step(x, index, answer, spread, drawn)
+        chain = chain or self.chain
+        answer, spread = self.answer(prefix, x, chain.time(index), chain.time(index + 1) if chain.spans else None)
+        mean, deviation = chain.step(x, index, answer, spread, drawn)
         if self.margin is not None:
-            still = self.chain.step(x, index, answer, spread, torch.zeros_like(drawn)).mean
+            still = chain.step(x, index, answer, spread, torch.zeros_like(drawn)).mean
             inside = self.margin.inside(x.device)
             mean, deviation = torch.where(inside, mean, still), deviation * inside
         return Step(mean, deviation * temperature)
@@ -170,13 +205,23 @@ class ChainPolicy(Policy):
         chunk = batch["action"][rows, : self.chunk].float()
         chunk = chunk if self.margin is None else self.margin.prolonged(chunk)
         shape = (*batch["action"].shape[:2], self.action_dims, self.lessons)
-        lessons = [self.chain.lesson(chunk, noise) for _ in range(self.lessons)]
-        x, time, target = (torch.cat(parts) for parts in zip(*lessons))
-        error = self._core(self.answer(taken(prefix, rows.repeat(self.lessons)), x, time)[0] - target)
+        lesson = Lesson.joined([self.chain.lesson(chunk, noise) for _ in range(self.lessons)])
+        error = self._core(self._missed(taken(prefix, rows.repeat(self.lessons)), lesson))
         error = error.unflatten(0, (self.lessons, -1)).permute(1, 2, 3, 0)  # [D, H, A, L]
         out = torch.zeros(shape, device=error.device)
         steps = torch.arange(self.chunk, device=rows.device)
         return out.index_put((rows[:, None], steps[None]), error)
+
+    def _missed(self, prefix: Prefix, lesson: Lesson) -> Tensor:
+        """The answer minus what it should be, [M, S, D]."""
+        x, time, target, until = lesson
+        answer, _ = self.answer(prefix, x, time, until)
+        if until is None:
+            return answer - target
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):  # the other kernels have no forward derivative
+            along = (target, torch.ones_like(time))
+            _, rate = jvp(lambda x, time: self.answer(prefix, x, time, until)[0], (x, time), along)
+        return answer - mean_velocity(target, rate, column(time), column(until))
 
     # ---------------------------------------------------------------- the chunk within the network's state
 

@@ -24,6 +24,8 @@ class ActionExpert(nn.Module):
         hidden_size: width of the context and of the expert. layers: blocks. heads: attention heads.
         intermediate_size: of the blocks' MLPs. action_dims: A. chunk: H.
         spread: answer a log-deviation too.
+        spans: the time that a transition leads to is told too. Answers then change slowly with time, because their
+            derivative is learnt from.
     """
 
     def __init__(
@@ -35,12 +37,16 @@ class ActionExpert(nn.Module):
         action_dims: int,
         chunk: int,
         spread: bool,
+        spans: bool = False,
     ):
         super().__init__()
         d = hidden_size
         self.checkpointed = False
         self.enter = nn.Linear(action_dims, d)  # a few numbers beside d of time would be drowned
         self.mix = nn.Sequential(nn.Linear(2 * d, d), nn.SiLU(), nn.Linear(d, d))
+        self.span = nn.Linear(d, d, bias=False) if spans else None
+        if self.span is not None:  # a step of any length starts with the velocity where it begins
+            nn.init.zeros_(self.span.weight)
         self.place = nn.Parameter(0.02 * torch.randn(chunk, d))
         self.context = nn.LayerNorm(d)
         self.key = nn.Linear(d, layers * d, bias=False)
@@ -64,11 +70,13 @@ class ActionExpert(nn.Module):
             present,
         )
 
-    def forward(self, prefix: Prefix, x: Tensor, time: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The answer and, if there is one, the log-deviation, both float32 [M, H, A]."""
+    def forward(
+        self, prefix: Prefix, x: Tensor, time: Tensor, until: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The answer and, if there is one, the log-deviation, both float32 [M, H, A]. `until` [M], where told."""
         keys, values, present = prefix
         dtype = self.place.dtype
-        clock = time_features(time, self.place.shape[1]).to(dtype)[:, None].expand(-1, x.shape[1], -1)
+        clock = self._clock(time, until)[:, None].expand(-1, x.shape[1], -1)
         token = self.mix(torch.cat([self.enter(x.to(dtype)), clock], dim=-1)) + self.place
         seen = present[:, None, None]
         for number, block in enumerate(self.blocks):
@@ -79,11 +87,23 @@ class ActionExpert(nn.Module):
         token = self.leave(token)
         return self.answer(token).float(), None if self.spread is None else self.spread(token).float()
 
+    def _clock(self, time: Tensor, until: Tensor | None) -> Tensor:
+        """[M, D] what every token is told of the times."""
+        size, dtype = self.place.shape[1], self.place.dtype
+        if self.span is None:
+            return time_features(time, size).to(dtype)
+        length = torch.zeros_like(time) if until is None else time - until
+        clock, span = (time_features(value, size, SLOW).to(dtype) for value in (time, length))
+        return clock + self.span(span)
 
-def time_features(time: Tensor, size: int) -> Tensor:
-    """[M, size] sines and cosines of time in [0, 1], with periods from 0.004 to 4, evenly in the logarithm."""
+
+SLOW = 0.5  # shortest period of a clock whose derivative is learnt from
+
+
+def time_features(time: Tensor, size: int, shortest: float = 0.004) -> Tensor:
+    """[M, size] sines and cosines of time in [0, 1], with periods from the shortest to 4, evenly in the logarithm."""
     share = torch.linspace(0, 1, size // 2, device=time.device)
-    angle = 2 * math.pi * time.float()[:, None] / (0.004 * 1000**share)
+    angle = 2 * math.pi * time.float()[:, None] / (shortest * (4 / shortest) ** share)
     return torch.cat([angle.sin(), angle.cos()], dim=-1)
 
 

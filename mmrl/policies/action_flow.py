@@ -13,6 +13,7 @@ from mmrl.policies.action_expert import ActionExpert
 from mmrl.policies.action_transformer import ContextTransformer
 from mmrl.policies.base import need
 from mmrl.policies.chains import Chain
+from mmrl.policies.chains.base import check_teacher
 from mmrl.policies.instruction_tokenizer import WORDS
 from mmrl.policies.processor import Processor
 
@@ -25,6 +26,7 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
 
     Args:
         chain: the kind of chain.
+        teacher: chain by which a frozen copy leads noise to a chunk that is learnt from; None for `chain`.
         vision: timm model that supports features_only.
         vision_args: further arguments of timm.create_model; None gives the small encoder `SMALL_CONVNEXT`.
         visual_tokens: tokens that the image becomes.
@@ -54,6 +56,7 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
     def __init__(
         self,
         chain: Chain,
+        teacher: Chain | None = None,
         vision: str = "convnext_atto",
         vision_args: dict[str, Any] | None = None,
         visual_tokens: int = 8,
@@ -96,7 +99,8 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
                 f"policy.path={path}: its network answers the {own['answer']}, but policy.chain "
                 f"{type(chain).__name__} needs one that answers the {chain.answer}"
             )
-        self.chain, self.critic, self.lessons = chain, critic, lessons
+        check_teacher(chain, teacher)
+        self.chain, self.teacher, self.critic, self.lessons = chain, teacher, critic, lessons
         self._build()
         self.value_head = self._critic() if value_head else None
         self.expert.checkpointed = gradient_checkpointing
@@ -111,7 +115,8 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
             vocabulary=len(self.tokenizer), layers=own["layers"], proprio_dims=self.proprio_dims, **shared
         )
         sizes = {"action_dims": self.action_dims, "chunk": self.chunk}
-        self.expert = ActionExpert(layers=own["expert_layers"], spread=self.chain.spread, **sizes, **shared)
+        kinds = {"spread": self.chain.spread, "spans": self.chain.spans}
+        self.expert = ActionExpert(layers=own["expert_layers"], **kinds, **sizes, **shared)
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
@@ -127,8 +132,10 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
             extra={} if maps is None else {"map_logits": maps},
         )
 
-    def answer(self, prefix: Prefix, x: Tensor, time: Tensor) -> tuple[Tensor, Tensor | None]:
-        return self.expert(prefix, x, time)
+    def answer(
+        self, prefix: Prefix, x: Tensor, time: Tensor, until: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        return self.expert(prefix, x, time, until)
 
     def imitate(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """The chunk [H, A] itself, the end of a chain of no transition."""

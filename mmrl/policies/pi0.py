@@ -18,6 +18,7 @@ from mmrl.policies.action_chain import ChainPolicy, Known, Prefix
 from mmrl.policies.action_value import StateValue
 from mmrl.policies.base import need
 from mmrl.policies.chains import Chain
+from mmrl.policies.chains.base import check_teacher
 from mmrl.policies.loading import adapted, checkpoint_error, merged, without_dropout
 from mmrl.policies.margin import Margin
 from mmrl.policies.pi0_network import Pi0Network, checkpointed
@@ -47,6 +48,7 @@ class Pi0Policy(ChainPolicy):
     Args:
         path: hub id or folder of a checkpoint.
         chain: a flow, since the model answers a velocity.
+        teacher: chain by which a frozen copy leads noise to a chunk that is learnt from; None for `chain`.
         action_dims: A, numbers per control step, at most the model's max_action_dim.
         chunk: H, control steps per decision, at most the horizon.
         proprio_dims: length of the proprioception vector, at most the model's max_state_dim.
@@ -73,6 +75,7 @@ class Pi0Policy(ChainPolicy):
         self,
         path: str,
         chain: Chain,
+        teacher: Chain | None = None,
         action_dims: int = 7,
         chunk: int = 5,
         proprio_dims: int = 8,
@@ -96,7 +99,9 @@ class Pi0Policy(ChainPolicy):
                 f"policy.chain {type(chain).__name__} needs a network that answers the {chain.answer}, "
                 "but pi0 answers a velocity: take FlowSDE, CPS, FlowNoise or FlowODE"
             )
-        self.path, self.chain, self.lessons, self.critic = path, chain, lessons, critic
+        check_teacher(chain, teacher)
+        self.path, self.chain, self.teacher = path, chain, teacher
+        self.lessons, self.critic = lessons, critic
         self.action_dims, self.chunk, self.proprio_dims = action_dims, chunk, proprio_dims
         self.cameras = tuple(cameras)
         changes = {} if horizon is None else {"chunk_size": horizon}
@@ -197,7 +202,9 @@ class Pi0Policy(ChainPolicy):
         mean = (hidden * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
         return Known(prefix, self.value_head(torch.cat([mean.float(), proprio], dim=-1)))
 
-    def answer(self, prefix: Prefix, x: Tensor, time: Tensor) -> tuple[Tensor, Tensor | None]:
+    def answer(
+        self, prefix: Prefix, x: Tensor, time: Tensor, until: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         found = self.network.found(prefix, x, time)
         spread = None if self.spread is None else self.spread(found.to(self.spread.weight.dtype)).float()
         return self.network.velocity(found).float(), spread

@@ -155,7 +155,7 @@ class _Play:
 
     def wrote(self, done: Completion, kinds: Sequence[str]) -> None:
         cell = 2 * kinds.index(self.kind) + (self.problem is None)
-        self.episode.turns.append(Turn(replace(done, extra={**done.extra, "cell": torch.tensor(cell)})))
+        self.episode.turns = [Turn(replace(done, extra={**done.extra, "cell": torch.tensor(cell)}))]
         self.episode.ended = done.ended
         if done.ended == "error":
             self.failed("the engine gave no completion")

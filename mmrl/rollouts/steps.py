@@ -76,8 +76,8 @@ class StepValues(Rollout):
             raw = prompts[group].prompt.observation
             prefix = torch.tensor(ids, dtype=torch.long) if ids else None
             for k in range(self.continuations):
-                key = (ctx.seed, ctx.purpose, ctx.iteration, group, "continue", k, *ids)
-                requests.append(Request(raw, derived_seed(*key), prefix))
+                seed = derived_seed(ctx.seed, ctx.purpose, ctx.iteration, group, "continue", k, *ids)
+                requests.append(Request(raw, seed, prefix))
         tried: list[Episode] = []
         owners = [number for number in range(len(states)) for _ in range(self.continuations)]
         ctx.progress("steps", 0, len(requests))

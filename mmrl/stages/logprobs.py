@@ -14,7 +14,6 @@ from mmrl.stages.base import Stage
 from mmrl.types import Context, PolicyOutput
 
 
-@torch.no_grad()
 def scored(
     model: nn.Module,
     batch: Batch,
@@ -22,9 +21,15 @@ def scored(
     rows: int,
     device: torch.device,
 ) -> Tensor:
-    """One entry of the model's output for all rows, on the CPU, computed in evaluation mode `rows` rows at a time.
+    """One entry of the model's output for all rows, as of `said`."""
+    return said(model, batch, lambda there: column(model(there)), rows, device)
 
-    Attempts at one prompt are scored together, since a policy may read their prompt once.
+
+@torch.no_grad()
+def said(model: nn.Module, batch: Batch, say: Callable[[Batch], Tensor], rows: int, device: torch.device) -> Tensor:
+    """What a model says of all rows, on the CPU, computed in evaluation mode `rows` rows at a time.
+
+    Attempts at one prompt go together, since a policy may read their prompt once.
     """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -33,7 +38,7 @@ def scored(
         order = batch["prompt"].argsort(stable=True)
         for piece in batch.select(order).split(rows):
             there = Batch({name: part.to(device) for name, part in piece.items()})
-            pieces.append(column(model(there)).float().cpu())
+            pieces.append(say(there).float().cpu())
     finally:
         # each module's own mode: a frozen part may be in evaluation mode inside a training policy
         for module, training in modes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from mmrl.rng import derived_rng
 from mmrl.types import Episode, Prompt, Task
 from tasks.checks import check_fraction, check_index, check_split, reply_text
 from tasks.wiki.data import NAMES, World, path_of, worlds
@@ -23,6 +24,8 @@ class Wiki(Task):
         split: "train" or "held_out".
         held_out_fraction: share of the people in the held-out world.
         seed: of the facts; part of the task, not of the run.
+        wandering: the expert's script follows relations at random: it shows how to search and to answer, and not what
+            is asked for. For starts that know the form alone.
     """
 
     people: int = 300
@@ -32,6 +35,7 @@ class Wiki(Task):
     split: str = "train"
     held_out_fraction: float = 0.3
     seed: int = 0
+    wandering: bool = False
 
     name = "wiki"
 
@@ -78,5 +82,9 @@ class Wiki(Task):
         return self[index].answer
 
     def script(self, index: int) -> list[str]:
-        path = path_of(self._world.questions[index], self._world)
+        question = self._world.questions[index]
+        if self.wandering:
+            rng = derived_rng("wiki", "wandering", self.seed, index)
+            question = (question[0], *(self.relations[int(rng.integers(len(self.relations)))] for _ in question[1:]))
+        path = path_of(question, self._world)
         return [*(self.call.format(query=name) for name in path[:-1]), path[-1]]

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from mmrl.episodes.filter import DropUniform
+from mmrl.episodes.filter import DropUniform, KeepRates
 from mmrl.episodes.refill import Refill
 from mmrl.types import Context, Episode, Prompt, Sampling
 
@@ -108,3 +108,12 @@ def test_refusals():
         Refill()(START, context(Supply(group(1, 0, 1))))
     with pytest.raises(ValueError, match=r"refill\.groups"):
         Refill(groups=0)
+
+
+def test_keep_rates_between_two_bounds():
+    groups = [group(0, 1, 1, 1, 0, 0), group(1, 1, 0, 0, 0, 0), group(2, 0, 0, 0, 0, 0), group(3, 1, 1, 1, 1, 1)]
+    everyone = [episode for members in groups for episode in members]
+    assert numbers(KeepRates(0.2, 0.8)(everyone, context())) == [0, 1]  # the bounds are inside
+    assert numbers(KeepRates(0.3, 1.0, field="exact")(everyone, context())) == [0, 3]
+    with pytest.raises(ValueError, match="low must be <= high"):
+        KeepRates(0.9, 0.1)

@@ -13,7 +13,7 @@ from mmrl.batch import Batch
 from mmrl.policies.action_flow import ActionFlowPolicy
 from mmrl.policies.action_token import ActionTokenPolicy
 from mmrl.policies.base import Policy
-from mmrl.policies.chains import CPS, DDIM, DDPM, Chain, FlowNoise, FlowODE, FlowSDE, GaussianChunk
+from mmrl.policies.chains import CPS, DDIM, DDPM, Chain, FlowNoise, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from mmrl.policies.pi0 import Pi0Policy
 from mmrl.rng import Noise
 from mmrl.types import Sampling
@@ -28,6 +28,9 @@ CHAINS: dict[str, Chain] = {
     "cps_all": CPS(hybrid=False),
     "ddpm": DDPM(steps=5),
     "ddim": DDIM(),
+    "ddpm_last": DDPM(steps=5, first=3, most=0.2),
+    "one_step": FlowNoise(steps=1),
+    "mean_flow": MeanFlow(),
     "gaussian": GaussianChunk(),
     "pi0": FlowSDE(steps=3),
 }

@@ -12,14 +12,17 @@ import torch
 from torch import nn
 
 from mmrl.batch import Batch
+from mmrl.objectives.abstraction import NegativeProgress, PricedSlack, SlackPrice
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood, TaughtLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
 from mmrl.objectives.imitation_chain import AnswerError
 from mmrl.objectives.outcome import OutcomeCrossEntropy
+from mmrl.objectives.path_consistency import PathPolicy, PathValue
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.objectives.policy_chain import ChainSurrogate, DenoisingSurrogate
 from mmrl.objectives.policy_mixture import MixtureSurrogate
+from mmrl.objectives.preference import PreferredRatio, PreferredValue
 from mmrl.objectives.probe import ProbeError
 from mmrl.objectives.q import EntropyPrice, NegativeQ, PricedLogprob, SquaredQ
 from mmrl.objectives.regularizer import KL, Entropy, Pulled
@@ -33,6 +36,7 @@ from mmrl.stages.blend import BlendedAdvantage
 from mmrl.stages.cells import CellAdvantage
 from mmrl.stages.correction import MaskedRatio, TruncatedRatio
 from mmrl.stages.gae import GAE
+from mmrl.stages.lead import ReferenceLead
 from mmrl.stages.logprobs import Logprobs, OldLogprobs, ReferenceLogprobs
 from mmrl.stages.output import OutputColumn
 from mmrl.stages.probe import ProbeScore
@@ -78,6 +82,7 @@ STAGES = [
     *(Example(MaskedRatio(0.5, 2.0, level)) for level in ("token", "sequence", "row")),
     Example(ReferenceLogprobs(rows=3), scores=True),
     Example(OldLogprobs(rows=3), scores=True),
+    Example(ReferenceLead(rows=3), scores=True),
     Example(Logprobs("other_logprobs", model="reference", rows=3), scores=True),
     Example(OutputColumn("nucleus_entropy", rows=3), scores=True),
     Example(ProcessAdvantage(), group_relative=True),
@@ -120,6 +125,15 @@ TERMS = [
     Example(ProbeError()),
     Example(ProbeError(scale=0.5, reference=-3.0)),
     Example(NegativeLogLikelihood()),
+    *(Example(PreferredRatio(loss)) for loss in ("logistic", "squared", "hinge")),
+    Example(PreferredRatio(level="sequence")),
+    Example(PreferredRatio(smoothing=0.1, reference=None)),
+    Example(PreferredValue(), per_row=True),
+    Example(NegativeProgress()),
+    Example(PricedSlack()),
+    Example(SlackPrice()),
+    Example(PathValue()),
+    Example(PathPolicy()),
     Example(SmoothedNegativeLogLikelihood(width=1.0)),
     Example(MapCrossEntropy(maps=2)),
     *(Example(SquaredQ(), per_row) for per_row in (False, True)),
@@ -163,6 +177,10 @@ class Tabular(nn.Module):
         self.value = nn.Parameter(torch.randn(6, generator=generator))
         self.per_row = per_row
 
+    def lead(self, batch: Batch) -> torch.Tensor:
+        """Other choices for the last two."""
+        return 3 - batch["action"][:, -2:]
+
     def forward(self, batch: Batch) -> PolicyOutput:
         state = batch["obs.state"]
         logprobs, entropy = logprob_entropy(self.logits[state], batch["action"], batch["temperature"])
@@ -175,6 +193,8 @@ class Tabular(nn.Module):
             "nucleus_entropy": nucleus_entropy(self.logits[state], 0.95, batch["temperature"]),
             "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
             "q": self.logits[state],
+            "progress": self.logits[state][..., 0],
+            "slack": self.logits[state][..., 1],
             "log_price": self.value[:1],
         }
         flipped = logprob_entropy(self.logits.flip(0)[state], batch["action"], batch["temperature"])
@@ -237,6 +257,7 @@ def rows(per_row: bool) -> Batch:
         bootstrap=torch.where(last & (episode % 2 == 1), 0.7, 0.0),
         is_demo=(episode == 2) | (episode == 5),
         version=torch.zeros(n).long(),
+        preference=torch.tensor([0, 1, -1, 0, 0, 1, 0, 0, -1, 0, 0]).float(),
         target_mask=torch.rand(n, 1, 4, 4, generator=generator) < 0.5,
         **real,
     )

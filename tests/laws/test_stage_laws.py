@@ -76,7 +76,11 @@ def test_what_is_written_has_a_documented_shape(example):
     batch = rows(example.per_row)
     after = example.part(batch, context(example.per_row))
     for name in example.part.writes:
-        shapes = {"[N, T]": tuple(batch["mask"].shape), "[N]": (batch.rows,)}
+        shapes = {
+            "[N, T]": tuple(batch["mask"].shape),
+            "[N, T, ...]": tuple(batch["action"].shape),
+            "[N]": (batch.rows,),
+        }
         assert tuple(after[name].shape) in [shapes[text] for text in COLUMNS[name].shape.split(" or ")]
         assert after[name].device.type == "cpu" and not after[name].requires_grad
 

@@ -1,7 +1,10 @@
 """A second model that learns beside the policy: by its own terms, at its own rate, kept in checkpoints."""
 
+import pytest
 import torch
 
+from mmrl.cli import CLI
+from mmrl.config import ConfigError, compose, typed
 from tests.runs import fit
 
 PRIME = (
@@ -37,3 +40,11 @@ def test_it_starts_as_the_policy_and_goes_its_own_way(tmp_path):
     checkpoint = tmp_path / "half" / "checkpoints" / "last.ckpt"
     again = fit(tmp_path / "again", *PRIME, "trainer.max_epochs=4", f"ckpt_path='{checkpoint}'")
     assert all(torch.equal(left["weights"][k], again["weights"][k]) for k in left["weights"])
+
+
+def test_a_term_about_a_model_that_there_is_not_is_refused():
+    words = ["recipe=prime", "model.companions=null", "data.pipeline=[reference, group_advantage]"]
+    with pytest.raises(ConfigError, match=r"term 'outcome' asks for \['reward'\].*model\.companions"):
+        CLI(typed(compose(words)), build=False)
+    with pytest.raises(ConfigError, match=r"stage 'reward' needs models \['reward'\]"):
+        CLI(typed(compose(words[:2])), build=False)

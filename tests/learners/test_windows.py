@@ -185,3 +185,15 @@ def test_attempts_at_a_prompt_learn_in_one_micro_batch_and_costs_are_alike(polic
 def test_a_prompt_with_too_many_attempts_is_shared_out(policy):
     pieces = cut(grouped(policy, (8,)), TokenMean(), 1, 4)
     assert sorted(piece.rows for piece in pieces) == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("updates, accumulate", [(1, 1), (2, 1), (1, 3), (2, 2)])
+def test_groups_that_are_compared_are_never_parted(batch, updates, accumulate):
+    options = {"seed": 3, "iteration": 5, "device": torch.device("cpu"), "whole_groups": True}
+    pieces = list(micro_batches(batch, SequenceMean(), passes=2, updates=updates, accumulate=accumulate, **options))
+    assert len(pieces) == 2 * updates * accumulate
+    for start in (0, updates * accumulate):
+        part = [piece for piece in pieces[start : start + updates * accumulate] if piece["weights"].any()]
+        groups = [set(piece["group"].tolist()) for piece in part]
+        assert sum(len(each) for each in groups) == len(set().union(*groups)) == 4
+        assert sum(piece.rows for piece in part) == ROWS

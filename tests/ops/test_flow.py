@@ -4,9 +4,20 @@ import math
 
 import pytest
 import torch
+from torch.func import jvp
 from torch.testing import assert_close
 
-from mmrl.ops.flow import between, bounded_deviation, cps_step, ends, score, sde_scale, sde_step, time_grid
+from mmrl.ops.flow import (
+    between,
+    bounded_deviation,
+    cps_step,
+    ends,
+    mean_velocity,
+    score,
+    sde_scale,
+    sde_step,
+    time_grid,
+)
 from mmrl.ops.gaussian import normal_entropy, normal_logprob
 
 X, V = torch.tensor(0.8), torch.tensor(1.2)
@@ -148,3 +159,47 @@ def test_marginals_with_the_exact_velocity(kind, steps, expected):
     The standard error of a deviation of 40,000 draws is 0.3 / sqrt(80,000) = 0.0011; the numbers have three digits.
     """
     assert spread(kind, steps) == pytest.approx(expected, abs=0.004)
+
+
+def linear(x, time, until):
+    return 0.1 + 0.5 * x - 0.2 * until + 0.3 * time
+
+
+def test_average_velocities_by_hand():
+    """u = .1 + .5 x - .2 r + .3 t at a = .4, e = -.6, t = .8, r = .2: x = -.4, v = -1, u = .1.
+
+    du/dt along v is .5 (-1) + .3 = -.2, so the target is -1 - .6 (-.2) = -.88 and the squared error .98^2 = .9604.
+    """
+    action, noise, time, until = (torch.tensor(value) for value in (0.4, -0.6, 0.8, 0.2))
+    x, velocity = between(action, noise, time), noise - action
+    answer, rate = jvp(lambda x, t: linear(x, t, until), (x, time), (velocity, torch.tensor(1.0)))
+    target = mean_velocity(velocity, rate, time, until)
+    assert [x.item(), answer.item(), target.item()] == pytest.approx([-0.4, 0.1, -0.88], abs=1e-6)
+    assert (answer - target).square().item() == pytest.approx(0.9604, abs=1e-6)
+    # over no time it is the velocity
+    assert mean_velocity(velocity, rate, time, time) == velocity
+    # one step from noise: -.6 - u(-.6, 0, 1) = -.6 - (.1 - .3 + .3)
+    start, one, zero = (torch.tensor(value) for value in (-0.6, 1.0, 0.0))
+    mean, _ = sde_step(start, linear(start, one, zero), one, zero, zero)
+    assert mean.item() == pytest.approx(-0.7, abs=1e-6)
+
+
+def carried(x, time, until):
+    """Where the ODE of the Gaussian above leads x: marginals N((1 - t) mu, (1 - t)^2 s^2 + t^2)."""
+    width = [((1 - t) ** 2 * SIGMA**2 + t**2).sqrt() for t in (time, until)]
+    return (1 - until) * MU + (x - (1 - time) * MU) * width[1] / width[0]
+
+
+@pytest.mark.parametrize("time, until", [(1.0, 0.0), (0.7, 0.2), (0.4, 0.4)])
+def test_the_average_velocity_of_a_known_flow_is_its_own_target(time, until):
+    """u = (x_t - x_r) / (t - r) fulfils u = v - (t - r) du/dt, and one step with it is the whole flow."""
+    x = torch.linspace(-2, 2, 9, dtype=torch.float64)
+    t, r = (torch.full_like(x, value) for value in (time, until))
+
+    def average(x, t):
+        return torch.where(t > r, (x - carried(x, t, r)) / (t - r).clamp(min=1e-9), exact_velocity(x, t))
+
+    velocity = exact_velocity(x, t)
+    answer, rate = jvp(average, (x, t), (velocity, torch.ones_like(t)))
+    assert_close(mean_velocity(velocity, rate, t, r), answer, rtol=1e-9, atol=1e-9)
+    assert_close(x - (t - r) * answer, carried(x, t, r), rtol=1e-9, atol=1e-9)

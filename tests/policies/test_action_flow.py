@@ -10,7 +10,7 @@ from mmrl.learners.collate import collate
 from mmrl.objectives.imitation_chain import AnswerError
 from mmrl.policies.action_expert import time_features
 from mmrl.policies.action_flow import ActionFlowPolicy
-from mmrl.policies.chains import DDIM, FlowODE, FlowSDE, GaussianChunk
+from mmrl.policies.chains import DDIM, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from mmrl.rollouts.demonstrations import Demonstrations
 from mmrl.rollouts.env import EnvEpisodes
 from mmrl.types import Context, Sampling
@@ -148,6 +148,9 @@ def test_chains_refuse_what_they_cannot_be():
         (lambda: DDIM(eta=2.0), "eta"),
         (lambda: GaussianChunk(deviation=0.0), "deviation"),
         (lambda: FlowODE(steps=0), "steps"),
+        (lambda: DDIM(first=5), "first"),
+        (lambda: DDIM(least=0.2, most=0.1), "most"),
+        (lambda: MeanFlow(same=1.5), "same"),
     ):
         with pytest.raises(ValueError, match=word):
             make()

@@ -38,6 +38,13 @@ def test_answers_follow_the_pages():
     assert task.score(reply(task[0], name)) == {"exact": 1.0}
 
 
+def test_who_wanders_shows_the_form_and_not_the_answer():
+    task = Wiki(people=60, wandering=True)
+    right = [task.script(i)[-1] == task[i].answer for i in range(len(task))]
+    assert 0.1 < sum(right) / len(right) < 0.45  # a quarter of two relations twice
+    assert all(task.script(i)[0] == Wiki(people=60).script(i)[0] for i in range(len(task)))
+
+
 def test_what_is_nowhere_is_an_error_with_a_name():
     with pytest.raises(NotFound):
         Search(people=60).run(query="zzz!")

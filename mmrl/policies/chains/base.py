@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -23,7 +24,13 @@ class Lesson(NamedTuple):
 
     x: Tensor  # [M, H, A] where
     time: Tensor  # [M] in [0, 1], 1 is noise
-    target: Tensor  # [M, H, A] the answer
+    target: Tensor  # [M, H, A] the answer; where `until` is given, the velocity at x
+    until: Tensor | None = None  # [M] time that an average velocity leads to; None where the network is not told one
+
+    @staticmethod
+    def joined(lessons: Sequence[Lesson]) -> Lesson:
+        """Several lessons of one kind as one."""
+        return Lesson(*(None if part[0] is None else torch.cat(part) for part in zip(*lessons)))
 
 
 class Chain(ABC):
@@ -34,9 +41,10 @@ class Chain(ABC):
     """
 
     steps: int  # K
-    answer: Literal["velocity", "noise", "mean"]  # what the network says of (x, time)
+    answer: Literal["velocity", "average velocity", "noise", "mean"]  # what the network says of (x, time)
     start: bool = True  # whether x_0 ~ N(0, I) is stored before the transitions; otherwise it is 0 and is not
     spread: bool = False  # whether the network says a log-deviation too
+    spans: bool = False  # whether the network is told the time of x_{i + 1} beside that of x_i
 
     @abstractmethod
     def time(self, index: Tensor) -> Tensor:
@@ -72,3 +80,27 @@ def at_least(name: str, value: float, least: float) -> None:
 def column(value: Tensor) -> Tensor:
     """[M] as [M, 1, 1], to meet [M, H, A]."""
     return value[:, None, None]
+
+
+def one_of(noise: Noise, steps: int, eligible: range, hybrid: bool) -> Tensor:
+    """[N, steps] bool: of the eligible transitions one per row, drawn evenly, or all."""
+    number = torch.arange(steps)
+    if not hybrid:
+        return ((number >= eligible.start) & (number < eligible.stop)).expand(len(noise), -1)
+    return number == eligible.start + (noise.uniform() * len(eligible)).long()[:, None]
+
+
+def check_teacher(chain: Chain, teacher: Chain | None) -> None:
+    """Refuse a teacher that does not begin where the chain begins, or that tells the network what it cannot hear."""
+    if teacher is None:
+        return
+    if not (chain.start and teacher.start):
+        raise ValueError(
+            "policy.teacher: learning where noise is led needs two chains that begin with noise; "
+            f"{type(teacher if chain.start else chain).__name__} does not"
+        )
+    if teacher.spans and not chain.spans:
+        raise ValueError(
+            f"policy.teacher {type(teacher).__name__} asks for average velocities, which the network of policy.chain "
+            f"{type(chain).__name__} is not built for"
+        )

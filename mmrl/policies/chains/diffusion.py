@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mmrl.ops.diffusion import cosine_kept, ddim_step, ddpm_step, named_action, noised
-from mmrl.policies.chains.base import Chain, Lesson, Step, at_least, column
+from mmrl.policies.chains.base import Chain, Lesson, Step, at_least, column, one_of
 from mmrl.rng import Noise
 
 
@@ -23,6 +23,11 @@ class Diffusion(Chain):
     levels: int
     bound: float | None
     least: float
+    most: float | None
+    first: int
+
+    def opened(self, noise: Noise) -> Tensor:
+        return one_of(noise, self.steps, range(self.first, self.steps), hybrid=False)
 
     def place(self, index: Tensor) -> Tensor:
         """The level [M] of x_i: L - i L / K, rounded down."""
@@ -42,7 +47,7 @@ class Diffusion(Chain):
         kept, after = column(share[self.place(index)]), column(share[self.place(index + 1)])
         action, end = named_action(x, answer, kept, self.bound)
         mean, deviation = self.posterior(x, action, end, kept, after, column(open))
-        return Step(mean, (deviation.clamp(min=self.least) * column(open)).expand_as(mean))
+        return Step(mean, (deviation.clamp(min=self.least, max=self.most) * column(open)).expand_as(mean))
 
     def posterior(
         self, x: Tensor, action: Tensor, end: Tensor, kept: Tensor, after: Tensor, open: Tensor
@@ -57,6 +62,10 @@ def _check(chain: Diffusion) -> None:
         raise ValueError(f"policy.chain.levels={chain.levels} must be a multiple of steps={chain.steps}")
     if chain.least <= 0:
         raise ValueError(f"policy.chain.least must be > 0, got {chain.least}: a choice needs a density")
+    if chain.most is not None and chain.most < chain.least:
+        raise ValueError(f"policy.chain.most={chain.most} is smaller than least={chain.least}")
+    if not 0 <= chain.first < chain.steps:
+        raise ValueError(f"policy.chain.first={chain.first} leaves none of {chain.steps} transitions to be open")
 
 
 @dataclass(frozen=True)
@@ -67,11 +76,15 @@ class DDPM(Diffusion):
         steps: K = L.
         bound: named actions are cut to [-bound, bound]; none leaves them.
         least: floor of the standard deviation, in sampling and in scoring alike.
+        most: its ceiling; None for none.
+        first: transitions before this number are never open, as of FlowSDE; the last ones are fine-tuned.
     """
 
     steps: int = 10
     bound: float | None = 1.0
     least: float = 0.1
+    most: float | None = None
+    first: int = 0
 
     def __post_init__(self) -> None:
         _check(self)
@@ -94,6 +107,8 @@ class DDIM(Diffusion):
         eta: 0 has no noise but the floor, 1 that of DDPM.
         bound: named actions are cut to [-bound, bound]; none leaves them.
         least: floor of the standard deviation, in sampling and in scoring alike.
+        most: its ceiling; None for none.
+        first: transitions before this number are never open, as of FlowSDE; the last ones are fine-tuned.
     """
 
     steps: int = 5
@@ -101,6 +116,8 @@ class DDIM(Diffusion):
     eta: float = 1.0
     bound: float | None = 1.0
     least: float = 0.1
+    most: float | None = None
+    first: int = 0
 
     def __post_init__(self) -> None:
         _check(self)

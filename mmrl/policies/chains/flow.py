@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mmrl.ops.flow import between, bounded_deviation, cps_step, sde_scale, sde_step, time_grid
-from mmrl.policies.chains.base import Chain, Lesson, Step, at_least, column
+from mmrl.policies.chains.base import Chain, Lesson, Step, at_least, column, one_of
 from mmrl.rng import Noise
 
 
@@ -171,11 +171,3 @@ class FlowNoise(Flow):
     def kernel(self, x, velocity, spread, time, after, open):
         mean, _ = sde_step(x, velocity, time, after, torch.zeros_like(time))
         return mean, bounded_deviation(spread, self.low, self.high) * open
-
-
-def one_of(noise: Noise, steps: int, eligible: range, hybrid: bool) -> Tensor:
-    """[N, steps] bool: of the eligible transitions one per row, drawn evenly, or all."""
-    number = torch.arange(steps)
-    if not hybrid:
-        return ((number >= eligible.start) & (number < eligible.stop)).expand(len(noise), -1)
-    return number == eligible.start + (noise.uniform() * len(eligible)).long()[:, None]

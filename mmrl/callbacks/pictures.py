@@ -1,0 +1,37 @@
+"""Evaluators that draw, drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lightning as L
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+
+class Pictures(L.Callback):
+    """Draws <run_dir>/pictures/<decode>-<evaluator>.png at the end, start and now, for every evaluator that can.
+
+    Args:
+        run_dir: folder of the run.
+    """
+
+    def __init__(self, run_dir: str):
+        self.run_dir = Path(run_dir)
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        held_out = getattr(getattr(trainer, "datamodule", None), "evaluation", None)
+        if held_out is None or not trainer.is_global_zero:
+            return
+        for decode, start in held_out.start.items():
+            for name, evaluator in held_out.evaluators.items():
+                figure = Figure(figsize=(6, 4), dpi=130, layout="constrained")
+                FigureCanvasAgg(figure)
+                axes = figure.add_subplot()
+                if not evaluator.plot(axes, start, held_out.latest[decode]):
+                    continue
+                axes.set_title(f"{decode}: {name}", loc="left")
+                axes.spines[["top", "right"]].set_visible(False)
+                folder = self.run_dir / "pictures"
+                folder.mkdir(parents=True, exist_ok=True)
+                figure.savefig(folder / f"{decode}-{name}.png", metadata={"Software": None})

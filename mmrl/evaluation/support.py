@@ -1,0 +1,104 @@
+"""Which right answers a policy keeps, gains and loses: what it finds, and not only how often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import Any
+
+from mmrl.episodes.filter import grouped
+from mmrl.evaluation.base import Evaluator
+from mmrl.evaluation.finished import binary_score, finished
+from mmrl.types import Episode
+
+KINDS = ("preserved", "lost", "gained", "never")
+
+
+def support(before: Sequence[float], after: Sequence[float], least: float) -> dict[str, int]:
+    """Counts of right answers by where they are found: in both, before only, after only, in neither.
+
+    Found is what has a probability of at least `least`. Source: The Invisible Leash, 2025, section 2,
+    arXiv:2507.14843: preserved, shrinkage, expansion and out of support.
+    """
+    counts = dict.fromkeys(KINDS, 0)
+    for first, second in zip(before, after, strict=True):
+        kind = ("never", "gained", "lost", "preserved")[2 * (first >= least) + (second >= least)]
+        counts[kind] += 1
+    return counts
+
+
+def indices(counts: Mapping[str, int]) -> dict[str, float]:
+    """Shares of a support count; nan where nothing is there to take a share of.
+
+    retained: of what was found, what still is, P / (P + S). discovered: of what is found, what is new, E / (P + E).
+    balance: their harmonic mean. net: (E - S) / (P + E + S).
+    """
+    p, s, e = counts["preserved"], counts["lost"], counts["gained"]
+    retained, discovered = p / (p + s) if p + s else nan, e / (p + e) if p + e else nan
+    both = retained + discovered
+    return {
+        "retained": retained,
+        "discovered": discovered,
+        "balance": 2 * retained * discovered / both if both > 0 else (0.0 if both == 0 else nan),
+        "net": (e - s) / (p + e + s) if p + e + s else nan,
+    }
+
+
+def answer_of(episode: Episode) -> str | None:
+    """The final answer of a light episode; None where it has none, as in a simulator."""
+    answer = episode.info.get("answer")
+    return None if answer is None else str(answer).strip()
+
+
+@dataclass(frozen=True)
+class Support(Evaluator):
+    """Distinct right answers of all problems that the start found and that the policy finds, with their shares.
+
+    A problem without a right answer in any attempt of either counts once as never found; where episodes carry no
+    answers, a problem has one right answer: that it is solved.
+
+    Args:
+        score: a score of 0 or 1 that the task gives.
+        least: share of a problem's attempts from which on an answer counts as found; None for a single attempt.
+    """
+
+    score: str = "exact"
+    least: float | None = None
+
+    def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        found = _right(episodes, self.score)
+        return {"found": float(sum(len(answers) for answers in found.values())), "problems": float(len(found))}
+
+    def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
+        counts = self.counts(start, episodes)
+        return {**{kind: float(count) for kind, count in counts.items()}, **indices(counts)}
+
+    def counts(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, int]:
+        """Right answers by where they are found."""
+        first, second = _right(start, self.score), _right(episodes, self.score)
+        before, after = [], []
+        for key in first.keys() & second.keys():
+            for answer in sorted(first[key].keys() | second[key].keys()) or [""]:
+                before.append(first[key].get(answer, 0.0))
+                after.append(second[key].get(answer, 0.0))
+        return support(before, after, 1e-9 if self.least is None else self.least)
+
+    def plot(self, axes: Any, start: Sequence[Episode], episodes: Sequence[Episode]) -> bool:
+        counts = self.counts(start, episodes)
+        axes.bar(list(counts), list(counts.values()), color=("#4477aa", "#ee6677", "#228833", "#bbbbbb"))
+        axes.set_ylabel("right answers")
+        return True
+
+
+def _right(episodes: Sequence[Episode], score: str) -> dict[str, dict[str, float]]:
+    """Problem -> right answer -> its share of the problem's finished attempts."""
+    out: dict[str, dict[str, float]] = {}
+    for group in grouped(finished(episodes)).values():
+        shares: dict[str, float] = {}
+        for episode in group:
+            if binary_score(episode, score):
+                answer = answer_of(episode) or ""
+                shares[answer] = shares.get(answer, 0.0) + 1 / len(group)
+        out[group[0].prompt.key] = shares
+    return out

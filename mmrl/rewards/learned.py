@@ -1,0 +1,60 @@
+"""A reward that was learnt from preferences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from mmrl.rewards.base import Reward
+from mmrl.types import Group
+
+
+class Classifier(Reward):
+    """What a sequence classifier of transformers with one label says of prompt and answer.
+
+    Args:
+        path: hub id or folder of the classifier and its tokenizer, read at the first call.
+        device: where it runs; None takes a GPU where there is one.
+        batch: answers per forward pass.
+    """
+
+    def __init__(self, path: str, device: str | None = None, batch: int = 64):
+        self.path, self.batch = path, batch
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    def __call__(self, group: Group) -> Sequence[float]:
+        model, tokenizer = self._parts
+        texts = [self._text(episode, tokenizer) for episode in group]
+        out: list[float] = []
+        for start in range(0, len(texts), self.batch):
+            inputs = tokenizer(
+                texts[start : start + self.batch], return_tensors="pt", padding=True, add_special_tokens=False
+            ).to(self.device)
+            inputs.pop("token_type_ids", None)
+            with torch.no_grad():
+                out += model(**inputs).logits[:, 0].float().tolist()
+        return out
+
+    def _text(self, episode: Any, tokenizer: Any) -> str:
+        if not isinstance(episode.output, str):
+            raise ValueError(f"reward classifier reads texts, {episode.prompt.key!r} was answered {episode.output!r}")
+        messages = [*episode.prompt.messages, {"role": "assistant", "content": episode.output}]
+        if tokenizer.chat_template is None:
+            text = "\n".join(message["content"] for message in messages)
+        else:
+            text = tokenizer.apply_chat_template(messages, tokenize=False)
+        return text + tokenizer.eos_token
+
+    @cached_property
+    def _parts(self) -> tuple[Any, Any]:
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+        model = AutoModelForSequenceClassification.from_pretrained(self.path).to(self.device).eval()
+        if model.config.num_labels != 1:
+            raise ValueError(f"{self.path} has {model.config.num_labels} labels; a reward needs a classifier with one")
+        tokenizer = AutoTokenizer.from_pretrained(self.path)
+        model.config.pad_token_id = tokenizer.pad_token_id
+        return model, tokenizer.__class__.from_pretrained(self.path, padding_side="right")

@@ -1,0 +1,120 @@
+"""Episodes that were played once and written down: learning from a log is the same iteration with this rollout."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mmrl.rollouts.base import Rollout
+from mmrl.types import Completion, Context, Episode, Prompt, Turn
+
+log = logging.getLogger(__name__)
+
+Log = list[dict[str, Any]]
+"""One entry per group, plain values and tensors alone: its key, the distinct observations, and its attempts."""
+
+
+class LoggedEpisodes(Rollout):
+    """Walks through the groups of a log, round and round, whichever problems the curriculum picks.
+
+    Where there is no log yet, the policy as it is then plays one with any other rollout: the problems of the task in
+    order, `data.group_size` attempts at each, and again with other draws where they are fewer than `count`. Rows are of
+    version -1, since no weights that are learnt sampled them. The task scores the episodes anew.
+
+    Args:
+        path: of the log, which is read if it is there.
+        play: how the log is made where it is not; None refuses to.
+        count: groups that are then played.
+    """
+
+    def __init__(self, path: str, play: Rollout | None = None, count: int = 1024):
+        if count < 1:
+            raise ValueError(f"rollout.count must be at least 1, got {count}")
+        self.path, self.play, self.count = Path(path), play, count
+        self._log: Log | None = None
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        if self._log is None:
+            self._log = self._read() if self.path.exists() else self._played(ctx)
+        first = ctx.iteration * len(prompts) * ctx.world_size
+        return [e for slot, _ in prompts for e in _episodes(self._log[(first + slot) % len(self._log)], slot, ctx)]
+
+    def _read(self) -> Log:
+        kept: Log = torch.load(self.path, weights_only=True)
+        if not kept:
+            raise ValueError(f"rollout.path={self.path} holds no episodes")
+        return kept
+
+    def _played(self, ctx: Context) -> Log:
+        if self.play is None:
+            raise FileNotFoundError(f"rollout.path={self.path}: there is no log, and no rollout.play to make one")
+        numbered = [(number, ctx.task[number % len(ctx.task)]) for number in range(self.count)]
+        episodes = self.play.collect(numbered, replace(ctx, purpose="log", iteration=0))
+        kept = written([e for e in episodes if e.ended != "error"])
+        log.info("%d episodes in %d groups logged in %s", len(episodes), len(kept), self.path)
+        if ctx.rank == 0:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            half = self.path.with_suffix(".part")
+            torch.save(kept, half)
+            os.replace(half, self.path)  # there or not there, whenever the run is killed
+        return kept
+
+
+def written(episodes: Sequence[Episode]) -> Log:
+    """Episodes of any rollout as a log."""
+    groups: dict[int, dict[str, Any]] = {}
+    for episode in episodes:
+        entry = groups.setdefault(episode.group, {"key": episode.prompt.key, "observations": [], "attempts": []})
+        known = entry.setdefault("known", {})
+        turns = []
+        for turn in episode.turns:
+            done = turn.completion
+            if id(done.observation) not in known:
+                known[id(done.observation)] = len(entry["observations"])
+                entry["observations"].append(dict(done.observation))
+            turns.append({**_completion(done), "observation": known[id(done.observation)], "reward": turn.reward})
+        scores = dict(episode.info.get("scores", {}))
+        entry["attempts"].append({"turns": turns, "ended": episode.ended, "scores": scores})
+    return [{name: value for name, value in entry.items() if name != "known"} for entry in groups.values()]
+
+
+def _completion(done: Completion) -> dict[str, Any]:
+    output = done.output if isinstance(done.output, str | int | float) else torch.as_tensor(done.output)
+    tensors = {"action": done.action, "logprobs": done.logprobs, "mask": done.mask, "extra": dict(done.extra)}
+    return {**{name: _own(value) for name, value in tensors.items()}, "output": output, "ended": done.ended}
+
+
+def _own(value: Any) -> Any:
+    """Without the rows of the batch that a slice would drag into the file."""
+    return {name: part.clone() for name, part in value.items()} if isinstance(value, Mapping) else value.clone()
+
+
+def _episodes(entry: Mapping[str, Any], slot: int, ctx: Context) -> list[Episode]:
+    index = int(entry["key"].rsplit("/", 1)[1])
+    prompt = ctx.task[index] if index < len(ctx.task) else None
+    if prompt is None or prompt.key != entry["key"]:
+        raise ValueError(f"the log holds {entry['key']!r}, which task {ctx.task.name!r} ({ctx.task.split}) has not")
+    return [
+        Episode(
+            prompt,
+            group=slot,
+            attempt=number,
+            turns=[_turn(turn, entry["observations"]) for turn in attempt["turns"]],
+            ended=attempt["ended"],
+            source="replay",
+            info={"scores": dict(attempt["scores"])} if attempt["scores"] else {},
+        )
+        for number, attempt in enumerate(entry["attempts"])
+    ]
+
+
+def _turn(turn: Mapping[str, Any], observations: Sequence[dict[str, Any]]) -> Turn:
+    kept = {name: turn[name] for name in ("action", "logprobs", "mask", "output", "ended")}
+    done = Completion(observations[turn["observation"]], extra=dict(turn["extra"]), version=-1, **kept)
+    return Turn(done, turn["reward"])

@@ -1,0 +1,48 @@
+"""Learning to be where another way through the same noise ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from mmrl.batch import Batch
+from mmrl.columns import COLLATED
+from mmrl.stages.base import Stage
+from mmrl.stages.logprobs import positive_rows, said
+from mmrl.types import Context
+
+
+@dataclass(frozen=True)
+class ReferenceLead(Stage):
+    """The end of every row's chain becomes the chunk to which the frozen reference leads the same noise.
+
+    Rows are chains of one transition, x_0 to x_1, in states that the policy itself went to. The reference is the
+    starting policy, read through `policy.teacher`, many transitions say. Where the policy's deviation s is fixed, the
+    likelihood of the new end, -log N(x_1; f(x_0), s^2), is the squared error of one-step distillation over 2 s^2.
+    Source: RL-100, 2025, the consistency head, arXiv:2510.14830; Consistency Models, 2023, arXiv:2303.01469. Differs:
+    only from the noise, not from the states between.
+
+    Args:
+        rows: contexts per forward pass; lower it when memory runs out.
+    """
+
+    rows: int = 64
+
+    reads = COLLATED
+    writes = frozenset({"action"})
+    models = frozenset({"reference"})
+
+    def __post_init__(self) -> None:
+        positive_rows(self.rows, "reference_lead")
+
+    def __call__(self, batch: Batch, ctx: Context) -> Batch:
+        batch.require(self.reads, "stage reference_lead")
+        if "reference" not in ctx.models:
+            raise KeyError("reference_lead needs a frozen copy of the starting policy: set model.reference=true")
+        reference = ctx.models["reference"]
+        if not hasattr(reference, "lead"):
+            raise ValueError(f"reference_lead: {type(reference).__name__} has no chain from noise to actions")
+        chunk = said(reference, batch, reference.lead, self.rows, ctx.device)
+        before = batch["action"][:, : -chunk.shape[1]]
+        return batch.with_columns(action=torch.cat([before, chunk.to(before.dtype)], dim=1))

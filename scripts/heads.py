@@ -1,0 +1,137 @@
+"""Every action head on one task with the same number of episodes: python scripts/heads.py --seeds 0.
+
+Each head is cloned from the same demonstrations and then learns from binary success with group advantages. Heads of
+one network share its clone. Runs that are finished are kept, so that a second call goes on where the first one stopped,
+and what is there so far is written. Writes docs/proofs/heads/<task>.json and prints a Markdown table: the share of
+successes on the same held-out initial states, without noise in the actions, before and after, with 95 % intervals.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from prove import Job, RunFailed  # of the script beside this one
+
+from mmrl.proofs.content import content
+from mmrl.proofs.effect import measured
+
+ROOT = Path(__file__).parent.parent
+COLUMN = "val/mean/success/mean"
+EPISODES = 512  # of an iteration: 64 initial states and 8 attempts
+
+
+@dataclass(frozen=True)
+class Head:
+    """One row of the table: words of its run, and of the run that clones it; none where its recipe does."""
+
+    name: str
+    words: tuple[str, ...]
+    start: tuple[str, ...] = ()
+
+
+def flow(policy: str, start: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Group advantages for a continuous head, beginning with the clone that another policy of its network made."""
+    return ("recipe=flow_sde_grpo", f"policy={policy}"), ("recipe=flow_bc", f"policy={start}")
+
+
+HEADS = (
+    Head("tokens, 256 bins", ("recipe=demo_vla", "data.prompts=64")),
+    Head("flow, SDE, 4 steps", *flow("tiny_flow_vla", "tiny_flow_vla")),
+    Head("flow, learnt noise, 4 steps", *flow("tiny_flow_noise_vla", "tiny_flow_vla")),
+    Head("flow, CPS, 4 steps", *flow("tiny_cps_vla", "tiny_flow_vla")),
+    Head("flow, 1 step", *flow("tiny_one_step_vla", "tiny_flow_vla")),
+    Head("average velocity, 1 step", *flow("tiny_mean_flow_vla", "tiny_mean_flow_vla")),
+    Head("DDIM, 5 steps", *flow("tiny_diffusion_vla", "tiny_diffusion_vla")),
+    Head("Gaussian chunk", *flow("tiny_gaussian_vla", "tiny_gaussian_vla")),
+)
+
+
+def jobs(head: Head, seed: int, iterations: int, words: Sequence[str], runs: Path) -> Iterator[Job]:
+    """The clone, where it is a run of its own, and the run that learns from rewards."""
+    common = (*words, f"data.evaluation.first={EPISODES * 2}")
+    own = (*head.words, f"trainer.max_epochs={iterations}", f"trainer.check_val_every_n_epoch={iterations}", *common)
+    if head.start:
+        clone = (*head.start, *common, "data.evaluation=null")
+        job = _job("clone", clone, seed, runs)
+        yield job
+        checkpoint = f"trainer.callbacks.start.checkpoint={job.folder}/checkpoints/last.ckpt"
+        own = (*own, "trainer.callbacks.start.stages=null", checkpoint)
+    yield _job("learn", own, seed, runs)
+
+
+def finished(job: Job) -> bool:
+    """Whether there is nothing left to run."""
+    return (job.folder / "receipt.json").exists()
+
+
+def _job(side: str, words: tuple[str, ...], seed: int, runs: Path) -> Job:
+    known = content([word for word in words if not word.startswith("trainer.callbacks.start.checkpoint=")])
+    return Job("heads", side, seed, words, known, runs / f"{side}-{known[:12]}-{seed}")
+
+
+def row(head: Head, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the seeds of one head gave."""
+    seeds = [measured(result, COLUMN) for result in results]
+    return {"head": head.name, "words": head.words, "seeds": seeds}
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Markdown: one row per head, its seeds side by side."""
+    lines = ["| head | cloned | after RL | seeds | minutes of RL |", "|---|---|---|---|---|"]
+    for one in rows:
+        before, after = (", ".join(_shown(seed, key) for seed in one["seeds"]) for key in ("before", "after"))
+        minutes = mean(seed["seconds"] for seed in one["seeds"]) / 60
+        lines.append(f"| {one['head']} | {before} | {after} | {len(one['seeds'])} | {minutes:.0f} |")
+    return "\n".join(lines)
+
+
+def _shown(seed: dict[str, Any], key: str) -> str:
+    low, high = seed[f"wilson_{key}"]
+    return f"{100 * seed[key]:.1f} % [{100 * low:.0f}, {100 * high:.0f}]"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("words", nargs="*", help="further words of all runs, such as sim=push")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--iterations", type=int, default=20, help=f"of {EPISODES} episodes each")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], help="run heads whose name begins so; show what there is of the others"
+    )
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "heads")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "proofs" / "heads" / "reach.json")
+    options = parser.parse_args()
+    rows = []
+    for head in HEADS:
+        results = []
+        for seed in options.seeds:
+            steps = list(jobs(head, seed, options.iterations, options.words, options.runs.absolute()))
+            if not head.name.startswith(tuple(options.only)) and not all(map(finished, steps)):
+                continue
+            try:
+                results.append([job() for job in steps][-1])
+            except RunFailed as error:
+                print(error)
+        if results:
+            rows.append(row(head, results))
+        found = {
+            "episodes": options.iterations * EPISODES,
+            "words": options.words,
+            "rows": rows,
+            "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        }
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(found, indent=2) + "\n")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Begin a recipe: writes the recipe with its proof, a part that works, its test, and its row in the laws.
+
+python scripts/new_recipe.py NAME --slot term --part ClassName
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+RECIPE = """# @package _global_
+paper:
+  title: "TITLE"
+  year: null
+  source: "arXiv:..., equation ..."
+  status: variant
+  differs: "everything that is still to be done"
+defaults: [grpo]
+{use}
+prove:
+  budget: "120 iterations of 128 problems and 8 attempts from the same start; at most 5 minutes a seed on 2 cores"
+  column: val/greedy/exact/mean
+  baseline: {{name: grpo, words: [recipe=grpo]}}
+"""
+
+TERM = '''"""TODO: what the term makes likelier, in one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from mmrl.batch import Batch
+from mmrl.objectives.objective import Term
+from mmrl.ops.masked import zero_outside
+from mmrl.types import PolicyOutput
+
+
+@dataclass(frozen=True)
+class {part}(Term):
+    """Score-function loss of each choice: -scale * A * logprob. TODO: the equation and its source.
+
+    Args:
+        scale: TODO, with its unit.
+    """
+
+    scale: float = 1.0
+
+    reads = frozenset({{"mask", "advantages"}})
+
+    def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        mask = batch["mask"]
+        return -self.scale * zero_outside(batch["advantages"], mask) * zero_outside(out.logprobs, mask)
+'''
+
+TERM_TEST = """import torch
+from torch.testing import assert_close
+
+from mmrl.batch import Batch
+from mmrl.objectives.{name} import {part}
+from mmrl.types import PolicyOutput
+
+
+def test_by_hand():
+    # TODO: the numbers of the paper. 2 * 0.5 * 1.5, and nothing where the policy did not choose
+    out = PolicyOutput(torch.tensor([[-1.5, -3.0]]), torch.zeros(1, 2))
+    batch = Batch(mask=torch.tensor([[True, False]]), advantages=torch.tensor([[0.5, 9.0]]))
+    assert_close({part}(scale=2.0)(out, batch), torch.tensor([[1.5, 0.0]]))
+"""
+
+STAGE = '''"""TODO: what the advantages compare with, in one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from mmrl.batch import Batch
+from mmrl.stages.base import Stage
+from mmrl.types import Context
+
+
+@dataclass(frozen=True)
+class {part}(Stage):
+    """A = scale * (episode reward - its mean over all rows). TODO: the equation and its source.
+
+    Args:
+        scale: TODO, with its unit.
+    """
+
+    scale: float = 1.0
+
+    reads = frozenset({{"episode_reward", "mask"}})
+    writes = frozenset({{"advantages"}})
+
+    def __call__(self, batch: Batch, ctx: Context) -> Batch:
+        batch.require(self.reads, "stage {name}")
+        reward = batch["episode_reward"]
+        advantage = self.scale * (reward - reward.mean())
+        return batch.with_columns(advantages=torch.where(batch["mask"], advantage[:, None], 0.0))
+'''
+
+STAGE_TEST = """import torch
+from torch.testing import assert_close
+
+from mmrl.batch import Batch
+from mmrl.stages.{name} import {part}
+from mmrl.types import Context, Sampling
+
+
+def test_by_hand():
+    # TODO: the numbers of the paper. Mean 0.5, so 2 * (1 - 0.5) and 2 * (0 - 0.5)
+    batch = Batch(mask=torch.tensor([[True, False], [True, True]]), episode_reward=torch.tensor([1.0, 0.0]))
+    out = {part}(scale=2.0)(batch, Context(None, None, None, Sampling(), seed=0, iteration=0))
+    assert_close(out["advantages"], torch.tensor([[1.0, 0.0], [-1.0, -1.0]]))
+"""
+
+WEIGHTING = '''"""TODO: which choices count how much, in one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from mmrl.batch import Batch
+from mmrl.objectives.weighting import Total, Weighting
+
+
+@dataclass(frozen=True)
+class {part}(Weighting):
+    """Every choice counts the same. TODO: the equation and its source."""
+
+    def __call__(self, batch: Batch, total: Total) -> Tensor:
+        mask = batch["mask"].float()
+        return mask / total(mask.sum()).clamp(min=1)
+'''
+
+WEIGHTING_TEST = """import torch
+from torch.testing import assert_close
+
+from mmrl.batch import Batch
+from mmrl.objectives.{name} import {part}
+
+
+def test_by_hand():
+    # TODO: the numbers of the paper. Three choices, a third each
+    mask = torch.tensor([[True, False], [True, True]])
+    assert_close({part}()(Batch(mask=mask), lambda value: value), torch.tensor([[1 / 3, 0.0], [1 / 3, 1 / 3]]))
+"""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a part of one kind goes."""
+
+    package: str
+    code: str
+    test: str
+    use: str  # in the recipe
+    examples: str  # the list in tests/laws/law_examples.py
+
+
+SLOTS = {
+    "term": Slot(
+        "objectives",
+        TERM,
+        TERM_TEST,
+        "model: {{objective: {{terms: {{policy: null, {name}: {{_target_: mmrl.objectives.{name}.{part}}}}}}}}}",
+        "TERMS",
+    ),
+    "stage": Slot(
+        "stages",
+        STAGE,
+        STAGE_TEST,
+        "data: {{pipeline: [{name}], stages: {{{name}: {{_target_: mmrl.stages.{name}.{part}}}}}}}",
+        "STAGES",
+    ),
+    "weighting": Slot(
+        "objectives",
+        WEIGHTING,
+        WEIGHTING_TEST,
+        "data: {{weighting: {{_target_: mmrl.objectives.{name}.{part}}}}}",
+        "WEIGHTINGS",
+    ),
+}
+
+
+def write(name: str, part: str, slot: Slot, root: Path) -> list[Path]:
+    """The files of a recipe and its part under `root`; refuses to write over any."""
+    words = {"name": name, "part": part}
+    files = {
+        root / "conf" / "recipe" / f"{name}.yaml": RECIPE.format(use=slot.use.format(**words)),
+        root / "mmrl" / slot.package / f"{name}.py": slot.code.format(**words),
+        root / "tests" / slot.package / f"test_{name}.py": slot.test.format(**words),
+    }
+    there = [str(path) for path in files if path.exists()]
+    if there:
+        raise SystemExit(f"there is {', '.join(there)} already; choose another name")
+    for path, text in files.items():
+        path.write_text(text)
+    laws = root / "tests" / "laws" / "law_examples.py"
+    laws.write_text(_with_example(laws.read_text(), f"mmrl.{slot.package}.{name}", part, slot.examples))
+    return [*files, laws]
+
+
+def _with_example(text: str, module: str, part: str, examples: str) -> str:
+    """The laws with an import in its place among its neighbours, and a line in the list."""
+    lines = text.splitlines(keepends=True)
+    first = next(i for i, line in enumerate(lines) if line.startswith("from mmrl."))
+    after = [i for i in range(first, len(lines)) if lines[i].startswith("from mmrl.") and lines[i].split()[1] < module]
+    at = after[-1] + 1 if after else first
+    lines.insert(at, f"from {module} import {part}\n")
+    text = "".join(lines)
+    return re.sub(
+        rf"^{examples} = \[\n", f"{examples} = [\n    Example({part}()),\n", text, count=1, flags=re.MULTILINE
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", help="of the recipe and its files: what it computes, in lower case with underscores")
+    parser.add_argument("--slot", choices=sorted(SLOTS), default="term", help="the kind of part")
+    parser.add_argument("--part", help="name of the class; from the recipe's name when left out")
+    options = parser.parse_args()
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", options.name):
+        raise SystemExit(f"{options.name!r}: a name has lower-case letters, digits and underscores")
+    part = options.part or "".join(word.capitalize() for word in options.name.split("_"))
+    for path in write(options.name, part, SLOTS[options.slot], ROOT):
+        print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()

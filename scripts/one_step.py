@@ -1,0 +1,110 @@
+"""What a one-step policy keeps of its teacher's success, and how much faster it decides: scripts/one_step.py RUN...
+
+RUN is the folder of a finished `mmrl fit recipe=one_step`, one per seed. On the run's held-out initial states, without
+noise in the transitions, three policies play: the teacher (the run's starting weights through `policy.teacher`), the
+same weights in a single step of that chain, and the student. A decision is timed for one robot: encoding, reading the
+context, all transitions, decoding; teacher and student in turn, medians. Writes docs/proofs/one_step/kept.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from mmrl.callbacks.start import load_policy
+from mmrl.cli import load_run
+from mmrl.evaluation.intervals import mcnemar, wilson
+from mmrl.policies.base import evaluating
+from mmrl.policies.chains import Chain
+from mmrl.proofs.effect import interval
+from mmrl.rng import Noise
+from mmrl.types import Sampling
+
+ROOT = Path(__file__).parent.parent
+STILL = Sampling(decode="mean")
+
+
+def successes(cli: Any, checkpoint: Path, chain: Chain) -> list[bool]:
+    """Whether each held-out episode succeeded, in the order of the problems."""
+    load_policy(cli.model.policy, str(checkpoint))
+    cli.model.policy.chain = chain
+    cli.trainer.validate(cli.model, cli.datamodule, verbose=False)
+    episodes = sorted(cli.datamodule.evaluation.latest["still"], key=lambda episode: episode.group)
+    return [episode.scores["success"] > 0 for episode in episodes]
+
+
+def seconds(cli: Any, chains: Mapping[str, Chain], rounds: int) -> dict[str, float]:
+    """Median seconds of one decision in one context, by chain, the chains in turn."""
+    policy, sim = cli.model.policy, cli.datamodule.task.sim
+    env = sim.make(1)
+    observation, _ = env.reset(seed=[0])
+    raw = {name: rows[0] for name, rows in observation.items()}
+    env.close()
+    spent: dict[str, list[float]] = {name: [] for name in chains}
+    with evaluating(policy):
+        for number in range(rounds + 3):
+            for name, policy.chain in chains.items():
+                started = time.perf_counter()
+                policy.act(policy.collate([policy.encode(raw)]), STILL, Noise([number]))
+                spent[name].append(time.perf_counter() - started)
+    return {name: median(times[3:]) for name, times in spent.items()}  # the first ones load code
+
+
+def compare(run: Path, rounds: int) -> dict[str, Any]:
+    """One seed: three shares on the same states, and the two rates."""
+    cli = load_run(run / "config.yaml", ["--trainer.limit_val_batches=1.0"])
+    cli.datamodule.evaluation.sampling = {"still": STILL}
+    policy = cli.model.policy
+    student, teacher = policy.chain, policy.teacher
+    start, last = (run / "checkpoints" / f"{name}.ckpt" for name in ("start", "last"))
+    before = successes(cli, start, teacher)
+    single = successes(cli, start, replace(teacher, steps=1))
+    after = successes(cli, last, student)
+    cost = seconds(cli, {"teacher": teacher, "student": student}, rounds)
+    shares = {"teacher": mean(before), "teacher_in_one_step": mean(single), "student": mean(after)}
+    return {
+        "seed": cli.datamodule.seed,
+        **shares,
+        "episodes": len(after),
+        "wilson": {name: wilson(share * len(after), len(after)) for name, share in shares.items()},
+        "kept": shares["student"] / shares["teacher"],
+        "mcnemar": mcnemar(before, after),
+        "milliseconds": {name: 1e3 * value for name, value in cost.items()},
+        "rate_ratio": cost["teacher"] / cost["student"],
+    }
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The means over seeds; the share that is kept has its Student 95 % interval from two seeds on."""
+    kept = [row["kept"] for row in rows]
+    return {
+        "kept": mean(kept),
+        "kept_interval": interval(kept) if len(kept) > 1 else None,
+        "rate_ratio": mean(row["rate_ratio"] for row in rows),
+        "seeds": list(rows),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {os.environ.get('OMP_NUM_THREADS', 'all')} threads",
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
+    parser.add_argument("--rounds", type=int, default=60, help="timed decisions of each")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "proofs" / "one_step" / "kept.json")
+    options = parser.parse_args()
+    found = summary([compare(run, options.rounds) for run in options.runs])
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(found, indent=2) + "\n")
+    print(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()

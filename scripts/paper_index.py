@@ -1,0 +1,22 @@
+"""Write docs/papers.md: every recipe with its paper, status, differences and the verdict of its proof."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mmrl.proofs.papers import page
+
+ROOT = Path(__file__).parent.parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "papers.md")
+    options = parser.parse_args()
+    options.out.write_text(page(ROOT / "conf", ROOT / "docs" / "proofs"))
+    print(f"written to {options.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""A point in a square room, pushed a little in each step; nothing is paid, where it ends is reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from mmrl.types import Sim
+
+
+@dataclass(frozen=True)
+class PointSim(Sim):
+    """Worlds of one point each; a world's point begins near the middle, by its seed.
+
+    Args:
+        steps: decisions until time is up.
+        speed: largest move in one step along each axis, in metres.
+        half: half the side of the room, in metres; walls stop the point.
+    """
+
+    steps: int = 50
+    speed: float = 0.3
+    half: float = 10.0
+
+    name = "point"
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.speed <= 0 or self.half <= 0:
+            raise ValueError(f"sim point: steps, speed and half must be positive, got {self}")
+
+    def make(self, num_envs: int) -> PointVectorEnv:
+        return PointVectorEnv(num_envs, self)
+
+    def sizes(self) -> dict[str, Any]:
+        return {"observation_dims": 2, "actions": 2, "kind": "gaussian", "low": [-1.0, -1.0], "high": [1.0, 1.0]}
+
+    def contract(self) -> dict[str, Any]:
+        return {"sim": self.name, "steps": self.steps, "speed": self.speed, "half": self.half}
+
+
+class PointVectorEnv(VectorEnv):
+    """Observation: the position over half the room's side, [2]. Action: the push along each axis, in [-1, 1]."""
+
+    metadata = {"autoreset_mode": AutoresetMode.DISABLED}
+
+    def __init__(self, num_envs: int, sim: PointSim):
+        self.num_envs, self.sim = num_envs, sim
+        self.single_observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.single_action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._at = np.zeros((num_envs, 2))
+        self._steps = np.zeros(num_envs, dtype=np.int64)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        begun = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
+        seeds = seed if isinstance(seed, list | tuple) else [seed] * self.num_envs
+        for world in np.flatnonzero(begun):
+            self._at[world] = np.random.default_rng(seeds[world]).uniform(-0.1, 0.1, 2)
+        self._steps[begun] = 0
+        return self._seen(), {}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        over = self._steps >= self.sim.steps
+        moved = self._at + self.sim.speed * np.clip(np.asarray(actions, np.float64), -1, 1)
+        self._at = np.where(over[:, None], self._at, moved.clip(-self.sim.half, self.sim.half))
+        self._steps = self._steps + ~over
+        scores = {"x_m": self._at[:, 0].copy(), "y_m": self._at[:, 1].copy()}
+        none = np.zeros(self.num_envs, bool)
+        return self._seen(), np.zeros(self.num_envs), none, self._steps >= self.sim.steps, {"scores": scores}
+
+    def _seen(self) -> np.ndarray:
+        return (self._at / self.sim.half).astype(np.float32)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"at": torch.from_numpy(self._at.copy()), "steps": torch.from_numpy(self._steps.copy())}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._at, self._steps = state["at"].numpy().copy(), state["steps"].numpy().copy()

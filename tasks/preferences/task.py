@@ -1,0 +1,95 @@
+"""Preferences from a file, as problems: a prompt and two answers to it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from mmrl.rng import derived_rng
+from mmrl.types import Episode, Prompt, Task
+from tasks.checks import check_fraction, check_index, check_split
+from tasks.preferences.data import Pair, pairs
+
+log = logging.getLogger(__name__)
+
+EXAMPLE = Path(__file__).parent / "sums.jsonl"
+"""Sums of two numbers with the right answer preferred to one that is wrong in a digit."""
+
+
+@dataclass(frozen=True)
+class Preferences(Task):
+    """Pairs of a JSON Lines or parquet file in the format of Hugging Face's preference data sets.
+
+    Prompts that are equal are held out together. A policy's own answer has no score here; what judges pairs, such as
+    the rollout `judged`, scores whether the preferred answer got more.
+
+    Args:
+        path: of the file; None for a small one that comes with the task, about sums.
+        held_out_fraction: share of the distinct prompts that is held out.
+        skip_bad: leave rows out from which nothing can be learnt, with a warning that counts them; else the first one
+            is refused.
+        split: "train" or "held_out".
+        seed: of the split; part of the task, not of the run.
+    """
+
+    path: str | None = None
+    held_out_fraction: float = 0.2
+    skip_bad: bool = False
+    split: str = "train"
+    seed: int = 0
+
+    name = "preferences"
+
+    def __post_init__(self) -> None:
+        check_split(self.name, self.split)
+        check_fraction(self.name, self.held_out_fraction)
+
+    @property
+    def _pairs(self) -> tuple[Pair, ...]:
+        return _splits(self.path, self.held_out_fraction, self.skip_bad, self.seed)[self.split]
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __getitem__(self, index: int) -> Prompt:
+        check_index(self, index)
+        pair = self._pairs[index]
+        return Prompt(
+            key=f"{self.name}/{self.split}/{index}",
+            messages=pair.messages,
+            answer=pair.chosen,
+            info={"chosen": pair.chosen, "rejected": pair.rejected, "place": pair.place},
+        )
+
+    def on(self, split: str) -> Preferences:
+        return replace(self, split=split)
+
+    def score(self, episode: Episode) -> dict[str, float]:
+        return dict(episode.info.get("scores", {}))
+
+    def demonstrate(self, index: int) -> str:
+        check_index(self, index)
+        return self._pairs[index].chosen
+
+
+@lru_cache(maxsize=8)
+def _splits(path: str | None, fraction: float, skip_bad: bool, seed: int) -> dict[str, tuple[Pair, ...]]:
+    file = EXAMPLE if path is None else Path(path).expanduser().resolve()
+    if not file.is_file():
+        raise FileNotFoundError(f"task 'preferences': there is no file {file}; set task.path to a preference file")
+    made, skipped = pairs(file, skip_bad)
+    if skipped:
+        rows = len(skipped) + len(made)
+        log.warning("%s: %d of %d rows left out, the first: %s", file, len(skipped), rows, skipped[0])
+    prompts = list(dict.fromkeys(repr(pair.messages) for pair in made))
+    held = max(1, round(fraction * len(prompts)))
+    if held >= len(prompts):
+        raise ValueError(f"task 'preferences': {file} has {len(prompts)} distinct prompts, too few to hold out {held}")
+    order = derived_rng("preferences", "split", seed).permutation(len(prompts))
+    chosen = {prompts[i] for i in order[:held]}
+    return {
+        "train": tuple(pair for pair in made if repr(pair.messages) not in chosen),
+        "held_out": tuple(pair for pair in made if repr(pair.messages) in chosen),
+    }

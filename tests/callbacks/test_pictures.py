@@ -1,0 +1,24 @@
+import csv
+
+from tests.runs import fit
+
+
+def test_a_run_compares_itself_with_its_start_and_draws(tmp_path):
+    """Also when it is resumed: the start is in the checkpoint."""
+    words = (
+        "evaluation=attempts",
+        "evaluation.count=3",
+        "evaluation.attempts=2",
+        "evaluation.evaluators.pass.ks=[1,2]",
+        "trainer.check_val_every_n_epoch=1",
+        "trainer.logger={csv: {_target_: lightning.pytorch.loggers.CSVLogger, "
+        f"save_dir: '{tmp_path}', name: '', version: ''}}}}",
+    )
+    fit(tmp_path, *words, "trainer.max_epochs=1")
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    last = [row for row in rows if row["val/sampled/support/preserved"]][-1]
+    counted = sum(float(last[f"val/sampled/support/{kind}"]) for kind in ("preserved", "lost", "gained", "never"))
+    assert counted >= 3
+    drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert drawn == {"sampled-pass.png", "sampled-support.png", "sampled-solved.png"}

@@ -1,0 +1,38 @@
+"""Start stages that were run before, with the same words, are not run again where they are kept."""
+
+import subprocess
+
+from mmrl.callbacks.start import Start
+
+COMMON = ["task=arithmetic", "policy=mini_text", "seed=3"]
+
+
+def test_a_kept_stage_is_taken(tmp_path, monkeypatch):
+    ran = []
+
+    def run(command, **_):
+        folder = next(word for word in command if word.startswith("run_dir=")).removeprefix("run_dir=")
+        ran.append(folder)
+        last = tmp_path / folder / "checkpoints" / "last.ckpt"
+        last.parent.mkdir(parents=True)
+        last.write_bytes(b"weights")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setenv("MMRL_STARTS", str(tmp_path / "starts"))
+
+    def stage(name, words=("recipe=sft_start",), common=COMMON, checkpoint=None):
+        folder = tmp_path / name
+        Start(str(tmp_path), common=list(common))._run("sft", list(words), folder, checkpoint)
+        return (folder / "checkpoints" / "last.ckpt").read_bytes()
+
+    assert stage("first") == stage("second") == b"weights" and len(ran) == 1
+    stage("seed", common=[*COMMON[:2], "seed=4"])
+    stage("words", words=["recipe=sft_start", "trainer.max_epochs=3"])
+    assert len(ran) == 3
+    other = tmp_path / "other.ckpt"
+    other.write_bytes(b"others")
+    stage("after", checkpoint=str(other))
+    assert len(ran) == 4
+    monkeypatch.delenv("MMRL_STARTS")
+    stage("alone")
+    assert len(ran) == 5

@@ -1,0 +1,151 @@
+"""Direction, fixed point and staleness of every term and stage that prefers choices, on enumerated problems."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mmrl.objectives.policy_chain import ChainSurrogate, DenoisingSurrogate
+from mmrl.objectives.policy_mixture import MixtureSurrogate
+from mmrl.objectives.preference import PreferredRatio
+from mmrl.types import Context, Sampling
+from tests.laws.bench import (
+    ARMS,
+    BETA,
+    FEW,
+    REWARD,
+    SAMPLER,
+    WORTH,
+    expected_reward,
+    gradient,
+    pairs,
+    pulled,
+    scored,
+)
+from tests.laws.law_examples import STAGES, TERMS
+
+CHAINS = (ChainSurrogate, DenoisingSurrogate)  # a row of theirs is a chain: tests/objectives tries them
+OTHERS = (MixtureSurrogate,)  # about choices whose sampler nobody knows
+KNOWN = set(pulled(SAMPLER, REWARD, SAMPLER))
+surrogates = pytest.mark.parametrize(
+    "term",
+    [e.part for e in TERMS if {"advantages"} <= e.part.reads <= KNOWN and not isinstance(e.part, CHAINS + OTHERS)],
+    ids=str,
+)
+clipping = [e.part for e in TERMS if hasattr(e.part, "high") and not isinstance(e.part, CHAINS)]
+losses = pytest.mark.parametrize("loss", ["logistic", "squared", "hinge"])
+
+
+def better(logits):
+    """Advantages over what the policy of these logits earns."""
+    return REWARD - expected_reward(logits)
+
+
+# ---------------------------------------------------------------- surrogates on the bandit
+
+
+@surrogates
+def test_a_surrogate_climbs_the_expected_reward(term):
+    """On the sampling policy's own data its gradient is that of the reward, whatever the ratio."""
+    logits = SAMPLER.clone().requires_grad_()
+    climb = torch.autograd.grad(expected_reward(logits), logits)[0]
+    assert_close(-gradient(term, SAMPLER, pulled(SAMPLER, better(SAMPLER), SAMPLER)), climb, rtol=1e-5, atol=1e-9)
+
+
+@surrogates
+def test_a_surrogate_rests_where_all_arms_are_worth_the_same(term):
+    batch = pulled(SAMPLER, torch.full((ARMS,), 0.7).double(), SAMPLER)
+    assert gradient(term, SAMPLER, batch).abs().max() < 1e-7
+
+
+@pytest.mark.parametrize("term", clipping, ids=str)
+def test_on_one_stale_batch_a_clipped_surrogate_climbs_and_stops(term):
+    """However long it learns from one batch, no arm is pushed on whose ratio has left the interval."""
+    batch = pulled(SAMPLER, better(SAMPLER), SAMPLER)
+    logits = SAMPLER.clone()
+    for _ in range(40):
+        logits = logits - 20.0 * gradient(term, logits, batch)
+    assert expected_reward(logits) > expected_reward(SAMPLER)
+    ratio = (logits.log_softmax(-1) - SAMPLER.log_softmax(-1)).exp()
+    beyond = ((better(SAMPLER) > 0) & (ratio > 1 + term.high)) | ((better(SAMPLER) < 0) & (ratio < 1 - term.low))
+    assert beyond.any()
+    left = batch.with_columns(advantages=torch.where(beyond, batch["advantages"][:, 0], 0.0)[:, None])
+    assert gradient(term, logits, left).abs().max() < 1e-7
+
+
+@surrogates
+def test_far_from_the_sampler_only_bounded_surrogates_rest(term):
+    """Every arm has already moved by e^2 in the direction of its advantage."""
+    advantages = better(SAMPLER)
+    away = SAMPLER + 2 * advantages.sign()
+    ratio = (away.log_softmax(-1) - SAMPLER.log_softmax(-1)).exp()
+    advantages = torch.where((advantages > 0) == (ratio > 1), advantages, 0)  # the normaliser moves some the other way
+    left = gradient(term, away, pulled(SAMPLER, advantages, SAMPLER)).abs().max()
+    assert (left < 1e-7) == hasattr(term, "high")
+
+
+@pytest.mark.parametrize("term", [e.part for e in TERMS if isinstance(e.part, OTHERS)], ids=str)
+def test_a_shown_choice_is_taken_up_and_a_warned_of_one_is_not(term):
+    """Whoever made them: the arm of positive advantage gains, that of negative advantage loses."""
+    advantages = torch.zeros(ARMS).double()
+    advantages[70], advantages[3] = 1.0, -1.0
+    step = -gradient(term, SAMPLER, pulled(SAMPLER, advantages, SAMPLER))
+    assert step[70] > 0 > step[3] and {int(step.argmax()), int(step.argmin())} == {70, 3}
+
+
+# ---------------------------------------------------------------- advantages
+
+
+@pytest.mark.parametrize("example", [e for e in STAGES if e.group_relative], ids=lambda e: e.name)
+def test_an_advantage_orders_attempts_as_their_rewards_do(example):
+    batch = pulled(SAMPLER, REWARD, SAMPLER).with_columns(episode_reward=REWARD)
+    missing = example.part.reads - set(batch)
+    if missing:
+        pytest.skip(f"is about {sorted(missing)}, of which a bandit has none")
+    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, attempts=ARMS)
+    advantages = example.part(batch, ctx)["advantages"][:, 0]
+    order = REWARD.argsort()
+    assert (advantages[order].diff() >= 0).all() and advantages[order[-1]] > 0 > advantages[order[0]]
+    level = example.part(batch.with_columns(episode_reward=torch.full((ARMS,), 0.3)), ctx)
+    assert (level["advantages"] == 0).all()
+
+
+# ---------------------------------------------------------------- preferences
+
+
+@losses
+def test_a_preference_raises_what_is_worth_more(loss):
+    reference = torch.zeros(FEW).double()
+    step = -gradient(PreferredRatio(loss, BETA), reference, pairs(reference))
+    assert (step.diff() > 0).all() and step[0] < 0 < step[-1]
+
+
+@pytest.mark.parametrize("often", [None, torch.linspace(0.2, 3, FEW).double()], ids=["all alike", "stale"])
+def test_a_logistic_preference_rests_at_the_regularised_optimum(often):
+    """pi = ref exp(worth / beta) / Z, whoever showed the pairs and how often: the margin is what decides."""
+    reference = torch.linspace(0.5, -0.5, FEW).double()
+    best = reference + WORTH / BETA
+    term = PreferredRatio("logistic", BETA)
+    assert gradient(term, best, pairs(reference, often)).abs().max() < 1e-7
+    assert gradient(term, best + 0.3 * WORTH, pairs(reference, often)).abs().max() > 1e-3
+
+
+def test_a_squared_preference_rests_at_its_margin():
+    """Two arms, one always preferred: m = 1 / (2 beta), where the logistic loss would go on for ever."""
+    reference = torch.zeros(FEW).double()
+    batch = pairs(reference)
+    two = ((batch["action"][::2, 0] == FEW - 1) & (batch["action"][1::2, 0] == 0)).nonzero().flatten()
+    batch = batch.select(torch.cat([2 * two, 2 * two + 1]))
+    best = reference.clone()
+    best[-1], best[0] = 1 / (4 * BETA), -1 / (4 * BETA)
+    assert gradient(PreferredRatio("squared", BETA), best, batch).abs().max() < 1e-7
+    assert gradient(PreferredRatio("logistic", BETA), best, batch).abs().max() > 1e-3
+
+
+@losses
+def test_margins_are_reported(loss):
+    reference = torch.zeros(FEW).double()
+    batch = pairs(reference)
+    told = PreferredRatio(loss, BETA).metrics(scored(reference + WORTH, batch), batch)
+    expected = (WORTH[batch["action"][::2, 0]] - WORTH[batch["action"][1::2, 0]]).repeat_interleave(2)
+    assert_close(told["margin"], expected)
+    assert_close(told["right"], (expected > 0).double())

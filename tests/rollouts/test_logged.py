@@ -1,0 +1,71 @@
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mmrl.engines.local import LocalEngine
+from mmrl.episodes.best_worst import BestWorst
+from mmrl.episodes.filter import KeepSolved
+from mmrl.learners.collate import collate
+from mmrl.learners.staleness import age
+from mmrl.policies.text import TextPolicy
+from mmrl.rollouts.logged import LoggedEpisodes
+from mmrl.rollouts.single_turn import SingleTurn
+from mmrl.types import Context, Sampling
+from tests.policies.oracle import TINY
+from tests.runs import Counting
+
+
+@pytest.fixture
+def ctx():
+    torch.manual_seed(0)
+    policy, engine = TextPolicy(config=TINY), LocalEngine()
+    engine.sync(policy, 0)
+    return Context(Counting(), engine, policy, Sampling(max_tokens=4), seed=0, iteration=0, attempts=3)
+
+
+def asked(ctx):
+    return [(slot, ctx.task[slot + 5]) for slot in range(2)]
+
+
+def test_a_log_is_what_a_rollout_played_and_is_read_again(ctx, tmp_path):
+    path = tmp_path / "log.pt"
+    first = LoggedEpisodes(str(path), SingleTurn(), count=4)
+    made = first.collect(asked(ctx), ctx)
+    played = SingleTurn().collect([(i, ctx.task[i]) for i in range(2)], Context(**{**vars(ctx), "purpose": "log"}))
+    ours, theirs = collate(made, ctx.policy), collate(played, ctx.policy)
+    for name in theirs:
+        if name != "version":
+            assert_close(ours[name], theirs[name], msg=name)
+    assert (ours["version"] == -1).all() and len({id(e.turns[0].completion.observation) for e in made[:3]}) == 1
+    # from the file alone, and further on in the next iteration
+    again = LoggedEpisodes(str(path))
+    assert [e.output for e in again.collect(asked(ctx), ctx)] == [e.output for e in made]
+    ctx.iteration = 1
+    assert {e.prompt.key for e in again.collect(asked(ctx), ctx)} == {ctx.task[2].key, ctx.task[3].key}
+    ctx.iteration = 2
+    assert [e.output for e in again.collect(asked(ctx), ctx)] == [e.output for e in made]
+
+
+def test_a_log_has_no_age(ctx, tmp_path):
+    made = LoggedEpisodes(str(tmp_path / "log.pt"), SingleTurn(), count=2).collect(asked(ctx), ctx)
+    ctx.iteration = 7
+    assert age(collate(made, ctx.policy), ctx, allowed=0) == {}
+
+
+def test_what_is_missing_or_of_another_task_is_refused(ctx, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no rollout\.play to make one"):
+        LoggedEpisodes(str(tmp_path / "none.pt")).collect(asked(ctx), ctx)
+    LoggedEpisodes(str(tmp_path / "log.pt"), SingleTurn(), count=2).collect(asked(ctx), ctx)
+    torch.save([{"key": "other/train/0", "observations": [], "attempts": []}], tmp_path / "other.pt")
+    with pytest.raises(ValueError, match="the log holds 'other/train/0'"):
+        LoggedEpisodes(str(tmp_path / "other.pt")).collect(asked(ctx), ctx)
+
+
+def test_best_and_worst_of_a_group(ctx, tmp_path):
+    made = LoggedEpisodes(str(tmp_path / "log.pt"), SingleTurn(), count=2).collect(asked(ctx), ctx)
+    for episode, reward in zip(made, (0.5, 1.0, 0.0, 0.7, 0.7, 0.7)):
+        episode.reward = reward
+    kept = BestWorst()(made, ctx)
+    assert [(e.group, e.attempt) for e in kept] == [(0, 1), (0, 2)]
+    assert collate(kept, ctx.policy)["preference"].tolist() == [1, -1]
+    assert [e.reward for e in KeepSolved()(made, ctx)] == [1.0]

@@ -1,0 +1,63 @@
+"""The walk of CONTRIBUTING.md, in a copy of the checkout."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mmrl.proofs.papers import page
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    for folder in ("conf", "mmrl", "tests", "scripts", "tasks", "sims", "docs"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "*.gif"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def run(line: str, folder: Path, **keywords):
+    words = line.replace("python ", f"{sys.executable} ", 1)
+    environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(words, shell=True, cwd=folder, env=environment, text=True, capture_output=True, **keywords)
+
+
+def test_the_walk_of_contributing_works_as_it_stands(checkout):
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("### In ten minutes\n```sh\n")[2].partition("```")[0]
+    *lines, prove = text.strip().splitlines()
+    assert len(lines) == 4 and prove.startswith("python scripts/prove.py ")  # minutes long, tried by its own tests
+    for line in lines:
+        done = run(line, checkout)
+        assert done.returncode == 0, f"{line}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        if "pytest" in line:
+            assert " passed" in done.stdout and "failed" not in done.stdout
+    assert "| `plain_gradient` |" in (checkout / "docs" / "papers.md").read_text()
+    lint = run("python -m ruff check conf mmrl tests scripts", checkout)
+    assert lint.returncode == 0, lint.stdout
+
+
+@pytest.mark.parametrize("slot, package", [("stage", "stages"), ("weighting", "objectives")])
+def test_every_kind_of_part_begins_with_something_that_works(checkout, slot, package):
+    assert run(f"python scripts/new_recipe.py my_part --slot {slot}", checkout).returncode == 0
+    done = run(f"python -m pytest -q tests/{package}/test_my_part.py", checkout)
+    assert done.returncode == 0, done.stdout
+    recipe = yaml.safe_load((checkout / "conf" / "recipe" / "my_part.yaml").read_text())
+    assert recipe["prove"]["baseline"]["name"] == "grpo" and "MyPart" in str(recipe)
+    again = run(f"python scripts/new_recipe.py my_part --slot {slot}", checkout)
+    assert again.returncode and "choose another name" in again.stderr
+
+
+def test_names_that_are_no_names_are_refused(checkout):
+    done = run("python scripts/new_recipe.py My-Part", checkout)
+    assert done.returncode and "lower-case letters" in done.stderr
+
+
+def test_the_index_of_papers_is_current():
+    """Where this fails: python scripts/paper_index.py."""
+    assert (ROOT / "docs" / "papers.md").read_text() == page()

@@ -1,0 +1,121 @@
+"""Parts drawn at random: whatever meets is either refused with a reason or learns for an iteration.
+
+A draw is a policy with the recipe that it is used in, a rollout, what writes advantages, a surrogate, a weighting, a
+regulariser and a curriculum, from everything that the examples of the laws and the groups of the configuration name.
+"""
+
+import dataclasses
+import math
+import random
+import traceback
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from mmrl.cli import CLI
+from mmrl.config import ConfigError, compose, groups, typed
+from tests.laws.law_examples import STAGES, TERMS, WEIGHTINGS
+from tests.test_recipes import words_of
+
+ROOT = Path(__file__).parent.parent
+BASES = ("grpo", "grpo_digits_vlm", "demo_vla", "flow_sde_grpo", "ppo_control")
+"""One recipe for every kind of policy: text, text with pictures, action tokens, flow, state vectors."""
+OWN_FILES = {"curriculum": {"fixed": ["curriculum.count=4"]}}
+DRAWS, SHARD = 200, 6
+
+
+def spec(part):
+    """A part as a configuration."""
+    arguments = {f.name: getattr(part, f.name) for f in dataclasses.fields(part) if f.init}
+    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in arguments.items()}
+    return {"_target_": f"{type(part).__module__}.{type(part).__qualname__}", **plain}
+
+
+def parts(examples, keep):
+    return [e.part for e in examples if dataclasses.is_dataclass(e.part) and keep(e.part)]
+
+
+ADVANTAGES = parts(STAGES, lambda part: "advantages" in part.writes)
+SURROGATES = parts(TERMS, lambda part: "advantages" in part.reads)
+REGULARISERS = [None, *parts(TERMS, lambda part: "advantages" not in part.reads)]
+OTHER = {type(e.part): e.part for e in STAGES if "advantages" not in e.part.writes}
+
+
+def drawn(number, folder):
+    """The configuration of one draw, and what was drawn in words."""
+    rng = random.Random(number)
+    base = rng.choice(BASES)
+    # mostly the rollout and the curriculum that the recipe is used with: any other is seldom wired
+    rollout = rng.choice([None, None, None, *groups()["rollout"]])
+    curriculum = rng.choice([None, *groups()["curriculum"]])
+    words = words_of(base, folder)
+    for group, choice in (("rollout", rollout), ("curriculum", curriculum)):
+        if choice is not None:
+            words = [f"{group}={choice}", *words, *OWN_FILES.get(group, {}).get(choice, [])]
+    config = compose(words)
+    advantage, surrogate, weighting = (
+        rng.choice(each) for each in (ADVANTAGES, SURROGATES, [e.part for e in WEIGHTINGS])
+    )
+    regulariser = rng.choice(REGULARISERS)
+    terms = {"surrogate": surrogate} | ({} if regulariser is None else {"regulariser": regulariser})
+    before = suppliers(set(advantage.reads).union(*(term.reads for term in terms.values())), rng)
+    config.data.stages = {**{name: spec(part) for name, part in before.items()}, "advantage": spec(advantage)}
+    config.data.pipeline = list(config.data.stages)
+    config.data.weighting = spec(weighting)
+    config.model.objective = {
+        "_target_": "mmrl.objectives.objective.Objective",
+        "terms": {name: spec(term) for name, term in terms.items()},
+    }
+    config.model.reference = rng.random() < 0.9
+    told = (base, rollout, curriculum, list(before), advantage, surrogate, weighting, regulariser)
+    return config, " | ".join(str(each) for each in told)
+
+
+def suppliers(wanted, rng):
+    """Stages that write what is read, one for each column; now and then one is forgotten."""
+    found, columns = {}, sorted(wanted)
+    while columns:
+        column = columns.pop()
+        stage = next((part for part in OTHER.values() if column in part.writes), None)
+        name = "" if stage is None else type(stage).__name__
+        if stage is None or name in found or rng.random() < 0.1:
+            continue
+        found[name] = stage
+        columns += sorted(stage.reads)
+    return dict(reversed(found.items()))
+
+
+def outcome(number, folder):
+    """'wired', or the reason of a refusal; anything else is an error of ours and is raised."""
+    config, told = drawn(number, folder)
+    try:
+        cli = CLI(typed(config))
+        cli.fit()
+    except ConfigError as refused:
+        return str(refused)
+    except (ValueError, KeyError, NotImplementedError) as refused:
+        frame = traceback.extract_tb(refused.__traceback__)[-1]
+        assert Path(frame.filename).is_relative_to(ROOT), f"{told}: refused by {frame}, not by us: {refused}"
+        return str(refused)
+    except BaseException as error:
+        error.add_note(f"draw {number}: {told}\n{OmegaConf.to_yaml(config.data.stages)}")
+        raise
+    for name, value in cli.trainer.callback_metrics.items():
+        assert math.isfinite(value) or not name.startswith("train/"), f"draw {number}: {told}: {name} = {value}"
+    return "wired"
+
+
+@pytest.mark.parametrize("number", range(SHARD))
+def test_parts_that_meet_are_wired_or_refused_with_a_reason(number, tmp_path):
+    assert len(outcome(number, tmp_path)) >= len("wired")
+
+
+@pytest.mark.slow
+def test_two_hundred_draws(tmp_path):
+    """And enough of them are wired for this to mean something."""
+    found = [outcome(number, tmp_path / str(number)) for number in range(DRAWS)]
+    wired = found.count("wired")
+    reasons = {reason[:100] for reason in found if reason != "wired"}
+    assert all(len(reason) > 20 for reason in reasons)
+    assert wired >= DRAWS // 5, f"{wired} wired; refused: {sorted(reasons)}"
