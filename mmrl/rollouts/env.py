@@ -69,9 +69,7 @@ class EnvEpisodes(Rollout):
         return {"max_envs": self.max_envs, "bootstrap": self.bootstrap, "_env": None, "_made_for": None}
 
 
-def _play(
-    env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, total: int, bootstrap: bool
-) -> None:
+def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, total: int, bootstrap: bool) -> None:
     """Play the episodes to their ends; worlds beyond them repeat the last one's state and are never asked about."""
     seeds = [int(_seed(episode.prompt)) for episode in episodes]
     spare = env.num_envs - len(seeds)
