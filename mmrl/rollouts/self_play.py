@@ -53,7 +53,7 @@ class SelfPlay(Rollout):
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         game: Any = ctx.task
         if not isinstance(game, Game):
-            raise TypeError(f"task {game.name!r} is no game: its problems cannot be proposed; use task=programs")
+            raise ValueError(f"task {game.name!r} is no game: its problems cannot be proposed; use task=programs")
         for kind in game.kinds:
             self.known.setdefault(kind, game.seeds(kind))
         plays = [self._begin(slot, attempt, game, ctx) for slot, _ in prompts for attempt in ctx.numbers(slot)]

@@ -9,6 +9,7 @@ import numpy as np
 from mujoco.batch import Batch
 
 _FORCES = int(mujoco.mjtDisableBit.mjDSBL_CONTACT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+_ALONE = 64  # worlds that one thread has done before a second would be awake
 _PLACES = mujoco.mjtStage.mjSTAGE_POS.value
 
 
@@ -28,7 +29,7 @@ class Posture:
     def __init__(self, worlds: Batch):
         scene = copy(worlds.model)
         scene.opt.disableflags |= _FORCES
-        self.batch = Batch(scene, worlds.nsim, worlds.nthread)
+        self.batch = Batch(scene, worlds.nsim, worlds.nthread if worlds.nsim > _ALONE else 1)
         self._worlds = worlds
         self.bodies, self.turns = self.batch.bind("xpos"), self.batch.bind("xmat")
         self.anchors, self.axes = self.batch.bind("xanchor"), self.batch.bind("xaxis")

@@ -28,7 +28,7 @@ class Wiki(Task):
             is asked for. For starts that know the form alone.
     """
 
-    people: int = 300
+    people: int = 600
     relations: Sequence[str] = ("kin", "boss")
     hops: int = 2
     call: str = "?{query};"

@@ -125,5 +125,5 @@ def test_an_executor_that_is_down_is_an_error_and_no_score():
 
 
 def test_only_games_can_be_played():
-    with pytest.raises(TypeError, match="no game"):
+    with pytest.raises(ValueError, match="no game"):
         played(answer_of, game=Counting())
