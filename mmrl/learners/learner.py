@@ -31,6 +31,8 @@ class Learner(Reported):
         optimizer: made from the parameters that require gradients.
         scheduler: of the learning rate, stepped once per optimiser step.
         reference: keep a frozen copy of the starting policy as `models["reference"]`, for terms that stay close to it.
+        rates: learning rates of parts of the policy that learn at another pace, by how their parameters' names begin:
+            a critic with layers of its own knows nothing yet where the rest was cloned, {value_head: 2e-3}.
         companions: models that begin as copies of the policy and learn beside it from terms that name them, with their
             learning rates; each one's gradient is clipped by itself.
         whole_passes: take a whole pass over the rows in one of Lightning's steps, with the same updates in it, of all
@@ -49,6 +51,7 @@ class Learner(Reported):
         reference: bool = False,
         whole_passes: bool = False,
         companions: dict[str, float] | None = None,
+        rates: dict[str, float] | None = None,
     ):
         super().__init__()
         self.policy = policy
@@ -58,7 +61,7 @@ class Learner(Reported):
         self.models = nn.ModuleDict()
         self._terms: list[dict[str, torch.Tensor]] = []  # of this iteration's micro-batches
         self._notes: list[dict[str, torch.Tensor]] = []  # diagnostics of its passes, where those are taken whole
-        self.reference, self.companions = reference, dict(companions or {})
+        self.reference, self.companions, self.rates = reference, dict(companions or {}), dict(rates or {})
         if "reference" in self.companions:
             raise ValueError("model.companions: the reference is frozen; give a model that learns another name")
         self._sharded = False
@@ -70,7 +73,7 @@ class Learner(Reported):
         """Copy the starting policy, after callbacks have given it its starting weights and before a resume."""
         parallel.refuse_rounded_columns(self.trainer)
         parallel.count_no_gpus_again()
-        whole = self._whole_passes and not self.companions and stage == "fit"
+        whole = self._whole_passes and not self.companions and not self.rates and stage == "fit"
         self.automatic_optimization = not (whole and parallel.plain(self.trainer))
         if self.reference and "reference" not in self.models:
             self.models["reference"] = copy.deepcopy(self.policy).requires_grad_(False).eval()
@@ -89,9 +92,9 @@ class Learner(Reported):
         parameters = _trained(self.policy)
         self._flat, self._recorded = Flat(parameters) if self.takes_passes else None, Recorded("an update")
         groups: list[Any] = [self._flat.vector] if self._flat else parameters
-        if self.companions:
+        if self.companions or self.rates:
             own = [{"params": _trained(self.models[name]), "lr": rate} for name, rate in self.companions.items()]
-            groups = [{"params": parameters}, *own]
+            groups = [*_paced(self.policy, self.rates), *own]
         optimizer = self.make_optimizer(groups)
         if self.device.type == "cpu":
             parallel.looks_for_no_gpu(optimizer)
@@ -106,8 +109,8 @@ class Learner(Reported):
         """By model, so that how a companion learns does not depend on how the policy does."""
         if not self.companions or not gradient_clip_val or str(gradient_clip_algorithm or "norm") != "norm":
             return self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
-        for group in optimizer.param_groups:
-            nn.utils.clip_grad_norm_(group["params"], gradient_clip_val)
+        for model in (self.policy, *(self.models[name] for name in self.companions)):
+            nn.utils.clip_grad_norm_(_trained(model), gradient_clip_val)
 
     def configure_callbacks(self) -> list[L.Callback]:
         """None. Asked before Lightning checks the trainer's options, which are those of automatic optimisation."""
@@ -196,3 +199,14 @@ class Learner(Reported):
 
 def _trained(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def _paced(policy: Policy, rates: dict[str, float]) -> list[dict[str, Any]]:
+    """Parameter groups of the policy: what no name in `rates` begins, then one group for each of them."""
+    parts: dict[str, list[nn.Parameter]] = {name: [] for name in ("", *rates)}
+    for name, parameter in policy.named_parameters():
+        if parameter.requires_grad:
+            parts[max((part for part in rates if name.startswith(part)), key=len, default="")].append(parameter)
+    if idle := [name for name in rates if not parts[name]]:
+        raise ValueError(f"model.rates: no trained parameter of {type(policy).__name__} begins with {idle}")
+    return [{"params": parts[""]}, *({"params": parts[name], "lr": rate} for name, rate in rates.items())]

@@ -149,7 +149,7 @@ class RolloutData(L.LightningDataModule):
             )
         self.iteration = state["iteration"]
         for name, stage in self.pipeline:
-            stage.load_state_dict(state["stages"].get(name, {}))
+            stage.load_state_dict(state.get("stages", {}).get(name, {}))
         if self.evaluation is not None:
             self.evaluation.load_state_dict(state.get("start", {}))
         self.curriculum.load_state_dict(state["curriculum"])

@@ -24,12 +24,15 @@ class EnvEpisodes(Rollout):
 
     Args:
         max_envs: most worlds at once; more episodes are played in equal waves.
+        bootstrap: a state in which time ran out is worth what the policy's value says, as if the episode went on.
+            Where doing it in time is the task, and running out of time the common failure, this must be False: no
+            outcome would ever be bad, and the value would learn from itself alone.
     """
 
-    def __init__(self, max_envs: int = 256):
+    def __init__(self, max_envs: int = 256, bootstrap: bool = True):
         if max_envs < 1:
             raise ValueError(f"rollout.max_envs must be at least 1, got {max_envs}")
-        self.max_envs = max_envs
+        self.max_envs, self.bootstrap = max_envs, bootstrap
         self._env: VectorEnv | None = None
         self._made_for: tuple[Any, int] | None = None
 
@@ -42,7 +45,7 @@ class EnvEpisodes(Rollout):
         env = self._environment(ctx.task, size)
         ctx.progress("rollout", 0, len(episodes))
         for start in range(0, len(episodes), size):
-            _play(env, episodes[start : start + size], ctx, finished=start, total=len(episodes))
+            _play(env, episodes[start : start + size], ctx, start, len(episodes), self.bootstrap)
         return episodes
 
     def _environment(self, task: Any, count: int) -> VectorEnv:
@@ -63,10 +66,10 @@ class EnvEpisodes(Rollout):
         self._env = self._made_for = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"max_envs": self.max_envs, "_env": None, "_made_for": None}
+        return {"max_envs": self.max_envs, "bootstrap": self.bootstrap, "_env": None, "_made_for": None}
 
 
-def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, total: int) -> None:
+def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, total: int, bootstrap: bool) -> None:
     """Play the episodes to their ends; worlds beyond them repeat the last one's state and are never asked about."""
     seeds = [int(_seed(episode.prompt)) for episode in episodes]
     spare = env.num_envs - len(seeds)
@@ -93,7 +96,8 @@ def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, 
             episodes[i].info["decisions"] = decision + 1
         live = [i for i in live if not (terminated[i] or truncated[i])]
         decision += 1
-        _bootstrap(observation, [i for i in over if episodes[i].ended == "time"], episodes, decision, ctx)
+        if bootstrap:
+            _bootstrap(observation, [i for i in over if episodes[i].ended == "time"], episodes, decision, ctx)
         ctx.progress("rollout", finished + len(episodes) - len(live), total)
 
 

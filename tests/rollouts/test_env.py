@@ -149,6 +149,14 @@ def test_time_bootstraps_and_termination_does_not():
         assert episode.bootstrap == float(observation["proprio"][0, 2])  # this policy's value is the tip's height
 
 
+def test_time_may_be_an_end_like_any_other():
+    task = reach()
+    prompts = [(slot, task[slot]) for slot in range(16)]
+    episodes = EnvEpisodes(bootstrap=False).collect(prompts, context(task, Guess(values=True)))
+    assert {e.ended for e in episodes} == {"done", "time"}
+    assert all(episode.bootstrap == 0 for episode in episodes)
+
+
 class Line(VectorEnv):
     """A point on a line moves by -1, 0 or 1; it is done beyond 3, cut after six steps, broken below -3."""
 
