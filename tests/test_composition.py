@@ -5,15 +5,18 @@ regulariser and a curriculum, from everything that the examples of the laws and 
 """
 
 import dataclasses
+import inspect
 import math
 import random
 import traceback
 from pathlib import Path
 
 import pytest
+from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 from mmrl.cli import CLI
+from mmrl.columns import COLLATED
 from mmrl.config import ConfigError, compose, groups, typed
 from tests.laws.law_examples import STAGES, TERMS, WEIGHTINGS
 from tests.test_recipes import words_of
@@ -54,12 +57,17 @@ def drawn(number, folder):
         if choice is not None:
             words = [f"{group}={choice}", *words, *OWN_FILES.get(group, {}).get(choice, [])]
     config = compose(words)
-    advantage, surrogate, weighting = (
-        rng.choice(each) for each in (ADVANTAGES, SURROGATES, [e.part for e in WEIGHTINGS])
+    config.model.reference = rng.random() < 0.9
+    if "value_head" in inspect.signature(get_class(config.model.policy._target_)).parameters:
+        config.model.policy.value_head = rng.random() < 0.9
+    fits = fitting(config) if rng.random() < 0.8 else lambda part: True  # else anything with anything
+    weighting = rng.choice([e.part for e in WEIGHTINGS])
+    advantage, surrogate, regulariser = (
+        rng.choice([part for part in parts if part is None or fits(part)])
+        for parts in (ADVANTAGES, SURROGATES, REGULARISERS)
     )
-    regulariser = rng.choice(REGULARISERS)
     terms = {"surrogate": surrogate} | ({} if regulariser is None else {"regulariser": regulariser})
-    before = suppliers(set(advantage.reads).union(*(term.reads for term in terms.values())), rng)
+    before = suppliers(set(advantage.reads).union(*(term.reads for term in terms.values())), fits, rng)
     config.data.stages = {**{name: spec(part) for name, part in before.items()}, "advantage": spec(advantage)}
     config.data.pipeline = list(config.data.stages)
     config.data.weighting = spec(weighting)
@@ -67,22 +75,40 @@ def drawn(number, folder):
         "_target_": "mmrl.objectives.objective.Objective",
         "terms": {name: spec(term) for name, term in terms.items()},
     }
-    config.model.reference = rng.random() < 0.9
     told = (base, rollout, curriculum, list(before), advantage, surrogate, weighting, regulariser)
     return config, " | ".join(str(each) for each in told)
 
 
-def suppliers(wanted, rng):
-    """Stages that write what is read, one for each column; now and then one is forgotten."""
-    found, columns = {}, sorted(wanted)
+def fitting(config):
+    """Whether a part's columns can be had from this policy, by whatever stages, and what it needs of its output."""
+    policy = config.model.policy
+    kind, arguments = get_class(policy._target_), OmegaConf.to_container(policy, resolve=True)
+    arguments.pop("_target_")
+    needs = kind.predicts(arguments)
+    columns = COLLATED | kind.provides(arguments)
+
+    def fits(part):
+        further = getattr(part, "others", frozenset()) | getattr(part, "contexts", frozenset())
+        return part.reads <= columns and part.needs <= needs and not further
+
+    for _ in OTHER:
+        columns = columns.union(*(part.writes for part in OTHER.values() if fits(part)))
+    columns |= {"advantages"}
+    return fits
+
+
+def suppliers(wanted, fits, rng):
+    """Stages that write what is read, one for each column, one that fits if there is one; now and then none."""
+    found, columns = {}, sorted(wanted - COLLATED)
     while columns:
         column = columns.pop()
-        stage = next((part for part in OTHER.values() if column in part.writes), None)
+        writers = [part for part in OTHER.values() if column in part.writes]
+        stage = next((part for part in writers if fits(part)), next(iter(writers), None))
         name = "" if stage is None else type(stage).__name__
-        if stage is None or name in found or rng.random() < 0.1:
+        if stage is None or name in found or rng.random() < 0.05:
             continue
         found[name] = stage
-        columns += sorted(stage.reads)
+        columns += sorted(stage.reads - COLLATED)
     return dict(reversed(found.items()))
 
 
