@@ -358,7 +358,7 @@ def test_cloned_and_trained_from_rewards_by_words(tmp_path):
         "engine.max_rows=8",
     ]
     clone = ["recipe=flow_bc", *small, f"policy.path='{pi0_folder()}'", f"run_dir='{tmp_path}/clone'"]
-    train = ["recipe=flow_sde_ppo", *small, f"policy.path='{tmp_path}/clone/policy'", f"run_dir='{tmp_path}/train'"]
+    train = ["recipe=flow_reach_ppo", *small, f"policy.path='{tmp_path}/clone/policy'", f"run_dir='{tmp_path}/train'"]
     weights = []
     for words in (clone, [*train, "data.updates=1"]):
         CLI(typed(compose(words))).fit()
