@@ -36,8 +36,14 @@ class Pointing(Rollout):
         self.chunk, self.dims, self.least_pixels, self.spread = chunk, dims, least_pixels, spread
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        sim = getattr(ctx.task, "sim", None)
+        if not hasattr(sim, "scenes"):
+            raise ValueError(
+                f"rollout Pointing needs a simulator that draws labelled scenes, and task {ctx.task.name!r} has none; "
+                "use task=sim with one of the tabletop, as sim=reach"
+            )
         ctx.progress("scenes", 0, len(prompts))
-        made = ctx.task.sim.scenes([prompt.info["seed"] for _, prompt in prompts], self.spread)
+        made = sim.scenes([prompt.info["seed"] for _, prompt in prompts], self.spread)
         ctx.progress("scenes", len(prompts), len(prompts))
         return [
             Episode(prompt, group=slot, attempt=0, turns=self._turns(made, i, slot, ctx), source="demo")

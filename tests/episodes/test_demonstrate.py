@@ -22,7 +22,8 @@ def played():
     torch.manual_seed(0)
     task = SimTask(Reach(image_size=16, threads=1))
     sizes = {"hidden_size": 16, "layers": 1, "heads": 2, "intermediate_size": 16, "visual_tokens": 2}
-    policy = ActionTokenPolicy(**task.sim.sizes(), bins=8, freeze_vision=True, **sizes)
+    sizes |= {name: size for name, size in task.sim.sizes().items() if name != "processor"}
+    policy = ActionTokenPolicy(bins=8, freeze_vision=True, **sizes)
     engine = LocalEngine()
     engine.sync(policy, 0)
     ctx = Context(task=task, engine=engine, policy=policy, sampling=Sampling(), seed=0, iteration=0, attempts=2)

@@ -233,6 +233,8 @@ def test_a_checkpoint_knows_nothing_of_what_is_under_way(tmp_path):
     long = fit(tmp_path / "async", *chosen, "trainer.max_epochs=4", "trainer.callbacks.checkpoint.every_n_epochs=2")
     (saved,) = (tmp_path / "async/checkpoints").glob("epoch=1.ckpt")
     state = torch.load(saved, weights_only=False)["AsyncRolloutData"]
+    assert all(not kept for kept in state.pop("stages").values())  # correction adds stages, which remember nothing
+    quick["data"].pop("stages")
     assert state == quick["data"]
     resumed = fit(tmp_path / "resumed", *chosen, "trainer.max_epochs=4", f"ckpt_path='{saved}'")
     assert resumed["data"] == long["data"]

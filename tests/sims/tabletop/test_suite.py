@@ -108,7 +108,9 @@ def test_a_suite_plays_its_tasks_as_they_are_alone():
     observation, infos = env.reset(seed=seeds)
     names = [suite.task_of(seed) for seed in seeds]
     assert infos["task"] == names and set(names) == set(suite.tasks)
-    assert suite.sizes() == {"action_dims": 4, "chunk": 5, "proprio_dims": 14}
+    sizes = suite.sizes()
+    assert len(sizes.pop("processor")["vectors"]["proprio"]["offset"]) == 14
+    assert sizes == {"action_dims": 4, "chunk": 5, "proprio_dims": 14}
     assert env.observation_space["proprio"].contains(observation["proprio"])
     actions = random_actions(env)
     after, reward, terminated, truncated, infos = env.step(actions)
