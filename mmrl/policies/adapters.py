@@ -34,7 +34,7 @@ def adapters_of(model: Any) -> Adapters:
         owners.setdefault(tensor.data_ptr(), []).append(name)
     pairs, factors = {}, set()
     for path, module in plain.named_modules():
-        names = [key for key in getattr(module, "lora_A", ())]
+        names = list(getattr(module, "lora_A", ()))
         if not names:
             continue
         if len(names) > 1 or not isinstance(module.get_base_layer(), nn.Linear) or module.lora_variant:

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from mmrl.rng import derived_seed
-from mmrl.rollouts.base import Rollout
+from mmrl.rollouts.base import Rollout, turn_seed, worded
 from mmrl.rollouts.transcript import Transcript
 from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
 
@@ -44,11 +43,7 @@ class Attempts(Rollout):
         known: dict[int, Observation] = {}
         episodes, scripts = [], []
         for slot, prompt in prompts:
-            if not prompt.messages:
-                raise ValueError(
-                    f"prompt {prompt.key!r} has no messages: tasks of simulators are played with rollout=env"
-                )
-            raw = prompt.observation  # one object for the group, so that it is encoded once
+            raw = worded(prompt)
             for attempt in ctx.numbers(slot):
                 episodes.append(Episode(prompt, group=slot, attempt=attempt, info={"attempts": [], "earned": []}))
                 scripts.append(Transcript(raw, known))
@@ -65,9 +60,7 @@ class Attempts(Rollout):
         """One more row of every episode, and what it alone would earn."""
         requests = []
         for episode, script in zip(episodes, scripts):
-            key = (ctx.seed, ctx.purpose, ctx.iteration, episode.group, episode.attempt)
-            # the first attempt draws as an answer without a second one does
-            requests.append(script.request(derived_seed(*key, *([number] if number else []))))
+            requests.append(script.request(turn_seed(episode.group, episode.attempt, ctx, number)))
         for episode, script, done in zip(episodes, scripts, ctx.engine.sample(requests, ctx.sampling)):
             script.write(done)
             episode.turns = [*episode.turns, Turn(_marked(done, number == 0))]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mmrl.rng import derived_seed
 from mmrl.types import Context, Episode, Prompt
 
 
@@ -27,3 +28,16 @@ class Rollout(ABC):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a saved state."""
+
+
+def worded(prompt: Prompt) -> Mapping[str, Any]:
+    """The observation of a prompt that is put in words: one object for the group, so that it is encoded once."""
+    if not prompt.messages:
+        raise ValueError(f"prompt {prompt.key!r} has no messages: tasks of simulators are played with rollout=env")
+    return prompt.observation
+
+
+def turn_seed(slot: int, attempt: int, ctx: Context, turn: int = 0) -> int:
+    """Of an attempt's draw at one turn; the first draws as an answer of a single turn does."""
+    later = [turn] if turn else []
+    return derived_seed(ctx.seed, ctx.purpose, ctx.iteration, slot, attempt, *later)

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from mmrl.columns import COLUMNS, pad_value
-from mmrl.rng import derived_seed
-from mmrl.rollouts.base import Rollout
+from mmrl.rollouts.base import Rollout, turn_seed
 from mmrl.rollouts.response import fitted
 from mmrl.types import Completion, Context, Episode, Observation, Prompt, Request, Turn
 
@@ -111,8 +110,7 @@ class _Visit:
         return self.solution[: round(self.share * len(self.solution))]
 
     def request(self, attempt: int, ctx: Context) -> Request:
-        seed = derived_seed(ctx.seed, ctx.purpose, ctx.iteration, self.slot, attempt)
-        return Request(self.raw, seed, self.hint if len(self.hint) else None)
+        return Request(self.raw, turn_seed(self.slot, attempt, ctx), self.hint if len(self.hint) else None)
 
     def episode(self, attempt: int, done: Completion, ctx: Context) -> Episode:
         """The attempt with its hint before it, in the context without."""

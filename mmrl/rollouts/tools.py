@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mmrl.rng import derived_seed
-from mmrl.rollouts.base import Rollout
+from mmrl.rollouts.base import Rollout, turn_seed, worded
 from mmrl.rollouts.transcript import Transcript
 from mmrl.tools.base import Tool, ToolError
 from mmrl.tools.hands import Answer, Hands, Pending, refusal
@@ -62,11 +61,7 @@ class ToolUse(Rollout):
         known: dict[int, Observation] = {}
         plays = []
         for slot, prompt in prompts:
-            if not prompt.messages:
-                raise ValueError(
-                    f"prompt {prompt.key!r} has no messages: tasks of simulators are played with rollout=env"
-                )
-            raw = prompt.observation  # one object for the group, so that it is encoded once
+            raw = worded(prompt)
             plays += [
                 Play(Episode(prompt, group=slot, attempt=attempt), Transcript(raw, known))
                 for attempt in ctx.numbers(slot)
@@ -156,9 +151,7 @@ class Play:
         self.tools = {name: tool.start(self.episode.prompt) for name, tool in tools.items()}
 
     def request(self, ctx: Context) -> Request:
-        key = (ctx.seed, ctx.purpose, ctx.iteration, self.episode.group, self.episode.attempt)
-        # the first turn draws as an answer without tools does
-        return self.script.request(derived_seed(*key, *([self.script.turns] if self.script.turns else [])))
+        return self.script.request(turn_seed(self.episode.group, self.episode.attempt, ctx, self.script.turns))
 
     def end(self, ended: Ended) -> None:
         assert self.last is not None

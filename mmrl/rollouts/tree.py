@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from mmrl.rng import derived_seed
-from mmrl.rollouts.base import Rollout
+from mmrl.rollouts.base import Rollout, worded
 from mmrl.rollouts.transcript import Transcript
 from mmrl.rollouts.tree_nodes import Node, back_up, chosen, frontier_score, nodes, upper_bound
 from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
@@ -52,11 +52,7 @@ class TreeSearch(Rollout):
         known: dict[int, Observation] = {}
         trees = []
         for slot, prompt in prompts:
-            if not prompt.messages:
-                raise ValueError(
-                    f"prompt {prompt.key!r} has no messages: tasks of simulators are played with rollout=env"
-                )
-            root = Node(Transcript(prompt.observation, known))
+            root = Node(Transcript(worded(prompt), known))
             trees.append(_Tree(slot, prompt, root, root))
         most = math.ceil(ctx.sampling.max_tokens / self.tokens)
         for number in range(self.expansions):

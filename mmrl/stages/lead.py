@@ -9,7 +9,7 @@ import torch
 from mmrl.batch import Batch
 from mmrl.columns import COLLATED
 from mmrl.stages.base import Stage
-from mmrl.stages.logprobs import positive_rows, said
+from mmrl.stages.logprobs import positive_rows, reference_of, said
 from mmrl.types import Context
 
 
@@ -38,9 +38,7 @@ class ReferenceLead(Stage):
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         batch.require(self.reads, "stage reference_lead")
-        if "reference" not in ctx.models:
-            raise KeyError("reference_lead needs a frozen copy of the starting policy: set model.reference=true")
-        reference = ctx.models["reference"]
+        reference = reference_of(ctx, "reference_lead")
         if not hasattr(reference, "lead"):
             raise ValueError(f"reference_lead: {type(reference).__name__} has no chain from noise to actions")
         chunk = said(reference, batch, reference.lead, self.rows, ctx.device)

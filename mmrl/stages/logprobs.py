@@ -52,6 +52,13 @@ def positive_rows(rows: int, part: str) -> None:
         raise ValueError(f"{part}.rows must be at least 1, got {rows}")
 
 
+def reference_of(ctx: Context, part: str) -> nn.Module:
+    """The frozen copy of the starting policy that this part needs."""
+    if "reference" not in ctx.models:
+        raise KeyError(f"{part} needs a frozen copy of the starting policy: set model.reference=true")
+    return ctx.models["reference"]
+
+
 @dataclass(frozen=True)
 class ReferenceLogprobs(Stage):
     """How likely the frozen reference policy finds each stored choice.
@@ -71,9 +78,7 @@ class ReferenceLogprobs(Stage):
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         batch.require(self.reads, "stage reference_logprobs")
-        if "reference" not in ctx.models:
-            raise KeyError("reference_logprobs needs a frozen copy of the starting policy: set model.reference=true")
-        reference = ctx.models["reference"]
+        reference = reference_of(ctx, "reference_logprobs")
         return batch.with_columns(ref_logprobs=scored(reference, batch, _logprobs, self.rows, ctx.device))
 
 

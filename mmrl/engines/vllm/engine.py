@@ -52,7 +52,6 @@ class VllmEngine(Engine):
         self._folder: Path | None = None
         self._policy: Any = None
         self._version = 0
-        self._current = False
         self._dtypes: set[str] = set()
         self._warned: set[str] = set()
 
@@ -61,27 +60,23 @@ class VllmEngine(Engine):
     def sync(self, policy: Any, version: int) -> None:
         canary = policy.canary()  # refuses, by name, a policy that vLLM cannot serve
         with parallel.whole(policy):
-            if self._folder is None:
-                self._start(policy, version)
-            published = self._publish(policy, version)
-            self._prove(published, version)
+            published = self._start(policy, version) if self._folder is None else None
+            self._prove(self._push(policy, version) if published is None else published, version)
         self._policy, self._version = policy, version
         self._sing(canary)
 
-    def _start(self, policy: Any, version: int) -> None:
+    def _start(self, policy: Any, version: int) -> Mapping[str, Tensor] | None:
+        """Start the engine; the tensors that it then has to hold, or None where it has to be sent some first."""
         made = self.folder or tempfile.mkdtemp(prefix="mmrl-vllm-", dir=_roomy())
         self._folder = Path(made)
-        self.sent.save(policy, self._folder / "start")
+        published = self.sent.save(policy, self._folder / "start")
         self.backend.start(self._folder / "start", version)
-        self._current = self.sent.complete
+        return published
 
-    def _publish(self, policy: Any, version: int) -> Mapping[str, Tensor]:
+    def _push(self, policy: Any, version: int) -> Mapping[str, Tensor]:
         """Bring the engine up to date; the tensors that it then has to hold."""
         assert self._folder is not None
         path = self._folder / f"weights-{version}.safetensors"
-        if self._current:  # it has just started from them
-            self._current = False
-            return self.sent.published(policy)
         published = self.sent.write(policy, self._folder / "start", path)
         self.spent["engine/sent_mib"] = path.stat().st_size / 2**20
         self.backend.push(path, version)

@@ -16,34 +16,25 @@ from mmrl.engines.vllm.factors import folded, write_factors
 class Sent(ABC):
     """How a policy's weights travel."""
 
-    complete: bool  # whether an engine that has started from `save` holds the policy's weights already
-
     @abstractmethod
-    def save(self, policy: Any, folder: Path) -> None:
-        """The checkpoint that an engine starts from."""
-
-    @abstractmethod
-    def published(self, policy: Any) -> Mapping[str, Tensor]:
-        """What an engine holds that is up to date, by the checkpoint's names."""
+    def save(self, policy: Any, folder: Path) -> Mapping[str, Tensor] | None:
+        """Write the checkpoint that an engine starts from. What it then holds, by the checkpoint's names, or None where
+        that is not yet the policy."""
 
     @abstractmethod
     def write(self, policy: Any, start: Path, path: Path) -> Mapping[str, Tensor]:
-        """What brings an engine that started from `start` up to date, to the file `path`; returns `published`."""
+        """Write to the file `path` what brings an engine that started from `start` up to date. What it then holds."""
 
 
 class Whole(Sent):
     """All weights, adapters folded in."""
 
-    complete = True
-
-    def save(self, policy: Any, folder: Path) -> None:
+    def save(self, policy: Any, folder: Path) -> Mapping[str, Tensor]:
         policy.save_pretrained(folder)
-
-    def published(self, policy: Any) -> Mapping[str, Tensor]:
         return policy.published()
 
     def write(self, policy: Any, start: Path, path: Path) -> Mapping[str, Tensor]:
-        published = self.published(policy)
+        published = policy.published()
         seen: set[int] = set()
         plain = {}
         for name, tensor in published.items():  # a file holds no two names for the same memory
@@ -57,16 +48,11 @@ class Whole(Sent):
 class Factored(Sent):
     """The factors of low-rank adapters; the base is sent once."""
 
-    complete = False
-
     def save(self, policy: Any, folder: Path) -> None:
         policy.adapters()  # refuses a policy whose base learns too
         policy.save_base(folder)
 
-    def published(self, policy: Any) -> Mapping[str, Tensor]:
-        found = policy.adapters()
-        return found.base | {name: folded(found.base[name], pair) for name, pair in found.pairs.items()}
-
     def write(self, policy: Any, start: Path, path: Path) -> Mapping[str, Tensor]:
-        write_factors(policy.adapters().pairs, start, path)
-        return self.published(policy)
+        found = policy.adapters()
+        write_factors(found.pairs, start, path)
+        return found.base | {name: folded(found.base[name], pair) for name, pair in found.pairs.items()}
