@@ -10,6 +10,8 @@ from omegaconf import OmegaConf
 
 from mmrl.cli import CLI
 from mmrl.config import CONF, compose, typed
+from mmrl.proofs.content import content
+from mmrl.proofs.stored import plan_of
 
 RECIPES = sorted(file.stem for file in (CONF / "recipe").glob("*.yaml"))
 HEADER = {"title", "year", "source", "status", "differs"}
@@ -121,6 +123,13 @@ def test_no_two_recipes_are_the_same():
 @recipes
 def test_a_recipe_parses_typed_and_wires(recipe):
     CLI(typed(compose([f"recipe={recipe}"])), build=False)
+
+
+@recipes
+def test_what_a_recipe_starts_from_and_is_compared_with_can_be_run(recipe):
+    content([f"recipe={recipe}"])  # composes every start stage, and theirs
+    if (plan := plan_of(recipe)) is not None:
+        plan.content()
 
 
 @recipes
