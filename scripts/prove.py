@@ -9,6 +9,7 @@ The experiment stands under `prove:` in the recipe's file:
 or, where learning itself is counted (lower is better):
     reach: {column: return_100, at_least: 475}, cost: env_steps, target: {cost: at most}
   and optionally
+    seeds: 5                      how many; 3 where nothing is said
     each: val/mean/tasks      also what becomes of every part, by the columns <each>/<part>/mean: with a target none may
                               end below the Wilson interval that it began with
     words: further words of all runs
@@ -148,14 +149,17 @@ def write(made: dict[str, Any], out: Path) -> Path:
 
 def prove(
     plans: Sequence[Plan],
-    seeds: Sequence[int],
+    seeds: Sequence[int] | None,
     workers: int,
     runs: Path,
     out: Path,
     alone: bool = False,
     done: Callable[[Job, str | None], None] = lambda job, error: None,
 ) -> dict[str, str]:
-    """Run what the plans need, `workers` at a time, and write each proof when its last run is in; errors by recipe."""
+    """Run what the plans need, `workers` at a time, and write each proof when its last run is in; errors by recipe.
+
+    Without `seeds` every plan is run on as many as it asks for.
+    """
     machine = f"{os.cpu_count()} cores, {platform.machine()}, {workers} runs at a time"
     errors: dict[str, str] = {}
     with ThreadPoolExecutor(workers) as pool:
@@ -164,7 +168,7 @@ def prove(
         futures: dict[Future, tuple[Plan, Job]] = {}
         contents = {plan.recipe: plan.content(alone) for plan in plans}
         for plan in plans:
-            made = jobs_of(plan, contents[plan.recipe], seeds, runs, alone)
+            made = jobs_of(plan, contents[plan.recipe], seeds or plan.seeds, runs, alone)
             waiting[plan.recipe] = len(made)
             results[plan.recipe] = {(job.side, job.seed): {} for job in made}  # in order, whoever is ready first
             futures |= {pool.submit(job): (plan, job) for job in made}
@@ -215,7 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("recipes", nargs="*", help="left out: print the proofs that there are as a Markdown table")
     parser.add_argument("--all", action="store_true", help="every recipe whose proof is missing or stale")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--seeds", type=int, nargs="+", help="left out: as many as the recipe asks for, from 0 on")
     parser.add_argument("--jobs", type=int, help="runs at a time; one per core with --all, else 1")
     parser.add_argument("--alone", action="store_true", help="leave the baseline out")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "proofs")
@@ -227,10 +231,10 @@ def main() -> None:
         return
     plans = chosen(options.recipes, options.all, options.out, console)
     jobs = options.jobs or ((os.cpu_count() or 1) if options.all else 1)
-    sides = sum(len(plan.sides(options.alone)) for plan in plans)
+    fits = sum(len(plan.sides(options.alone)) * len(options.seeds or plan.seeds) for plan in plans)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
-        line = bar.add_task("proofs", total=sides * len(options.seeds))
+        line = bar.add_task("proofs", total=fits)
 
         def done(job: Job, error: str | None) -> None:
             bar.update(line, advance=1, description=f"{job.recipe}, {job.side}, seed {job.seed}")

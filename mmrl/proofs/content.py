@@ -74,10 +74,17 @@ def sources(paths: Sequence[str]) -> dict[str, str]:
         full = f"{module}.{name}"
         if full in found:
             continue
-        node = _module(module).definitions[name]
-        found[full] = ast.dump(_Bare().visit(ast.parse(ast.unparse(node))))
-        waiting += _references(node, _module(module))
+        found[full], references = _definition(module, name)
+        waiting += references
     return dict(sorted(found.items()))
+
+
+@functools.cache
+def _definition(module: str, name: str) -> tuple[str, list[tuple[str, str]]]:
+    """The code of a definition, bare, and what it refers to."""
+    read = _module(module)
+    bare = _Bare().visit(ast.parse(ast.unparse(read.definitions[name])))
+    return ast.dump(bare), list(_references(bare, read))
 
 
 @dataclass(frozen=True)
@@ -133,8 +140,8 @@ def _resolved(path: str) -> list[tuple[str, str]]:
     return []
 
 
-def _references(node: ast.stmt, module: _Module) -> Iterator[tuple[str, str]]:
-    for inner in ast.walk(_Bare().visit(ast.parse(ast.unparse(node)))):
+def _references(node: ast.AST, module: _Module) -> Iterator[tuple[str, str]]:
+    for inner in ast.walk(node):
         if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
             if inner.value.id in module.imports:  # a name in an imported module, or an attribute of an imported class
                 yield from _resolved(f"{module.imports[inner.value.id]}.{inner.attr}")

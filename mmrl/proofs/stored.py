@@ -34,6 +34,11 @@ class Plan:
             sides["baseline"] = [*other, *shared, *(word for word in words if not word.startswith("recipe="))]
         return sides
 
+    @property
+    def seeds(self) -> range:
+        """What the proof is run on."""
+        return range(self.prove.get("seeds") or 3)
+
     def content(self, alone: bool = False) -> dict[str, str]:
         """The hash of each side."""
         return {side: content(words) for side, words in self.sides(alone).items()}
@@ -60,11 +65,12 @@ def proof_of(recipe: str, folder: Path = FOLDER) -> dict[str, Any] | None:
 
 
 def state(plan: Plan, folder: Path = FOLDER) -> str:
-    """missing, stale or current: whether the stored proof is of the recipe as it is now."""
+    """missing, stale or current: whether the stored proof is of the recipe as it is now, on as many seeds."""
     proof = proof_of(plan.recipe, folder)
     if proof is None:
         return "missing"
-    return "current" if proof.get("content") == plan.content() else "stale"
+    enough = len(proof["seeds"]) >= len(plan.seeds)
+    return "current" if enough and proof.get("content") == plan.content() else "stale"
 
 
 def told(proof: dict[str, Any]) -> str:

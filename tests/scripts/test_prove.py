@@ -70,7 +70,7 @@ def test_a_second_call_goes_on_and_the_last_run_writes_the_proof(tmp_path, monke
 
     started: list = []
     monkeypatch.setattr(prove.Job, "_run", fit)
-    errors = prove.prove([PLAN], [0, 1, 2], 2, tmp_path / "runs", tmp_path / "out")
+    errors = prove.prove([PLAN], None, 2, tmp_path / "runs", tmp_path / "out")
     assert not errors and [(job.side, job.seed) for job in started] == [("baseline", 1)]
     made = json.loads((tmp_path / "out" / "grpo.json").read_text())
     assert made["effect_over_baseline"] == pytest.approx(0.2) and made["verdict"] == "helps"
@@ -86,7 +86,8 @@ def test_a_proof_is_stale_when_what_it_ran_has_changed(tmp_path):
     finished(tmp_path / "runs", PLAN.content(), AFTERS, [])
     prove.prove([PLAN], [0, 1, 2], 2, tmp_path / "runs", tmp_path)
     other = Plan("grpo", OmegaConf.merge(PLAN.prove, {"words": ["data.prompts=8"]}))
-    assert state(PLAN, tmp_path) == "current" and state(other, tmp_path) == "stale"
+    more = Plan("grpo", OmegaConf.merge(PLAN.prove, {"seeds": 5}))
+    assert state(PLAN, tmp_path) == "current" and state(other, tmp_path) == state(more, tmp_path) == "stale"
 
 
 def test_a_run_that_fails_names_its_log(tmp_path):
