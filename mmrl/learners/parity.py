@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from mmrl.batch import Batch
+from mmrl.learners.staleness import sampled_rows
 from mmrl.policies.base import Policy
 from mmrl.stages.logprobs import positive_rows, scored
 from mmrl.types import Context, PolicyOutput
@@ -32,8 +33,8 @@ class Parity:
     """Scores some of the rows again by the learner's arithmetic and compares with what the engine said.
 
     It looks at the first iteration, also after a resume, and at every so many after it, at choices that the policy
-    made itself: forced choices and demonstrations have no log-probs to compare. parity/mean and parity/max are
-    |difference| in nats. A run is refused when the mean exceeds `refuse` or one choice ten times as much.
+    made itself: forced choices and demonstrations have no log-probs to compare, and those of a log were made by other
+    weights (version -1). parity/mean and parity/max are |difference| in nats. A run is refused when the mean exceeds `refuse` or one choice ten times as much.
 
     Args:
         every: iterations between two looks.
@@ -82,7 +83,7 @@ class Parity:
 
     def _some(self, batch: Batch, ctx: Context) -> Batch:
         """Rows with sampled choices, evenly spread over those of this rank."""
-        sampled = (batch["mask"].any(1) & ~batch["is_demo"]).nonzero().flatten()
+        sampled = sampled_rows(batch).nonzero().flatten()
         count = min(len(sampled), max(self.rows // ctx.world_size, 1))
         return batch.select(sampled[torch.arange(count) * len(sampled) // max(count, 1)])
 

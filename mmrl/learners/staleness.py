@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from mmrl.batch import Batch
 from mmrl.types import Context
+
+
+def sampled_rows(batch: Batch) -> Tensor:
+    """Which rows this run's policy sampled: no demonstrations, and none of a log, which have version -1."""
+    return batch["mask"].any(1) & ~batch["is_demo"] & (batch["version"] >= 0)
 
 
 def age(batch: Batch, ctx: Context, allowed: int) -> dict[str, float]:
     """Mean age of the sampled rows of all ranks as a metric; refuses rows older than `allowed`, or from the future.
 
-    Weights have the version of the iteration that began with them. Demonstrations were not sampled, and rows of version
-    -1 were sampled by nobody in this run: they have no age.
+    Weights have the version of the iteration that began with them.
     """
-    sampled = batch["mask"].any(1) & ~batch["is_demo"] & (batch["version"] >= 0)
+    sampled = sampled_rows(batch)
     ages = [age for part in ctx.gather([(ctx.iteration - batch["version"][sampled]).tolist()]) for age in part]
     if not ages:
         return {}

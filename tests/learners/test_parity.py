@@ -139,6 +139,8 @@ def test_mean_and_max_are_over_sampled_choices_alone():
     batch["logprobs"][:, 2] = torch.nan  # forced
     batch["logprobs"][0] = torch.nan  # of a demonstration
     batch["is_demo"][0] = True
+    batch["logprobs"][1] = -9.0  # of a log, by weights that are none of this run's
+    batch["version"][1] = -1
     found = look(Parity(every=1), 5e-4, batch)
     assert found == pytest.approx({"parity/mean": 5e-4, "parity/max": 5e-4}, rel=1e-3)
     assert look(Parity(every=1), 5.0, batch.with_columns(is_demo=torch.ones(7).bool())) == {}
