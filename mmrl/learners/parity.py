@@ -34,7 +34,8 @@ class Parity:
 
     It looks at the first iteration, also after a resume, and at every so many after it, at choices that the policy
     made itself: forced choices and demonstrations have no log-probs to compare, and those of a log were made by other
-    weights (version -1). parity/mean and parity/max are |difference| in nats. A run is refused when the mean exceeds `refuse` or one choice ten times as much.
+    weights (version -1). parity/mean and parity/max are |difference| in nats. A run is refused when the mean exceeds
+    `refuse` or one choice ten times as much.
 
     Args:
         every: iterations between two looks.
