@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import floor
+
+import torch
 
 from mmrl.evaluation.base import Evaluator
-from mmrl.evaluation.finished import failures, finished, score_of
+from mmrl.evaluation.finished import failures, finished
 from mmrl.types import Episode
 
 
 @dataclass(frozen=True)
 class Cells(Evaluator):
-    """Distinct cells of a grid in which episodes ended, `visited`, and how many episodes there were, `episodes`.
+    """Distinct cells of a grid in which decisions were taken, `visited`, and how many episodes there were, `episodes`.
+
+    The coverage of a state space by all lives together. Source: METRA, 2023, section 5.2, arXiv:2310.08887.
 
     Args:
-        scores: the coordinates, as scores that the simulator reports.
-        size: side of a cell, in their unit.
+        entries: those of the state vector that are coordinates of the grid.
+        size: side of a cell, in the unit of the entries.
     """
 
-    scores: tuple[str, ...] = ("x_m", "y_m")
+    entries: tuple[int, ...] = (0, 1)
     size: float = 1.0
 
     def __post_init__(self) -> None:
@@ -29,5 +32,9 @@ class Cells(Evaluator):
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
         valid = finished(episodes)
-        cells = {tuple(floor(score_of(episode, name) / self.size) for name in self.scores) for episode in valid}
+        states = [turn.completion.observation for episode in valid for turn in episode.turns]
+        if states and "state" not in states[0]:
+            raise KeyError(f"evaluator cells needs observations with a state vector; these have {sorted(states[0])}")
+        places = torch.stack([each["state"] for each in states])[:, list(self.entries)] if states else torch.zeros(0, 1)
+        cells = torch.unique((places / self.size).floor(), dim=0)
         return {"visited": float(len(cells)), "episodes": float(len(valid)), "errors": failures(episodes)}

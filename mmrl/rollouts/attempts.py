@@ -50,7 +50,7 @@ class Attempts(Rollout):
         for number in range(self.attempts):
             self._attempt(number, episodes, scripts, ctx)
             for episode, script in zip(episodes, scripts):
-                script.read(ctx.policy.tokens(self.retry.replace("{question}", _question(episode.prompt))))
+                script.read(ctx.policy.tokens(asked_again(self.retry, episode.prompt)))
             ctx.progress("rollout", (number + 1) * len(episodes) // self.attempts, len(episodes))
         for episode in episodes:
             self._pay(episode)
@@ -84,9 +84,11 @@ class Attempts(Rollout):
             turn.reward = (self.first * own if k == 0 else own if k < last else 0.0) + bonus
 
 
-def _question(prompt: Prompt) -> str:
+def asked_again(retry: str, prompt: Prompt) -> str:
+    """The request to try again, with {question} filled in."""
     content = prompt.messages[-1]["content"]
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    question = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    return retry.replace("{question}", question)
 
 
 def _marked(done: Completion, first: bool) -> Completion:

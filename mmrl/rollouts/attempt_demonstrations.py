@@ -1,0 +1,51 @@
+"""What an expert says at first, and what it says once it is asked to try again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from mmrl.rng import derived_rng
+from mmrl.rollouts.attempts import asked_again
+from mmrl.rollouts.base import Rollout, worded
+from mmrl.rollouts.demonstrations import demonstration
+from mmrl.rollouts.transcript import Transcript
+from mmrl.types import Context, Episode, Prompt, Turn
+
+
+class AttemptDemonstrations(Rollout):
+    """One row per prompt: several attempts with the request to try again between them, the last one right.
+
+    Every attempt is the task's own answer, but a share of those before the last answers another problem of the task;
+    of such an attempt nothing is learnt.
+
+    Args:
+        attempts: how many.
+        retry: what the policy is told after an attempt, as for `Attempts`.
+        wrong: share of the attempts before the last that are another problem's answer, in [0, 1].
+    """
+
+    def __init__(self, attempts: int = 2, retry: str = "\n", wrong: float = 0.5):
+        if attempts < 2 or not retry or not 0 <= wrong <= 1:
+            raise ValueError(
+                f"rollout: need attempts >= 2, a word for retry and wrong in [0, 1], got {attempts}, {retry!r}, {wrong}"
+            )
+        self.attempts, self.retry, self.wrong = attempts, retry, wrong
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        return [self._played(slot, prompt, ctx) for slot, prompt in prompts]
+
+    def _played(self, slot: int, prompt: Prompt, ctx: Context) -> Episode:
+        rng = derived_rng("attempts", ctx.seed, ctx.purpose, ctx.iteration, slot)
+        script = Transcript(worded(prompt))
+        answer = ctx.task.demonstrate(prompt.index)
+        for number in range(self.attempts):
+            if number:
+                script.read(ctx.policy.tokens(asked_again(self.retry, prompt)))
+            other = ctx.task.demonstrate(int(rng.integers(len(ctx.task))))
+            right = number == self.attempts - 1 or other == answer or rng.random() >= self.wrong
+            said = demonstration(prompt.observation, answer if right else other, ctx)
+            script.write(said if right else replace(said, mask=torch.zeros_like(said.mask)))
+        return Episode(prompt, group=slot, attempt=0, turns=[Turn(script.completion(answer, said.ended))], source="demo")
