@@ -9,7 +9,7 @@ The experiment stands under `prove:` in the recipe's file:
 or, where learning itself is counted (lower is better):
     reach: {column: return_100, at_least: 475}, cost: env_steps, target: {cost: at most}
   and optionally
-    seeds: 5                      how many; 3 where nothing is said
+    seeds: 5                      how many, from 0 on, or [3, 4, 5]: which; 3 where nothing is said
     each: val/mean/tasks      also what becomes of every part, by the columns <each>/<part>/mean: with a target none may
                               end below the Wilson interval that it began with
     words: further words of all runs
@@ -158,7 +158,7 @@ def prove(
 ) -> dict[str, str]:
     """Run what the plans need, `workers` at a time, and write each proof when its last run is in; errors by recipe.
 
-    Without `seeds` every plan is run on as many as it asks for.
+    Without `seeds` every plan is run on those that it asks for.
     """
     machine = f"{os.cpu_count()} cores, {platform.machine()}, {workers} runs at a time"
     errors: dict[str, str] = {}
@@ -219,7 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("recipes", nargs="*", help="left out: print the proofs that there are as a Markdown table")
     parser.add_argument("--all", action="store_true", help="every recipe whose proof is missing or stale")
-    parser.add_argument("--seeds", type=int, nargs="+", help="left out: as many as the recipe asks for, from 0 on")
+    parser.add_argument("--seeds", type=int, nargs="+", help="left out: those that the recipe asks for")
     parser.add_argument("--jobs", type=int, help="runs at a time; one per core with --all, else 1")
     parser.add_argument("--alone", action="store_true", help="leave the baseline out")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "proofs")

@@ -35,9 +35,10 @@ class Plan:
         return sides
 
     @property
-    def seeds(self) -> range:
-        """What the proof is run on."""
-        return range(self.prove.get("seeds") or 3)
+    def seeds(self) -> list[int]:
+        """What the proof is run on: so many from 0 on, or those that are named."""
+        asked = self.prove.get("seeds", 3)
+        return list(range(asked)) if isinstance(asked, int) else list(asked)
 
     def content(self, alone: bool = False) -> dict[str, str]:
         """The hash of each side."""

@@ -54,6 +54,7 @@ def test_a_baseline_of_another_recipe_takes_its_place():
     sides = PLAN.sides()
     assert sides["method"] == ["recipe=grpo", "data.prompts=4"]
     assert sides["baseline"] == ["recipe=reinforce", "data.prompts=4", "optimizer.lr=1e-4"]
+    assert PLAN.seeds == [0, 1, 2] and Plan("grpo", OmegaConf.create({"seeds": [3, 5]})).seeds == [3, 5]
     assert PLAN.content()["method"] != PLAN.content()["baseline"]
 
 
