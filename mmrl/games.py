@@ -63,9 +63,13 @@ class Game(Task):
         """Whether each text solves its problem."""
 
     def score(self, episode: Episode) -> dict[str, float]:
-        known: Any = episode.info.get("verdict")
-        return dict(known) if known is not None else self.grade(episode)
+        return self.scores([episode])[0]
+
+    def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
+        known: list[Any] = [episode.info.get("verdict") for episode in episodes]
+        graded = iter(self.grade([episode for episode, said in zip(episodes, known) if said is None]))
+        return [next(graded) if said is None else dict(said) for said in known]
 
     @abstractmethod
-    def grade(self, episode: Episode) -> dict[str, float]:
-        """Scores of an answer to one of the task's own prompts."""
+    def grade(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
+        """Scores of answers to the task's own prompts."""

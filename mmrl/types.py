@@ -234,6 +234,17 @@ class Task(ABC):
     def score(self, episode: Episode) -> dict[str, float]:
         """Named numbers for a finished episode. A bug raises; a wrong answer scores."""
 
+    def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
+        """Those of many; a task that has to ask somebody overrides it, to ask once."""
+        out = []
+        for episode in episodes:
+            try:
+                out.append(self.score(episode))
+            except Exception as error:
+                error.add_note(f"while scoring {episode.prompt.key!r} of task {self.name!r}, output {episode.output!r}")
+                raise
+        return out
+
     @abstractmethod
     def on(self, split: str) -> Task:
         """The same task on another split: "train" or "held_out"."""

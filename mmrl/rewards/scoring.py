@@ -12,12 +12,8 @@ from mmrl.types import Episode, Task
 def score(episodes: Sequence[Episode], task: Task, reward: Reward) -> None:
     """Write scores and the composed reward into finished episodes; errors keep neither."""
     finished = [episode for episode in episodes if episode.ended != "error"]
-    for episode in finished:
-        try:
-            episode.scores = task.score(episode)
-        except Exception as error:
-            error.add_note(f"while scoring {episode.prompt.key!r} of task {task.name!r}, output {episode.output!r}")
-            raise
+    for episode, found in zip(finished, task.scores(finished)):
+        episode.scores = found
     for group in grouped(finished).values():
         for episode, number in zip(group, reward(group)):
             episode.reward = float(number)

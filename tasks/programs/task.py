@@ -82,14 +82,16 @@ class Programs(Game):
     def demonstrate(self, index: int) -> str:
         return self[index].answer
 
-    def grade(self, episode: Episode) -> dict[str, float]:
-        prompt, text = episode.prompt, reply_text(episode)
-        if "ask" in prompt.info:
-            (verdict,) = self.check([(prompt.info["ask"], prompt, text)])
-        else:
-            (verdict,) = self.judge([(prompt.info["problem"], text)])
+    def grade(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
+        asking = [episode for episode in episodes if "ask" in episode.prompt.info]
+        posed = [episode for episode in episodes if "ask" not in episode.prompt.info]
+        checked = iter(self.check([(e.prompt.info["ask"], e.prompt, reply_text(e)) for e in asking]))
+        judged = iter(self.judge([(e.prompt.info["problem"], reply_text(e)) for e in posed]))
+        return [self._graded(e, next(checked if "ask" in e.prompt.info else judged)) for e in episodes]
+
+    def _graded(self, episode: Episode, verdict: Verdict) -> dict[str, float]:
         if verdict.outcome == "executor":
-            raise ExecutorDown(f"the answer to {prompt.key!r} could not be run")
+            raise ExecutorDown(f"the answer to {episode.prompt.key!r} could not be run")
         right = float(verdict.outcome in ("right", "valid"))
         return {"exact": right, "earned": right}
 

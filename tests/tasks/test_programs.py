@@ -33,7 +33,7 @@ def test_demonstrations_are_right():
     task = Programs(proposals=0.5)
     for index in range(30):
         prompt = task[index]
-        assert task.grade(reply(prompt, task.demonstrate(index)))["exact"] == 1.0
+        assert task.score(reply(prompt, task.demonstrate(index)))["exact"] == 1.0
 
 
 def test_anything_that_runs_right_is_right():
