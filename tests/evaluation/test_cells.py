@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mmrl.evaluation.cells import Cells
+from mmrl.evaluation.cells import Cells, Trail
 from mmrl.types import Completion, Episode, Prompt, Turn
 
 
@@ -15,19 +15,25 @@ def life(*places, ended="time"):
     return Episode(Prompt("sim/0"), 0, 0, turns=turns, ended=ended)
 
 
+def visited(lives, **kwargs):
+    return Cells()([each.light() for each in Trail(**kwargs)(lives, None)])
+
+
 def test_cells_are_counted_once_over_all_lives():
     """Cells of side 0.5: (0,0), (0,0), (1,0) and (1,0), (-1,0); the skill is no coordinate."""
     lives = [life((0.1, 0.1), (0.4, 0.2), (0.6, 0.2)), life((0.9, 0.4), (-0.1, 0.0))]
-    assert Cells(size=0.5)(lives) == {"visited": 3.0, "episodes": 2.0, "errors": 0.0}
-    assert Cells(entries=(0,), size=10.0)(lives)["visited"] == 2
+    assert visited(lives, size=0.5) == {"visited": 3.0, "episodes": 2.0, "errors": 0.0}
+    assert visited(lives, entries=(0,), size=10.0)["visited"] == 2
 
 
 def test_lives_that_failed_visit_nothing():
-    assert Cells()([life((5.0, 5.0), ended="error")]) == {"visited": 0.0, "episodes": 0.0, "errors": 1.0}
+    assert visited([life((5.0, 5.0), ended="error")]) == {"visited": 0.0, "episodes": 0.0, "errors": 1.0}
 
 
-def test_pictures_are_refused():
+def test_refusals():
     made = life((0.0, 0.0))
+    with pytest.raises(KeyError, match=r"evaluation\.episodes"):
+        Cells()([made])
     made.turns[0].completion.observation.clear()
     with pytest.raises(KeyError, match="state vector"):
-        Cells()([made])
+        visited([made])
