@@ -48,4 +48,5 @@ class AttemptDemonstrations(Rollout):
             right = number == self.attempts - 1 or other == answer or rng.random() >= self.wrong
             said = demonstration(prompt.observation, answer if right else other, ctx)
             script.write(said if right else replace(said, mask=torch.zeros_like(said.mask)))
-        return Episode(prompt, group=slot, attempt=0, turns=[Turn(script.completion(answer, said.ended))], source="demo")
+        row = script.completion(answer, said.ended)
+        return Episode(prompt, group=slot, attempt=0, turns=[Turn(row)], source="demo")
