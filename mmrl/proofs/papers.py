@@ -46,7 +46,8 @@ def _proof(recipe: str, node: dict[str, Any], proofs: Path) -> str:
     proof = proof_of(recipe, proofs)
     if proof is not None:
         drawn = f" ([figure](proofs/{recipe}.png))" if (proofs / f"{recipe}.png").exists() else ""
-        return f"{told(proof)}{drawn}"
+        why = (node.get("prove") or {}).get("why")
+        return f"{told(proof)}{drawn}{f'; {why}' if why else ''}"
     return f"not run: `python scripts/prove.py {recipe}`" if node.get("prove") else ""
 
 
