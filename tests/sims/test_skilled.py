@@ -2,8 +2,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from mmrl.evaluation.cells import Cells
-from mmrl.types import Episode, Prompt
 from sims.gym import GymSim
 from sims.point import PointSim
 from sims.skilled import Skilled
@@ -50,11 +48,3 @@ def test_sizes_and_spaces_agree():
 def test_one_of_several_skills():
     drawn = np.stack([Skilled(PointSim(), 4, "one_hot").skill(seed) for seed in range(50)])
     assert (drawn.sum(1) == 1).all() and (drawn.max(0) == 1).all()
-
-
-def test_cells_are_counted_once():
-    ends = [(0.2, 0.3), (0.9, 0.1), (-0.1, 0.5), (3.0, 3.0)]
-    episodes = [
-        Episode(Prompt(f"point/held_out/{i}"), i, 0, scores={"x_m": x, "y_m": y}) for i, (x, y) in enumerate(ends)
-    ]
-    assert Cells()(episodes)["visited"] == 3 and Cells(size=10.0)(episodes)["visited"] == 2
