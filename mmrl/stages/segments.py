@@ -50,6 +50,10 @@ class CentredValues(Stage):
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         batch.require(self.reads, "stage centred_values")
+        if batch["values"].dim() == 1:
+            raise ValueError(
+                "stage centred_values needs a value of every choice, as rollout=tree writes them; these are of rows"
+            )
         mask, values = batch["mask"], zero_outside(batch["values"], batch["mask"])
         last = last_inside(mask)
         final = values.gather(1, (last - 1).clamp(min=0)[:, None])[:, 0].double()

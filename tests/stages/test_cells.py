@@ -51,6 +51,12 @@ def tree(final, inner=0.25):
     return Batch(values=values, group=torch.zeros(len(final), dtype=torch.long), mask=mask)
 
 
+def test_values_of_whole_rows_are_refused():
+    made = tree([1.0, -1.0, -1.0, -1.0])
+    with pytest.raises(ValueError, match="of every choice"):
+        CentredValues()(made.with_columns(values=made["values"][:, 0]), context())
+
+
 def test_leaves_are_centred_on_each_other():
     out = CentredValues()(tree([1.0, -1.0, -1.0, -1.0]), context())["advantages"]
     assert_close(out[:, 2], torch.tensor([1.5, -0.5, -0.5, -0.5]))
