@@ -34,6 +34,11 @@ class ProgressPairs(Rollout):
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         shown = [[raw for raw, _ in decisions] for decisions in ctx.task.demonstrations([p for _, p in prompts])]
+        if shown and not {"image", "proprio", "instruction"} <= set(shown[0][0]):
+            raise ValueError(
+                f"rollout=progress_pairs needs demonstrations in a simulator with a camera; those of task "
+                f"{ctx.task.name!r} show {sorted(shown[0][0])}"
+            )
         told = sorted({str(raws[0]["instruction"]) for raws in shown})
         episodes = []
         for (slot, prompt), raws in zip(prompts, shown):
