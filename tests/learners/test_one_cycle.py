@@ -13,10 +13,11 @@ def rates(steps, **kwargs):
     made = optimizer()
     scheduler = OneCycle(made, steps, **kwargs)
     out = []
-    for _ in range(steps):
+    for step in range(steps):
+        if step:
+            made.step()
+            scheduler.step()
         out.append([group["lr"] / lr for group, lr in zip(made.param_groups, (1e-3, 2e-1))])
-        made.step()
-        scheduler.step() if len(out) < steps else None
     return torch.tensor(out)
 
 
