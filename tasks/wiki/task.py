@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from mmrl.rng import derived_rng
 from mmrl.types import Episode, Prompt, Task
 from tasks.checks import check_fraction, check_index, check_split, reply_text
-from tasks.wiki.data import NAMES, World, path_of, worlds
+from tasks.wiki.data import MOST, World, path_of, worlds
 from tasks.wiki.verify import verify
 
 
@@ -17,7 +17,8 @@ class Wiki(Task):
     """Facts of an invented world; the people of the held-out split are unknown in the other one.
 
     Args:
-        people: in both worlds.
+        people: in both worlds; above 675 their names have three letters. A policy that can learn few of them by heart
+            has to read what it finds.
         relations: of each person to others.
         hops: facts that an answer takes, each found with the one before.
         call: how the expert asks for a page, with {query}: as the rollout's markup has it for the tool's name.
@@ -28,7 +29,7 @@ class Wiki(Task):
             is asked for. For starts that know the form alone.
     """
 
-    people: int = 600
+    people: int = 2500
     relations: Sequence[str] = ("kin", "boss")
     hops: int = 2
     call: str = "?{query};"
@@ -49,9 +50,9 @@ class Wiki(Task):
                 f"task {self.name!r}: relations must be distinct words of 3 letters or more, got {relations}"
             )
         fewest = int(min(self.held_out_fraction, 1 - self.held_out_fraction) * self.people)
-        if self.people > len(NAMES) or fewest <= len(relations) + 1 or self.hops < 1:
+        if self.people > MOST or fewest <= len(relations) + 1 or self.hops < 1:
             raise ValueError(
-                f"task {self.name!r}: needs 1 hop or more, at most {len(NAMES)} people and more than "
+                f"task {self.name!r}: needs 1 hop or more, at most {MOST} people and more than "
                 f"{len(relations) + 1} in each world, got hops={self.hops}, people={self.people}"
             )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.wiki import Search, Wiki
-from tasks.wiki.data import worlds
+from tasks.wiki.data import names, worlds
 from tasks.wiki.search import NotFound
 from tasks.wiki.verify import normalise, verify
 from tests.tasks.replies import reply
@@ -17,6 +17,12 @@ def test_nobody_of_the_held_out_world_is_known_in_the_other():
         assert not people["train"] & people["held_out"]
         assert len(both["held_out"].questions) == 18 * 2**hops and len(both["train"].questions) == 42 * 2**hops
         assert len(set(both["train"].questions)) == 42 * 2**hops
+
+
+def test_names_are_short_distinct_and_no_other_word_of_the_world():
+    assert len(names(675, ("kin",))) == 675 and {len(name) for name in names(675, ("kin",))} == {2}  # 26 * 26 - "an"
+    longer = names(676, ("kin", "boss"))
+    assert len(set(longer)) == len(longer) == 26**3 - 2 and not {"the", "kin"} & set(longer)
 
 
 def test_every_page_is_found_by_its_title():
@@ -63,6 +69,7 @@ def test_normalised_answers():
     ("options", "message"),
     [
         ({"people": 5}, "more than 3"),
+        ({"people": 10_001}, "at most 10000 people"),
         ({"relations": ["a"]}, "3 letters"),
         ({"hops": 0}, "1 hop"),
         ({"split": "x"}, "splits"),
