@@ -13,7 +13,7 @@ or, where learning itself is counted (lower is better):
     each: val/mean/tasks      also what becomes of every part, by the columns <each>/<part>/mean: with a target none may
                               end below the Wilson interval that it began with
     words: further words of all runs
-    why: what a verdict other than `helps` is put down to, in words
+    why: what the verdict is put down to, or what it leaves out, in words
     baseline: {name: ..., words: [...]}   another way to spend the same budget, from the same start
 
 The verdict follows from a Student 95 % interval of the mean over seeds: with a baseline of the paired difference to it
