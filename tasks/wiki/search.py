@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from mmrl.tools.base import Tool, ToolError
-from tasks.wiki.data import page, worlds
+from tasks.wiki.data import page
 from tasks.wiki.task import Wiki
 
 
@@ -21,31 +20,19 @@ class NotFound(ToolError):
 class Search(Tool):
     """The pages that fit a query best, by TF-IDF and cosine; a page's title counts twice.
 
-    The arguments but `top` are those of the task, whose two worlds are searched together.
-
     Args:
-        people: in both worlds.
-        relations: of each person.
-        hops: of the questions.
-        held_out_fraction: share of the people in the held-out world.
-        seed: of the facts.
+        task: whose two worlds are searched together.
         top: pages of an answer.
     """
 
     seconds = 5.0
 
-    def __init__(
-        self,
-        people: int = Wiki.people,
-        relations: Sequence[str] = Wiki.relations,
-        hops: int = Wiki.hops,
-        held_out_fraction: float = Wiki.held_out_fraction,
-        seed: int = Wiki.seed,
-        top: int = 1,
-    ):
+    def __init__(self, task: Wiki, top: int = 1):
+        if not isinstance(task, Wiki):
+            raise ValueError(f"this search knows the pages of task=wiki alone, not those of {type(task).__name__}")
         if top < 1:
             raise ValueError(f"search.top must be at least 1, got {top}")
-        both = worlds(people, tuple(relations), hops, held_out_fraction, seed)
+        both = task.worlds
         facts = {name: known for split in sorted(both) for name, known in both[split].facts.items()}
         self.pages = [page(name, known) for name, known in facts.items()]
         self.titles = list(facts)

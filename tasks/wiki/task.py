@@ -57,9 +57,13 @@ class Wiki(Task):
             )
 
     @property
+    def worlds(self) -> dict[str, World]:
+        """Both, by split."""
+        return worlds(self.people, tuple(self.relations), self.hops, self.held_out_fraction, self.seed)
+
+    @property
     def _world(self) -> World:
-        both = worlds(self.people, tuple(self.relations), self.hops, self.held_out_fraction, self.seed)
-        return both[self.split]
+        return self.worlds[self.split]
 
     def __len__(self) -> int:
         return len(self._world.questions)

@@ -212,7 +212,7 @@ def test_without_a_call_it_is_a_single_turn():
 
 def test_an_expert_with_tools_is_right_and_only_its_own_words_are_learnt():
     task = Wiki(people=30)
-    rollout = ToolDemonstrations({"?": Search(people=30)}, replace(MARKUP, opening="{name}", closing=";"), turns=2)
+    rollout = ToolDemonstrations({"?": Search(task)}, replace(MARKUP, opening="{name}", closing=";"), turns=2)
     for split in ("train", "held_out"):
         here = task.on(split)
         for episode in drawn(rollout, Sampling(), here, attempts=1, slots=range(5)):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tasks.arithmetic import Arithmetic
 from tasks.wiki import Search, Wiki
 from tasks.wiki.data import names, worlds
 from tasks.wiki.search import NotFound
@@ -19,6 +20,17 @@ def test_nobody_of_the_held_out_world_is_known_in_the_other():
         assert len(set(both["train"].questions)) == 42 * 2**hops
 
 
+def test_the_search_is_over_the_pages_of_the_task_it_is_given():
+    here, elsewhere = (Wiki(people=60, seed=seed) for seed in (0, 1))
+    call = here.script(0)[0][1:3]
+    assert Search(here).run(query=call) == " ".join(
+        [call, *(w for f in here.worlds["train"].facts[call].items() for w in f)]
+    )
+    assert set(Search(here).pages) != set(Search(elsewhere).pages)
+    with pytest.raises(ValueError, match="task=wiki alone, not those of Arithmetic"):
+        Search(Arithmetic())
+
+
 def test_names_are_short_distinct_and_no_other_word_of_the_world():
     assert len(names(675, ("kin",))) == 675 and {len(name) for name in names(675, ("kin",))} == {2}  # 26 * 26 - "an"
     longer = names(676, ("kin", "boss"))
@@ -26,7 +38,7 @@ def test_names_are_short_distinct_and_no_other_word_of_the_world():
 
 
 def test_every_page_is_found_by_its_title():
-    task, search = Wiki(people=60), Search(people=60)
+    task, search = Wiki(people=60), Search(Wiki(people=60))
     for split in ("train", "held_out"):
         here = task.on(split)
         for index in range(len(here)):
@@ -35,7 +47,7 @@ def test_every_page_is_found_by_its_title():
 
 
 def test_answers_follow_the_pages():
-    task, search = Wiki(people=60), Search(people=60)
+    task, search = Wiki(people=60), Search(Wiki(people=60))
     name, first, second = task[0].messages[0]["content"].rstrip("?").split()
     for relation in (first, second):
         words = search.run(query=name).split()
@@ -53,8 +65,8 @@ def test_who_wanders_shows_the_form_and_not_the_answer():
 
 def test_what_is_nowhere_is_an_error_with_a_name():
     with pytest.raises(NotFound):
-        Search(people=60).run(query="zzz!")
-    assert Search(people=60, top=2).run(query="kin").count(";") == 1
+        Search(Wiki(people=60)).run(query="zzz!")
+    assert Search(Wiki(people=60), top=2).run(query="kin").count(";") == 1
 
 
 def test_normalised_answers():
