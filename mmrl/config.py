@@ -89,6 +89,7 @@ OmegaConf.register_new_resolver("normalised", _normalised, replace=True)
 
 SHARED = ("task", "sim", "policy")
 """Slots that a start stage takes over from the run that it prepares."""
+_SHARED_KEYS = tuple(f"{key}." for slot in SHARED for key in (slot, SHORT[slot]))
 
 PLAIN = ("seed", "run_dir", "ckpt_path")
 ROOTS = ("trainer", "model", "data")
@@ -156,7 +157,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], words: Sequence[str]) ->
     start = OmegaConf.select(cfg, "trainer.callbacks.start")
     if start is not None:
         start.common = [f"{group}={chosen[group]}" for group in SHARED if group in chosen]
-        start.common += [w for w in words if w.split("=")[0].split(".")[0] in SHARED and "." in w.split("=")[0]]
+        start.common += [word for word in words if word.lstrip("+").startswith(_SHARED_KEYS)]
         start.common.append(f"seed={cfg.seed}")
     return cfg
 

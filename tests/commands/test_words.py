@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mmrl.__main__ import main
+from mmrl.config import compose
 from mmrl.refusal import readable
 
 WORDS = ["fit", "recipe=grpo", "task=arithmetic", "policy=tiny_text", "run_dir=somewhere"]
@@ -68,3 +69,12 @@ def test_the_module_runs_as_a_program():
     done = subprocess.run([sys.executable, "-m", "mmrl", "list", "recipes"], cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "grpo" in done.stdout
+
+
+@pytest.mark.parametrize("slot, key", [("task", "data.task"), ("policy", "model.policy"), ("task", "+data.task")])
+def test_start_stages_get_what_is_said_of_the_task_and_the_policy_in_either_spelling(slot, key):
+    """Else a start would learn from problems that this run holds out."""
+    for spelled in (slot, key):
+        cfg = compose(["recipe=grpo", f"{spelled}.seed=3", "data.prompts=8"])
+        assert f"{spelled}.seed=3" in cfg.trainer.callbacks.start.common
+        assert "data.prompts=8" not in cfg.trainer.callbacks.start.common
