@@ -29,7 +29,7 @@ def sandbox() -> Sandbox:
 
 @dataclass(frozen=True)
 class Programs(Game):
-    """Programs of one to `length` letters on lists of three digits; those of the held-out split are never trained on.
+    """Programs of one to `length` letters on lists of three digits; lists of the held-out split are in no training problem.
 
     deduce: "o ri 123" asks for the output. abduce: "i ri 345" asks for an input with that output. induce:
     "p 123 432 456 765" asks for a program that makes the second of each pair of the first, also for hidden pairs.
@@ -41,7 +41,7 @@ class Programs(Game):
         proposals: share of the training prompts that ask for a problem; only a start needs some.
         count: training problems.
         split: "train" or "held_out".
-        held_out_fraction: share of the programs kept for the held-out split.
+        held_out_fraction: share of the lists kept for the held-out split.
         seed: of the split and the problems; part of the task, not of the run.
     """
 
@@ -151,25 +151,28 @@ class Programs(Game):
     # ---------------------------------------------------------------- problems of its own
 
     def _problem(self, kind: str, rng: np.random.Generator, length: int | None = None) -> Problem:
-        pool = programs(self.length, self.held_out_fraction, self.seed, self.split)
-        pool = [p for p in pool if length is None or len(p) <= length] or pool
-        program = pool[int(rng.integers(len(pool)))]
-        lists = ["".join(map(str, rng.integers(10, size=SIZE))) for _ in range(PAIRS if kind == "induce" else 1)]
-        return Problem(kind, (program, *(word for given in lists for word in (given, str(trusted()(program, given))))))
+        known, own = programs(length or self.length), lists(self.held_out_fraction, self.seed, self.split)
+        program = known[int(rng.integers(len(known)))]
+        given = [own[i] for i in rng.integers(len(own), size=PAIRS if kind == "induce" else 1)]
+        return Problem(kind, (program, *(word for one in given for word in (one, str(trusted()(program, one))))))
 
     def _written(self, kind: str, known: Sequence[Problem], rng: np.random.Generator) -> str:
         new = self._problem(kind, rng)
         return " ".join(new.body[1::2]) if kind == "induce" else f"{new.body[0]} {new.body[1]}"
 
 
+@cache
+def programs(length: int) -> list[str]:
+    """All of one to `length` letters."""
+    return ["".join(letters) for n in range(1, length + 1) for letters in itertools.product(LETTERS, repeat=n)]
+
+
 @lru_cache(maxsize=8)
-def programs(length: int, held_out_fraction: float, seed: int, split: str) -> list[str]:
-    """Those of one split; single letters are all in training."""
-    longer = ["".join(p) for n in range(2, length + 1) for p in itertools.product(LETTERS, repeat=n)]
-    order = derived_rng("programs", "split", length, seed).permutation(len(longer))
-    cut = round(held_out_fraction * len(longer))
-    held = {longer[i] for i in order[:cut]}
-    return sorted(held) if split == "held_out" else [*LETTERS, *(p for p in longer if p not in held)]
+def lists(held_out_fraction: float, seed: int, split: str) -> list[str]:
+    """Those of one split."""
+    order = derived_rng("programs", "split", seed).permutation(10**SIZE)
+    cut = round(held_out_fraction * len(order))
+    return [f"{number:0{SIZE}}" for number in (order[:cut] if split == "held_out" else order[cut:])]
 
 
 def _prompt(text: str, key: str) -> Prompt:

@@ -1,12 +1,14 @@
 """Programs: disjoint splits, sound problems, and answers judged by running them."""
 
+import re
+
 import pytest
 
 from mmrl.games import Problem
 from mmrl.types import Episode
 from tasks.programs import Programs
 from tasks.programs.dsl import LETTERS, execute, trusted
-from tasks.programs.task import programs, sandbox
+from tasks.programs.task import lists, programs, sandbox
 from tests.tasks.replies import reply
 
 TASK = Programs()
@@ -22,11 +24,23 @@ def test_each_letter_by_hand():
     assert execute(jobs, sandbox()) == [*made.values(), None]
 
 
-def test_splits_are_disjoint_and_letters_are_known():
-    train, held = (set(programs(2, 0.3, 0, split)) for split in ("train", "held_out"))
-    assert not train & held and len(train | held) == 6 + 36 and set(LETTERS) <= train
-    here = TASK.on("held_out")
-    assert {here[i].info["problem"].body[0] for i in range(len(here))} <= held
+def test_no_list_of_a_held_out_problem_is_in_a_training_problem():
+    train, held = (set(lists(0.3, 0, split)) for split in ("train", "held_out"))
+    assert not train & held and len(train | held) == 1000 and len(held) == 300
+    here, there = Programs(proposals=0.5), TASK.on("held_out")
+    # the lists that a program is run on; what it makes of them may be any
+    assert {given for i in range(60) for given in _given(here[i])} <= train
+    assert {given for i in range(60) for given in _given(there[i])} <= held
+    assert {given for kind in here.kinds for p in here.seeds(kind) for given in p.body[1::2]} <= train
+
+
+def _given(prompt):
+    problem = prompt.info.get("problem")
+    return problem.body[1::2] if problem else re.findall(r"\d{3}", prompt.answer)
+
+
+def test_programs_are_all_of_up_to_their_length():
+    assert programs(1) == list(LETTERS) and len(programs(2)) == 6 + 36 and len(set(programs(3))) == 6 + 36 + 216
 
 
 def test_demonstrations_are_right():
