@@ -29,7 +29,7 @@ def sandbox() -> Sandbox:
 
 @dataclass(frozen=True)
 class Programs(Game):
-    """Programs of one to `length` letters on lists of three digits; lists of the held-out split are in no training problem.
+    """Programs of one to `length` letters on lists of three digits; no list of the held-out split is trained on.
 
     deduce: "o ri 123" asks for the output. abduce: "i ri 345" asks for an input with that output. induce:
     "p 123 432 456 765" asks for a program that makes the second of each pair of the first, also for hidden pairs.
