@@ -6,7 +6,6 @@ import hashlib
 import logging
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,7 @@ from typing import Any, Literal
 import lightning as L
 import torch
 
-from mmrl import parallel
+from mmrl import child, parallel
 from mmrl.policies.processor import refuse_other
 from mmrl.proofs.content import content
 
@@ -77,7 +76,7 @@ class Start(L.Callback):
             command.append(f"trainer.callbacks.start.checkpoint={checkpoint}")
         log.info("start stage %r: mmrl fit %s", name, " ".join(command))
         environment = {k: v for k, v in os.environ.items() if k not in _LAUNCHED}
-        subprocess.run([sys.executable, "-m", "mmrl", "fit", *command], check=True, env=environment)
+        child.run([sys.executable, "-m", "mmrl", "fit", *command], environment)
         if kept is not None:
             whole = kept.with_name(f"{kept.name}.{os.getpid()}")
             shutil.copyfile(last, whole)

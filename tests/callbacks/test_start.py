@@ -1,7 +1,6 @@
 """Start stages that were run before, with the same words, are not run again where they are kept."""
 
-import subprocess
-
+from mmrl import child
 from mmrl.callbacks.start import Start
 
 COMMON = ["task=arithmetic", "policy=mini_text", "seed=3"]
@@ -10,14 +9,14 @@ COMMON = ["task=arithmetic", "policy=mini_text", "seed=3"]
 def test_a_kept_stage_is_taken(tmp_path, monkeypatch):
     ran = []
 
-    def run(command, **_):
+    def run(command, env):
         folder = next(word for word in command if word.startswith("run_dir=")).removeprefix("run_dir=")
         ran.append(folder)
         last = tmp_path / folder / "checkpoints" / "last.ckpt"
         last.parent.mkdir(parents=True)
         last.write_bytes(b"weights")
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(child, "run", run)
     monkeypatch.setenv("MMRL_STARTS", str(tmp_path / "starts"))
 
     def stage(name, words=("recipe=sft_start",), common=COMMON, checkpoint=None):
