@@ -161,6 +161,8 @@ def prove(
 
     Without `seeds` every plan is run on those that it asks for.
     """
+    for plan in plans:
+        plan.refuse_early_ends(alone)
     machine = f"{os.cpu_count()} cores, {platform.machine()}, {workers} runs at a time"
     errors: dict[str, str] = {}
     with ThreadPoolExecutor(workers) as pool:

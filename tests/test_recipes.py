@@ -137,10 +137,12 @@ def test_a_recipe_parses_typed_and_wires(recipe):
 
 
 @recipes
-def test_what_a_recipe_is_proven_by_parses_too(recipe):
+def test_what_a_recipe_is_proven_by_parses_too_and_is_measured_at_its_end(recipe):
     plan = plan_of(recipe)
     for words in plan.sides().values() if plan else ():
         parse(tuple(words))
+    if plan:
+        plan.refuse_early_ends()
 
 
 @recipes

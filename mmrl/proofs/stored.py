@@ -34,6 +34,20 @@ class Plan:
             sides["baseline"] = [*other, *shared, *(word for word in words if not word.startswith("recipe="))]
         return sides
 
+    def refuse_early_ends(self, alone: bool = False) -> None:
+        """Refuse a side whose last measurement is not at its end: the other one would be ahead by its longer training.
+
+        Raises:
+            ValueError: naming the side and what to set.
+        """
+        for side, words in self.sides(alone).items():
+            trainer = compose(words).trainer
+            if trainer.max_epochs % trainer.check_val_every_n_epoch:
+                raise ValueError(
+                    f"recipe {self.recipe!r}, proof: the {side} has {trainer.max_epochs} iterations and is measured "
+                    f"every {trainer.check_val_every_n_epoch}, so not at its end; set trainer.check_val_every_n_epoch"
+                )
+
     @property
     def seeds(self) -> list[int]:
         """What the proof is run on: so many from 0 on, or those that are named."""

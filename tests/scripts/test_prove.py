@@ -58,6 +58,14 @@ def test_a_baseline_of_another_recipe_takes_its_place():
     assert PLAN.content()["method"] != PLAN.content()["baseline"]
 
 
+def test_a_side_that_is_not_measured_at_its_end_is_refused():
+    words = ["recipe=grpo", "trainer.max_epochs=16", "trainer.check_val_every_n_epoch=15"]
+    plan = Plan("visurf", OmegaConf.create({"column": "x", "baseline": {"name": "GRPO", "words": words}}))
+    with pytest.raises(ValueError, match="the baseline has 16 iterations and is measured every 15, so not at its end"):
+        plan.refuse_early_ends()
+    plan.refuse_early_ends(alone=True)
+
+
 def test_a_second_call_goes_on_and_the_last_run_writes_the_proof(tmp_path, monkeypatch):
     """Five of six runs are there; the sixth is made, and no other."""
     contents = PLAN.content()
