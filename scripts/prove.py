@@ -18,6 +18,7 @@ or, where learning itself is counted (lower is better):
 
 The verdict follows from a Student 95 % interval of the mean over seeds: with a baseline of the paired difference to it
 (method minus baseline, seed by seed), else of the gain over the start. Every held-out share has its Wilson interval.
+What each side spent is written down beside it.
 With --all whatever is missing or stale is run: a proof is stale when the configuration or the code of a part that it
 names has changed since. Runs that are finished are kept, so that a second call goes on where the first one stopped.
 """
@@ -44,7 +45,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from mmrl.config import groups
-from mmrl.proofs.effect import measured, reached, summary
+from mmrl.proofs.effect import measured, reached, spent, summary
 from mmrl.proofs.picture import curve, picture
 from mmrl.proofs.stored import Plan, plan_of, proof_of, state, table, told
 
@@ -130,6 +131,7 @@ def proof(
         **summary(prove, method, baseline),
         "seeds": method,
         "baseline": {"name": prove.baseline.name, "seeds": baseline} if baseline else "the start",
+        "spent": {side: spent(found[side]) for side in sides},
         "content": contents,
         "machine": machine,
         "watched": watched,

@@ -28,6 +28,19 @@ def verdict(bounds: tuple[float, float]) -> str:
     return HELPS if low > 0 else HURTS if high < 0 else NOTHING
 
 
+def spent(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """What a side used, as means over its seeds: iterations, attempts in training, seconds with all start stages."""
+    sums = [
+        {
+            "iterations": max(float(row.get("iterations") or 0) for row in result["rows"]),
+            "attempts": sum(float(row.get("rollout/attempts") or 0) for row in result["rows"]),
+            "seconds": float(result["seconds"]),
+        }
+        for result in results
+    ]
+    return {name: round(mean(each[name] for each in sums), 1) for name in sums[0]}
+
+
 def measured(result: Mapping[str, Any], column: str, each: str | None = None) -> dict[str, Any]:
     """The column before and after; of a share also its Wilson intervals over the held-out problems.
 

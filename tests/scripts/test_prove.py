@@ -36,8 +36,8 @@ def finished(runs: Path, contents, afters, ran):
         job.folder.mkdir(parents=True)
         with (job.folder / "metrics.csv").open("w") as file:
             writer = csv.writer(file)
-            writer.writerow(["iterations", COLUMN, "val/greedy/exact/n"])
-            writer.writerows([[0, 0.3, 200], [1, "", ""], [2, afters[job.side, job.seed], 200]])
+            writer.writerow(["iterations", COLUMN, "val/greedy/exact/n", "rollout/attempts"])
+            writer.writerows([[0, 0.3, 200, ""], [1, "", "", 40], [2, afters[job.side, job.seed], 200, 40]])
         command = ["-m", "mmrl", "fit", *job.words, f"seed={job.seed}", f"run_dir={job.folder}"]
         (job.folder / "receipt.json").write_text(
             json.dumps({"command": command, "content": job.content, "seconds": 60.0})
@@ -85,6 +85,7 @@ def test_a_second_call_goes_on_and_the_last_run_writes_the_proof(tmp_path, monke
     assert made["effect_over_baseline"] == pytest.approx(0.2) and made["verdict"] == "helps"
     assert [row["seed"] for row in made["baseline"]["seeds"]] == [0, 1, 2]
     assert made["curves"]["method"][0] == [[0.0, 0.3], [2.0, 0.9]]
+    assert made["spent"]["baseline"] == {"iterations": 2.0, "attempts": 80.0, "seconds": 60.0} == made["spent"]["method"]
     assert (tmp_path / "out" / "grpo.png").read_bytes()[:4] == b"\x89PNG"
     assert state(PLAN, tmp_path / "out") == "current"
     assert told(made).startswith("helps: +0.200 [") and told(made).endswith("over reinforce")
