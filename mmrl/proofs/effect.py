@@ -29,7 +29,8 @@ def verdict(bounds: tuple[float, float]) -> str:
 
 
 def spent(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What a side used, as means over its seeds: iterations, attempts in training, seconds with all start stages."""
+    """What a side used, as means over its seeds: iterations, attempts in training, seconds with the start stages
+    that were not kept from another run."""
     sums = [
         {
             "iterations": max(float(row.get("iterations") or 0) for row in result["rows"]),

@@ -85,7 +85,8 @@ def test_a_second_call_goes_on_and_the_last_run_writes_the_proof(tmp_path, monke
     assert made["effect_over_baseline"] == pytest.approx(0.2) and made["verdict"] == "helps"
     assert [row["seed"] for row in made["baseline"]["seeds"]] == [0, 1, 2]
     assert made["curves"]["method"][0] == [[0.0, 0.3], [2.0, 0.9]]
-    assert made["spent"]["baseline"] == {"iterations": 2.0, "attempts": 80.0, "seconds": 60.0} == made["spent"]["method"]
+    used = {"iterations": 2.0, "attempts": 80.0, "seconds": 60.0}
+    assert made["spent"] == {"method": used, "baseline": used}
     assert (tmp_path / "out" / "grpo.png").read_bytes()[:4] == b"\x89PNG"
     assert state(PLAN, tmp_path / "out") == "current"
     assert told(made).startswith("helps: +0.200 [") and told(made).endswith("over reinforce")
