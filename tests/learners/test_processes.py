@@ -20,7 +20,8 @@ RUNS = {
     ),
     # several turns: what a tool says between them is read, and not learnt
     "tools": (
-        "rollout=wiki",
+        "data.rollout._target_=mmrl.rollouts.tools.ToolUse",
+        "data.rollout.turns=2",
         "data.rollout.tools={say: {_target_: tests.tools.examples.Echo}}",
         "data.rollout.markup={_target_: tests.tools.examples.Always}",
         "data.sampling.stop=[a, e, i, o, u]",
