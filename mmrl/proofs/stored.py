@@ -9,7 +9,7 @@ from statistics import mean
 from typing import Any
 
 import yaml
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from mmrl.config import CONF, compose
 from mmrl.proofs.content import content
@@ -66,11 +66,12 @@ class Plan:
 
 
 def plan_of(recipe: str) -> Plan | None:
-    """The plan in the recipe's own file; None where it has none. A recipe that it builds on is proven by itself."""
+    """The plan in the recipe's own file; None where it has none. It takes nothing over from recipes that it builds on."""
     path = CONF / "recipe" / f"{recipe}.yaml"
-    own = path.exists() and (yaml.safe_load(path.read_text()) or {}).get("prove") is not None
-    prove = compose([f"recipe={recipe}"]).get("prove")  # refuses a recipe that there is not
-    return Plan(recipe, prove) if own else None
+    if not path.exists():
+        compose([f"recipe={recipe}"])  # refuses a recipe that there is not
+    prove = (yaml.safe_load(path.read_text()) or {}).get("prove")
+    return Plan(recipe, OmegaConf.create(prove)) if prove else None
 
 
 def proof_of(recipe: str, folder: Path = FOLDER) -> dict[str, Any] | None:

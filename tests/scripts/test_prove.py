@@ -116,6 +116,10 @@ def test_every_stored_proof_can_be_told():
     assert prove.table(prove.ROOT / "docs" / "proofs")
 
 
+def test_a_plan_takes_nothing_over_from_the_recipe_below():
+    assert "target" in plan_of("grpo").prove and "target" not in plan_of("mopps").prove  # mopps builds on grpo
+
+
 def test_a_recipe_without_a_plan_is_refused(tmp_path):
     assert plan_of("reinforce") is None
     with pytest.raises(SystemExit, match=r"conf/recipe/reinforce\.yaml"):
