@@ -66,7 +66,7 @@ class Plan:
 
 
 def plan_of(recipe: str) -> Plan | None:
-    """The plan in the recipe's own file; None where it has none. It takes nothing over from recipes that it builds on."""
+    """The plan in the recipe's own file; None where it has none. Plans of recipes that it builds on do not count."""
     path = CONF / "recipe" / f"{recipe}.yaml"
     if not path.exists():
         compose([f"recipe={recipe}"])  # refuses a recipe that there is not
