@@ -38,12 +38,12 @@ def drawn(policy, seen, tokens=48, seed=0):
 
 def same(policy, *args, **kwargs):
     """With and without replay: a policy in training mode runs its own code, and has no dropout."""
+    policy.double()  # where rounding, which differs between processors, cannot reach the bound
     replayed = drawn(policy, *args, **kwargs)
     own = drawn(policy.train(), *args, **kwargs)
     policy.eval()
     assert torch.equal(replayed[0], own[0])
-    # 3 spacings of float32 at a log-prob of 6 are 1.4e-6, so part of the bound has to grow with the number
-    torch.testing.assert_close(replayed[1], own[1], atol=1e-6, rtol=2.5e-7)
+    torch.testing.assert_close(replayed[1], own[1], atol=1e-6, rtol=0)
     return policy.capture
 
 
