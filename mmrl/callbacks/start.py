@@ -88,9 +88,8 @@ def _kept(words: list[str], checkpoint: str | None) -> Path | None:
     folder = os.environ.get("MMRL_STARTS")
     if not folder:
         return None
-    seeds = [word for word in words if word.startswith("seed=")]
     before = hashlib.sha256(Path(checkpoint).read_bytes()).hexdigest() if checkpoint else ""
-    key = hashlib.sha256(repr([content(words), seeds, before]).encode()).hexdigest()[:24]
+    key = hashlib.sha256(repr([content(words), words, before]).encode()).hexdigest()[:24]
     Path(folder).mkdir(parents=True, exist_ok=True)
     return Path(folder) / f"{key}.ckpt"
 

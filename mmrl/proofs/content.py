@@ -17,7 +17,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from mmrl.config import compose
+from mmrl.config import CONF, compose
 
 OWN = ("mmrl", "tasks", "sims")
 MACHINERY = tuple(
@@ -36,17 +36,26 @@ def content(words: Sequence[str]) -> str:
 def _content(words: tuple[str, ...]) -> str:
     plain: Any = OmegaConf.to_container(compose(words), resolve=False)
     trainer = plain["trainer"]
-    start = (trainer.get("callbacks") or {}).get("start") or {}
+    callbacks = trainer.get("callbacks") or {}
+    start = callbacks.get("start") or {}
     learnt = {
         "trainer": {name: value for name, value in trainer.items() if name not in ("callbacks", "logger")},
+        "callbacks": {name: value for name, value in callbacks.items() if name not in _usual()},
         "model": plain["model"],
         "data": plain["data"],
+        "begins": {name: start.get(name) for name in ("checkpoint", "take")},
         "starts": {
             name: content([*start["common"], *stage]) for name, stage in (start.get("stages") or {}).items() if stage
         },
     }
     text = json.dumps([learnt, sources(sorted(set(targets(learnt))))], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _usual() -> frozenset[str]:
+    """The callbacks of every run: they write things down. What a recipe adds may end its training."""
+    return frozenset(OmegaConf.load(CONF / "trainer" / "default.yaml")["callbacks"])
 
 
 def targets(node: Any) -> Iterator[str]:

@@ -27,11 +27,12 @@ def test_a_kept_stage_is_taken(tmp_path, monkeypatch):
     assert stage("first") == stage("second") == b"weights" and len(ran) == 1
     stage("seed", common=[*COMMON[:2], "seed=4"])
     stage("words", words=["recipe=sft_start", "trainer.max_epochs=3"])
-    assert len(ran) == 3
+    stage("end", words=["recipe=sft_start", "trainer.callbacks.stop.stopping_threshold=0.15"])
+    assert len(ran) == 4
     other = tmp_path / "other.ckpt"
     other.write_bytes(b"others")
     stage("after", checkpoint=str(other))
-    assert len(ran) == 4
+    assert len(ran) == 5
     monkeypatch.delenv("MMRL_STARTS")
     stage("alone")
-    assert len(ran) == 5
+    assert len(ran) == 6

@@ -13,6 +13,15 @@ def test_a_start_stage_belongs_to_the_run():
     assert content(["recipe=grpo"]) != content(["recipe=grpo", stage])
 
 
+def test_when_a_start_stops_is_what_it_learns():
+    def stopped(at):
+        words = f"['recipe=sft_start','trainer.callbacks.stop.stopping_threshold={at}']"
+        return content(["recipe=grpo", f"trainer.callbacks.start.stages.sft={words}"])
+
+    assert stopped(0.15) != stopped(0.35)
+    assert content(["recipe=grpo"]) == content(["recipe=grpo", "trainer.callbacks.checkpoint.every_n_epochs=7"])
+
+
 def test_a_part_is_followed_to_its_arithmetic():
     found = sources(["mmrl.stages.advantage.GroupAdvantage"])
     assert any(name.startswith("mmrl.ops.advantage.") for name in found)
