@@ -18,18 +18,22 @@ Point = tuple[float, float]
 
 def scatter(rng: np.random.Generator, heights: Sequence[float], apart_m: float = APART_M) -> np.ndarray:
     """Centres of things on the table, uniform among those that keep apart, [len(heights), 3] metres."""
-    count = len(heights)
-    (left, near), (width, depth), least = _CORNER, _SIZE, apart_m**2
+    count, least = len(heights), apart_m**2
     for _ in range(_TRIES):
         places: list[tuple[float, float, float]] = []
         for (u, v), height in zip(rng.random((count, 2)).tolist(), heights):
-            x, y = left + width * u, near + depth * v
+            x, y = at(u, v)
             if _crowded(x, y, places, least):
                 break
             places.append((x, y, height))
         else:
             return np.array(places)
     raise ValueError(f"{count} things do not fit on the table {apart_m} m apart; use fewer colours")
+
+
+def at(u: float, v: float) -> Point:
+    """The point at a share of the table's width and depth, each in [0, 1]."""
+    return _CORNER[0] + _SIZE[0] * u, _CORNER[1] + _SIZE[1] * v
 
 
 def _crowded(x: float, y: float, places: Sequence[tuple[float, float, float]], least: float) -> bool:

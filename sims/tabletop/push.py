@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sims.tabletop.layout import Point, first_fitting, inside, off_segment, scatter, spread
+from sims.tabletop.layout import at, first_fitting, inside, off_segment, spread
 from sims.tabletop.task import Start, State, TabletopTask, length
 from sims.tabletop.things import CUBE_HALF_M, Cube, Disc
 
@@ -65,26 +65,26 @@ class PushTask(TabletopTask):
 
     def _layout(self, rng: np.random.Generator, cube: int, disc: int, heights: Sequence[float]) -> np.ndarray | None:
         """Random places, or None where they will not do: a free run-up, a free way, nothing hidden under a cube."""
-        objects, cubes = scatter(rng, heights, 0.0), len(self.colours)
-        places: list[Point] = [(x, y) for x, y, _ in objects.tolist()]
-        angle, distance = rng.uniform(0, 2 * np.pi), rng.uniform(*self.distance_m)
-        way, (x, y) = (float(np.cos(angle)), float(np.sin(angle))), places[cube]
+        *spots, (turn, far) = rng.random((len(heights) + 1, 2)).tolist()
+        places = [at(u, v) for u, v in spots]
+        angle, (short, long) = 2 * math.pi * turn, self.distance_m
+        way, distance, (x, y) = (math.cos(angle), math.sin(angle)), short + (long - short) * far, places[cube]
         there = places[disc] = (x + distance * way[0], y + distance * way[1])
         run_up = (x - _RUN_UP_M * way[0], y - _RUN_UP_M * way[1])
-        others = [k for k in range(len(places)) if k not in (cube, disc)]
+        if not (inside(there) and inside(run_up, -0.02)):  # most of the draws: the rest is not looked at
+            return None
+        cubes, disc_m = len(self.colours), self.radius_m + 0.01
         fits = (
-            inside(there)
-            and inside(run_up, -0.02)
-            and spread(places[:cubes]) >= _APART_M
+            spread(places[:cubes]) >= _APART_M
             and spread(places[cubes:]) >= 2 * self.radius_m + 0.01
             and min(math.dist(a, b) for a in places[:cubes] for b in places[cubes:]) >= _OFF_DISC_M
             and all(
-                off_segment(places[k], run_up, there) >= (_CLEAR_M if k < cubes else self.radius_m + 0.01)
-                for k in others
+                off_segment(place, run_up, there) >= (_CLEAR_M if k < cubes else disc_m)
+                for k, place in enumerate(places)
+                if k not in (cube, disc)
             )
         )
-        objects[disc, :2] = there
-        return objects if fits else None
+        return np.array([(*place, height) for place, height in zip(places, heights)]) if fits else None
 
     def strict(self) -> PushTask:
         return replace(self, radius_m=0.7 * self.radius_m)

@@ -32,6 +32,9 @@ class Present(State):
     named = cached_property(lambda self: self._table.named[self._rows])
     memory = cached_property(lambda self: self._table.memory[self._rows])
 
+    def is_named(self, *places: int) -> np.ndarray:
+        return self._table.is_named(places)[self._rows]
+
 
 class Table:
     """The rules of a task and n worlds that obey them; every array has a row per world."""
@@ -42,6 +45,7 @@ class Table:
         self.origin = np.zeros((n, len(worlds.things), 3))
         self.memory = np.zeros((n, task.memory))
         self.named = np.zeros((n, 0), np.int64)
+        self._is_named: dict[tuple[int, ...], np.ndarray] = {}
 
     def begin(self, ids: np.ndarray, starts: Sequence[Start]) -> None:
         """Put worlds into given initial states."""
@@ -52,6 +56,7 @@ class Table:
         if self.named.shape[1] != named.shape[1]:
             self.named = np.zeros((len(self.origin), named.shape[1]), np.int64)
         self.named[ids] = named
+        self._is_named.clear()
         self.origin[ids] = self.worlds.objects[ids]
         self.memory[ids] = 0
 
@@ -59,6 +64,12 @@ class Table:
         """What the rules see of some worlds, until these move on."""
         # usually all of them: then nothing is gathered
         return Present(self, slice(None) if len(ids) == len(self.origin) else ids)
+
+    def is_named(self, places: tuple[int, ...]) -> np.ndarray:
+        """`State.is_named` of all worlds, which only a new start changes: not to be written to."""
+        if places not in self._is_named:
+            self._is_named[places] = State.is_named(Present(self, slice(None)), *places)
+        return self._is_named[places]
 
     def judge(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """The events of these worlds after a control step, bool [k] each; what is remembered moves on."""
@@ -78,4 +89,5 @@ class Table:
 
     def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
         self.origin, self.memory, self.named = (state[name].copy() for name in ("origin", "memory", "named"))
+        self._is_named.clear()
         self.worlds.load_state_dict(state)
