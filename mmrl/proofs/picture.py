@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from mmrl.evaluation.plots import COLOURS
+from mmrl.proofs.stored import told
 
 MOST = 200  # points of a curve that a picture shows
 
@@ -34,12 +36,12 @@ def picture(proof: Mapping[str, Any], path: Path) -> Path:
         grid = sorted({x for run in runs for x, _ in run})
         if not grid:
             continue
-        seeds = np.array([np.interp(grid, *zip(*run)) for run in runs if run])
+        seeds = np.array([np.interp(grid, *zip(*run)) for run in runs if run])  # type: ignore[call-overload]
         axes.plot(grid, seeds.mean(0), color=colour, linewidth=1.8, label=f"{names[side]}, {len(seeds)} seeds")
         axes.fill_between(grid, seeds.min(0), seeds.max(0), color=colour, alpha=0.18, linewidth=0)
-    axes.set_xlabel("iteration")
+    axes.set_xlabel("iteration (bands: lowest to highest seed)")
     axes.set_ylabel(proof["watched"])
-    axes.set_title(f"{proof['recipe']}: {proof['verdict']} (bands: lowest to highest seed)", loc="left", fontsize=10)
+    axes.set_title(fill(f"{proof['recipe']}: {told(proof)}", 95), loc="left", fontsize=10)
     axes.grid(axis="y", color="#dddddd", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
