@@ -68,7 +68,7 @@ def moved(batch: Any, trainer: Any) -> Any:
 
 def looks_for_no_gpu(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """An optimiser on a CPU that does not ask in every step whether a GPU is capturing."""
-    optimizer._accelerator_graph_capture_health_check = lambda: None  # type: ignore[attr-defined]
+    optimizer._accelerator_graph_capture_health_check = lambda: None  # type: ignore[method-assign]
     return optimizer
 
 

@@ -146,7 +146,7 @@ class Turns(Sequence[Turn]):
 def columns_of(episodes: Iterable[Sequence[Turn]]) -> dict[str, Tensor] | None:
     """The columns of the turns of several episodes, one after the other; None unless all are rows of one table."""
     parts = [turns for turns in episodes if len(turns)]
-    if not parts or any(not isinstance(turns, Turns) or turns.table is not parts[0].table for turns in parts):
+    if not parts or any(not isinstance(turns, Turns) or turns.table is not parts[0].table for turns in parts):  # type: ignore[attr-defined]
         return None
-    rows = torch.cat([turns.rows for turns in parts])
-    return {name: column[rows] for name, column in parts[0].table.columns.items()}
+    rows = torch.cat([turns.rows for turns in parts])  # type: ignore[attr-defined]
+    return {name: column[rows] for name, column in parts[0].table.columns.items()}  # type: ignore[attr-defined]

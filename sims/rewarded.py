@@ -30,7 +30,7 @@ class Rewarded(Sim):
     keep: float = 0.0
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         return self.sim.name
 
     def make(self, num_envs: int) -> VectorEnv:
@@ -94,6 +94,6 @@ class RewardedVectorEnv(VectorWrapper):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "watch":  # who films watches the simulator itself
-            self.env.watch = value
+            self.env.watch = value  # type: ignore[attr-defined]
         else:
             super().__setattr__(name, value)

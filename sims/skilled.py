@@ -38,7 +38,7 @@ class Skilled(Sim):
             )
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         return self.sim.name
 
     def make(self, num_envs: int) -> VectorEnv:
@@ -73,7 +73,7 @@ class SkilledVectorEnv(VectorWrapper):
         wide = [
             np.concatenate([bound, np.full(sim.skills, edge)]) for bound, edge in ((space.low, -1), (space.high, 1))
         ]
-        self.single_observation_space = spaces.Box(*(side.astype(np.float32) for side in wide), dtype=np.float32)
+        self.single_observation_space = spaces.Box(*(side.astype(np.float32) for side in wide), dtype=np.float32)  # type: ignore[call-overload]
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
         self.sim, self._skills = sim, np.zeros((env.num_envs, sim.skills), np.float32)
 

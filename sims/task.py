@@ -38,7 +38,7 @@ class SimTask(Task):
             object.__setattr__(self, "sim", Rewarded(self.sim, self.judge, self.keep))
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         return self.sim.name
 
     def __len__(self) -> int:

@@ -41,7 +41,7 @@ def evaluate(words: Sequence[str]) -> dict[str, Any]:
     cli = load_run(asked.folder / "config.yaml", asked.words)
     data = measured_data(cli, asked)
     there = earlier(asked, data)
-    cli.trainer.callbacks = [Progress()] if Console().is_terminal else []
+    cli.trainer.callbacks = [Progress()] if Console().is_terminal else []  # type: ignore[attr-defined]
     played: dict[str, Any] = {} if there is None else {"before": list(there.played.values())[-1]}
     for title, path in asked.checkpoints.items():
         _load(cli, path)
@@ -50,7 +50,7 @@ def evaluate(words: Sequence[str]) -> dict[str, Any]:
     compared = pairs(played["before"], played["after"], measured.rates(data.evaluation)) if len(played) > 1 else {}
     found = Result(_protocol(cli, data, played), played)
     if there is not None:
-        check_protocol(asked.against, found.protocol, there.protocol)  # now with what was told in the episodes
+        check_protocol(asked.against, found.protocol, there.protocol)  # type: ignore[arg-type]  # with what was told in the episodes  # type: ignore[arg-type]
         if lines := found.protocol.apart(there.protocol):
             warn(f"The same protocol as {asked.against}, but not the same policy or place:", lines)
     shown = _films(cli, asked, data, played) if asked.video else {}

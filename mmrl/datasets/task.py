@@ -29,7 +29,7 @@ class DatasetTask(Task):
             raise ValueError(f"task.every must be at least 2, got {self.every}: 2 holds every second episode out")
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         return "recorded"
 
     @functools.cached_property

@@ -110,7 +110,7 @@ class LocalEngine(Engine):
         ended: list[Ended] = action.ended or ["done"] * len(seeds)
         lengths = last_inside(action.mask).clamp(min=1).tolist()
         # one transfer per column, not one per row
-        chosen, logprobs, mask = action.action.cpu(), action.logprobs.float().cpu(), action.mask.cpu()
+        chosen, logprobs, mask = action.action.cpu(), action.logprobs.float().cpu(), action.mask.cpu()  # type: ignore[union-attr]
         values = None if action.values is None else action.values.float().cpu()
         extra = {name: column.cpu() for name, column in action.extra.items()}
         memo = {name: column.cpu() for name, column in action.memo.items()}

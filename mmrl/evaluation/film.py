@@ -37,7 +37,7 @@ class FilmedEnv(VectorWrapper):
         self._over = np.zeros(env.num_envs, bool)
         self._watched = hasattr(env, "watch")
         if self._watched:
-            env.watch = self._take
+            env.watch = self._take  # type: ignore[attr-defined]
 
     def reset(self, **given: Any) -> tuple[Any, dict[str, Any]]:
         observation, infos = self.env.reset(**given)

@@ -43,6 +43,7 @@ class Flat:
     def clip(self, most: float) -> None:
         """Scale the gradient so that its norm is at most `most`, as `torch.nn.utils.clip_grad_norm_` does."""
         gradient = self.vector.grad
+        assert gradient is not None  # since `tie`
         gradient.mul_((most / (gradient.norm() + 1e-6)).clamp_(max=1.0))
 
     def _split(self, vector: Tensor) -> list[Tensor]:

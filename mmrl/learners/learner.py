@@ -65,7 +65,7 @@ class Learner(Reported):
         if "reference" in self.companions:
             raise ValueError("model.companions: the reference is frozen; give a model that learns another name")
         self._sharded = False
-        self._flat: Flat | None = None
+        self._flat: Any = None  # `Flat` where training steps are whole passes
         self._recorded = Recorded("an update")
         self._whole_passes = whole_passes
 
@@ -84,7 +84,8 @@ class Learner(Reported):
     def configure_model(self) -> None:
         """Shard once when Lightning's strategy brings a device mesh."""
         if self.device_mesh is not None and not self._sharded:
-            for model in (self.policy, *(self.models[name] for name in self.companions)):
+            models: list[Any] = [self.policy, *(self.models[name] for name in self.companions)]
+            for model in models:
                 parallel.shard(model, self.device_mesh["data_parallel"])
             self._sharded = True
 
@@ -128,7 +129,11 @@ class Learner(Reported):
         return not self.automatic_optimization
 
     def training_step(self, batch: Batch | Pass, index: int) -> torch.Tensor | None:
-        loss = self._pass(batch) if isinstance(batch, Pass) else self._loss(batch)
+        loss = None
+        if isinstance(batch, Pass):
+            self._pass(batch)
+        else:
+            loss = self._loss(batch)
         if index + 1 == self.trainer.num_training_batches:
             self._recorded.doubt()  # an iteration's first window is computed by its own code too
             self.numbers |= self._means()
@@ -149,7 +154,8 @@ class Learner(Reported):
 
     def _pass(self, windows: Pass) -> None:
         """What Lightning's automatic optimisation would do with each window, one after the other."""
-        optimizer, scheduler = self.optimizers(use_pl_optimizer=False), self.lr_schedulers()
+        optimizer: Any = self.optimizers(use_pl_optimizer=False)
+        scheduler: Any = self.lr_schedulers()
         counted = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
         flat, most = self._flat, self.trainer.gradient_clip_val
         outs, weights = [], []

@@ -116,7 +116,7 @@ def _compared(batch: Batch, policy: Policy, device: torch.device) -> _Compared |
     difference = (learner - batch["logprobs"]).abs().masked_fill(~batch["mask"], 0.0)
     # a log-prob that is not a number is the worst of all
     row, choice = divmod(int(difference.nan_to_num(math.inf).argmax()), difference.shape[1])
-    return _Compared(
+    return _Compared(  # type: ignore[call-arg]
         int(batch["mask"].sum()),
         float(difference.double().sum()),
         float(difference[row, choice]),

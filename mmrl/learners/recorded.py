@@ -81,7 +81,7 @@ class Recorded:
 
 def _record(compute: Compute, tensors: dict[str, Tensor]) -> Compute:
     """The operations of a computation, run by torch alone."""
-    places, names = list(tensors), []
+    places, names = list(tensors), list[str]()
 
     def plain(*values: Tensor) -> list[Tensor]:
         found = compute(dict(zip(places, values)))

@@ -37,7 +37,7 @@ class MapCrossEntropy(Term):
                 f"the policy has {logits.shape[1]}: raise policy.visual_tokens or lower the term's maps"
             )
         logits = logits[:, : objects * self.maps]
-        area = adaptive_avg_pool2d(pixels.float(), logits.shape[2:]).flatten(2)
+        area = adaptive_avg_pool2d(pixels.float(), logits.shape[2:]).flatten(2)  # type: ignore[arg-type]
         total = area.sum(dim=2, keepdim=True)
         if (total == 0).any():
             empty = (total == 0).any(dim=1)[:, 0].nonzero()[:, 0].tolist()

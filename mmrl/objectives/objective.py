@@ -116,7 +116,7 @@ class Objective(nn.Module):
     @torch.no_grad()
     def notes(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """The diagnostics alone."""
-        shares, metrics = self._shares(batch), {}
+        shares, metrics = self._shares(batch), {}  # type: ignore[var-annotated]
         for name, term in self.terms.items():
             metrics |= shares[self.rows.get(name)].sums(term.metrics(out, batch), f"{name}/")
         return metrics
@@ -136,12 +136,12 @@ class Objective(nn.Module):
         parts = {"logprobs": out.logprobs, "entropy": out.entropy, "values": out.values}
         parts = {name: part for name, part in parts.items() if part is not None and part.requires_grad}
         if self._loose is None and loss.requires_grad:
-            self._loose = _unread(loss, parts)
+            self._loose = _unread(loss, parts)  # type: ignore[arg-type]
         loose = [parts[name] for name in self._loose or () if name in parts]
         loose += [part for part in out.extra.values() if part.is_floating_point() and part.requires_grad]
         if not loose:
             return loss
-        return loss + 0.0 * torch.stack([part.float().nan_to_num(0, 0, 0).sum() for part in loose]).sum()
+        return loss + 0.0 * torch.stack([part.float().nan_to_num(0, 0, 0).sum() for part in loose]).sum()  # type: ignore[union-attr]
 
 
 def _chosen(batch: Batch, rows: str) -> Tensor:

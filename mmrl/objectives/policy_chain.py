@@ -62,13 +62,13 @@ class ChainSurrogate(Term):
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         ratio = self._reduced(self._total(out, batch), batch).exp()
-        return clipped_surrogate(ratio, self._advantages(batch), *self._bounds(batch), self.dual)
+        return clipped_surrogate(ratio, self._advantages(batch), *self._bounds(batch), self.dual)  # type: ignore[arg-type]
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ratio, clip_fraction: of what is clipped; total_ratio, kl (k3, nats): of the joint action, not reduced."""
         total = self._total(out, batch)
         ratio = self._reduced(total, batch).exp()
-        cut = clipped(ratio, self._advantages(batch), *self._bounds(batch), self.dual)
+        cut = clipped(ratio, self._advantages(batch), *self._bounds(batch), self.dual)  # type: ignore[arg-type]
         return {
             "ratio": ratio,
             "clip_fraction": cut.to(ratio.dtype),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -22,7 +23,7 @@ class Turn:
         log: names numbers of this update, each a tensor without gradient.
     """
 
-    models: Mapping[str, nn.Module]
+    models: Mapping[str, Any]  # modules, each with its own methods
     normal: Callable[..., Tensor]
     descend: Callable[[Tensor], None]
     log: Callable[[Mapping[str, Tensor]], None]

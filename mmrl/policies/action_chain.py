@@ -220,7 +220,7 @@ class ChainPolicy(Policy):
             return answer - target
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):  # the other kernels have no forward derivative
             along = (target, torch.ones_like(time))
-            _, rate = jvp(lambda x, time: self.answer(prefix, x, time, until)[0], (x, time), along)
+            _, rate = jvp(lambda x, time: self.answer(prefix, x, time, until)[0], (x, time), along)  # type: ignore[misc]
         return answer - mean_velocity(target, rate, column(time), column(until))
 
     # ---------------------------------------------------------------- the chunk within the network's state

@@ -114,8 +114,8 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         self.body = ContextTransformer(
             vocabulary=len(self.tokenizer), layers=own["layers"], proprio_dims=self.proprio_dims, **shared
         )
-        sizes = {"action_dims": self.action_dims, "chunk": self.chunk}
-        kinds = {"spread": self.chain.spread, "spans": self.chain.spans}
+        sizes: Any = {"action_dims": self.action_dims, "chunk": self.chunk}
+        kinds: Any = {"spread": self.chain.spread, "spans": self.chain.spans}
         self.expert = ActionExpert(layers=own["expert_layers"], **kinds, **sizes, **shared)
 
     @classmethod

@@ -130,7 +130,7 @@ class ActionTokenPolicy(ActionPolicy):
             action=chosen,
             logprobs=logprobs,
             mask=torch.ones_like(chosen, dtype=torch.bool),
-            output=list(self.processor.decode(real.view(-1, self.chunk, self.action_dims).cpu().numpy())),
+            output=list(self.processor.decode(real.view(-1, self.chunk, self.action_dims).cpu().numpy())),  # type: ignore[arg-type]
             values=values,
             extra={} if kept is None else {"kept": kept},
             memo={"visual": visual} if self.freeze_vision else {},

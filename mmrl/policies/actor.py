@@ -48,6 +48,10 @@ class ActorPolicy(Policy):
         path: folder that `save_pretrained` wrote; its settings stand for all the others.
     """
 
+    senses: Senses
+    low: Tensor
+    high: Tensor
+
     def __init__(
         self,
         observation_dims: int | None = None,
@@ -122,7 +126,7 @@ class ActorPolicy(Policy):
         """[N, F] what actor and critic read, from collated inputs."""
         return self.senses(observation)
 
-    def check_spaces(self, observation_space: Space, action_space: Space) -> None:
+    def check_spaces(self, observation_space: Space, action_space: Any) -> None:
         """Refuse a simulator whose states or actions are not those of this policy."""
         self.senses.check_space(observation_space)
         fits = isinstance(action_space, spaces.Box) and action_space.shape == self.action_shape

@@ -127,7 +127,7 @@ class Policy(nn.Module, ABC):
             "use engine=local"
         )
 
-    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor | Ragged]:
+    def collate(self, observations: Sequence[Observation]) -> Mapping[str, Tensor | Ragged]:
         """Rows to a batch: equal shapes are stacked, others padded at the end. Override for left padding or ragged."""
         return {name: pad_stack([torch.as_tensor(row[name]) for row in observations]) for name in observations[0]}
 

@@ -23,11 +23,14 @@ class RoomyLayer(DynamicLayer):
     the keys that `update` returns; an attention that does not know about it would see the attempt's own tokens only.
     """
 
+    keys: Any  # tensors [N, heads, L, D], from the first tokens on
+    values: Any
+
     def __init__(self, room: int):
         super().__init__()
         self.room = room
         self.prefix: Prefix | None = None
-        self._buffers: tuple[Tensor, Tensor] | None = None
+        self._buffers: Any = None  # keys and values with the room behind them, once there is any
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         if self._buffers is None:
@@ -58,6 +61,7 @@ class RoomyLayer(DynamicLayer):
     def unshare(self) -> None:
         """Copy the prompts to their attempts after all, and forget the attempts' own tokens."""
         prefix = self.prefix
+        assert prefix is not None
         self.prefix, self._buffers = None, None
         self.keys, self.values = prefix.keys, prefix.values
         self.batch_select_indices(prefix.owner)
@@ -110,9 +114,11 @@ class RoomyCache(PromptCache):
         shares: whether the model's attention looks for prompts that are held once.
     """
 
+    layers: list[RoomyLayer]  # type: ignore[assignment]
+
     def __init__(self, room: int, shares: bool = False):
         super().__init__()
-        self.layer_class_to_replicate = lambda: RoomyLayer(room)
+        self.layer_class_to_replicate = lambda: RoomyLayer(room)  # type: ignore[assignment]
         self.shares = shares
 
     def hand_out(self, owner: Tensor) -> None:

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from mmrl.policies.cache import PromptCache, RoomyCache
+from mmrl.policies.cache import RoomyCache
 from mmrl.policies.prefix_attention import Prefix
 
 log = logging.getLogger(__name__)
@@ -31,8 +31,8 @@ class Capture:
     """
 
     def __init__(self) -> None:
-        self.model: nn.Module | None = None
-        self.records: dict[tuple, Callable[..., Tensor] | None] = {}
+        self.model: Any = None
+        self.records: dict[tuple, Any] = {}  # None where the model's own code runs
         self.believed: set[tuple] = set()
 
     def __deepcopy__(self, memo: dict) -> Capture:
@@ -70,7 +70,7 @@ class Step:
         self.possible = _recordable(model)
         self.compared = False
 
-    def __call__(self, inputs: Mapping[str, Any], mask: Tensor | None, positions: Tensor, cache: PromptCache) -> Tensor:
+    def __call__(self, inputs: Mapping[str, Any], mask: Tensor | None, positions: Tensor, cache: Any) -> Tensor:
         self.calls += 1
         # the first call reads the prompts, and the second shows whether the model finds them in the cache
         if self.calls < 3 or not self.possible or not (isinstance(cache, RoomyCache) and cache.shares):
@@ -88,7 +88,7 @@ class Step:
         record = self.capture.record(key, tensors)
         if record is not None:
             found = (record(*tensors) - expected).abs().max()
-            if not found <= STEPS * torch.finfo(expected.dtype).eps * max(1.0, expected.abs().max()):
+            if not found <= STEPS * torch.finfo(expected.dtype).eps * max(1.0, float(expected.abs().max())):
                 self.capture.refuse(key, f"replayed logits differ by {float(found):.2g}")
         if self.capture.records[key] is None:
             self.possible = False
@@ -128,10 +128,13 @@ class _Bare(nn.Module):
 class _Held(DynamicLayer):
     """Keys and values whose last place is still to be written, and the prompts that stand before them."""
 
+    keys: Any
+    values: Any
+
     def __init__(self, held: list[Tensor], places: tuple[Tensor, Tensor] | None):
         super().__init__()
         self.keys, self.values, *prompt = held
-        self.prefix = Prefix(*prompt, places=places) if places else None
+        self.prefix = Prefix(prompt[0], prompt[1], places=places) if places else None
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
@@ -159,7 +162,7 @@ def logits_of(
     return out.logits[:, -1]
 
 
-def _recordable(model: nn.Module) -> bool:
+def _recordable(model: Any) -> bool:
     """Whether records of it were found to pay and last: weights that stay where they are, on a CPU."""
     text = model.config.get_text_config(decoder=True)
     kinds = set(getattr(text, "layer_types", None) or ())

@@ -43,6 +43,10 @@ class ControlPolicy(Policy):
         path: folder that `save_pretrained` wrote; its settings stand for all the others.
     """
 
+    head: CategoricalHead | GaussianHead
+    low: Tensor
+    high: Tensor
+
     def __init__(
         self,
         observation_dims: int | None = None,
@@ -114,7 +118,7 @@ class ControlPolicy(Policy):
     def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
         return frozenset({"values"})
 
-    def check_spaces(self, observation_space: Space, action_space: Space) -> None:
+    def check_spaces(self, observation_space: Space, action_space: Any) -> None:
         """Refuse a simulator whose states or actions are not those of this policy."""
         state = observation_space["state"] if isinstance(observation_space, spaces.Dict) else observation_space
         if not isinstance(state, spaces.Box) or state.shape != (self.observation_dims,):
@@ -159,7 +163,7 @@ class ControlPolicy(Policy):
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
         return {"state": torch.stack([row["state"] for row in observations])}
 
-    def _choices(self, state: Tensor, temperature: Tensor) -> Choices:
+    def _choices(self, state: Tensor, temperature: Tensor) -> Any:
         return self.head(self.actor(state), temperature)
 
     def _values(self, state: Tensor) -> Tensor:

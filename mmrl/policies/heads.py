@@ -174,7 +174,7 @@ class GaussianHead(Head):
     def forward(self, features: Tensor, temperature: Tensor) -> Gaussian:
         centre = self.linear(features).float()
         if self.spread is None:
-            log_std = self.log_std.float()
+            log_std = self.log_std.float()  # type: ignore[union-attr]
         else:
             log_std = (self.spread(features).float() + self.start).clamp(*LOG_STD_RANGE)
         return Gaussian(centre, log_std + temperature.log()[:, None])

@@ -115,7 +115,7 @@ class Pi0Policy(ChainPolicy):
         self.bound = None if self.processor.action.kind == "mean_std" else 1.0
         if gradient_checkpointing:
             checkpointed(model)
-        self.model = _frozen(without_dropout(model), freeze_vision, freeze_context, lora)
+        self.model: Any = _frozen(without_dropout(model), freeze_vision, freeze_context, lora)
         self.network = Pi0Network(model)
         self._add_heads(model.config, value_head)
 
@@ -228,7 +228,8 @@ class Pi0Policy(ChainPolicy):
 
 def _loaded(path: str, **options: Any) -> Any:
     """The transformers model. Weights that it needs and does not get are refused, not drawn at random."""
-    model, report = PI0ForConditionalGeneration.from_pretrained(path, output_loading_info=True, **options)
+    loaded: Any = PI0ForConditionalGeneration.from_pretrained(path, output_loading_info=True, **options)
+    model, report = loaded
     missing = sorted(name for name in report["missing_keys"] if "dit.embed_tokens" not in name)  # nobody reads those
     if missing:
         raise ValueError(f"the checkpoint lacks {len(missing)} weights of pi0, the first of them {missing[0]}")

@@ -20,6 +20,9 @@ class PageLayer(DynamicLayer):
     So that any number of expert passes share one context, and a layer may run again in the backward pass.
     """
 
+    keys: Any  # tensors, once written
+    values: Any
+
     def __init__(self, keys: Tensor | None = None, values: Tensor | None = None):
         super().__init__()
         self.written = keys is not None
@@ -63,7 +66,7 @@ class Pi0Network:
             state: proprioception [N, P], filled up with zeros to the model's width.
         """
         body, mask, pixels = self.model.model, inputs["attention_mask"], inputs["pixel_values"]
-        cache = Cache(layer_class_to_replicate=PageLayer)
+        cache: Any = Cache(layer_class_to_replicate=PageLayer)
         with torch.set_grad_enabled(torch.is_grad_enabled() and any(p.requires_grad for p in body.vlm.parameters())):
             seen = torch.ones(pixels.shape[:2], dtype=torch.bool, device=pixels.device)
             embedded = body.embed_prefix(inputs["input_ids"], pixels, seen)

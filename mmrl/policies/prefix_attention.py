@@ -35,9 +35,10 @@ class Prefix:
     def __init__(
         self, keys: Tensor, values: Tensor, owner: Tensor | None = None, places: tuple[Tensor, Tensor] | None = None
     ):
-        self.keys, self.values, self.owner = keys, values, owner  # [U, Hk, P, D] twice, and [R]
+        self.keys, self.values = keys, values  # [U, Hk, P, D]
+        self.owner: Any = owner  # [R]; a recorded step knows the places alone
         # [R] the place of a row among U * W, and [U * W] the row at a place; where there is none any does
-        self.slot, self.row = _places(owner, len(keys)) if places is None else places
+        self.slot, self.row = _places(self.owner, len(keys)) if places is None else places  # type: ignore[arg-type]
         self.read = False
 
     @property
@@ -105,7 +106,7 @@ def prefix_attention(
     """
     prefix: Prefix | None = getattr(key, "prefix", None)
     head = getattr(attention_mask, "head", 0)
-    if prefix is None and head:
+    if prefix is None and attention_mask is not None and head:
         return _lines(module, query, key, value, attention_mask, head, dropout=dropout, scaling=scaling, **others), None
     if prefix is None:
         return sdpa_attention_forward(
@@ -113,8 +114,10 @@ def prefix_attention(
         )
     prefix.read = True
     if query.shape[2] > 1 or others.get("position_bias") is not None:
-        whole = [torch.cat([p[prefix.owner], own], -2) for p, own in ((prefix.keys, key), (prefix.values, value))]
-        return sdpa_attention_forward(module, query, *whole, attention_mask, dropout=dropout, scaling=scaling, **others)
+        key, value = (torch.cat([p[prefix.owner], own], -2) for p, own in ((prefix.keys, key), (prefix.values, value)))
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
+        )
     rows, heads, _, size = query.shape
     grouped = query.reshape(rows, key.shape[1], heads // key.shape[1], size) * (
         size**-0.5 if scaling is None else scaling
@@ -128,7 +131,7 @@ def prefix_attention(
 
 
 def _lines(
-    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, head: int, **options: Any
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, head: int, **options: Any
 ) -> Tensor:
     """The tokens of prompts see none of the attempts: theirs is an attention of its own, often without a mask."""
     own = None if mask.causal else mask[:, :, :head, :head]

@@ -113,7 +113,8 @@ class Processor:
     def encode(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """A raw observation under the policy's names, in its pictures and units; what is not named passes."""
         seen = {self.names.get(name, name): value for name, value in raw.items()}
-        for name, step in (*self.pictures.items(), *self.vectors.items()):
+        steps: dict[str, Any] = {**self.pictures, **self.vectors}
+        for name, step in steps.items():
             if name not in seen:
                 raise ValueError(
                     f"the policy's processor expects observation {name!r}, but it is given {sorted(raw)}; "

@@ -138,6 +138,6 @@ def headed(mask: Tensor, attempt: Tensor) -> Tensor:
         mask: as `visible` makes it.
         attempt: [B, L] as there.
     """
-    mask.head = int((attempt < 1).all(0).cumprod(0).sum())
-    mask.causal = bool((attempt >= 0).all())
+    mask.head = int((attempt < 1).all(0).cumprod(0).sum())  # type: ignore[attr-defined]
+    mask.causal = bool((attempt >= 0).all())  # type: ignore[attr-defined]
     return mask

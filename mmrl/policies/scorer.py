@@ -56,7 +56,7 @@ class ScoringPolicy(Policy):
             made = AutoConfig.for_model(full.pop("model_type", "qwen2"), **full)
             model = AutoModelForSequenceClassification.from_config(made, dtype=dtype)
         model.config.pad_token_id = self.tokenizer.pad_token_id
-        self.model = without_dropout(model)
+        self.model: Any = without_dropout(model)
         width = model.config.get_text_config().hidden_size
         self.head: nn.Module | None = None
         if hidden is not None:

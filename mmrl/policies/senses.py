@@ -66,7 +66,7 @@ class Senses(nn.Module):
     def check_space(self, space: Space) -> None:
         """Refuse a simulator that does not give these observations."""
         given = space.spaces if isinstance(space, spaces.Dict) else {"state": space}
-        wanted = {self.state: (self.observation_dims,)} if self.observation_dims else {}
+        wanted: dict[str, tuple[int, ...]] = {self.state: (self.observation_dims,)} if self.observation_dims else {}
         wanted |= {"image": (self.image_size, self.image_size, 3)} if self.image_size else {}
         for name, shape in wanted.items():
             if name not in given or given[name].shape != shape:
@@ -96,7 +96,7 @@ class PixelEncoder(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """[N, F] of pictures uint8 [N, S, S, 3]."""
-        pixels = image.movedim(-1, 1).to(self.out[0].weight.dtype) / 255 - 0.5
+        pixels = image.movedim(-1, 1).to(self.out[0].weight.dtype) / 255 - 0.5  # type: ignore[arg-type]
         return self.out(self.convolutions(pixels).flatten(1))
 
 

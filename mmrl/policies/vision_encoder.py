@@ -53,8 +53,8 @@ class VisionEncoder(nn.Module):
         sharpness: float = 3.0,
     ):
         super().__init__()
-        self.features = timm.create_model(name, features_only=True, **arguments).to(memory_format=torch.channels_last)
-        size = self.features.feature_info.channels()[0]
+        features: Any = timm.create_model(name, features_only=True, **arguments)
+        self.features, size = features.to(memory_format=torch.channels_last), features.feature_info.channels()[0]
         self.sharpness = sharpness
         self.project = nn.Linear(size, size)
         # instructions differ in one word of many: without the norm the difference is too small to learn from quickly

@@ -55,7 +55,7 @@ def _content(words: tuple[str, ...]) -> str:
 @functools.cache
 def _usual() -> frozenset[str]:
     """The callbacks of every run: they write things down. What a recipe adds may end its training."""
-    return frozenset(OmegaConf.load(CONF / "trainer" / "default.yaml")["callbacks"])
+    return frozenset(OmegaConf.load(CONF / "trainer" / "default.yaml")["callbacks"])  # type: ignore[index]
 
 
 def targets(node: Any) -> Iterator[str]:

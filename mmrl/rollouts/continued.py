@@ -54,7 +54,7 @@ class ContinuedEnv:
         self._actions = create_empty_array(venv.single_action_space, venv.num_envs, fn=np.zeros)
 
     def reset(self, seeds: Sequence[int]) -> None:
-        self._observations, _ = self.venv.reset(seed=list(seeds))
+        self._observations, _ = self.venv.reset(seed=list(seeds))  # type: ignore[arg-type]
         self.acting[:] = True
         self._check_finite()
 
@@ -82,7 +82,7 @@ class ContinuedEnv:
 
         `seed(world)` starts the world's next life; used where the reset is ours.
         """
-        self._actions[worlds if len(worlds) < len(self._everyone) else ...] = outputs
+        self._actions[worlds if len(worlds) < len(self._everyone) else ...] = outputs  # type: ignore[index]
         observations, rewards, terminated, truncated, infos = self.venv.step(self._actions)
         ended = (terminated | truncated) & self.acting
         executed = [int(infos["executed"][w]) for w in worlds] if "executed" in infos else None
@@ -94,7 +94,7 @@ class ContinuedEnv:
             ends = {int(w): _end(int(w), bool(terminated[w]), final, reports) for w in np.flatnonzero(ended)}
             if self.mode is AutoresetMode.DISABLED:
                 seeds = [seed(w) if ended[w] else 0 for w in range(len(ended))]
-                observations, _ = self.venv.reset(seed=seeds, options={"reset_mask": ended})
+                observations, _ = self.venv.reset(seed=seeds, options={"reset_mask": ended})  # type: ignore[arg-type]
         if self.mode is AutoresetMode.NEXT_STEP:
             self.acting = ~ended
         self._observations = observations
@@ -111,7 +111,7 @@ class ContinuedEnv:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state. It holds a pickle: load only what you trust."""
-        self.venv.load_state_dict(state["venv"])
+        self.venv.load_state_dict(state["venv"])  # type: ignore[attr-defined]
         self._observations, self.acting = pickle.loads(state["seen"].numpy().tobytes())
 
     def _check_finite(self) -> None:

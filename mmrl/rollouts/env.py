@@ -89,7 +89,7 @@ def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, 
         for i, completion in zip(live, completions):
             if "executed" in infos:
                 mask_unplayed(completion, int(infos["executed"][i]))
-            episodes[i].turns.append(Turn(completion, float(rewards[i])))
+            episodes[i].turns.append(Turn(completion, float(rewards[i])))  # type: ignore[attr-defined]
         over = [i for i in live if terminated[i] or truncated[i]]
         for i in over:
             _finish(episodes[i], i, bool(terminated[i]), infos)

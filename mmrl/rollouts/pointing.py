@@ -43,7 +43,7 @@ class Pointing(Rollout):
                 "use task=sim with one of the tabletop, as sim=reach"
             )
         ctx.progress("scenes", 0, len(prompts))
-        made = sim.scenes([prompt.info["seed"] for _, prompt in prompts], self.spread)
+        made = sim.scenes([prompt.info["seed"] for _, prompt in prompts], self.spread)  # type: ignore[union-attr]
         ctx.progress("scenes", len(prompts), len(prompts))
         return [
             Episode(prompt, group=slot, attempt=0, turns=self._turns(made, i, slot, ctx), source="demo")

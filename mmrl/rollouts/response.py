@@ -63,4 +63,4 @@ def _grid() -> tuple[np.ndarray, ...]:
     parts = np.meshgrid(np.geomspace(2, 50, 16), np.linspace(-1.3, 0.3, 81), np.linspace(0, 0.6, 13), indexing="ij")
     slope, place, floor = (part.ravel() for part in parts)
     deviations = (np.log(slope / USUAL["slope"]), (place - USUAL["place"]) / 0.5, (floor - USUAL["floor"]) / 0.2)
-    return slope, place, floor, FAITH * sum(deviation**2 for deviation in deviations)
+    return slope, place, floor, FAITH * sum(deviation**2 for deviation in deviations)  # type: ignore[return-value]

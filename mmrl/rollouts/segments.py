@@ -71,14 +71,14 @@ class Harvest:
         if segment is not None:
             _followed(segment, completion)
         if segment is not None and failed:
-            segment.info["error"] = end.error
+            segment.info["error"] = end.error  # type: ignore[union-attr]
 
     def _end(self, world: World, end: End) -> None:
         segment = self._close(world, "done" if end.terminated else "time")
         life = {"episode_return": world.life_return, "episode_length": float(world.life_length)}
-        segment.info["scores"] = {**end.scores, **life}
+        segment.info["scores"] = {**end.scores, **life}  # type: ignore[union-attr]
         if not end.terminated:
-            self._following.append((segment, end.following))
+            self._following.append((segment, end.following))  # type: ignore[arg-type]
 
     def cut(self, world: World, observation: dict[str, Any]) -> None:
         """End the open segment, if there is one, because the iteration ends; its world has come to `observation`."""

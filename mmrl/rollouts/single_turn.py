@@ -20,7 +20,7 @@ class SingleTurn(Rollout):
                 episodes.append(Episode(prompt, group=slot, attempt=attempt))
         ctx.progress("rollout", 0, len(requests))
         for episode, completion in zip(episodes, ctx.engine.sample(requests, ctx.sampling)):
-            episode.turns.append(Turn(completion))
+            episode.turns.append(Turn(completion))  # type: ignore[attr-defined]
             episode.ended = completion.ended
         ctx.progress("rollout", len(requests), len(requests))
         return episodes

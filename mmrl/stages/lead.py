@@ -41,6 +41,6 @@ class ReferenceLead(Stage):
         reference = reference_of(ctx, "reference_lead")
         if not hasattr(reference, "lead"):
             raise ValueError(f"reference_lead: {type(reference).__name__} has no chain from noise to actions")
-        chunk = said(reference, batch, reference.lead, self.rows, ctx.device)
+        chunk = said(reference, batch, reference.lead, self.rows, ctx.device)  # type: ignore[arg-type]
         before = batch["action"][:, : -chunk.shape[1]]
         return batch.with_columns(action=torch.cat([before, chunk.to(before.dtype)], dim=1))

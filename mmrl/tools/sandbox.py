@@ -159,7 +159,7 @@ class Python(Tool):
         if "_sandbox" in self.__dict__:
             self._sandbox.close()
 
-    def run(self, code: str) -> str:
+    def run(self, code: str) -> str:  # type: ignore[override]
         """
         Run a Python program.
 

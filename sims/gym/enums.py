@@ -27,6 +27,6 @@ def _mend(kind: type) -> None:
     plain = kind.__eq__
 
     def equal(self, other: object) -> bool:
-        return int(self) == int(other) if isinstance(other, np.integer) else plain(self, other)
+        return int(self) == int(other) if isinstance(other, np.integer) else plain(self, other)  # type: ignore[call-arg]
 
     kind.__eq__ = equal  # type: ignore[assignment]  # the hash, that of the number, stays

@@ -63,7 +63,7 @@ class Seen(gymnasium.Wrapper):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._seen, info = self.env.reset(seed=seed, options=options)
         self._pictures, self._success = [], False
-        self._told = self.instruction or str(self._seen["mission"])
+        self._told = self.instruction or str(self._seen["mission"])  # type: ignore[index]
         return self._observation(), info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:

@@ -58,7 +58,7 @@ class SeenGymSim(GymSim):
         env = self.world()
         proprio, action = env.observation_space["proprio"].shape, env.action_space.shape  # type: ignore[index]
         env.close()
-        return {"action_dims": action[1], "chunk": self.chunk, "proprio_dims": proprio[0]}
+        return {"action_dims": action[1], "chunk": self.chunk, "proprio_dims": proprio[0]}  # type: ignore[index]
 
     def contract(self) -> dict[str, Any]:
         seen = ("instruction", "image_size", "chunk", "frames", "end_on_success")

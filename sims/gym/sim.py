@@ -55,7 +55,7 @@ class GymSim(Sim):
             raise ValueError(f"sim.autoreset must be one of {sorted(_MODES)}, got {self.autoreset!r}")
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         return self.id
 
     @property

@@ -27,7 +27,7 @@ class GymVectorEnv(SyncVectorEnv):
     With autoreset disabled a world that ended keeps still and repeats its flags until it is reset.
     """
 
-    envs: list[Guard]
+    envs: list[Guard]  # type: ignore[assignment]
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """As gymnasium's own, with one look at the numbers of all worlds instead of one at each, and without copies."""
@@ -53,7 +53,7 @@ class GymVectorEnv(SyncVectorEnv):
         ended = self._terminations | self._truncations
         if self.autoreset_mode is AutoresetMode.SAME_STEP and ended.any():
             for i in np.flatnonzero(ended):
-                infos = self._add_info(infos, {"final_obs": seen[i], "final_info": reports[i]}, i)
+                infos = self._add_info(infos, {"final_obs": seen[i], "final_info": reports[i]}, i)  # type: ignore[arg-type]
                 seen[i], reports[i] = self.envs[i].reset()
             batch = self._batch(seen)
         self._env_obs, self._autoreset_envs = seen, ended
@@ -75,7 +75,7 @@ class GymVectorEnv(SyncVectorEnv):
             return np.array(seen, dtype=space.dtype)
         return deepcopy(concatenate(space, seen, self._observations))
 
-    def render(self, i: int = 0, size: int = 256) -> np.ndarray:
+    def render(self, i: int = 0, size: int = 256) -> np.ndarray:  # type: ignore[override]
         """World i's picture, uint8 [size, size, 3]; only of worlds that were made with render_mode="rgb_array"."""
         if self.render_mode != "rgb_array":
             raise TypeError(

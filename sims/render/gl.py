@@ -145,7 +145,7 @@ class GLRenderer(Renderer):
         for flag in flags:
             self._scene.flags[flag.value] = 0
         mujoco.mjr_readPixels(image, depth, rectangle, self._context)
-        return (image if depth is None else depth)[::-1]
+        return (image if depth is None else depth)[::-1]  # type: ignore[index]
 
     def close(self) -> None:
         if self._gl is not None:

@@ -91,7 +91,7 @@ class Tabletop(Sim):
         if isinstance(self.appearance, Mapping):  # as a config writes it
             object.__setattr__(self, "appearance", Appearance(**self.appearance))
         terms = sorted({term for part in self.parts for term in part.task.terms})
-        if unknown := sorted(set(self.dense or {}) - set(terms)):
+        if unknown := sorted(set(self.dense or {}) - set(terms)):  # type: ignore[arg-type]
             raise ValueError(f"sim.dense: unknown terms {unknown}; this sim has {terms}")
         if self.dynamics is not None and min(self.dynamics) < 1:
             raise ValueError(f"sim.dynamics are factors of at least 1 (1: no variation), got {list(self.dynamics)}")

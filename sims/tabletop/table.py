@@ -33,7 +33,7 @@ class Present(State):
     memory = cached_property(lambda self: self._table.memory[self._rows])
 
     def is_named(self, *places: int) -> np.ndarray:
-        return self._table.is_named(places)[self._rows]
+        return self._table.is_named(places)[self._rows]  # type: ignore[attr-defined]
 
 
 class Table:

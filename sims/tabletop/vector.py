@@ -282,7 +282,7 @@ class TabletopVectorEnv(VectorEnv):
         self.pictures.load_state_dict(arrays)
         self.scores = {name: arrays[f"score_{name}"].copy() for name in self.scores}
         self.instructions = list(state["instructions"])
-        self.looks = [None if seed is None else self.appearance.look(seed) for seed in state["looks"]]
+        self.looks = [None if seed is None else self.appearance.look(seed) for seed in state["looks"]]  # type: ignore[union-attr]
         self._ready = True
 
     def close_extras(self, **kwargs: Any) -> None:

@@ -44,7 +44,7 @@ class Search(Tool):
         words = TfidfVectorizer(token_pattern=r"[a-z0-9]+")
         return words, words.fit_transform([f"{title} {text}" for title, text in zip(self.titles, self.pages)])
 
-    def run(self, query: str) -> str:
+    def run(self, query: str) -> str:  # type: ignore[override]
         """
         Look for pages of the wiki.
 

@@ -27,6 +27,7 @@ class LeRobotDataset(Dataset):
     """
 
     format = "LeRobotDataset v3.0"
+    fps: float
 
     def __init__(self, path: str | Path):
         self.path = Path(path)

@@ -30,7 +30,7 @@ class Lesson(NamedTuple):
     @staticmethod
     def joined(lessons: Sequence[Lesson]) -> Lesson:
         """Several lessons of one kind as one."""
-        return Lesson(*(None if part[0] is None else torch.cat(part) for part in zip(*lessons)))
+        return Lesson(*(None if part[0] is None else torch.cat(part) for part in zip(*lessons)))  # type: ignore[arg-type]
 
 
 class Chain(ABC):

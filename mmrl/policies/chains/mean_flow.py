@@ -32,7 +32,7 @@ class MeanFlow(FlowNoise):
 
     steps: int = 1
     same: float = 0.5
-    answer = "average velocity"
+    answer = "average velocity"  # type: ignore[assignment]
     spans = True
 
     def __post_init__(self) -> None:
