@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 BASES = ("grpo", "grpo_digits_vlm", "demo_vla", "flow_sde_grpo", "ppo_control")
 """One recipe for every kind of policy: text, text with pictures, action tokens, flow, state vectors."""
 OWN_FILES = {"curriculum": {"fixed": ["curriculum.count=4"]}}
-DRAWS, SHARD = 200, 6
+DRAWS, SHARD = 200, 12
 
 
 def spec(part):
@@ -50,8 +50,8 @@ def drawn(number, folder):
     rng = random.Random(number)
     base = rng.choice(BASES)
     # mostly the rollout and the curriculum that the recipe is used with: any other is seldom wired
-    rollout = rng.choice([None, None, None, *groups()["rollout"]])
-    curriculum = rng.choice([None, *groups()["curriculum"]])
+    rollout = rng.choice(groups()["rollout"]) if rng.random() < 0.4 else None
+    curriculum = rng.choice(groups()["curriculum"]) if rng.random() < 0.4 else None
     words = words_of(base, folder)
     for group, choice in (("rollout", rollout), ("curriculum", curriculum)):
         if choice is not None:
@@ -144,4 +144,4 @@ def test_two_hundred_draws(tmp_path):
     wired = found.count("wired")
     reasons = {reason[:100] for reason in found if reason != "wired"}
     assert all(len(reason) > 20 for reason in reasons)
-    assert wired >= DRAWS // 5, f"{wired} wired; refused: {sorted(reasons)}"
+    assert wired >= DRAWS // 4, f"{wired} wired; refused: {sorted(reasons)}"
