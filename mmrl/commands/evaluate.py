@@ -50,7 +50,8 @@ def evaluate(words: Sequence[str]) -> dict[str, Any]:
     compared = pairs(played["before"], played["after"], measured.rates(data.evaluation)) if len(played) > 1 else {}
     found = Result(_protocol(cli, data, played), played)
     if there is not None:
-        check_protocol(asked.against, found.protocol, there.protocol)  # type: ignore[arg-type]  # with what was told in the episodes  # type: ignore[arg-type]
+        # now with what was told in the episodes
+        check_protocol(asked.against, found.protocol, there.protocol)  # type: ignore[arg-type]
         if lines := found.protocol.apart(there.protocol):
             warn(f"The same protocol as {asked.against}, but not the same policy or place:", lines)
     shown = _films(cli, asked, data, played) if asked.video else {}
