@@ -41,7 +41,7 @@ def picture(proof: Mapping[str, Any], path: Path) -> Path:
         axes.fill_between(grid, seeds.min(0), seeds.max(0), color=colour, alpha=0.18, linewidth=0)
     axes.set_xlabel("iteration (bands: lowest to highest seed)")
     axes.set_ylabel(proof["watched"])
-    axes.set_title(fill(f"{proof['recipe']}: {told(proof)}", 95), loc="left", fontsize=10)
+    axes.set_title(fill(f"{proof['recipe']}: {told(proof)}", 82), loc="left", fontsize=10)
     axes.grid(axis="y", color="#dddddd", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
