@@ -50,12 +50,16 @@ class Engine(ABC):
 
 
 def distinct(requests: Sequence[Request]) -> tuple[list[Request], list[int]]:
-    """A request of each context, as the attempts of a group share theirs; and whose number is each request's."""
-    numbers: dict[tuple[int, int], int] = {}
+    """A request of each context; and whose number is each request's.
+
+    The attempts of a group share their prompt, and what follows it as long as they wrote and were told the same.
+    """
+    numbers: dict[tuple[int, bytes | None], int] = {}
     first: list[Request] = []
     owner = []
     for request in requests:
-        key = id(request.observation), id(request.prefix)
+        prefix = request.prefix
+        key = id(request.observation), None if prefix is None else prefix.cpu().numpy().tobytes()
         if key not in numbers:
             numbers[key] = len(first)
             first.append(request)

@@ -22,10 +22,19 @@ Sheet = list[Line]
 
 MASK = 1 << 26  # most entries of one explicit attention mask: 64 MiB of booleans
 OVERHEAD = {"cpu": 4e6, "cuda": 4e9}  # price of a call times hidden^2: measured on a CPU, estimated for others
-TOKENS = {"cpu": 2048, "cuda": 1 << 16}
-"""Most tokens of a pass over several lines. What a layer writes for more of them leaves a CPU's cache before the next
-operation reads it: a quarter of a step over 9,000 tokens of a network of width 128."""
+TOKENS = {"cpu": 2048, "cuda": 1 << 16}  # a pass over several lines, of a network of any width
+WRITTEN = 1 << 18  # numbers that a CPU's cache holds while a layer works on them
 WORTH = 0.9  # share of the cost of plain lines from which on shared ones are taken
+
+
+def most_tokens(hidden: int, device: torch.device) -> int:
+    """Of a pass over several lines.
+
+    What a layer writes for more of them leaves a CPU's cache before the next operation reads it: a quarter of a step
+    over 9,000 tokens of a network of width 128. A narrower one writes less.
+    """
+    most = TOKENS.get(device.type, TOKENS["cuda"])
+    return max(most, WRITTEN // hidden) if device.type == "cpu" else most
 
 
 @dataclass(frozen=True)

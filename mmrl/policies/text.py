@@ -20,7 +20,7 @@ from mmrl.policies.base import Action, need
 from mmrl.policies.cache import empty_cache
 from mmrl.policies.capture import Capture
 from mmrl.policies.generate import generate
-from mmrl.policies.layout import TOKENS, Lengths, Price, Sheet, best_layout, shares
+from mmrl.policies.layout import Lengths, Price, Sheet, best_layout, most_tokens, shares
 from mmrl.policies.loading import adapted, checkpoint_error, merged, without_dropout
 from mmrl.policies.prefix_attention import know_prefixes
 from mmrl.policies.reading import Reading
@@ -222,7 +222,7 @@ class TextPolicy(ServedPolicy):
         price = Price.of_model(self.model.config.get_text_config(), self.device)
         # a last token that stands for a picture cannot be read once per attempt
         possible = self.sharing.masks and not self._stray(reading.last).any()
-        most = TOKENS.get(self.device.type, TOKENS["cuda"])
+        most = most_tokens(self.hidden_size, self.device)
         best = best_layout(reading.lengths, price, possible, self.one_pass, most)
         if not (possible and (self.one_pass or any(map(shares, best)))):
             return best

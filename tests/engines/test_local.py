@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from mmrl.batch import Batch
+from mmrl.engines.base import distinct
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.base import Action, Policy
 from mmrl.types import PolicyOutput, Request, Sampling
@@ -67,6 +68,16 @@ def test_the_attempts_of_a_group_are_encoded_once():
     policy = Echo()
     asked(policy, [4, 4, 4, 2])
     assert policy.encoded == 2
+
+
+def test_attempts_that_wrote_and_were_told_the_same_are_one_context():
+    raw, other = {"length": 3}, {"length": 3}
+    told = [torch.tensor(ids) for ids in ([1, 2], [1, 2], [1, 3], [1, 2])]
+    first, owner = distinct([Request(raw, seed, prefix) for seed, prefix in enumerate(told)])
+    assert owner == [0, 0, 1, 0] and [r.prefix.tolist() for r in first] == [[1, 2], [1, 3]]
+    # nothing stands after the first two; another observation is another context, whatever it holds
+    bare = [Request(raw, 0), Request(raw, 1), Request(raw, 2, told[0]), Request(other, 3, told[0])]
+    assert distinct(bare)[1] == [0, 0, 1, 2]
 
 
 def test_acting_is_without_gradient_in_evaluation_mode_and_leaves_the_mode_alone():
