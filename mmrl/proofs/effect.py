@@ -115,8 +115,8 @@ def _against(gains: Sequence[float]) -> dict[str, Any]:
 
 def _cost(seeds: Sequence[Mapping[str, Any]], target: Mapping[str, float] | None) -> dict[str, Any]:
     costs = [row["cost"] for row in seeds]
-    found = [cost for cost in costs if cost is not None]
-    out: dict[str, Any] = {"mean_cost": mean(found) if found else None, "interval": interval(found)}
+    paid = [_paid(row) for row in seeds]
+    out: dict[str, Any] = {"mean_cost": mean(paid), "interval": interval(paid), "never_reached": costs.count(None)}
     if target:
         out["target_met"] = all(cost is not None and cost <= target["cost"] for cost in costs)
     return out

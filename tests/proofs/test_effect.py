@@ -57,6 +57,9 @@ def test_a_cost_is_compared_with_the_baselines_and_never_is_all_that_was_spent()
     # 30 - 10, 30 - 11, 30 - 12
     assert made["effect_over_baseline"] == pytest.approx(19) and made["verdict"] == "helps"
     assert summary({"reach": reach, "cost": "env_steps"}, slower, method)["verdict"] == "hurts"
+    # two seeds at 10 and 11, one not within its 30: 51 / 3, and not the 10.5 of those that arrived
+    mixed = summary({"reach": reach, "cost": "env_steps", "target": {"cost": 40}}, [*method[:2], slower[0]], None)
+    assert mixed["mean_cost"] == 17 and mixed["never_reached"] == 1 and mixed["verdict"] == "no effect at this scale"
 
 
 def test_verdicts_follow_the_interval_of_the_effect():
