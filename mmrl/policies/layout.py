@@ -1,6 +1,7 @@
 """How the rows of a batch are laid out for the network: which share a line, and which lines share a pass.
 
-A line is what the network reads as one sequence: a prompt once, and after it the choices of one or more attempts at it.
+A line is what the network reads as one sequence: a prompt once, and after it the choices of one or more attempts at it,
+of which the first ones are read once too where they are the same.
 A sheet is some lines in one forward pass, filled up to the longest. Attempts that share a line cost their prompt once,
 but all pairs of tokens in it; sheets of similar lines save filling, but every pass has a price of its own. Which is
 best is arithmetic over lengths, done here without tensors.
@@ -24,6 +25,7 @@ MASK = 1 << 26  # most entries of one explicit attention mask: 64 MiB of boolean
 OVERHEAD = {"cpu": 4e6, "cuda": 4e9}  # price of a call times hidden^2: measured on a CPU, estimated for others
 TOKENS = {"cpu": 2048, "cuda": 1 << 16}  # a pass over several lines, of a network of any width
 WRITTEN = 1 << 18  # numbers that a CPU's cache holds while a layer works on them
+FAMILY = 64  # most attempts of a line
 WORTH = 0.9  # share of the cost of plain lines from which on shared ones are taken
 
 
@@ -44,6 +46,16 @@ class Lengths:
     prompt: np.ndarray  # [N] number of the row's prompt, 0..U-1
     before: np.ndarray  # [U] tokens of the prompt, at least 1
     choices: np.ndarray  # [N] tokens of the row's action, at least 1
+    text: np.ndarray | None = None  # [N, T] the actions, where attempts that begin alike may be read alike
+
+    def common(self, line: Line) -> int:
+        """How many first choices all attempts of a line share."""
+        if self.text is None or len(line) < 2:
+            return 0
+        rows = list(line)
+        texts = self.text[rows, : int(self.choices[rows].min())]
+        same = (texts == texts[0]).all(0)
+        return len(same) if same.all() else int(same.argmin())
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,7 @@ class Price:
             overhead / hidden**2, 1 / (6 * hidden), config.vocab_size / (12 * hidden * config.num_hidden_layers)
         )
 
-    def __call__(self, count: int | np.ndarray, length: int, width: int | np.ndarray) -> float | np.ndarray:
+    def __call__(self, count: int | np.ndarray, length: int | np.ndarray, width: int | np.ndarray) -> Any:
         """Of a pass over `count` lines filled up to `length` tokens, of which the last `width` are scored."""
         return self.call + count * (length * (1 + self.pair * length) + self.head * width)
 
@@ -100,15 +112,11 @@ def _parts(sheet: Sheet, lengths: Lengths, most: int) -> list[Sheet]:
 
 
 def _cheapest(lengths: Lengths, price: Price, shared: bool, one_pass: bool) -> list[Sheet]:
-    cost, best = _cut(_lines(lengths.prompt, 1), lengths, price, one_pass)
-    if shared:
-        cost *= WORTH
-        most, largest = 2, int(np.bincount(lengths.prompt).max())
-        while most < 2 * largest:
-            other_cost, other = _cut(_lines(lengths.prompt, most), lengths, price, one_pass)
-            if other_cost < cost:
-                cost, best = other_cost, other
-            most *= 2
+    cost, best = _cut([(row,) for row in lengths.prompt.argsort(kind="stable").tolist()], lengths, price, one_pass)
+    if shared and int(np.bincount(lengths.prompt).max()) > 1:
+        shared_cost, lines = _cut(families(lengths, price), lengths, price, one_pass)
+        if shared_cost < WORTH * cost:
+            return lines
     return best
 
 
@@ -119,15 +127,60 @@ def shares(sheet: Sequence[Line]) -> bool:
 
 def size(line: Line, lengths: Lengths) -> tuple[int, int]:
     """Tokens of a line, and how many of them are scored: the network need not read the last token of an attempt."""
-    scored = int(lengths.choices[list(line)].sum())
+    scored = int(lengths.choices[list(line)].sum()) - (len(line) - 1) * lengths.common(line)
     return int(lengths.before[lengths.prompt[line[0]]]) - 1 + scored, scored
 
 
-def _lines(prompt: np.ndarray, most: int) -> list[Line]:
-    """The rows by prompt, at most that many in a line."""
-    order = prompt.argsort(kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(prompt[order])) + 1)
-    return [tuple(part.tolist()) for group in groups for part in np.array_split(group, -(-len(group) // most))]
+def families(lengths: Lengths, price: Price) -> list[Line]:
+    """The lines of attempts at one prompt that cost least, filling and calls aside.
+
+    Attempts that begin alike stand side by side in the order of their texts, so a family is a stretch of that order:
+    best[j] = min_w best[j - w] + price of the w attempts before j.
+    """
+    order = _alike(lengths)
+    prompt, choices = lengths.prompt[order], lengths.choices[order]
+    most, rows = min(int(np.bincount(prompt).max()), FAMILY), len(order)
+    alike = _shared(lengths, order)  # with the attempt before
+    ends = np.full((rows + 1, most), np.inf)  # price of the w + 1 attempts that end before j
+    common, scored = choices.copy(), np.zeros(rows, dtype=int)
+    for w in range(min(most, rows)):
+        count = rows - w
+        common = common[:count] if w == 0 else np.minimum(common[:count], alike[w:])
+        scored = choices if w == 0 else scored[:count] + choices[w:]
+        width = scored - w * common
+        cost = price(1, lengths.before[prompt[:count]] - 1 + width, width) - price.call
+        ends[w + 1 :, w] = np.where(prompt[:count] == prompt[w:], cost, np.inf)
+    best, came = np.full(rows + 1 + most, np.inf), np.zeros(rows + 1, dtype=int)
+    best[most] = 0.0  # of no attempt; what stands before it is out of reach
+    for j in range(1, rows + 1):
+        whole = best[j : j + most][::-1] + ends[j]
+        came[j] = whole.argmin()
+        best[j + most] = whole[came[j]]
+    lines, j = list[Line](), rows
+    while j > 0:
+        first = j - came[j] - 1
+        lines.append(tuple(order[first:j].tolist()))
+        j = first
+    return lines[::-1]
+
+
+def _alike(lengths: Lengths) -> np.ndarray:
+    """The rows by prompt, and those of a prompt by their texts."""
+    if lengths.text is None:
+        return lengths.prompt.argsort(kind="stable")
+    inside = np.arange(lengths.text.shape[1]) < lengths.choices[:, None]
+    keys = np.where(inside, lengths.text + 1, 0).astype(">u4")  # of big-endian numbers the bytes are ordered alike
+    return np.array(sorted(range(len(keys)), key=lambda row: (lengths.prompt[row], keys[row].tobytes())))
+
+
+def _shared(lengths: Lengths, order: np.ndarray) -> np.ndarray:
+    """[N] first choices that each row of an order shares with the one before it; those of the first mean nothing."""
+    shared = np.zeros(len(order), dtype=int)
+    if lengths.text is not None and len(order) > 1:
+        text, choices = lengths.text[order], lengths.choices[order]
+        apart = np.concatenate([text[1:] != text[:-1], np.ones((len(order) - 1, 1), dtype=bool)], 1)
+        shared[1:] = np.minimum(apart.argmax(1), np.minimum(choices[1:], choices[:-1]))
+    return shared
 
 
 def _cut(lines: Sequence[Line], lengths: Lengths, price: Price, one_pass: bool) -> tuple[float, list[Sheet]]:

@@ -137,7 +137,8 @@ def _lines(
     own = None if mask.causal else mask[:, :, :head, :head]
     first = query[:, :, :head], key[:, :, :head], value[:, :, :head], own
     second = query[:, :, head:], key, value, mask[:, :, head:]
-    parts = [sdpa_attention_forward(module, *part, **options)[0] for part in (first, second)]
+    both = (first, second) if head < query.shape[2] else (first,)
+    parts = [sdpa_attention_forward(module, *part, **options)[0] for part in both]
     return torch.cat(parts, 1)
 
 

@@ -1,14 +1,16 @@
 """The tokens of a batch, each prompt once, and the network's inputs made of them for any layout.
 
 Line b of a sheet is: filling, the prompt without its last token, and then for each of its attempts the prompt's last
-token and all choices but the last. So the place that predicts a choice is never shared between attempts, the places of
-the choices are the last ones of the line, and nothing is read that predicts nothing. Attempts do not see each other.
+token and all choices but the last. Of attempts that begin with the same choices, the tokens that predict these are
+read once, before what each has for itself. So a place predicts one choice, the places of the choices are the last ones
+of the line, and nothing is read that predicts nothing. Attempts do not see each other.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +28,8 @@ class Page:
 
     inputs: dict[str, Any]
     width: int
-    place: Tensor  # [M] of the scored tokens among the B * W last ones
-    slot: Tensor  # [M] of their choices among the N * T of the batch
+    place: Tensor  # [M] of each choice's scored token among the B * W last ones; choices that are read once share one
+    slot: Tensor  # [M] of the choices among the N * T of the batch
 
 
 class Reading:
@@ -74,15 +76,22 @@ class Reading:
         length, width = (max(column) for column in zip(*sizes))
         source = np.full((len(sheet), length), -1)  # of each token among those of all prompts and choices
         attempt, depth = np.full_like(source, -1), np.zeros_like(source)
+        places, slots = [], []
         for b, line in enumerate(sheet):
-            own = [self._prompt(line[0]), *(self._attempt(row) for row in line)]
+            common = self.lengths.common(line)
+            first, tails = self._attempt(line[0])[:common], [self._attempt(row)[common:] for row in line]
+            head = np.concatenate([self._prompt(line[0]), first])
+            own = [head, *tails]
             counts = [len(part) for part in own]
             tail = slice(length - sum(counts), None)
             source[b, tail] = np.concatenate(own)
             attempt[b, tail] = np.repeat(np.arange(len(own)), counts)
             depth[b, tail] = np.concatenate([np.arange(n) + (counts[0] if i else 0) for i, n in enumerate(counts)])
-        scored = attempt[:, length - width :] > 0
-        slot = source[:, length - width :][scored] - self.prompts * self.before
+            ends = length - sum(counts) + np.cumsum(counts)
+            for row, start, count in zip(line, ends[:-1], counts[1:]):
+                where = [np.arange(ends[0] - common, ends[0]), np.arange(start, start + count)]
+                places.append(np.concatenate(where) + b * width - (length - width))
+                slots.append(row * self.choices + np.arange(common + count))
         taken = torch.from_numpy(source).to(self.device)
         inputs = {name: column[..., taken] for name, column in self.columns.items()}
         if shares(sheet):
@@ -94,8 +103,14 @@ class Reading:
             values = column[pictures].values
             if len(values):
                 inputs[name] = values
-        place = torch.from_numpy(np.flatnonzero(scored)).to(self.device)
-        return Page(inputs, width, place, torch.from_numpy(slot).to(self.device))
+        place, slot = (torch.from_numpy(np.concatenate(parts)).to(self.device) for parts in (places, slots))
+        return Page(inputs, width, place, slot)
+
+    def apart(self) -> Reading:
+        """The same, of which attempts share the prompt alone."""
+        other = copy.copy(self)
+        other.lengths = replace(self.lengths, text=None)
+        return other
 
     def _prompt(self, row: int) -> np.ndarray:
         """Where the tokens of the row's prompt stand, without the last."""
@@ -118,7 +133,8 @@ def visible(attempt: Tensor, depth: Tensor, window: int | None = None) -> Tensor
     """Which tokens [B, 1, L, L] bool each token attends to: itself, the prompt before it and its own attempt before it.
 
     Args:
-        attempt: [B, L] 0 for tokens of the prompt, 1, 2, ... for those of an attempt, -1 for filling.
+        attempt: [B, L] 0 for tokens of the prompt and of what all attempts begin with, 1, 2, ... for those of an
+            attempt, -1 for filling.
         depth: [B, L] how many tokens stand before it in a line of its attempt alone.
         window: reach of sliding attention in tokens, or None. In lines of one attempt it counts what stands between.
     """

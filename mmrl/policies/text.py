@@ -214,7 +214,9 @@ class TextPolicy(ServedPolicy):
         ids, attention = prompts["input_ids"], prompts["attention_mask"]
         positions = self.positions(ids, attention, {"input_ids": ids, **self.extra_inputs(prompts)})
         before, choices = torch.cat([attention.sum(1), last]).clamp(min=1).cpu().split([len(ids), len(action)])
-        lengths = Lengths(number, before.numpy(), choices.numpy())
+        # the same choice may have other kept ids and another temperature in another row
+        alike = "kept" not in batch and bool((batch["temperature"] == batch["temperature"][:1]).all())
+        lengths = Lengths(number, before.numpy(), choices.numpy(), action.cpu().numpy() if alike else None)
         return Reading(prompts, positions, emitted, lengths, self.tokenizer.pad_token_id)
 
     def layout(self, reading: Reading, batch: Batch) -> list[Sheet]:
@@ -226,7 +228,8 @@ class TextPolicy(ServedPolicy):
         best = best_layout(reading.lengths, price, possible, self.one_pass, most)
         if not (possible and (self.one_pass or any(map(shares, best)))):
             return best
-        if self.sharing.measured(reading, lambda sheets: self._choices(reading, sheets, batch)[1], self.model):
+        plain = reading.apart()
+        if self.sharing.measured(plain, lambda sheets: self._choices(plain, sheets, batch)[1], self.model):
             return best
         return best_layout(reading.lengths, price, False, self.one_pass, most)
 

@@ -12,7 +12,7 @@ from mmrl.batch import Batch
 from mmrl.engines.local import LocalEngine
 from mmrl.learners.collate import collate
 from mmrl.policies import layout
-from mmrl.policies.layout import Lengths, Price, best_layout, shares, size
+from mmrl.policies.layout import Lengths, Price, best_layout, families, shares, size
 from mmrl.policies.reading import visible
 from mmrl.policies.text import TextPolicy
 from mmrl.policies.vision import VisionLanguagePolicy
@@ -78,6 +78,37 @@ def test_sheets_are_cut_where_it_is_cheapest():
         assert total(sheets, of, price) == pytest.approx(min(ways))
         found.add(len(sheets))
     assert len(found) > 1
+
+
+def test_families_are_the_cheapest_stretches_of_attempts_that_begin_alike():
+    """Against all ways of cutting the attempts at a prompt, in the order of their texts."""
+    price, found = Price(call=0, pair=5e-3, head=0.2), set()
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        choices, text = rng.integers(1, 20, 7), rng.integers(0, 2, (7, 20))
+        text[:, : int(rng.integers(0, 10))] = 1
+        of = Lengths(np.zeros(7, dtype=int), np.array([int(rng.integers(1, 9))]), choices, text)
+        order = sorted(range(7), key=lambda i: text[i, : choices[i]].tolist())
+        ways = []
+        for marks in itertools.product([False, True], repeat=6):
+            edges = [0, *(i + 1 for i, mark in enumerate(marks) if mark), 7]
+            lines = [tuple(order[a:b]) for a, b in itertools.pairwise(edges)]
+            ways.append(sum(price(1, *size(line, of)) for line in lines))
+        lines = families(of, price)
+        assert sorted(row for line in lines for row in line) == list(range(7))
+        assert sum(price(1, *size(line, of)) for line in lines) == pytest.approx(min(ways))
+        found.add(len(lines))
+    assert len(found) > 2
+
+
+def test_a_conversation_is_read_up_to_where_attempts_part():
+    """Eight attempts hear one answer of 40 tokens; then four say one thing and four another, and hear 40 more."""
+    said = np.concatenate([np.full((8, 44), 7), np.repeat([[1], [2]], 4, axis=0).repeat(44, 1)], 1)
+    said[:, -1] = np.arange(8)
+    of = Lengths(np.zeros(8, dtype=int), np.array([10]), np.full(8, 88), said)
+    assert sorted(families(of, PRICE)) in ([(0, 1, 2, 3), (4, 5, 6, 7)], [tuple(range(8))])
+    # 9 of the prompt, then 44 once, and twice 43 and four ends; plain lines hold 8 * 97
+    assert size(tuple(range(4)), of) == (9 + 87 + 4, 87 + 4)
 
 
 def test_large_sheets_are_cut_into_like_parts():
@@ -185,15 +216,10 @@ def layouts(of: Lengths):
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_loss_and_gradient_do_not_depend_on_the_layout(kind, tmp_path):
-    policy = built(kind, tmp_path).train()
-    batch = played(policy, Sampling(temperature=1.3, top_k=30, max_tokens=14, stop=tuple("abcdefgh0123")))
-    assert len(set(batch["mask"].sum(1).tolist())) > 2
-    of = policy.reading(batch).lengths
-    plain, others = layouts(of)
+def same_in_all_layouts(policy: TextPolicy, batch: Batch):
+    """Loss, log-probs and gradient of the chosen layout and of others are those of every row alone."""
+    plain, others = layouts(policy.reading(batch).lengths)
     first, loss, gradient = learnt(policy, batch, plain)
-    assert_close(first.logprobs[batch["mask"]], batch["logprobs"][batch["mask"]], atol=1e-4, rtol=0)  # act agrees
     norm = torch.cat([g.flatten() for g in gradient.values()]).norm()
     assert norm > 1e-3
     for name, sheets in {**others, "chosen": None}.items():
@@ -204,6 +230,43 @@ def test_loss_and_gradient_do_not_depend_on_the_layout(kind, tmp_path):
         apart = torch.cat([(slopes[n] - gradient[n]).flatten() for n in gradient]).norm()
         assert apart < 1e-5 * norm, f"{name}: {apart / norm:.2g} of the gradient"
     assert any(map(shares, policy.layout(policy.reading(batch), batch))) and all(policy.sharing.found.values())
+    return first
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_loss_and_gradient_do_not_depend_on_the_layout(kind, tmp_path):
+    policy = built(kind, tmp_path).train()
+    batch = played(policy, Sampling(temperature=1.3, top_k=30, max_tokens=14, stop=tuple("abcdefgh0123")))
+    assert len(set(batch["mask"].sum(1).tolist())) > 2
+    first = same_in_all_layouts(policy, batch)
+    assert_close(first.logprobs[batch["mask"]], batch["logprobs"][batch["mask"]], atol=1e-4, rtol=0)  # act agrees
+
+
+def alike(batch: Batch) -> Batch:
+    """Of the first group one attempt leaves the first one's way after 5 choices, one ends there, one is the same."""
+    action, mask = batch["action"].clone(), batch["mask"].clone()
+    zero, one, two, three = (batch["group"] == batch["group"].mode().values).nonzero().flatten().tolist()
+    mask[zero], mask[one] = True, True
+    action[one, :5], action[one, 5] = action[zero, :5], (action[zero, 5] + 1) % 90
+    action[two], mask[two] = action[zero], mask[zero]
+    action[three], mask[three] = action[zero], torch.arange(mask.shape[1]) < 5
+    return batch.with_columns(action=action, mask=mask)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_attempts_that_begin_alike_are_read_alike(kind, tmp_path):
+    policy = built(kind, tmp_path).train()
+    batch = alike(played(policy, Sampling(temperature=1.3, max_tokens=14)))
+    of = policy.reading(batch).lengths
+    group = tuple((batch["group"] == batch["group"].mode().values).nonzero().flatten().tolist())
+    # 14 choices of the first, 9 that only the second has; none of the others
+    assert of.text is not None and [of.common(group), of.common(group[:3])] == [5, 5]
+    assert of.common((group[0], group[2])) == 14 and size((group[0], group[1]), of)[1] == 14 + 9
+    same_in_all_layouts(policy, batch)
+    # which ids were kept, or the temperature, may differ where the choices do not
+    assert policy.reading(batch.with_columns(kept=batch["action"][..., None])).lengths.text is None
+    hotter = batch["temperature"] * (1 + (torch.arange(batch.rows) == 0))
+    assert policy.reading(batch.with_columns(temperature=hotter)).lengths.text is None
 
 
 def test_another_attempt_changes_nothing():
