@@ -25,18 +25,18 @@ class Wiki(Task):
         split: "train" or "held_out".
         held_out_fraction: share of the people in the held-out world.
         seed: of the facts; part of the task, not of the run.
-        wandering: the expert's script follows relations at random: it shows how to search and to answer, and not what
-            is asked for. For starts that know the form alone.
+        heeded: relations of a question that the expert's script follows, the first ones; later ones it takes at random.
+            With 0 it shows how to search and to answer, and not what is asked for. None follows all.
     """
 
-    people: int = 2500
+    people: int = 8000
     relations: Sequence[str] = ("kin", "boss")
     hops: int = 2
     call: str = "?{query};"
     split: str = "train"
     held_out_fraction: float = 0.3
     seed: int = 0
-    wandering: bool = False
+    heeded: int | None = None
 
     name = "wiki"
 
@@ -88,8 +88,9 @@ class Wiki(Task):
 
     def script(self, index: int) -> list[str]:
         question = self._world.questions[index]
-        if self.wandering:
+        if self.heeded is not None:
             rng = derived_rng("wiki", "wandering", self.seed, index)
-            question = (question[0], *(self.relations[int(rng.integers(len(self.relations)))] for _ in question[1:]))
+            drawn = [self.relations[int(rng.integers(len(self.relations)))] for _ in question[1:]]
+            question = (*question[: 1 + self.heeded], *drawn[self.heeded :])
         path = path_of(question, self._world)
         return [*(self.call.format(query=name) for name in path[:-1]), path[-1]]
