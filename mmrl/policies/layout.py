@@ -142,11 +142,11 @@ def families(lengths: Lengths, price: Price) -> list[Line]:
     most, rows = min(int(np.bincount(prompt).max()), FAMILY), len(order)
     alike = _shared(lengths, order)  # with the attempt before
     ends = np.full((rows + 1, most), np.inf)  # price of the w + 1 attempts that end before j
-    common, scored = choices.copy(), np.zeros(rows, dtype=int)
-    for w in range(min(most, rows)):
+    common = scored = choices
+    for w in range(most):
         count = rows - w
-        common = common[:count] if w == 0 else np.minimum(common[:count], alike[w:])
-        scored = choices if w == 0 else scored[:count] + choices[w:]
+        if w:
+            common, scored = np.minimum(common[:count], alike[w:]), scored[:count] + choices[w:]
         width = scored - w * common
         cost = price(1, lengths.before[prompt[:count]] - 1 + width, width) - price.call
         ends[w + 1 :, w] = np.where(prompt[:count] == prompt[w:], cost, np.inf)
