@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from mmrl import parallel
 from mmrl.batch import Batch
+from mmrl.learners.replayed import Draw, Replayed
 from mmrl.learners.reported import Reported
 from mmrl.phases.base import Phase, Turn, part
 from mmrl.phases.descent import Descent
@@ -24,7 +25,8 @@ class PhasedLearner(Reported):
     """A policy, what learns beside it, and the phases of an update in their order.
 
     A training step takes the batches of several updates, columns [updates, rows, ...], so that small networks do not
-    wait for the trainer's bookkeeping.
+    wait for the trainer's bookkeeping. On a CPU, in one process, the operations of a phase are recorded and replayed
+    where that gives the same bits.
 
     Args:
         policy: what acts and learns; phases know it as "policy".
@@ -94,12 +96,18 @@ class PhasedLearner(Reported):
         self._mine = {name: self._moved(phase) for name, phase in self.descents.items()}
         everything = {id(p): p for model in self._named().values() for p in model.parameters()}
         self._learnt = [p for p in everything.values() if p.requires_grad]
+        replays = self.device.type == "cpu" and parallel.plain(self.trainer)
+        self._replayed = {
+            name: Replayed(name, p, self._mine.get(name, ())) for name, p in self.phases.items() if replays
+        }
 
     def training_step(self, windows: Batch, index: int) -> None:
         for number in range(windows.rows):
             self._update(Batch({name: column[number] for name, column in windows.items()}))
         if index + 1 == self.trainer.num_training_batches and self._told:
             self._log_told()
+            for replayed in self._replayed.values():  # an iteration's first update is computed by its own code too
+                replayed.doubt()
 
     def _update(self, batch: Batch) -> None:
         rank, _ = parallel.rank_and_size()
@@ -111,19 +119,39 @@ class PhasedLearner(Reported):
         for name, phase in self.phases.items():
             if self.updates % phase.every:
                 continue
-            turn = Turn(models, normal, partial(self._descend, name), partial(_tell, told, name))
-            if name not in self.descents:
-                batch = phase(batch, turn)
-                continue
-            with _only(self._mine[name], self._learnt):
-                batch = phase(batch, turn)
+            with _only(self._mine.get(name, []), self._learnt):
+                batch = self._turn(name, phase, batch, models, normal, told)
         self._told.append(told)
 
+    def _turn(
+        self,
+        name: str,
+        phase: Phase,
+        batch: Batch,
+        models: dict[str, nn.Module],
+        normal: Draw,
+        told: dict[str, Tensor],
+    ) -> Batch:
+        """One phase of an update, replayed where that can be; the batch that the phases after it get."""
+        if name not in self._replayed or not Replayed.can(phase, batch):
+            return phase(batch, Turn(models, normal, partial(self._descend, name), partial(_tell, told, name)))
+        modes = tuple(model.training for model in models.values())
+        columns, numbers, gradient = self._replayed[name](batch, models, normal, (modes, *_idle(phase)))
+        _tell(told, name, numbers)
+        if name in self.descents:
+            for parameter, part in zip(self._mine[name], gradient):
+                parameter.grad = part
+            self._step(name)
+        return batch.with_columns(**columns)
+
     def _descend(self, name: str, loss: Tensor) -> None:
-        optimizer, clip = self._steps[name], self.descents[name].clip
         for parameter in self._mine[name]:
             parameter.grad = None
         self.manual_backward(loss)
+        self._step(name)
+
+    def _step(self, name: str) -> None:
+        optimizer, clip = self._steps[name], self.descents[name].clip
         if clip is not None:
             self.clip_gradients(optimizer, gradient_clip_val=clip, gradient_clip_algorithm="norm")
         optimizer.step()
@@ -168,6 +196,13 @@ class _only:  # reads as a word: with _only(these, of_those)
 def _listed(given: Any) -> list[Any]:
     """What Lightning gives: a list, or the only one, or None."""
     return given if isinstance(given, list) else [] if given is None else [given]
+
+
+def _idle(phase: Phase) -> list[bool]:
+    """Which of its terms count for nothing now."""
+    if not isinstance(phase, Descent):
+        return []
+    return [phase.objective.coefficient(name).item() == 0 for name in phase.objective.terms]
 
 
 def _normal(generator: torch.Generator, *shape: int) -> Tensor:

@@ -1,0 +1,108 @@
+"""A phase as a computation from tensors to tensors, which can be recorded and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from mmrl.batch import Batch
+from mmrl.learners.parts import named, under
+from mmrl.learners.recorded import Recorded
+from mmrl.phases.base import Phase, Turn
+
+Draw = Callable[..., Tensor]
+
+
+class Replayed:
+    """What a phase does with a batch: the columns that it writes, the numbers that it tells, and its loss's gradient.
+
+    Its draws become arguments of the computation: how many there are of which shape follows from the shapes of the
+    batch, and is noted when the phase runs for the first time.
+
+    Args:
+        name: of the phase.
+        phase: neither keeps anything between updates nor moves parameters but by `turn.descend`.
+        parameters: that it moves.
+    """
+
+    def __init__(self, name: str, phase: Phase, parameters: Sequence[nn.Parameter]):
+        self.name, self.phase, self.parameters = name, phase, list(parameters)
+        self._recorded = Recorded(f"phase {name!r}")
+        self._drawn: dict[Hashable, list[tuple[int, ...]]] = {}
+
+    @staticmethod
+    def can(phase: Phase, batch: Batch) -> bool:
+        """Whether there is something to record: results, from tensors alone."""
+        return bool(phase.writes or phase.trains) and all(isinstance(column, Tensor) for column in batch.values())
+
+    def doubt(self) -> None:
+        """Compare with the phase's own code once more."""
+        self._recorded.doubt()
+
+    def __call__(
+        self, batch: Batch, models: Mapping[str, Any], normal: Draw, key: Hashable
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor], list[Tensor | None]]:
+        """Columns, numbers, and a gradient for each parameter, None where the loss does not hang on it.
+
+        Args:
+            batch: of tensors.
+            models: of the turn.
+            normal: of the turn.
+            key: what the phase's code asks beside all that.
+        """
+        kind = (key, *((name, column.shape) for name, column in batch.items()))
+        if kind in self._drawn:
+            draws = {str(k): normal(*shape) for k, shape in enumerate(self._drawn[kind])}
+            found = self._recorded(lambda given: self._again(given, models), _apart(batch, draws), key)
+        else:
+            shapes = self._drawn[kind] = []
+
+            def noted(*shape: int) -> Tensor:
+                shapes.append(shape)
+                return normal(*shape)
+
+            found = self._compute(batch, models, noted)
+        gradient = under("gradient", found)
+        return under("column", found), under("told", found), [gradient.get(str(k)) for k in range(len(self.parameters))]
+
+    def _again(self, given: dict[str, Tensor], models: Mapping[str, Any]) -> dict[str, Tensor]:
+        draws = list(under("draw", given).values())
+
+        def next_draw(*shape: int) -> Tensor:
+            if not draws or draws[0].shape != shape:
+                self._refuse(f"another draw of shape {list(shape)}")
+            return draws.pop(0)
+
+        found = self._compute(Batch(under("column", given)), models, next_draw)
+        if draws:
+            self._refuse("fewer draws")
+        return found
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise ValueError(
+            f"phase {self.name!r} asks for {what} than it did before for columns of the same shapes; what it does may "
+            "depend on the batch, the models and its draws only"
+        )
+
+    def _compute(self, batch: Batch, models: Mapping[str, Any], normal: Draw) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+
+        def descend(loss: Tensor) -> None:
+            parts = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+            found.update({f"gradient/{k}": part for k, part in enumerate(parts) if part is not None})
+
+        def tell(numbers: Mapping[str, Tensor]) -> None:
+            found.update(named("told", numbers))
+
+        after = self.phase(batch, Turn(models, normal, descend, tell))
+        return found | named("column", {name: after[name] for name in sorted(self.phase.writes)})
+
+
+def _apart(batch: Batch, draws: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        **{f"column/{name}": column for name, column in batch.items()},
+        **{f"draw/{k}": d for k, d in draws.items()},
+    }
