@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -89,7 +90,7 @@ def state(plan: Plan, folder: Path = FOLDER) -> str:
     return "current" if enough and proof.get("content") == plan.content() else "stale"
 
 
-def told(proof: dict[str, Any]) -> str:
+def told(proof: Mapping[str, Any]) -> str:
     """A proof in a few words: verdict, effect with its interval, and over what."""
     baseline = proof["baseline"]
     over = baseline if isinstance(baseline, str) else baseline["name"]
