@@ -91,15 +91,16 @@ class PhasedLearner(Reported):
 
     def on_train_start(self) -> None:
         super().on_train_start()
-        self._steps = dict(zip(self.descents, _listed(self.optimizers())))
+        plain = parallel.plain(self.trainer)
+        self._steps = dict(zip(self.descents, _listed(self.optimizers(use_pl_optimizer=not plain))))
         self._paces = dict(zip(self.descents, _listed(self.lr_schedulers())))
         self._mine = {name: self._moved(phase) for name, phase in self.descents.items()}
         everything = {id(p): p for model in self._named().values() for p in model.parameters()}
         self._learnt = [p for p in everything.values() if p.requires_grad]
-        replays = self.device.type == "cpu" and parallel.plain(self.trainer)
-        self._replayed = {
-            name: Replayed(name, p, self._mine.get(name, ())) for name, p in self.phases.items() if replays
-        }
+        # what Lightning counts around an optimiser's step, where nothing else is left for it to do there
+        self._counted = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress if plain else None
+        replays = self.phases if plain and self.device.type == "cpu" else {}
+        self._replayed = {name: Replayed(name, phase, self._mine.get(name, [])) for name, phase in replays.items()}
 
     def training_step(self, windows: Batch, index: int) -> None:
         for number in range(windows.rows):
@@ -154,7 +155,11 @@ class PhasedLearner(Reported):
         optimizer, clip = self._steps[name], self.descents[name].clip
         if clip is not None:
             self.clip_gradients(optimizer, gradient_clip_val=clip, gradient_clip_algorithm="norm")
+        if self._counted is not None:
+            self._counted.increment_ready()
         optimizer.step()
+        if self._counted is not None:
+            self._counted.increment_completed()
         if name in self._paces:
             self._paces[name].step()
 
