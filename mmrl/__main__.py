@@ -17,6 +17,7 @@ USAGE = """mmrl: reinforcement learning for text, vision-language and vision-lan
   mmrl list [recipes|policies|tasks|sims|engines|rollouts|objectives|stages|...]
   mmrl doctor
 
+mmrl COMMAND --help says more.
 Keys: recipe task sim policy engine seed run_dir ckpt_path, and everything below trainer. data. model.
 """
 
@@ -33,12 +34,16 @@ def main(argv: list[str] | None = None) -> int:
         return 0 if words else 2
     command, rest = words[0], words[1:]
     from mmrl.commands import COMMANDS
+    from mmrl.commands.usage import USAGES
     from mmrl.config import ConfigError
     from mmrl.refusal import raised_on_purpose
 
     if command not in COMMANDS:
         print(f"mmrl: unknown command {command!r}; commands are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
+    if command in USAGES and {"-h", "--help"} & set(rest):
+        print(USAGES[command], end="")
+        return 0
     try:
         COMMANDS[command](rest)
     except Exception as error:

@@ -20,6 +20,7 @@ from mmrl.wiring import check_wiring
 
 # the words are ours to read; they stay in sys.argv, because further processes are started with the same command
 warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
+warnings.filterwarnings("ignore", message="Total length of `list` across ranks is zero")  # data.evaluation=null
 warnings.filterwarnings("ignore", message=".isinstance.treespec, LeafSpec.. is deprecated")  # inside Lightning
 
 

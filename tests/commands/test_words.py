@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from mmrl.__main__ import main
+from mmrl.commands.evaluation_words import OPTIONS
+from mmrl.commands.usage import USAGES
 from mmrl.config import compose
 from mmrl.refusal import readable
 
@@ -55,6 +57,19 @@ def test_the_deepest_complaint_is_the_cause():
     - Expected a <class 'NoneType'>
   Given value: {'Option': 'of no matter'}"""
     assert readable(text) == "data.task.digits (c.D): must be int, got x"
+
+
+@pytest.mark.parametrize(
+    "words", [["evaluate", "--help"], ["data", "record", "-h"], ["list", "--help"], ["doctor", "-h"]]
+)
+def test_every_command_says_what_it_can_be_told(words, capsys):
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith(f"mmrl {words[0]}: ") and not said.err
+
+
+def test_the_help_of_evaluate_names_all_its_options():
+    assert [name for name in OPTIONS if f"{name}=" not in USAGES["evaluate"]] == []
 
 
 def test_unknown_commands_and_help(capsys):
