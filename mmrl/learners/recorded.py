@@ -71,11 +71,11 @@ class Recorded:
         try:
             return _record(compute, dict(tensors))
         except Exception as error:  # whatever the code of a policy, or torch, says about it
-            log.warning("%s keeps its own code: %s", self.what, str(error).strip().split("\n")[0])
+            log.info("%s keeps its own code: %s", self.what, str(error).strip().split("\n")[0])
             return None
 
     def _give_up(self, kind: Hashable, reason: str) -> None:
-        log.warning("%s keeps its own code: %s", self.what, reason)
+        log.info("%s keeps its own code: %s", self.what, reason)
         self._records[kind] = None
 
 

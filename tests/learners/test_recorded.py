@@ -74,7 +74,7 @@ def test_what_hangs_on_values_or_draws_is_not_replayed(caplog):
             calls.append(1)
             return compute(columns)
 
-        with caplog.at_level(logging.WARNING):
+        with caplog.at_level(logging.INFO):
             for _ in range(PAYS + 10):
                 recorded(counted, {"x": torch.randn(3)})
         assert len(calls) >= PAYS + 10
@@ -89,6 +89,6 @@ def test_python_that_changes_its_mind_is_found_out(caplog):
         recorded(lambda columns: {"y": factor[0] * columns["x"]}, {"x": torch.ones(2)})
     factor[0] = 3.0
     recorded.doubt()
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         found = recorded(lambda columns: {"y": factor[0] * columns["x"]}, {"x": torch.ones(2)})
     assert found["y"].tolist() == [3.0, 3.0] and "replayed numbers differ" in caplog.text
