@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -120,7 +121,7 @@ class PhasedLearner(Reported):
         for name, phase in self.phases.items():
             if self.updates % phase.every:
                 continue
-            with _only(self._mine.get(name, []), self._learnt):
+            with _only(self._mine[name], self._learnt) if name in self.descents else nullcontext():
                 batch = self._turn(name, phase, batch, models, normal, told)
         self._told.append(told)
 
