@@ -55,9 +55,19 @@ class ContextTransformer(nn.Module):
         mask = torch.ones(joined.shape[:2], dtype=torch.long, device=joined.device)
         mask[:, visual.shape[1] : visual.shape[1] + ids.shape[1]] = present
         # positions count only what is there, so that padding changes nothing
-        position = mask.cumsum(dim=1) - 1
-        output = self.transformer(inputs_embeds=joined, attention_mask=mask, position_ids=position)
-        return output.last_hidden_state, mask.bool()
+        position, there = mask.cumsum(dim=1) - 1, mask.bool()
+        masks = {"full_attention": _causal(there)}  # ready: to find out how to make them takes longer than a layer
+        output = self.transformer(inputs_embeds=joined, attention_mask=masks, position_ids=position)
+        return output.last_hidden_state, there
+
+
+def _causal(there: Tensor) -> Tensor | None:
+    """Which tokens each one attends to, bool [N, 1, L, L]: those up to itself that are there; None for all up to it."""
+    if there.device.type == "cpu" and bool(there.all()):
+        return None
+    length = there.shape[1]
+    before = torch.ones(length, length, dtype=torch.bool, device=there.device).tril()
+    return before & there[:, None, None]
 
 
 class ActionTransformer(ContextTransformer):
