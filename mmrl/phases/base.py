@@ -30,7 +30,10 @@ class Turn:
 
 
 class Phase(ABC):
-    """Reads some columns of the update's batch, may write others for the phases after it, may move some parameters."""
+    """Reads some columns of the update's batch, may write others for the phases after it, may move some parameters.
+
+    What it does depends on the batch, the models and the turn's draws alone; it keeps nothing between updates.
+    """
 
     every: int = 1  # runs in every so-manieth update
     reads: frozenset[str] = frozenset()
