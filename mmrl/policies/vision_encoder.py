@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,7 +77,6 @@ class VisionEncoder(nn.Module):
         return self.token(pooled) + self.identity, logits.unflatten(2, (height, width))
 
 
-@functools.cache
 def places(height: int, width: int) -> Tensor:
     """[height * width, 2] centres (x to the right, y down) of the grid's cells, in [-8, 8], row by row."""
     y = (2 * torch.arange(height) + 1) / height - 1

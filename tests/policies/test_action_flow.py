@@ -32,6 +32,14 @@ def test_every_parameter_learns():
     assert touched(policy, out.logprobs.sum() + out.values.sum()) == names
 
 
+def test_an_evaluation_leaves_nothing_behind_that_cannot_be_learnt_through():
+    """Lightning validates in inference mode, whose tensors autograd refuses; a policy keeps none of them."""
+    policy = made("flow_noise")
+    with torch.inference_mode():
+        sampled(policy)
+    assert touched(policy, policy(sampled(policy)).logprobs.sum())
+
+
 def test_freezing():
     policy = made("flow_sde", freeze_vision=True, freeze_context=True)
     names = touched(policy, policy(sampled(policy)).logprobs.sum())
