@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     if command not in COMMANDS:
         print(f"mmrl: unknown command {command!r}; commands are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    if command in USAGES and {"-h", "--help"} & set(rest):
+    if command in USAGES and (rest[:1] == ["help"] or {"-h", "--help"} & set(rest)):
         print(USAGES[command], end="")
         return 0
     try:

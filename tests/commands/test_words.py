@@ -60,7 +60,7 @@ def test_the_deepest_complaint_is_the_cause():
 
 
 @pytest.mark.parametrize(
-    "words", [["evaluate", "--help"], ["data", "record", "-h"], ["list", "--help"], ["doctor", "-h"]]
+    "words", [["evaluate", "--help"], ["data", "record", "-h"], ["list", "--help"], ["doctor", "-h"], ["data", "help"]]
 )
 def test_every_command_says_what_it_can_be_told(words, capsys):
     assert main(words) == 0
