@@ -59,6 +59,14 @@ def plain(trainer: Any) -> bool:
     return alone and by_norm and str(trainer.precision) == "32-true" and trainer.accumulate_grad_batches == 1
 
 
+def step(optimizer: Any, trainer: Any) -> None:
+    """An optimiser's step of a plain run: counted as Lightning counts it, without what else it does around."""
+    counted = trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
+    counted.increment_ready()
+    optimizer.step()
+    counted.increment_completed()
+
+
 def moved(batch: Any, trainer: Any) -> Any:
     """The batch where the run's strategy wants it."""
     if trainer.strategy.root_device.type == "cpu":

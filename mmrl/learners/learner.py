@@ -14,7 +14,7 @@ from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.learners.flat import Flat
 from mmrl.learners.parts import named, output_of, parts_of, under
-from mmrl.learners.recorded import Recorded
+from mmrl.learners.recorded import Recorded, idle
 from mmrl.learners.reported import Reported
 from mmrl.learners.windows import Pass
 from mmrl.objectives.objective import Objective
@@ -156,7 +156,6 @@ class Learner(Reported):
         """What Lightning's automatic optimisation would do with each window, one after the other."""
         optimizer: Any = self.optimizers(use_pl_optimizer=False)
         scheduler: Any = self.lr_schedulers()
-        counted = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
         flat, most = self._flat, self.trainer.gradient_clip_val
         outs, weights = [], []
         flat.tie()
@@ -168,9 +167,7 @@ class Learner(Reported):
             weights.append(window["weights"])
             if most is not None:
                 flat.clip(most)
-            counted.increment_ready()
-            optimizer.step()
-            counted.increment_completed()
+            parallel.step(optimizer, self.trainer)
             if scheduler is not None:
                 scheduler.step()
         rows = windows.batch.with_columns(weights=torch.cat(weights).cpu() / len(weights))
@@ -187,9 +184,11 @@ class Learner(Reported):
             return {"gradient": self._flat.gradient(loss), **named("term", metrics), **named("out", parts_of(out))}
 
         plain = self.device.type == "cpu" and all(isinstance(column, torch.Tensor) for column in window.values())
-        idle = [self.objective.coefficient(name).item() == 0 for name in self.objective.terms] if plain else []
-        key = (self.policy.training, *idle)  # what their code asks beside the columns
-        found = self._recorded(compute, window, key) if plain else compute(window)
+        if plain:
+            key = (self.policy.training, *idle(self.objective))  # what their code asks beside the columns
+            found = self._recorded(compute, window, key)
+        else:
+            found = compute(window)
         self._flat.vector.grad.copy_(found["gradient"])
         return output_of(under("out", found)), under("term", found)
 

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from mmrl import parallel
 from mmrl.batch import Batch
-from mmrl.learners.replayed import Draw, Replayed
+from mmrl.learners.recorded import idle
+from mmrl.learners.replayed import Replayed
 from mmrl.learners.reported import Reported
 from mmrl.phases.base import Phase, Turn, part
 from mmrl.phases.descent import Descent
@@ -92,15 +93,13 @@ class PhasedLearner(Reported):
 
     def on_train_start(self) -> None:
         super().on_train_start()
-        plain = parallel.plain(self.trainer)
-        self._steps = dict(zip(self.descents, _listed(self.optimizers(use_pl_optimizer=not plain))))
+        self._plain = parallel.plain(self.trainer)
+        self._steps = dict(zip(self.descents, _listed(self.optimizers(use_pl_optimizer=not self._plain))))
         self._paces = dict(zip(self.descents, _listed(self.lr_schedulers())))
         self._mine = {name: self._moved(phase) for name, phase in self.descents.items()}
         everything = {id(p): p for model in self._named().values() for p in model.parameters()}
         self._learnt = [p for p in everything.values() if p.requires_grad]
-        # what Lightning counts around an optimiser's step, where nothing else is left for it to do there
-        self._counted = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress if plain else None
-        replays = self.phases if plain and self.device.type == "cpu" else {}
+        replays = self.phases if self._plain and self.device.type == "cpu" else {}
         self._replayed = {name: Replayed(name, phase, self._mine.get(name, [])) for name, phase in replays.items()}
 
     def training_step(self, windows: Batch, index: int) -> None:
@@ -121,25 +120,20 @@ class PhasedLearner(Reported):
         for name, phase in self.phases.items():
             if self.updates % phase.every:
                 continue
+            turn = Turn(models, normal, partial(self._descend, name), partial(_tell, told, name))
             with _only(self._mine[name], self._learnt) if name in self.descents else nullcontext():
-                batch = self._turn(name, phase, batch, models, normal, told)
+                batch = self._run(name, phase, batch, turn)
         self._told.append(told)
 
-    def _turn(
-        self,
-        name: str,
-        phase: Phase,
-        batch: Batch,
-        models: dict[str, nn.Module],
-        normal: Draw,
-        told: dict[str, Tensor],
-    ) -> Batch:
+    def _run(self, name: str, phase: Phase, batch: Batch, turn: Turn) -> Batch:
         """One phase of an update, replayed where that can be; the batch that the phases after it get."""
         if name not in self._replayed or not Replayed.can(phase, batch):
-            return phase(batch, Turn(models, normal, partial(self._descend, name), partial(_tell, told, name)))
-        modes = tuple(model.training for model in models.values())
-        columns, numbers, gradient = self._replayed[name](batch, models, normal, (modes, *_idle(phase)))
-        _tell(told, name, numbers)
+            return phase(batch, turn)
+        # its code asks these beside the columns
+        asked = idle(self.descents[name].objective) if name in self.descents else ()
+        key = *(model.training for model in turn.models.values()), *asked
+        columns, numbers, gradient = self._replayed[name](batch, turn.models, turn.normal, key)
+        turn.log(numbers)
         if name in self.descents:
             for parameter, part in zip(self._mine[name], gradient):
                 parameter.grad = part
@@ -156,11 +150,10 @@ class PhasedLearner(Reported):
         optimizer, clip = self._steps[name], self.descents[name].clip
         if clip is not None:
             self.clip_gradients(optimizer, gradient_clip_val=clip, gradient_clip_algorithm="norm")
-        if self._counted is not None:
-            self._counted.increment_ready()
-        optimizer.step()
-        if self._counted is not None:
-            self._counted.increment_completed()
+        if self._plain:
+            parallel.step(optimizer, self.trainer)
+        else:
+            optimizer.step()
         if name in self._paces:
             self._paces[name].step()
 
@@ -202,13 +195,6 @@ class _only:  # reads as a word: with _only(these, of_those)
 def _listed(given: Any) -> list[Any]:
     """What Lightning gives: a list, or the only one, or None."""
     return given if isinstance(given, list) else [] if given is None else [given]
-
-
-def _idle(phase: Phase) -> list[bool]:
-    """Which of its terms count for nothing now."""
-    if not isinstance(phase, Descent):
-        return []
-    return [phase.objective.coefficient(name).item() == 0 for name in phase.objective.terms]
 
 
 def _normal(generator: torch.Generator, *shape: int) -> Tensor:

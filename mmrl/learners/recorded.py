@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from mmrl.objectives.objective import Objective
+
 log = logging.getLogger(__name__)
 
 Named = Mapping[str, Tensor]
@@ -77,6 +79,11 @@ class Recorded:
     def _give_up(self, kind: Hashable, reason: str) -> None:
         log.info("%s keeps its own code: %s", self.what, reason)
         self._records[kind] = None
+
+
+def idle(objective: Objective) -> tuple[bool, ...]:
+    """Which terms count for nothing now and are computed without a gradient: part of the key of what runs them."""
+    return tuple(objective.coefficient(name).item() == 0 for name in objective.terms)
 
 
 def _record(compute: Compute, tensors: dict[str, Tensor]) -> Compute:

@@ -56,7 +56,8 @@ class Replayed:
         kind = (key, *((name, column.shape) for name, column in batch.items()))
         if kind in self._drawn:
             draws = {str(k): normal(*shape) for k, shape in enumerate(self._drawn[kind])}
-            found = self._recorded(lambda given: self._again(given, models), _apart(batch, draws), key)
+            given = {**named("column", batch), **named("draw", draws)}
+            found = self._recorded(lambda tensors: self._again(tensors, models), given, key)
         else:
             shapes = self._drawn[kind] = []
 
@@ -99,10 +100,3 @@ class Replayed:
 
         after = self.phase(batch, Turn(models, normal, descend, tell))
         return found | named("column", {name: after[name] for name in sorted(self.phase.writes)})
-
-
-def _apart(batch: Batch, draws: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        **{f"column/{name}": column for name, column in batch.items()},
-        **{f"draw/{k}": d for k, d in draws.items()},
-    }
