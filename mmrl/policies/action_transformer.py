@@ -56,9 +56,10 @@ class ContextTransformer(nn.Module):
         mask[:, visual.shape[1] : visual.shape[1] + ids.shape[1]] = present
         # positions count only what is there, so that padding changes nothing
         position, there = mask.cumsum(dim=1) - 1, mask.bool()
-        masks = {"full_attention": _causal(there)}  # ready: to find out how to make them takes longer than a layer
-        output = self.transformer(inputs_embeds=joined, attention_mask=masks, position_ids=position)
-        return output.last_hidden_state, there
+        mask, turned = _causal(there), self.transformer.rotary_emb(joined, position)
+        for layer in self.transformer.layers:
+            joined = layer(joined, attention_mask=mask, position_ids=position, position_embeddings=turned)
+        return self.transformer.norm(joined), there
 
 
 def _causal(there: Tensor) -> Tensor | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import timm
 import torch
 from torch import Tensor, nn
@@ -73,12 +75,14 @@ class VisionEncoder(nn.Module):
         features = torch.relu(self.project(grid.flatten(2).transpose(1, 2)) * (1 + scale) + shift)  # [N, h*w, C]
         logits = self.sharpness * self.maps(features).transpose(1, 2)  # [N, K, h*w]
         attention = logits.softmax(dim=-1)
-        pooled = torch.cat([attention @ features, attention @ places(height, width).to(features)], dim=-1)
+        where = torch.from_numpy(places(height, width)).to(features)
+        pooled = torch.cat([attention @ features, attention @ where], dim=-1)
         return self.token(pooled) + self.identity, logits.unflatten(2, (height, width))
 
 
-def places(height: int, width: int) -> Tensor:
+@lru_cache(maxsize=8)
+def places(height: int, width: int) -> np.ndarray:
     """[height * width, 2] centres (x to the right, y down) of the grid's cells, in [-8, 8], row by row."""
     y = (2 * torch.arange(height) + 1) / height - 1
     x = (2 * torch.arange(width) + 1) / width - 1
-    return _LOUD * torch.stack([x.repeat(height), y.repeat_interleave(width)], dim=-1)
+    return (_LOUD * torch.stack([x.repeat(height), y.repeat_interleave(width)], dim=-1)).numpy()
