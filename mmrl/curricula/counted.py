@@ -1,0 +1,55 @@
+"""So many problems of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mmrl.curricula.base import Curriculum
+from mmrl.types import Context, Task
+
+
+class Counted(Curriculum):
+    """The first problems of each kind in the task's order, round and round: demonstrations of several tasks, of which
+    some need more than others.
+
+    Args:
+        by: entry of a prompt's `info` that says its kind.
+        counts: size of the set by kind, at least 1 each; kinds that are not named take no part.
+    """
+
+    def __init__(self, by: str, counts: Mapping[str, int]):
+        if not counts or min(counts.values()) < 1:
+            raise ValueError(f"curriculum.counts must name at least one kind, and at least 1 of each, got {counts}")
+        self.by, self.counts = by, dict(counts)
+        self._set: list[int] = []  # indices into the task
+        self._position = 0
+
+    def select(self, count: int, ctx: Context) -> list[int]:
+        if not self._set:
+            self._set = self._first(ctx.task)
+        chosen = [self._set[(self._position + k) % len(self._set)] for k in range(count)]
+        self._position = (self._position + count) % len(self._set)
+        return chosen
+
+    def _first(self, task: Task) -> list[int]:
+        left, found, seen = dict(self.counts), [], set()
+        for index in range(len(task)):
+            kind = task[index].info.get(self.by)
+            seen.add(kind)
+            if left.get(kind):  # type: ignore[arg-type]
+                left[kind] -= 1  # type: ignore[index]
+                found.append(index)
+                if not any(left.values()):
+                    return found
+        missing = {kind: number for kind, number in left.items() if number}
+        raise ValueError(
+            f"curriculum.counts asks for {missing} more problems than task {task.name!r} ({task.split}) has; by "
+            f"{self.by!r} it has {sorted(map(str, seen))}"
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"position": self._position}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._position = state["position"] % sum(self.counts.values())
