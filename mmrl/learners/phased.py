@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mmrl import parallel
 from mmrl.batch import Batch
-from mmrl.learners.recorded import idle
+from mmrl.learners.idle import idle
 from mmrl.learners.replayed import Replayed
 from mmrl.learners.reported import Reported
 from mmrl.phases.base import Phase, Turn, part

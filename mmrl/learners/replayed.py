@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from mmrl.batch import Batch
 from mmrl.learners.parts import named, under
-from mmrl.learners.recorded import Recorded
 from mmrl.phases.base import Phase, Turn
+from mmrl.recorded import Recorded
 
 Draw = Callable[..., Tensor]
 

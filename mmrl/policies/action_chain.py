@@ -36,6 +36,22 @@ class Known:
     memo: dict[str, Tensor] = field(default_factory=dict)  # as of Action
     extra: dict[str, Tensor] = field(default_factory=dict)  # as of PolicyOutput
 
+    def parts(self) -> dict[str, Tensor]:
+        """All of it by name."""
+        values = {} if self.values is None else {"values": self.values}
+        kept = {f"memo/{name}": part for name, part in self.memo.items()}
+        kept |= {f"extra/{name}": part for name, part in self.extra.items()}
+        return {f"prefix/{i}": part for i, part in enumerate(self.prefix)} | values | kept
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Tensor]) -> Known:
+        """What has these parts."""
+
+        def under(mark: str) -> dict[str, Tensor]:
+            return {name.removeprefix(mark): part for name, part in parts.items() if name.startswith(mark)}
+
+        return cls(tuple(under("prefix/").values()), parts.get("values"), under("memo/"), under("extra/"))
+
 
 class ChainPolicy(Policy):
     """Noise becomes a chunk of H x A actions in K transitions. Subclasses bring the network: `read` and `answer`.
@@ -67,6 +83,10 @@ class ChainPolicy(Policy):
     @abstractmethod
     def read(self, observation: Mapping[str, Any]) -> Known:
         """Read N collated contexts."""
+
+    def read_again(self, observation: Mapping[str, Tensor]) -> Known:
+        """The same where many decisions follow each other: a policy may know a quicker way."""
+        return self.read(observation)
 
     @abstractmethod
     def answer(
@@ -113,7 +133,7 @@ class ChainPolicy(Policy):
                 "a continuous action head cannot drop unlikely choices: leave sampling.top_k, top_p and min_p as they "
                 "are and lower sampling.temperature"
             )
-        known = self.read(observation)
+        known = self.read_again(observation)
         prefix, device, count = taken(known.prefix, owner), owner.device, len(noise)
         shape = self._shape
         x = noise.normal(*shape).to(device) if self.chain.start else torch.zeros(count, *shape, device=device)

@@ -11,11 +11,11 @@ from mmrl.policies.action_base import ActionPolicy, Reads
 from mmrl.policies.action_chain import ChainPolicy, Known, Prefix
 from mmrl.policies.action_expert import ActionExpert
 from mmrl.policies.action_transformer import ContextTransformer
-from mmrl.policies.base import need
 from mmrl.policies.chains import Chain
 from mmrl.policies.chains.base import check_teacher
 from mmrl.policies.instruction_tokenizer import WORDS
 from mmrl.policies.processor import Processor
+from mmrl.policies.quick_reading import QuickReading
 
 
 class ActionFlowPolicy(ChainPolicy, ActionPolicy):
@@ -103,6 +103,7 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         self.chain, self.teacher, self.critic, self.lessons = chain, teacher, critic, lessons
         self._build()
         self.value_head = self._critic() if value_head else None
+        self._quick = QuickReading()
         self.expert.checkpointed = gradient_checkpointing
         self._ready()
         if freeze_context:
@@ -123,8 +124,15 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         return super().predicts(init_args) | {"map_logits"}
 
     def read(self, observation: Mapping[str, Any]) -> Known:
+        return self._read(observation, self._filled(observation))
+
+    def read_again(self, observation: Mapping[str, Any]) -> Known:
+        filled = self._filled(observation)
+        return Known.of(self._quick(self, lambda seen: self._read(seen, filled).parts(), observation, filled))
+
+    def _read(self, observation: Mapping[str, Any], filled: bool) -> Known:
         visual, maps = self._look(observation)
-        prefix, values = self._read(visual, observation)
+        prefix, values = self._context(visual, observation, filled)
         return Known(
             prefix,
             values,
@@ -141,10 +149,9 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         """The chunk [H, A] itself, the end of a chain of no transition."""
         return self._demonstrated(output)
 
-    def _read(self, visual: Tensor, observation: Mapping[str, Any]) -> tuple[Prefix, Tensor | None]:
+    def _context(self, visual: Tensor, observation: Mapping[str, Any], filled: bool) -> tuple[Prefix, Tensor | None]:
         """What the expert needs to know of every context, and values [N]."""
-        need(observation, ("instruction", "proprio"), self)
         present, ids, proprio = self._present(observation), observation["instruction"], observation["proprio"]
-        hidden, there = self.body.read(visual, ids, present, proprio)
+        hidden, there = self.body.read(visual, ids, present, proprio, filled)
         prefix = self.expert.prefix(hidden, there)
         return prefix, self._values(hidden[:, -1], visual, observation)

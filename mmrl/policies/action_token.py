@@ -20,7 +20,7 @@ from mmrl.policies.action_bins import (
     without_twins,
 )
 from mmrl.policies.action_transformer import ActionTransformer
-from mmrl.policies.base import Action, need
+from mmrl.policies.base import Action
 from mmrl.policies.instruction_tokenizer import WORDS
 from mmrl.policies.processor import Processor
 from mmrl.rng import Noise
@@ -160,8 +160,7 @@ class ActionTokenPolicy(ActionPolicy):
 
     def _think(self, visual: Tensor, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
         """Logits [N, T, B] and values [N]."""
-        need(observation, ("instruction", "proprio"), self)
-        present = self._present(observation)
-        logits, summary = self.body(visual, observation["instruction"], present, observation["proprio"])
+        filled, present = self._filled(observation), self._present(observation)
+        logits, summary = self.body(visual, observation["instruction"], present, observation["proprio"], filled)
         logits = without_twins(logits, self.layout)
         return logits, self._values(summary, visual, observation)

@@ -40,11 +40,18 @@ class ContextTransformer(nn.Module):
         return self.transformer.embed_tokens
 
     def read(
-        self, visual: Tensor, ids: Tensor, present: Tensor, proprio: Tensor, queries: Tensor | None = None
+        self,
+        visual: Tensor,
+        ids: Tensor,
+        present: Tensor,
+        proprio: Tensor,
+        filled: bool,
+        queries: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """What every token found [N, L', D], and which tokens are there [N, L'] bool.
 
-        Of visual [N, K, D], ids and present [N, L], proprio [N, P] and queries [H, D] behind them.
+        Of visual [N, K, D], ids and present [N, L], proprio [N, P] and queries [H, D] behind them; `filled`: all are
+        known to be present.
         """
         words = self.words(ids)
         body = self.proprio(proprio.to(words.dtype))[:, None]
@@ -56,16 +63,14 @@ class ContextTransformer(nn.Module):
         mask[:, visual.shape[1] : visual.shape[1] + ids.shape[1]] = present
         # positions count only what is there, so that padding changes nothing
         position, there = mask.cumsum(dim=1) - 1, mask.bool()
-        mask, turned = _causal(there), self.transformer.rotary_emb(joined, position)
+        seen, turned = None if filled else _causal(there), self.transformer.rotary_emb(joined, position)
         for layer in self.transformer.layers:
-            joined = layer(joined, attention_mask=mask, position_ids=position, position_embeddings=turned)
+            joined = layer(joined, attention_mask=seen, position_ids=position, position_embeddings=turned)
         return self.transformer.norm(joined), there
 
 
-def _causal(there: Tensor) -> Tensor | None:
-    """Which tokens each one attends to, bool [N, 1, L, L]: those up to itself that are there; None for all up to it."""
-    if there.device.type == "cpu" and bool(there.all()):
-        return None
+def _causal(there: Tensor) -> Tensor:
+    """Which tokens each one attends to, bool [N, 1, L, L]: those up to itself that are there."""
     length = there.shape[1]
     before = torch.ones(length, length, dtype=torch.bool, device=there.device).tril()
     return before & there[:, None, None]
@@ -95,7 +100,9 @@ class ActionTransformer(ContextTransformer):
         self.queries = nn.Parameter(0.02 * torch.randn(chunk, hidden_size))
         self.head = nn.Linear(hidden_size, action_dims * bins)
 
-    def forward(self, visual: Tensor, ids: Tensor, present: Tensor, proprio: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, visual: Tensor, ids: Tensor, present: Tensor, proprio: Tensor, filled: bool
+    ) -> tuple[Tensor, Tensor]:
         """Logits [N, H * A, B] and what the last query, which sees everything, found [N, D]."""
-        hidden = self.read(visual, ids, present, proprio, self.queries)[0][:, -self.chunk :]
+        hidden = self.read(visual, ids, present, proprio, filled, self.queries)[0][:, -self.chunk :]
         return self.head(hidden).view(len(ids), self.choices, self.bins), hidden[:, -1]

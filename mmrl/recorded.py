@@ -12,8 +12,6 @@ import torch
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from mmrl.objectives.objective import Objective
-
 log = logging.getLogger(__name__)
 
 Named = Mapping[str, Tensor]
@@ -21,7 +19,7 @@ Compute = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
 PAYS = 64  # calls of one kind before it is recorded, which takes as long as some hundred of a small network's updates
 MOST = 8  # kinds that are recorded
-_LEAVING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.nondeterministic_seeded}
+_LEAVING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 
 class Recorded:
@@ -34,10 +32,11 @@ class Recorded:
 
     Args:
         what: it is, for the log.
+        pays: calls of one kind before it is recorded.
     """
 
-    def __init__(self, what: str):
-        self.what = what
+    def __init__(self, what: str, pays: int = PAYS):
+        self.what, self.pays = what, pays
         self._calls: Counter[Hashable] = Counter()
         self._records: dict[Hashable, Compute | None] = {}
         self._believed: set[Hashable] = set()
@@ -60,7 +59,7 @@ class Recorded:
             return record(dict(tensors))
         expected = compute(dict(tensors))
         self._calls[kind] += 1
-        if kind not in self._records and self._calls[kind] > PAYS and len(self._records) < MOST:
+        if kind not in self._records and self._calls[kind] > self.pays and len(self._records) < MOST:
             self._records[kind] = record = self._made(compute, tensors)
         if record is not None:
             if _same(record(dict(tensors)), expected):
@@ -79,11 +78,6 @@ class Recorded:
     def _give_up(self, kind: Hashable, reason: str) -> None:
         log.info("%s keeps its own code: %s", self.what, reason)
         self._records[kind] = None
-
-
-def idle(objective: Objective) -> tuple[bool, ...]:
-    """Which terms count for nothing now and are computed without a gradient: part of the key of what runs them."""
-    return tuple(objective.coefficient(name).item() == 0 for name in objective.terms)
 
 
 def _record(compute: Compute, tensors: dict[str, Tensor]) -> Compute:
@@ -112,8 +106,16 @@ def _record(compute: Compute, tensors: dict[str, Tensor]) -> Compute:
 def _refuse_hidden(graph: fx.Graph) -> None:
     """Draws would be repeated and values that Python has looked at would be those of now."""
     for node in graph.nodes:
-        if node.op == "call_function" and _LEAVING & set(getattr(node.target, "tags", ())):
+        tags = set(getattr(node.target, "tags", ())) if node.op == "call_function" else set()
+        if _LEAVING & tags or (torch.Tag.nondeterministic_seeded in tags and _draws(node)):
             raise ValueError(f"it draws, or depends on values: {node.target}")
+
+
+def _draws(node: fx.Node) -> bool:
+    """Whether an operation that can draw does: attention does with dropout alone."""
+    given = {argument.name: argument.default_value for argument in node.target._schema.arguments}  # type: ignore[union-attr]
+    given |= dict(zip(given, node.args)) | dict(node.kwargs)
+    return given.get("dropout_p") != 0
 
 
 def _same(found: Named, expected: Named) -> bool:

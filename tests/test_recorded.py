@@ -5,7 +5,7 @@ import logging
 import torch
 from torch import nn
 
-from mmrl.learners.recorded import PAYS, Recorded
+from mmrl.recorded import PAYS, Recorded
 
 
 def made(seed=0):
@@ -80,6 +80,25 @@ def test_what_hangs_on_values_or_draws_is_not_replayed(caplog):
         assert len(calls) >= PAYS + 10
         assert "it keeps its own code" in caplog.text
         caplog.clear()
+
+
+def test_attention_can_draw_and_is_replayed_where_it_does_not(caplog):
+    for dropout, again in ((0.0, 0), (0.5, 5)):
+        recorded, calls = Recorded("it"), []
+
+        def attend(columns, dropout=dropout, calls=calls):
+            calls.append(1)
+            x = columns["x"]
+            return {"y": nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=dropout)}
+
+        with caplog.at_level(logging.INFO):
+            for _ in range(PAYS + 2):
+                recorded(attend, {"x": torch.randn(1, 2, 3, 4)})
+            del calls[:]
+            for _ in range(5):
+                recorded(attend, {"x": torch.randn(1, 2, 3, 4)})
+        assert len(calls) == again
+    assert "it draws" in caplog.text
 
 
 def test_python_that_changes_its_mind_is_found_out(caplog):

@@ -1,0 +1,105 @@
+"""What is read quickly is what the network reads, bit for bit, whatever happens to its weights in between."""
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+import torch
+
+from mmrl.policies.quick_reading import FEW, SETTLED
+from tests.laws.heads import made, raws
+
+
+def seen(policy, rows, at=0):
+    """Contexts of one instruction, as they are collated."""
+    rng = np.random.default_rng(at)
+    text = {"instruction": "reach the red cube", "image": rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)}
+    return policy.collate([policy.encode({**raw, **text}) for raw in raws(rows)])
+
+
+class Watched:
+    """A policy, and how often its own code reads."""
+
+    def __init__(self, **words):
+        self.policy, self.reads = made("flow_sde", **words).eval(), 0
+        own = self.policy._read
+
+        def counted(observation, filled):
+            self.reads += 1
+            return own(observation, filled)
+
+        self.own, self.policy._read = own, counted
+
+    def check(self, observation):
+        """Read again, compare with the network, and say how often its code ran."""
+        before = self.reads
+        with torch.no_grad():
+            found, ran = self.policy.read_again(observation), self.reads - before
+            expected = self.own(observation, self.policy._filled(observation))
+        assert found.parts().keys() == expected.parts().keys()
+        assert all(torch.equal(part, expected.parts()[name]) for name, part in found.parts().items())
+        return ran
+
+
+def settle(watched, rows=1, calls=SETTLED + 3):
+    return [watched.check(seen(watched.policy, rows, at=k)) for k in range(calls)]
+
+
+@pytest.mark.parametrize("words", [{}, {"value_head": True}, {"freeze_vision": True}])
+def test_replays_are_the_network_to_the_bit(words):
+    watched = Watched(**words)
+    # every call before, then one that is recorded and compared, which runs the code twice
+    assert settle(watched) == [1] * SETTLED + [2, 0, 0]
+
+
+def test_weights_that_move_are_followed():
+    watched = Watched()
+    settle(watched)
+    with torch.no_grad():  # in place, as an optimiser and `load_state_dict` do
+        for weight in watched.policy.parameters():
+            weight.add_(0.01 * torch.randn_like(weight))
+    # the network itself until they have settled again; then the old record is compared and believed
+    assert settle(watched) == [1] * (SETTLED + 1) + [0, 0]
+
+
+def test_weights_that_are_replaced_are_followed():
+    watched = Watched()
+    settle(watched)
+    for weight in watched.policy.parameters():
+        weight.data = weight.data + 0.01  # elsewhere in memory, as after `Module.to`
+    assert settle(watched) == [1] * SETTLED + [2, 0, 0]
+
+
+def test_training_reads_by_itself():
+    """Weights that move between few reads are never recorded, nor is what a gradient goes through."""
+    watched = Watched()
+    for k in range(3 * SETTLED):
+        assert watched.check(seen(watched.policy, 1, at=k)) == 1
+        if k % 8 == 0:
+            with torch.no_grad():
+                next(watched.policy.parameters()).mul_(1.001)
+    settle(watched)
+    known = watched.policy.read_again(seen(watched.policy, 1))
+    assert known.prefix[0].requires_grad
+
+
+def test_many_contexts_and_filled_up_ones_are_cases_of_their_own():
+    watched = Watched()
+    settle(watched)
+    assert settle(watched, rows=FEW + 1) == [1] * (SETTLED + 3)
+    short = seen(watched.policy, 2)
+    short["instruction"][1, -1] = watched.policy.tokenizer.pad_token_id
+    full = seen(watched.policy, 2)
+    assert [watched.check(part) for part in (full, short, full, short)] == [2, 2, 0, 0]
+
+
+def test_a_copy_knows_nothing_of_the_records():
+    watched = Watched()
+    settle(watched)
+    del watched.policy._read
+    copy = deepcopy(watched.policy)
+    with torch.no_grad():
+        for weight in copy.parameters():
+            weight.add_(0.1)
+        found, own = (read(seen(copy, 1)).parts() for read in (copy.read_again, copy.read))
+    assert all(torch.equal(part, own[name]) for name, part in found.items())
