@@ -152,8 +152,8 @@ class ActionPolicy(Policy):
         """[N, L] bool, False where a shorter instruction was filled up."""
         return observation["instruction"] != self.tokenizer.pad_token_id
 
-    def _filled(self, observation: Mapping[str, Any]) -> bool:
-        """Whether no instruction was filled up, found out where that is quick: then no mask is needed."""
+    def _complete(self, observation: Mapping[str, Any]) -> bool:
+        """Whether all instructions are equally long, found out where that is quick: then no mask is needed."""
         need(observation, ("instruction", "proprio"), self)
         present = self._present(observation)
         return present.device.type == "cpu" and bool(present.all())

@@ -124,15 +124,15 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         return super().predicts(init_args) | {"map_logits"}
 
     def read(self, observation: Mapping[str, Any]) -> Known:
-        return self._read(observation, self._filled(observation))
+        return self._read(observation, self._complete(observation))
 
     def read_again(self, observation: Mapping[str, Any]) -> Known:
-        filled = self._filled(observation)
-        return Known.of(self._quick(self, lambda seen: self._read(seen, filled).parts(), observation, filled))
+        complete = self._complete(observation)
+        return Known.of(self._quick(self, lambda seen: self._read(seen, complete).parts(), observation, complete))
 
-    def _read(self, observation: Mapping[str, Any], filled: bool) -> Known:
+    def _read(self, observation: Mapping[str, Any], complete: bool) -> Known:
         visual, maps = self._look(observation)
-        prefix, values = self._context(visual, observation, filled)
+        prefix, values = self._context(visual, observation, complete)
         return Known(
             prefix,
             values,
@@ -149,9 +149,9 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         """The chunk [H, A] itself, the end of a chain of no transition."""
         return self._demonstrated(output)
 
-    def _context(self, visual: Tensor, observation: Mapping[str, Any], filled: bool) -> tuple[Prefix, Tensor | None]:
+    def _context(self, visual: Tensor, observation: Mapping[str, Any], complete: bool) -> tuple[Prefix, Tensor | None]:
         """What the expert needs to know of every context, and values [N]."""
         present, ids, proprio = self._present(observation), observation["instruction"], observation["proprio"]
-        hidden, there = self.body.read(visual, ids, present, proprio, filled)
+        hidden, there = self.body.read(visual, ids, present, proprio, complete)
         prefix = self.expert.prefix(hidden, there)
         return prefix, self._values(hidden[:, -1], visual, observation)

@@ -45,13 +45,13 @@ class ContextTransformer(nn.Module):
         ids: Tensor,
         present: Tensor,
         proprio: Tensor,
-        filled: bool,
+        complete: bool,
         queries: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """What every token found [N, L', D], and which tokens are there [N, L'] bool.
 
-        Of visual [N, K, D], ids and present [N, L], proprio [N, P] and queries [H, D] behind them; `filled`: all are
-        known to be present.
+        Of visual [N, K, D], ids and present [N, L], proprio [N, P] and queries [H, D] behind them. `complete`: all
+        words are known to be present.
         """
         words = self.words(ids)
         body = self.proprio(proprio.to(words.dtype))[:, None]
@@ -63,7 +63,7 @@ class ContextTransformer(nn.Module):
         mask[:, visual.shape[1] : visual.shape[1] + ids.shape[1]] = present
         # positions count only what is there, so that padding changes nothing
         position, there = mask.cumsum(dim=1) - 1, mask.bool()
-        seen, turned = None if filled else _causal(there), self.transformer.rotary_emb(joined, position)
+        seen, turned = None if complete else _causal(there), self.transformer.rotary_emb(joined, position)
         for layer in self.transformer.layers:
             joined = layer(joined, attention_mask=seen, position_ids=position, position_embeddings=turned)
         return self.transformer.norm(joined), there
@@ -101,8 +101,8 @@ class ActionTransformer(ContextTransformer):
         self.head = nn.Linear(hidden_size, action_dims * bins)
 
     def forward(
-        self, visual: Tensor, ids: Tensor, present: Tensor, proprio: Tensor, filled: bool
+        self, visual: Tensor, ids: Tensor, present: Tensor, proprio: Tensor, complete: bool
     ) -> tuple[Tensor, Tensor]:
         """Logits [N, H * A, B] and what the last query, which sees everything, found [N, D]."""
-        hidden = self.read(visual, ids, present, proprio, filled, self.queries)[0][:, -self.chunk :]
+        hidden = self.read(visual, ids, present, proprio, complete, self.queries)[0][:, -self.chunk :]
         return self.head(hidden).view(len(ids), self.choices, self.bins), hidden[:, -1]

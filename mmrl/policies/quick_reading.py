@@ -51,16 +51,19 @@ class QuickReading:
         some = next(iter(observation.values()))
         if len(some) > FEW or some.device.type != "cpu" or torch.is_grad_enabled():
             return read(observation)
-        self._follow(policy)
-        if self._calls <= SETTLED:
+        if not self._settled(policy):
             return read(observation)
         return self._recorded(read, observation, (key, policy.training, torch.is_autocast_enabled("cpu")))
 
-    def _follow(self, policy: nn.Module) -> None:
-        """Note whether the weights are those of the call before."""
+    def _settled(self, policy: nn.Module) -> bool:
+        """Whether the weights have been the same for long enough."""
         self._calls += 1
         if self._calls % SETTLED == 1:  # looking for them takes long, and they are seldom others
             self._weights = [*policy.parameters(), *policy.buffers()]
+            if any(type(weight) not in (Tensor, nn.Parameter) for weight in self._weights):  # shards, for example
+                self._calls = 0
+        if not self._calls:
+            return False
         places = [weight.data_ptr() for weight in self._weights]
         versions = [weight._version for weight in self._weights]
         if places != self._places:
@@ -68,3 +71,4 @@ class QuickReading:
         if places != self._places or versions != self._versions:
             self._places, self._versions, self._calls = places, versions, 1
             self._recorded.doubt()
+        return self._calls > SETTLED

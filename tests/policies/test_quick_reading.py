@@ -24,9 +24,9 @@ class Watched:
         self.policy, self.reads = made("flow_sde", **words).eval(), 0
         own = self.policy._read
 
-        def counted(observation, filled):
+        def counted(observation, complete):
             self.reads += 1
-            return own(observation, filled)
+            return own(observation, complete)
 
         self.own, self.policy._read = own, counted
 
@@ -35,7 +35,7 @@ class Watched:
         before = self.reads
         with torch.no_grad():
             found, ran = self.policy.read_again(observation), self.reads - before
-            expected = self.own(observation, self.policy._filled(observation))
+            expected = self.own(observation, self.policy._complete(observation))
         assert found.parts().keys() == expected.parts().keys()
         assert all(torch.equal(part, expected.parts()[name]) for name, part in found.parts().items())
         return ran
