@@ -32,11 +32,11 @@ class Recorded:
 
     Args:
         what: it is, for the log.
-        pays: calls of one kind before it is recorded.
+        pays: calls of one kind before it is recorded; None: what pays for a small network's updates.
     """
 
-    def __init__(self, what: str, pays: int = PAYS):
-        self.what, self.pays = what, pays
+    def __init__(self, what: str, pays: int | None = None):
+        self.what, self.pays = what, PAYS if pays is None else pays
         self._calls: Counter[Hashable] = Counter()
         self._records: dict[Hashable, Compute | None] = {}
         self._believed: set[Hashable] = set()

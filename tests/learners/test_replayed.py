@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from mmrl import recorded
 from mmrl.batch import Batch
 from mmrl.cli import CLI
 from mmrl.config import compose, typed
-from mmrl.learners import recorded
 from mmrl.learners.replayed import Replayed
 from mmrl.phases.base import Phase
 from tests.runs import QUIET
