@@ -13,6 +13,7 @@ import torch
 from jsonargparse import ArgumentError, Namespace
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from mmrl.config import ConfigError
 from mmrl.refusal import raised_on_purpose, readable
@@ -80,6 +81,8 @@ class CLI(LightningCLI):
             if cause is None or not raised_on_purpose(cause):
                 raise
             raise ConfigError(str(cause)) from cause
+        except MisconfigurationException as error:  # what Lightning finds wrong with the trainer's words
+            raise ConfigError(f"trainer: {error} (trainer.callbacks.NAME=null takes a callback out)") from error
 
     def resolved(self) -> str:
         """The whole configuration as YAML."""

@@ -37,6 +37,12 @@ CONFIGURATION = {
     ),
     "an unknown root": (("trainre.max_epochs=2",), "trainre.max_epochs", "'trainer'"),
     "an unknown key of Lightning's": (("trainer.max_epoch=2",), "trainer", "'max_epoch'", "'max_epochs'"),
+    "a bar that is off and there": (
+        ("trainer.callbacks.progress={_target_: mmrl.callbacks.progress.Progress}",),
+        "trainer: ",
+        "enable_progress_bar=False",
+        "trainer.callbacks.NAME=null",
+    ),
     "an unknown key of the data": (("data.promts=2",), "data", "'promts'", "'prompts'"),
     "an unknown key of the sampling": (("sampling.temprature=2",), "sampling", "temprature"),
     "a number that is a word": (("data.prompts=five",), "data.prompts", "int", "five"),
