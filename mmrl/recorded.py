@@ -19,7 +19,8 @@ Compute = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 
 PAYS = 64  # calls of one kind before it is recorded, which takes as long as some hundred of a small network's updates
 MOST = 8  # kinds that are recorded
-_LEAVING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+LEAVING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+"""Marks of operations that hand values of tensors to Python."""
 
 
 class Recorded:
@@ -107,7 +108,7 @@ def _refuse_hidden(graph: fx.Graph) -> None:
     """Draws would be repeated and values that Python has looked at would be those of now."""
     for node in graph.nodes:
         tags = set(getattr(node.target, "tags", ())) if node.op == "call_function" else set()
-        if _LEAVING & tags or (torch.Tag.nondeterministic_seeded in tags and _draws(node)):
+        if LEAVING & tags or (torch.Tag.nondeterministic_seeded in tags and _draws(node)):
             raise ValueError(f"it draws, or depends on values: {node.target}")
 
 

@@ -14,9 +14,10 @@ from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.learners.flat import Flat
 from mmrl.learners.idle import idle
-from mmrl.learners.parts import named, output_of, parts_of, under
+from mmrl.learners.parts import output_of, parts_of
 from mmrl.learners.reported import Reported
 from mmrl.learners.windows import Pass
+from mmrl.named import named, under
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy
 from mmrl.recorded import Recorded

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from mmrl.named import under
 from mmrl.types import PolicyOutput
 
 
@@ -24,13 +25,3 @@ def output_of(parts: Mapping[str, Tensor]) -> PolicyOutput:
     passes = dict.fromkeys(name.partition("/")[0] for name in parts if "/" in name)
     others = {name: output_of(under(name, parts)) for name in passes}
     return PolicyOutput(own["logprobs"], own["entropy"], own.get("values"), extra, others)
-
-
-def named(prefix: str, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The numbers of some parts, as "<prefix>/<name>"."""
-    return {f"{prefix}/{name}": part.detach() for name, part in parts.items()}
-
-
-def under(prefix: str, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Those that `named` gave this prefix."""
-    return {name.removeprefix(f"{prefix}/"): part for name, part in parts.items() if name.startswith(f"{prefix}/")}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.batch import Batch
-from mmrl.learners.parts import named, under
+from mmrl.named import named, under
 from mmrl.phases.base import Phase, Turn
 from mmrl.recorded import Recorded
 

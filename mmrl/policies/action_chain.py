@@ -13,6 +13,7 @@ from torch.func import jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mmrl.batch import Batch
+from mmrl.named import under
 from mmrl.ops.flow import mean_velocity
 from mmrl.ops.gaussian import normal_entropy, normal_logprob
 from mmrl.policies.base import Action, Policy
@@ -39,18 +40,15 @@ class Known:
     def parts(self) -> dict[str, Tensor]:
         """All of it by name."""
         values = {} if self.values is None else {"values": self.values}
-        kept = {f"memo/{name}": part for name, part in self.memo.items()}
+        kept = {f"memo/{name}": part for name, part in self.memo.items()}  # not `named`: gradients go through
         kept |= {f"extra/{name}": part for name, part in self.extra.items()}
         return {f"prefix/{i}": part for i, part in enumerate(self.prefix)} | values | kept
 
     @classmethod
     def of(cls, parts: Mapping[str, Tensor]) -> Known:
         """What has these parts."""
-
-        def under(mark: str) -> dict[str, Tensor]:
-            return {name.removeprefix(mark): part for name, part in parts.items() if name.startswith(mark)}
-
-        return cls(tuple(under("prefix/").values()), parts.get("values"), under("memo/"), under("extra/"))
+        prefix = tuple(under("prefix", parts).values())
+        return cls(prefix, parts.get("values"), under("memo", parts), under("extra", parts))
 
 
 class ChainPolicy(Policy):

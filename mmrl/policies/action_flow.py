@@ -151,7 +151,7 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
 
     def _context(self, visual: Tensor, observation: Mapping[str, Any], complete: bool) -> tuple[Prefix, Tensor | None]:
         """What the expert needs to know of every context, and values [N]."""
-        present, ids, proprio = self._present(observation), observation["instruction"], observation["proprio"]
-        hidden, there = self.body.read(visual, ids, present, proprio, complete)
+        present = None if complete else self._present(observation)
+        hidden, there = self.body.read(visual, observation["instruction"], present, observation["proprio"])
         prefix = self.expert.prefix(hidden, there)
         return prefix, self._values(hidden[:, -1], visual, observation)

@@ -160,7 +160,7 @@ class ActionTokenPolicy(ActionPolicy):
 
     def _think(self, visual: Tensor, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
         """Logits [N, T, B] and values [N]."""
-        complete, present = self._complete(observation), self._present(observation)
-        logits, summary = self.body(visual, observation["instruction"], present, observation["proprio"], complete)
+        present = None if self._complete(observation) else self._present(observation)
+        logits, summary = self.body(visual, observation["instruction"], present, observation["proprio"])
         logits = without_twins(logits, self.layout)
         return logits, self._values(summary, visual, observation)

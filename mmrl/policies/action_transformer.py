@@ -40,18 +40,12 @@ class ContextTransformer(nn.Module):
         return self.transformer.embed_tokens
 
     def read(
-        self,
-        visual: Tensor,
-        ids: Tensor,
-        present: Tensor,
-        proprio: Tensor,
-        complete: bool,
-        queries: Tensor | None = None,
+        self, visual: Tensor, ids: Tensor, present: Tensor | None, proprio: Tensor, queries: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """What every token found [N, L', D], and which tokens are there [N, L'] bool.
 
-        Of visual [N, K, D], ids and present [N, L], proprio [N, P] and queries [H, D] behind them. `complete`: all
-        words are known to be present.
+        Of visual [N, K, D], ids and present [N, L], proprio [N, P] and queries [H, D] behind them; `present` is None
+        where all words are known to be.
         """
         words = self.words(ids)
         body = self.proprio(proprio.to(words.dtype))[:, None]
@@ -60,10 +54,11 @@ class ContextTransformer(nn.Module):
             tokens.append(queries.expand(len(ids), -1, -1))
         joined = torch.cat(tokens, dim=1)
         mask = torch.ones(joined.shape[:2], dtype=torch.long, device=joined.device)
-        mask[:, visual.shape[1] : visual.shape[1] + ids.shape[1]] = present
+        if present is not None:
+            mask[:, visual.shape[1] : visual.shape[1] + ids.shape[1]] = present
         # positions count only what is there, so that padding changes nothing
         position, there = mask.cumsum(dim=1) - 1, mask.bool()
-        seen, turned = None if complete else _causal(there), self.transformer.rotary_emb(joined, position)
+        seen, turned = None if present is None else _causal(there), self.transformer.rotary_emb(joined, position)
         for layer in self.transformer.layers:
             joined = layer(joined, attention_mask=seen, position_ids=position, position_embeddings=turned)
         return self.transformer.norm(joined), there
@@ -100,9 +95,7 @@ class ActionTransformer(ContextTransformer):
         self.queries = nn.Parameter(0.02 * torch.randn(chunk, hidden_size))
         self.head = nn.Linear(hidden_size, action_dims * bins)
 
-    def forward(
-        self, visual: Tensor, ids: Tensor, present: Tensor, proprio: Tensor, complete: bool
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, visual: Tensor, ids: Tensor, present: Tensor | None, proprio: Tensor) -> tuple[Tensor, Tensor]:
         """Logits [N, H * A, B] and what the last query, which sees everything, found [N, D]."""
-        hidden = self.read(visual, ids, present, proprio, complete, self.queries)[0][:, -self.chunk :]
+        hidden = self.read(visual, ids, present, proprio, self.queries)[0][:, -self.chunk :]
         return self.head(hidden).view(len(ids), self.choices, self.bins), hidden[:, -1]

@@ -15,11 +15,11 @@ from transformers.cache_utils import DynamicLayer
 
 from mmrl.policies.cache import RoomyCache
 from mmrl.policies.prefix_attention import Prefix
+from mmrl.recorded import LEAVING
 
 log = logging.getLogger(__name__)
 
 STEPS = 16  # of the dtype's precision by which replayed logits may differ; the operations are the same ones
-LEAVING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 
 class Capture:

@@ -23,6 +23,7 @@ class QuickReading:
     def __init__(self) -> None:
         self._recorded = Recorded("the reading of contexts", pays=0)
         self._weights: list[Tensor] = []
+        self._whole = True  # a shard of a weight has no place in memory that tells about it
         self._places: list[int] = []
         self._versions: list[int] = []
         self._calls = 0  # since the weights changed
@@ -49,9 +50,8 @@ class QuickReading:
             key: what else the operations depend on.
         """
         some = next(iter(observation.values()))
-        if len(some) > FEW or some.device.type != "cpu" or torch.is_grad_enabled():
-            return read(observation)
-        if not self._settled(policy):
+        alone = len(some) <= FEW and some.device.type == "cpu" and not torch.is_grad_enabled()
+        if not (alone and self._settled(policy)):
             return read(observation)
         return self._recorded(read, observation, (key, policy.training, torch.is_autocast_enabled("cpu")))
 
@@ -60,9 +60,8 @@ class QuickReading:
         self._calls += 1
         if self._calls % SETTLED == 1:  # looking for them takes long, and they are seldom others
             self._weights = [*policy.parameters(), *policy.buffers()]
-            if any(type(weight) not in (Tensor, nn.Parameter) for weight in self._weights):  # shards, for example
-                self._calls = 0
-        if not self._calls:
+            self._whole = all(type(weight) in (Tensor, nn.Parameter) for weight in self._weights)
+        if not self._whole:
             return False
         places = [weight.data_ptr() for weight in self._weights]
         versions = [weight._version for weight in self._weights]

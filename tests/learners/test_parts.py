@@ -2,7 +2,8 @@
 
 import torch
 
-from mmrl.learners.parts import named, output_of, parts_of, under
+from mmrl.learners.parts import output_of, parts_of
+from mmrl.named import named, under
 from mmrl.types import PolicyOutput
 
 
