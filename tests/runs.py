@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,14 @@ import lightning as L
 import numpy as np
 import torch
 
+from mmrl.batch import Batch
 from mmrl.cli import CLI
 from mmrl.config import compose, typed
+from mmrl.episodes.base import EpisodeTransform
 from mmrl.learners.windows import Pass
-from mmrl.types import Episode, Prompt, Task
+from mmrl.phases.base import Turn
+from mmrl.rewards.base import Reward
+from mmrl.types import Context, Episode, Prompt, Task
 
 OWN = ("recipe=ppo_control", "recipe=demo_vla", "recipe=sac", "recipe=td3")
 ROOT = Path(__file__).parent.parent
@@ -160,3 +165,69 @@ def start(words: Sequence[str]) -> subprocess.Popen:
 
 def record(folder: Path, rank: int = 0) -> dict[str, Any]:
     return torch.load(folder / "record" / f"rank{rank}.pt", weights_only=False)
+
+
+class Alternating(Reward):
+    """Pays the attempts at a problem 0 and 1 in turn, so that a policy without any training has something to learn."""
+
+    def __call__(self, group: Sequence[Episode]) -> list[float]:
+        return [float((episode.attempt + episode.group) % 2) for episode in group]
+
+
+@dataclass(frozen=True)
+class DropFrom(EpisodeTransform):
+    """Drops every episode from one iteration on.
+
+    Args:
+        iteration: the first one that is left without episodes.
+    """
+
+    iteration: int
+
+    def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
+        return [] if ctx.iteration >= self.iteration else episodes
+
+
+class Watcher(L.Callback):
+    """Notes which terms have a gradient at all, and the weights and schedules at the end of every iteration."""
+
+    def __init__(self) -> None:
+        self.terms: set[str] = set()
+        self.ends: list[dict[str, torch.Tensor]] = []
+        self.schedules: list[list[int]] = []
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        with torch.enable_grad():
+            if hasattr(pl_module, "phases"):
+                self._watch_phases(pl_module, batch)
+            else:
+                for piece in batch if isinstance(batch, Pass) else [batch]:
+                    self._watch(pl_module.objective, pl_module.outputs(piece), piece, pl_module.parameters(), "")
+
+    def _watch(self, objective: Any, out: Any, batch: Batch, parameters: Any, prefix: str) -> None:
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        shares = objective._shares(batch)
+        for name, term in objective.terms.items():
+            value = shares[objective.rows.get(name)].sum(term(out, batch), name)
+            if value.requires_grad:
+                found = torch.autograd.grad(value, trained, allow_unused=True, retain_graph=True)
+                if any(part is not None and part.abs().max() > 0 for part in found):
+                    self.terms.add(prefix + name)
+
+    def _watch_phases(self, learner: Any, windows: Batch) -> None:
+        if not windows:
+            return
+        batch = Batch({name: column[0] for name, column in windows.items()})
+        noise = torch.Generator().manual_seed(0)
+        draw = partial(torch.randn, generator=noise)
+        turn = Turn(learner._named(), lambda *shape: draw(*shape), lambda loss: None, lambda numbers: None)
+        for name, phase in learner.phases.items():
+            if name in learner.descents:
+                out = phase.output(batch, turn)
+                self._watch(phase.objective, out, batch, learner._mine[name], f"{name}/")
+            elif phase.writes:
+                batch = phase(batch, turn)
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        self.ends.append({name: value.detach().clone() for name, value in pl_module.named_parameters()})
+        self.schedules.append([each.scheduler.last_epoch for each in trainer.lr_scheduler_configs])

@@ -7,11 +7,12 @@ import math
 import pytest
 import torch
 import yaml
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from mmrl.cli import CLI
 from mmrl.config import CONF, compose, typed
 from mmrl.proofs.stored import plan_of
+from tests.runs import Watcher
 
 RECIPES = sorted(file.stem for file in (CONF / "recipe").glob("*.yaml"))
 HEADER = {"title", "year", "source", "status", "differs"}
@@ -145,23 +146,45 @@ def test_what_a_recipe_is_proven_by_parses_too_and_is_measured_at_its_end(recipe
         plan.refuse_early_ends()
 
 
+LEARNING, LAST = 1, 2  # iterations with rows, and all of them
+
+
+def learning_run(recipe: str, folder) -> DictConfig:
+    """Iterations of the recipe at a tiny size, in which some attempts at each problem are rewarded, and one without
+    episodes."""
+    words = [*words_of(recipe, folder), f"trainer.max_epochs={LAST}", f"trainer.check_val_every_n_epoch={LAST}"]
+    words.append("trainer.callbacks.watcher={_target_: tests.runs.Watcher}")
+    words.append(f"data.episodes.none={{_target_: tests.runs.DropFrom, iteration: {LEARNING}}}")
+    cfg = compose(words)
+    if "replay" not in cfg.data:  # there the simulator pays every decision
+        cfg.data.reward = {"_target_": "tests.runs.Alternating"}
+    return cfg
+
+
 @recipes
-def test_a_recipe_fits_one_iteration(recipe, tmp_path):
-    cli = CLI(typed(compose(words_of(recipe, tmp_path))))
-    before = {name: value.clone() for name, value in cli.model.policy.named_parameters()}
+def test_every_recipe_learns_with_every_term_and_not_without_rows(recipe, tmp_path):
+    cfg = learning_run(recipe, tmp_path)
+    cli = CLI(typed(cfg))
+    model, watcher = cli.model, next(c for c in cli.trainer.callbacks if isinstance(c, Watcher))
+    before = {name: value.clone() for name, value in model.named_parameters()}
     cli.fit()
     steps = cli.datamodule.passes * cli.datamodule.updates
-    made = getattr(cli.model, "updates", cli.trainer.global_step)
-    assert made == steps and cli.datamodule.iteration == 1
+    made = getattr(model, "updates", cli.trainer.global_step)
+    assert made == LAST * steps and cli.datamodule.iteration == LAST
     logged = {k: float(v) for k, v in cli.trainer.callback_metrics.items()}
     for name, value in logged.items():
         assert math.isfinite(value) or not name.startswith(("train/", "rollout/")), name
-    terms = terms_of(cli.model)
+    terms = terms_of(model)
     assert all(f"train/{name}" in logged for name in terms)
-    weights = dict(cli.model.policy.named_parameters())
-    assert all(p.isfinite().all() for p in weights.values())
-    if terms & {"imitation", "grounding", "actor/value"}:  # a reward may be 0, these never are
-        assert any(not torch.equal(before[name], p) for name, p in weights.items())
+
+    assert watcher.terms == terms  # each has a gradient in some iteration
+    trained = {name for name, value in model.named_parameters() if value.requires_grad}
+    moved = {name for name in trained if name in before and not torch.equal(before[name], watcher.ends[-1][name])}
+    assert len(moved) > len(trained) / 2, sorted(trained - moved)
+    if "replay" not in cfg.data:  # a replay buffer goes on to be learnt from
+        for name, value in watcher.ends[LEARNING - 1].items():
+            assert torch.equal(value, watcher.ends[LEARNING][name]), name
+        assert watcher.schedules[LEARNING - 1] == watcher.schedules[LEARNING]
     assert (tmp_path / "config.yaml").exists() and (tmp_path / "policy").is_dir()
 
 

@@ -11,6 +11,7 @@ class EpisodeTransform(ABC):
     """Takes this rank's scored episodes, whole groups together, and gives those to learn from."""
 
     contexts: frozenset[str] = frozenset()  # other contexts that it gives the rows
+    min_group_size: int = 1  # attempts at one problem below which it would keep nothing
     writes: frozenset[str] = frozenset()  # columns that its completions carry beyond the collated ones
 
     @abstractmethod

@@ -23,6 +23,8 @@ class DropUniform(EpisodeTransform):
     field: str = "reward"
     tolerance: float = 1e-6
 
+    min_group_size = 2
+
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         return [
             episode

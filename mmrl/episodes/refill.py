@@ -32,6 +32,8 @@ class Refill(EpisodeTransform):
     field: str = "reward"
     tolerance: float = 1e-6
 
+    min_group_size = 2
+
     def __post_init__(self) -> None:
         if self.groups is not None and self.groups < 1:
             raise ValueError(f"refill.groups must be at least 1 or null, got {self.groups}")

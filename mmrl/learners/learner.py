@@ -12,10 +12,12 @@ from torch import nn
 
 from mmrl import parallel
 from mmrl.batch import Batch
+from mmrl.learners.finite import check_gradients, check_loss
 from mmrl.learners.flat import Flat
 from mmrl.learners.idle import idle
 from mmrl.learners.parts import output_of, parts_of
 from mmrl.learners.reported import Reported
+from mmrl.learners.schedules import options_of
 from mmrl.learners.windows import Pass
 from mmrl.named import named, under
 from mmrl.objectives.objective import Objective
@@ -63,6 +65,9 @@ class Learner(Reported):
         self.models = nn.ModuleDict()
         self._terms: list[dict[str, torch.Tensor]] = []  # of this iteration's micro-batches
         self._notes: list[dict[str, torch.Tensor]] = []  # diagnostics of its passes, where those are taken whole
+        self._window: list[dict[str, torch.Tensor]] = []  # of the micro-batches since the last optimiser step
+        self._window_weight = 0.0  # of the loss of these micro-batches on this rank
+        self._stepped = True  # whether the last optimiser window had rows
         self.reference, self.companions, self.rates = reference, dict(companions or {}), dict(rates or {})
         if "reference" in self.companions:
             raise ValueError("model.companions: the reference is frozen; give a model that learns another name")
@@ -73,7 +78,7 @@ class Learner(Reported):
 
     def setup(self, stage: str) -> None:
         """Copy the starting policy, after callbacks have given it its starting weights and before a resume."""
-        parallel.refuse_rounded_columns(self.trainer)
+        super().setup(stage)
         parallel.count_no_gpus_again()
         whole = self._whole_passes and not self.companions and not self.rates and stage == "fit"
         self.automatic_optimization = not (whole and parallel.plain(self.trainer))
@@ -99,6 +104,7 @@ class Learner(Reported):
             own = [{"params": _trained(self.models[name]), "lr": rate} for name, rate in self.companions.items()]
             groups = [*_paced(self.policy, self.rates), *own]
         optimizer = self.make_optimizer(groups)
+        self.configured = [options_of(optimizer)]
         if self.device.type == "cpu":
             parallel.looks_for_no_gpu(optimizer)
         if self.make_scheduler is None:
@@ -136,11 +142,41 @@ class Learner(Reported):
             self._pass(batch)
         else:
             loss = self._loss(batch)
-        if index + 1 == self.trainer.num_training_batches:
+        return loss
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if batch_idx + 1 == self.trainer.num_training_batches:
             self._recorded.doubt()  # an iteration's first window is computed by its own code too
             self.numbers |= self._means()
-            self.show(self.numbers)
-        return loss
+        super().on_train_batch_end(outputs, batch, batch_idx)
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        super().on_train_batch_start(batch, batch_idx)
+        if not self.takes_passes:
+            self._window_weight += float(batch["weights"].abs().sum())
+
+    def on_before_optimizer_step(self, optimizer: Any) -> None:
+        """Stop before a loss or a gradient that is not finite reaches the weights."""
+        check_loss(self._window, self.trainer)
+        if str(self.trainer.precision) != "16-mixed":  # whose gradient scaler skips the step and lowers its scale
+            check_gradients(self.named_parameters(), self.trainer)
+
+    def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
+        """One step per window; none where no rank has a row in it, so that momentum alone moves no weights."""
+        weight = parallel.total(torch.tensor(self._window_weight), self.device)
+        self._stepped = bool(weight > 0)
+        if self._stepped:
+            super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+            self._terms += self._window
+        else:
+            optimizer_closure()  # all ranks run forward and backward, whatever rows they have
+            optimizer.zero_grad()
+        self._window.clear()
+        self._window_weight = 0.0
+
+    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
+        if self._stepped:
+            super().lr_scheduler_step(scheduler, metric)
 
     def outputs(self, batch: Batch) -> PolicyOutput:
         """What the policy says of the rows, and what the further passes say that the objective's terms name."""
@@ -151,7 +187,7 @@ class Learner(Reported):
 
     def _loss(self, batch: Batch) -> torch.Tensor:
         loss, metrics = self.objective(self.outputs(batch), batch)
-        self._terms.append(metrics)
+        self._window.append(metrics)
         return loss
 
     def _pass(self, windows: Pass) -> None:
@@ -162,6 +198,8 @@ class Learner(Reported):
         outs, weights = [], []
         flat.tie()
         for window in windows:
+            if not window["weights"].any():
+                continue  # no row is left: no step, and none of the schedule
             window = parallel.moved(window, self.trainer)
             out, metrics = self._gradient(window)
             self._terms.append(metrics)
@@ -172,6 +210,9 @@ class Learner(Reported):
             parallel.step(optimizer, self.trainer)
             if scheduler is not None:
                 scheduler.step()
+        if not weights:
+            return
+        check_loss(self._terms, self.trainer)
         rows = windows.batch.with_columns(weights=torch.cat(weights).cpu() / len(weights))
         rows = parallel.moved(rows, self.trainer)
         self._notes.append(self.objective.notes(PolicyOutput.joined(outs), rows))
@@ -198,10 +239,11 @@ class Learner(Reported):
         """The parts of the loss over this iteration's windows, on all ranks."""
         # the weights already hold the number of micro-batches and ranks, so the mean over both is the window's value
         kept = [kept for kept in (self._terms, self._notes) if kept]
-        means = {name: torch.stack([m[name] for m in part]).mean() for part in kept for name in part[0]}
+        sums = {name: torch.stack([m[name] for m in part]).mean() for part in kept for name in part[0]}
         self._terms.clear()
         self._notes.clear()
-        return self.shared(means)
+        means = self.objective.average(self.mean_over_ranks(sums))
+        return {f"train/{name}": float(value) for name, value in means.items()}
 
 
 def _trained(model: nn.Module) -> list[nn.Parameter]:

@@ -14,9 +14,12 @@ from torch import Tensor, nn
 
 from mmrl import parallel
 from mmrl.batch import Batch
+from mmrl.learners.finite import check_loss
 from mmrl.learners.idle import idle
 from mmrl.learners.replayed import Replayed
 from mmrl.learners.reported import Reported
+from mmrl.learners.schedules import options_of
+from mmrl.named import under
 from mmrl.phases.base import Phase, Turn, part
 from mmrl.phases.descent import Descent
 from mmrl.policies.base import Policy
@@ -71,7 +74,7 @@ class PhasedLearner(Reported):
 
     def setup(self, stage: str) -> None:
         """Make the copies, after callbacks have given the policy its starting weights and before a resume."""
-        parallel.refuse_rounded_columns(self.trainer)
+        super().setup(stage)
         for name, of in self.copies.items():
             if name not in self.models:
                 self.models[name] = copy.deepcopy(self._named()[of]).requires_grad_(False)
@@ -81,6 +84,7 @@ class PhasedLearner(Reported):
 
     def configure_optimizers(self) -> Any:
         made = [phase.optimizer(self._moved(phase)) for phase in self.descents.values()]
+        self.configured = [options_of(optimizer) for optimizer in made]
         if self.device.type == "cpu":
             made = [parallel.looks_for_no_gpu(optimizer) for optimizer in made]
         return made if self.make_scheduler is None else (made, [self.make_scheduler(optimizer) for optimizer in made])
@@ -164,7 +168,13 @@ class PhasedLearner(Reported):
             for name, value in update.items():
                 told.setdefault(name, []).append(value)
         self._told.clear()
-        self.numbers |= self.shared({name: torch.stack(values).mean() for name, values in told.items()})
+        means = self.mean_over_ranks({name: torch.stack(values).mean() for name, values in told.items()})
+        for name, phase in self.descents.items():
+            sums = under(name, means)
+            means = {key: value for key, value in means.items() if not key.startswith(f"{name}/")}
+            means |= {f"{name}/{key}": value for key, value in phase.objective.average(sums).items()}
+        check_loss([means], self.trainer)
+        self.numbers |= {f"train/{name}": float(value) for name, value in means.items()}
         self.show(self.numbers)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

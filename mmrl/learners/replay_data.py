@@ -31,8 +31,8 @@ class ReplayData(RolloutData):
 
     A step of the trainer takes the batches of several updates, columns [updates, rows, ...].
 
-    Updates per decision (the update-to-data ratio) are `updates` over the decisions of an iteration. Every process
-    keeps and draws from what it played itself.
+    Updates per decision (the update-to-data ratio) are `updates` over the decisions of an iteration. The buffer is that
+    of one process.
 
     Args:
         task: problems and their verifier.
@@ -53,6 +53,8 @@ class ReplayData(RolloutData):
         at_once: updates in one step of the trainer, so that small networks do not wait for its bookkeeping.
         seed: of everything random; the same seed gives the same run.
     """
+
+    several_processes = False
 
     def __init__(
         self,

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import lightning as L
 import torch
 
 from mmrl import parallel
+from mmrl.learners.finite import check_weights
+from mmrl.learners.processes import check_processes
+from mmrl.learners.schedules import Options, apply_configuration, highest_learning_rate
 from mmrl.policies.base import Policy
 from mmrl.policies.processor import refuse_other
+
+log = logging.getLogger(__name__)
 
 
 class Reported(L.LightningModule):
     """Logs what was measured. Iterations, not optimiser steps, are the common axis."""
 
     policy: Policy
+    make_scheduler: Any = None
 
     def __init__(self) -> None:
         super().__init__()
+        self.configured: list[Options] = []  # settings of each optimiser, as configured
+        self._highest_lr = 0.0  # of any step of this iteration
         self.numbers: dict[str, float] = {}  # of this iteration, from whoever has some: one row of every logger
 
     @property
     def _data(self) -> Any:
         return getattr(self.trainer, "datamodule", None)
+
+    def setup(self, stage: str) -> None:
+        parallel.refuse_rounded_columns(self.trainer)
+        if stage == "fit":
+            check_processes(self.trainer)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """How the policy reads and acts travels with its weights."""
@@ -33,30 +47,57 @@ class Reported(L.LightningModule):
         refuse_other(checkpoint.get("policy_contract"), self.policy.contract(), "the checkpoint")
 
     def on_train_start(self) -> None:
-        """Measure the starting policy too, so that a run holds its own before and after."""
+        """Measure the starting policy too, so that a run holds its own before and after.
+
+        After a resume the optimisers follow this run's configuration.
+        """
+        if self.trainer.ckpt_path is not None:
+            schedulers = [each.scheduler for each in self.trainer.lr_scheduler_configs] or [None] * len(self.configured)
+            for optimizer, configured, scheduler in zip(self.trainer.optimizers, self.configured, schedulers):
+                apply_configuration(optimizer, configured, scheduler, self.make_scheduler)
         measure = getattr(self._data, "measure", None)
         metrics = measure() if measure is not None and self.trainer.current_epoch == 0 else {}
         if metrics:
             for logger in self.loggers:
                 logger.log_metrics({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
 
-    def shared(self, means: dict[str, torch.Tensor]) -> dict[str, float]:
-        """The mean over ranks of numbers about learning, named train/..."""
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        self._highest_lr = max(self._highest_lr, highest_learning_rate(self.trainer.optimizers))
+
+    def mean_over_ranks(self, means: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The mean over ranks of each number, on the host."""
+        if not means:
+            return {}
         _, size = parallel.rank_and_size()
         values = parallel.total(torch.stack(list(means.values())).float(), self.device) / size
-        return {f"train/{name}": value for name, value in zip(means, values.tolist())}
+        return dict(zip(means, values.cpu().unbind()))
 
     def on_train_epoch_end(self) -> None:
         """Numbers about the iteration's episodes come ready from the data module, the same on all ranks.
 
-        They go past `self.log`, which takes half a millisecond for each of them.
+        Weights that are not finite stop the run here, before a checkpoint is made of them. The numbers go past
+        `self.log`, which takes half a millisecond for each of them.
         """
+        check_weights(self.named_parameters(), self.trainer)
         self.numbers |= getattr(self._data, "metrics", {})
         row = {"iterations": float(self.trainer.current_epoch + 1), **self.numbers}
         self.numbers = {}
         self.show(row)
         for logger in self.loggers:
             logger.log_metrics({"epoch": self.trainer.current_epoch, **row}, step=self.trainer.global_step)
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """At the end of an iteration log its highest learning rate, and warn where that is 0."""
+        if batch_idx + 1 < self.trainer.num_training_batches:
+            return
+        self.numbers["train/learning_rate"], self._highest_lr = self._highest_lr, 0.0
+        self.show(self.numbers)
+        if self.numbers["train/learning_rate"] == 0:
+            log.warning(
+                "iteration %d: the learning rate was 0 in every step, so nothing was learnt; optimizer.lr is 0 or the "
+                "schedule (scheduler.*) is at its end",
+                self.trainer.current_epoch,
+            )
 
     def show(self, numbers: dict[str, float]) -> None:
         """To callbacks that watch or print."""

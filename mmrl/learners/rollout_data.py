@@ -22,6 +22,8 @@ from mmrl.engines.base import Engine
 from mmrl.episodes.base import EpisodeTransform
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.learners.collate import learnable
+from mmrl.learners.empty_iterations import EmptyIterations
+from mmrl.learners.finite import check_columns
 from mmrl.learners.metrics import episode_metrics
 from mmrl.learners.parity import Parity
 from mmrl.learners.playing import Playing
@@ -42,6 +44,7 @@ class Played:
 
     episodes: list[Episode]  # to learn from
     collected: list[Episode]  # all that were played at first
+    everyone: list[Episode]  # those of all ranks, without tensors
     metrics: dict[str, float]
     policy: Policy  # with the weights that sampled
 
@@ -66,10 +69,12 @@ class RolloutData(L.LightningDataModule):
         group_size: attempts per problem (G).
         passes: how often an iteration's rows are learnt from.
         updates: optimiser steps per pass.
+        max_empty_iterations: in a row, after which the run stops and says why nothing is left to learn from.
         seed: of everything random; the same seed gives the same run.
     """
 
     trainer: Any  # Lightning gives it before anything is asked of the loaders
+    several_processes = True  # whether each process may collect its share of an iteration
     staleness = 0  # how many versions older than the learner's the weights may be that sample its rows
 
     def __init__(
@@ -90,6 +95,7 @@ class RolloutData(L.LightningDataModule):
         group_size: int = 8,
         passes: int = 1,
         updates: int = 1,
+        max_empty_iterations: int = 5,
         seed: int = 0,
     ):
         super().__init__()
@@ -102,9 +108,17 @@ class RolloutData(L.LightningDataModule):
         stages = stages or {}
         self.pipeline = [(name, stages[name]) for name in (pipeline or [])]
         self.transforms = episodes or {}
+        for name, transform in self.transforms.items():
+            if group_size < transform.min_group_size:
+                raise ValueError(
+                    f"data.episodes.{name} ({type(transform).__name__}) compares the attempts at one problem and would "
+                    f"drop all of them with data.group_size={group_size}; set data.group_size to at least "
+                    f"{transform.min_group_size}, or data.episodes.{name}=null"
+                )
         self.evaluation, self.parity = evaluation, parity
         self.prompts, self.group_size, self.passes, self.updates, self.seed = prompts, group_size, passes, updates, seed
         self.iteration = 0
+        self.empty = EmptyIterations(max_empty_iterations)
         self.metrics: dict[str, float] = {}
         self.last_episodes: list[Episode] = []  # of this rank, for callbacks that show them
 
@@ -131,7 +145,8 @@ class RolloutData(L.LightningDataModule):
     def state_dict(self) -> dict[str, Any]:
         stages = {name: stage.state_dict() for name, stage in self.pipeline}
         start = {} if self.evaluation is None else self.evaluation.state_dict()
-        return {"iteration": self.iteration, "stages": stages, "start": start, **self._progress_made()}
+        own = {"iteration": self.iteration, "empty": self.empty.state_dict()}
+        return {**own, "stages": stages, "start": start, **self._progress_made()}
 
     def _progress_made(self) -> dict[str, Any]:
         """State of everything that collecting changes."""
@@ -148,12 +163,18 @@ class RolloutData(L.LightningDataModule):
                 "resume with the same trainer.devices"
             )
         self.iteration = state["iteration"]
+        self.empty.load_state_dict(state.get("empty", {}))
         for name, stage in self.pipeline:
             stage.load_state_dict(state.get("stages", {}).get(name, {}))
         if self.evaluation is not None:
             self.evaluation.load_state_dict(state.get("start", {}))
         self.curriculum.load_state_dict(state["curriculum"])
         self.rollout.load_state_dict(state["rollout"][rank])
+
+    @property
+    def samples(self) -> bool:
+        """Whether the policy acts: in the rollout, or in held-out measurements."""
+        return self.rollout.samples or self.evaluation is not None
 
     # ---------------------------------------------------------------- one iteration
 
@@ -170,6 +191,8 @@ class RolloutData(L.LightningDataModule):
             batch = self._rows(played, ctx)
             self._go_on(ctx)
             batch = self._annotated(batch, ctx)
+        if self.empty.observe(played.everyone, int(self.metrics["rollout/rows"]), ctx.iteration):
+            self.trainer.should_stop = True
         self.iteration += 1
         yield from cut_passes(
             batch,
@@ -205,14 +228,15 @@ class RolloutData(L.LightningDataModule):
                 episodes = [episode for episode in collected if episode.ended != "error"]
                 for transform in self.transforms.values():
                     episodes = transform(episodes, ctx)
+        everyone = parallel.gathered([e.light() for e in collected])
         metrics = episode_metrics(
-            parallel.gathered([e.light() for e in collected]),
+            everyone,
             kept=sum(parallel.gathered([len(episodes)])),
             rows=sum(parallel.gathered([sum(len(e.turns) for e in episodes)])),
         )
         metrics |= getattr(self.rollout, "metrics", dict)()
         metrics |= {"seconds/sync": synced - started, **playing.metrics(time.perf_counter() - synced)}
-        return Played(episodes, collected, self.engine.report() | metrics, ctx.policy)
+        return Played(episodes, collected, everyone, self.engine.report() | metrics, ctx.policy)
 
     def _annotated(self, batch: Batch, ctx: Context) -> Batch:
         """The rows with the columns of every stage."""
@@ -220,6 +244,7 @@ class RolloutData(L.LightningDataModule):
         for name, stage in self.pipeline:
             batch.require(stage.reads, f"stage {name!r}")
             batch = stage(batch, ctx)
+            check_columns(batch, stage.writes, f"stage {name!r}", self.trainer)
             self.metrics |= {f"{name}/{key}": value for key, value in stage.metrics(batch, ctx).items()}
         self.metrics["seconds/stages"] = time.perf_counter() - started
         return batch
@@ -247,6 +272,7 @@ class RolloutData(L.LightningDataModule):
         """The rows to learn from, known to be young enough and sampled by the weights that are said to have."""
         started = time.perf_counter()
         batch = learnable(played.episodes, played.collected, ctx, list(self.transforms.values()))
+        check_columns(batch, ("logprobs", "values", "reward", "bootstrap"), "the rollout", self.trainer)
         self.metrics |= age(batch, ctx, self.staleness)
         if self.parity is not None:
             self.metrics |= self.parity(batch, played.policy, ctx)

@@ -26,7 +26,7 @@ class Term(ABC):
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor: ...
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
-        """Diagnostics of the same shapes, averaged with the same weights."""
+        """Diagnostics of the same shapes. `Objective.average` makes means of them, with the loss's weights."""
         return {}
 
     def measured(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -62,6 +62,8 @@ class Objective(nn.Module):
             unknown = sorted(set(given) - set(terms))
             if unknown:
                 raise ValueError(f"objective.{word} names {unknown}, but the terms are {sorted(terms)}")
+        if WEIGHT in terms:
+            raise ValueError(f"objective.terms.{WEIGHT}: this name is taken by the summed weights; choose another")
         self.terms = dict(terms)
         self.rows = dict(rows or {})
         self._loose: tuple[str, ...] | None = None  # parts of the policy's output that no term reads, once known
@@ -89,7 +91,7 @@ class Objective(nn.Module):
         return getattr(self, f"coefficient_{name}")
 
     def forward(self, out: PolicyOutput, batch: Batch, notes: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """The scalar loss and its named parts, each already averaged with the weights; diagnostics unless left out."""
+        """The scalar loss and its named parts; diagnostics, as sums for `average`, unless left out."""
         loss, metrics = self.total(out, batch, notes)
         return self._anchored(loss, out), metrics
 
@@ -111,15 +113,34 @@ class Objective(nn.Module):
             metrics[name] = value.detach()
             metrics |= share.sums(noted, f"{name}/")
         assert loss is not None  # there is at least one term
-        return loss, metrics
+        return loss, metrics | (_totals(shares) if notes else {})
 
     @torch.no_grad()
     def notes(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
-        """The diagnostics alone."""
+        """The diagnostics alone, as sums for `average`."""
         shares, metrics = self._shares(batch), {}  # type: ignore[var-annotated]
         for name, term in self.terms.items():
             metrics |= shares[self.rows.get(name)].sums(term.metrics(out, batch), f"{name}/")
-        return metrics
+        return metrics | _totals(shares)
+
+    def average(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Parts of the loss as they are, and each diagnostic divided by the weight of the choices that it was over.
+
+        Weights that do not sum to one, such as those of `ConstantLength`, therefore scale the loss and no diagnostic.
+        Diagnostics of choices without any weight are left out.
+
+        Args:
+            sums: what `forward`, `total` or `notes` gave, or the mean of several such results.
+        """
+        out: dict[str, Tensor] = {}
+        for name, value in sums.items():
+            term, _, diagnostic = name.partition("/")
+            if term == WEIGHT:
+                continue
+            weight = sums[_weight_of(self.rows.get(term))] if diagnostic else None
+            if weight is None or weight > 0:
+                out[name] = value if weight is None else value / weight
+        return out
 
     def _shares(self, batch: Batch) -> dict[str | None, Share]:
         """How the choices share each sum, by the column of the rows that it is over."""
@@ -142,6 +163,20 @@ class Objective(nn.Module):
         if not loose:
             return loss
         return loss + 0.0 * torch.stack([part.float().nan_to_num(0, 0, 0).sum() for part in loose]).sum()  # type: ignore[union-attr]
+
+
+WEIGHT = "weight"
+"""Under which the summed weights of all choices stand beside the diagnostics; weight/<column> for some rows."""
+
+
+def _weight_of(rows: str | None) -> str:
+    return WEIGHT if rows is None else f"{WEIGHT}/{rows}"
+
+
+@torch.no_grad()
+def _totals(shares: Mapping[str | None, Share]) -> dict[str, Tensor]:
+    """The summed weights of all choices, and of those in the rows that some terms are over."""
+    return {_weight_of(rows): share.weights.sum() for rows, share in shares.items()}
 
 
 def _chosen(batch: Batch, rows: str) -> Tensor:

@@ -48,7 +48,7 @@ class Descent(Phase):
     def __call__(self, batch: Batch, turn: Turn) -> Batch:
         loss, metrics = self.objective.total(self.output(batch, turn), batch)
         turn.descend(loss)
-        turn.log(metrics)
+        turn.log(metrics)  # sums: the learner divides them by their weights
         return batch
 
     def check(self) -> None:

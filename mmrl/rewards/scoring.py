@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from mmrl.episodes.filter import grouped
@@ -10,10 +11,37 @@ from mmrl.types import Episode, Task
 
 
 def score(episodes: Sequence[Episode], task: Task, reward: Reward) -> None:
-    """Write scores and the composed reward into finished episodes; errors keep neither."""
+    """Write scores and the composed reward into finished episodes; errors keep neither.
+
+    Raises ValueError where a score or a reward is missing, NaN or infinite.
+    """
     finished = [episode for episode in episodes if episode.ended != "error"]
-    for episode, found in zip(finished, task.scores(finished)):
+    all_scores = task.scores(finished)
+    if len(all_scores) != len(finished):
+        raise ValueError(f"task {task.name!r} scored {len(all_scores)} of {len(finished)} episodes; give one dict each")
+    for episode, found in zip(finished, all_scores):
+        if wrong := sorted(name for name, number in found.items() if not math.isfinite(number)):
+            raise ValueError(
+                f"task {task.name!r} scored {episode.prompt.key!r} {wrong[0]}={found[wrong[0]]}, which is no finite "
+                f"number; the output was {_shorten(episode.output)}"
+            )
         episode.scores = found
     for group in grouped(finished).values():
-        for episode, number in zip(group, reward(group)):
+        rewards = list(reward(group))
+        if len(rewards) != len(group):
+            raise ValueError(
+                f"data.reward ({type(reward).__name__}) gave {len(rewards)} rewards to the {len(group)} episodes of "
+                f"{group[0].prompt.key!r}; it has to give one each, in order"
+            )
+        for episode, number in zip(group, rewards):
             episode.reward = float(number)
+            if not math.isfinite(episode.reward):
+                raise ValueError(
+                    f"data.reward ({type(reward).__name__}) gave {episode.prompt.key!r} {episode.reward} for "
+                    f"the scores {episode.scores}; the output was {_shorten(episode.output)}"
+                )
+
+
+def _shorten(output: object, length: int = 200) -> str:
+    text = repr(output)
+    return text if len(text) <= length else text[:length] + "..."

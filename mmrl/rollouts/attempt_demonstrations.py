@@ -27,6 +27,8 @@ class AttemptDemonstrations(Rollout):
         wrong: share of the attempts before the last that are another problem's answer, in [0, 1].
     """
 
+    samples = False
+
     def __init__(self, attempts: int = 2, retry: str = "\n", wrong: float = 0.5):
         if attempts < 2 or not retry or not 0 <= wrong <= 1:
             raise ValueError(

@@ -15,6 +15,8 @@ class Rollout(ABC):
 
     writes: frozenset[str] = frozenset()  # columns that its completions carry beyond the collated ones
 
+    samples: bool = True  # whether the policy acts; False where episodes come from demonstrations or a file
+
     @abstractmethod
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         """Play the attempts `ctx.numbers(slot)` for every (slot, prompt), in that order."""

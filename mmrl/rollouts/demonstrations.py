@@ -23,6 +23,8 @@ class Demonstrations(Rollout):
         keep: remember each prompt's demonstration, for small sets that are learnt from many times.
     """
 
+    samples = False
+
     writes = frozenset({"seed"})
 
     def __init__(self, keep: bool = False):

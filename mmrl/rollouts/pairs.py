@@ -23,6 +23,8 @@ def answers(prompt: Prompt) -> tuple[str, str]:
 class PreferencePairs(Rollout):
     """Both answers of every prompt as episodes of one group, preferred and not; nobody sampled their choices."""
 
+    samples = False
+
     writes = frozenset({"preference"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:

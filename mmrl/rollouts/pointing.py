@@ -28,6 +28,8 @@ class Pointing(Rollout):
         spread: how far each joint of the arm may stand from its start, rad.
     """
 
+    samples = False
+
     writes = frozenset({"target_mask", "seed"})
 
     def __init__(self, chunk: int = 5, dims: int = 3, least_pixels: int = 8, spread: float = 0.3):

@@ -27,6 +27,8 @@ class ProgressPairs(Rollout):
         other: share of the pairs with another demonstration's instruction.
     """
 
+    samples = False
+
     def __init__(self, pairs: int = 4, idle: float = 0.1, other: float = 0.1):
         if pairs < 1 or min(idle, other) < 0 or idle + other > 1:
             raise ValueError(f"rollout: pairs >= 1 and idle + other in [0, 1], got {pairs}, {idle} and {other}")

@@ -32,6 +32,8 @@ class RecordedEpisodes(Rollout):
         any_contract: take episodes that were recorded in another simulator than the task's.
     """
 
+    samples = False
+
     writes = frozenset({"seed"})
 
     def __init__(

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from mmrl.batch import Batch
-from mmrl.ops.masked import masked_whiten, zero_outside
+from mmrl.ops.masked import zero_outside
 from mmrl.ops.returns import generalised_advantages
 from mmrl.stages.base import Stage
+from mmrl.stages.whiten import whiten
 from mmrl.types import Context
 
 
@@ -25,7 +26,7 @@ class GAE(Stage):
     Args:
         discount: gamma, what one step's delay costs.
         decay: lambda, 0 trusts the values, 1 the rewards.
-        whiten: bring the advantages of this process's rows to mean 0 and variance 1, over choices.
+        whiten: bring the advantages of all ranks' rows to mean 0 and variance 1, over choices.
     """
 
     discount: float = 0.99
@@ -59,7 +60,7 @@ class GAE(Stage):
         returns = advantages + zero_outside(grid, timeline.choices)
         spread = zero_outside(advantages.expand(mask.shape), mask)
         if self.whiten:
-            spread = masked_whiten(spread, mask)
+            spread = whiten(spread, mask, ctx)
         return batch.with_columns(advantages=spread, returns=returns[:, 0] if per_row else returns)
 
 

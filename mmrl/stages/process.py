@@ -19,17 +19,21 @@ class ProcessAdvantage(Stage):
     """Return to go of implicit token rewards and of the episode's reward, each against the other attempts, whitened.
 
     Mean 0 and sample variance 1 over the choices of all ranks. The token rewards are log-ratios of a model to the
-    reference, as `Logprobs` and `reference` write them.
+    reference, as `Logprobs` and `reference` write them, times the scale with which that model was trained: the reward
+    of a token is r_t = beta q_t with the beta of the model's cross-entropy.
+    Source: Process Reinforcement through Implicit Rewards, 2025, section 3, arXiv:2502.01456.
 
     Args:
         process: weight of the token rewards.
         outcome: weight of the episode's reward.
+        scale: beta, logits per nat, the `scale` of the `OutcomeCrossEntropy` that trains the model.
         column: log-probs of the model.
         reference: log-probs of the reference.
     """
 
     process: float = 5.0
     outcome: float = 5.0
+    scale: float = 0.05
     column: str = "reward_logprobs"
     reference: str = "ref_logprobs"
 
@@ -43,7 +47,7 @@ class ProcessAdvantage(Stage):
         batch.require(self.reads, "stage process_advantage")
         mask = batch["mask"]
         timeline = Timeline(batch, mask)
-        token = implicit_reward(batch[self.column], batch[self.reference], mask)
+        token = self.scale * implicit_reward(batch[self.column], batch[self.reference], mask)
         of = torch.zeros(len(timeline.ids), dtype=torch.long)
         outcome = of.float().scatter(0, timeline.episode, batch["episode_reward"].float())
         group = of.scatter(0, timeline.episode, batch["group"])

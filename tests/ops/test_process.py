@@ -36,7 +36,7 @@ def test_the_stage_whitens_over_all_choices():
         ref_logprobs=torch.full((2, 2), -1.0),
     )
     ctx = Context(None, None, None, Sampling(), seed=0, iteration=0)
-    stage = ProcessAdvantage()
+    stage = ProcessAdvantage(scale=1.0)
     found = stage(batch, ctx)
     # (8, 7.5, -8, -5.5): mean .5, sample deviation 8.436
     expected = torch.tensor([[0.889043, 0.829774], [-1.007582, -0.711235]])

@@ -101,14 +101,10 @@ class Server(Backend):
     def start(self, folder: Path, version: int) -> None:
         self.close()
         _, processes = rank_and_size()
-        if self.urls and processes > 1:
+        if processes > 1:
             raise EngineFailure(
-                f"engine.urls names servers for one training process, and there are {processes}, which would push to "
-                "them at the same time; leave engine.urls out, and each process launches its own"
-            )
-        if self.port is not None and processes > 1:
-            raise EngineFailure(
-                f"engine.port={self.port} is for one training process, and there are {processes}; leave it out"
+                f"engine=vllm_server launches and updates its servers from one training process, and there are "
+                f"{processes}; use trainer.devices=1 with engine.servers=N, or engine=local"
             )
         self._started, self._loop = (Path(folder).absolute(), version), Loop()
         if self.urls:
@@ -177,7 +173,6 @@ class Server(Backend):
         self._private = Path(tempfile.mkdtemp(prefix="mmrl-"))
         logs = Path(self.logs or tempfile.mkdtemp(prefix="mmrl-logs-")).absolute()
         logs.mkdir(parents=True, exist_ok=True)
-        rank, _ = rank_and_size()
         replicas: list[Replica] = []
         place: dict[str, Any]
         for i in range(self.servers):
@@ -191,7 +186,7 @@ class Server(Backend):
             if self.devices is not None:
                 environment["CUDA_VISIBLE_DEVICES"] = self.devices[i]
             client = Client(address, self.timeout_seconds)
-            log_file = logs / f"server-{rank * self.servers + i}.log"
+            log_file = logs / f"server-{i}.log"
             replicas.append(Launched(client, command, environment, log_file, self.start_seconds))
         return replicas
 

@@ -1,0 +1,47 @@
+"""Refuse what several training processes cannot do, before anything is trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+REPLICATED = (
+    "train copies of the weights instead (trainer.strategy=ddp_find_unused_parameters_true), with policy.lora.r=16 or "
+    "policy.gradient_checkpointing=true where memory is short"
+)
+
+
+def check_processes(trainer: Any) -> None:
+    """Raise ValueError for combinations of several processes with a strategy, rollout or replay that do not work.
+
+    With Lightning's defaults for `ModelParallelStrategy` the weights of one node are not sharded and gradients are not
+    averaged. Sharded weights are gathered in every call of a block, by all processes at once, so that processes whose
+    completions end at different tokens wait for each other without end. A replay buffer of a process that is given no
+    prompt stays empty.
+    """
+    size, data = trainer.world_size, trainer.datamodule
+    if size == 1:
+        return
+    mesh = getattr(trainer.strategy, "device_mesh", None)
+    if mesh is not None:
+        _check_mesh(mesh, size)
+        if getattr(data, "samples", False):
+            raise ValueError(
+                "trainer.strategy: sharded weights (FSDP2) cannot be sampled from yet, and this run samples in its "
+                "rollout, its evaluation or a parity check. Sharded training is for demonstrations (recipe=sft "
+                f"data.evaluation=null, for example); else {REPLICATED}"
+            )
+    if not getattr(data, "several_processes", True):
+        raise ValueError(
+            f"{type(data).__name__} learns from the replay buffer of one process, and trainer.devices and "
+            f"trainer.num_nodes ask for {size}; use trainer.devices=1 and more environments (rollout.num_envs)"
+        )
+
+
+def _check_mesh(mesh: Any, size: int) -> None:
+    sizes = dict(zip(mesh.mesh_dim_names, mesh.shape))
+    if sizes.get("tensor_parallel", 1) != 1 or sizes.get("data_parallel") != size:
+        raise ValueError(
+            f"trainer.strategy: ModelParallelStrategy with {sizes} does not shard the weights over the {size} "
+            "processes, and tensor parallelism is not implemented; set "
+            f"trainer.strategy.data_parallel_size={size} trainer.strategy.tensor_parallel_size=1"
+        )

@@ -1,0 +1,88 @@
+"""After a resume: the optimiser and its schedule follow this run's configuration, not the checkpoint's."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+log = logging.getLogger(__name__)
+
+Options = list[dict[str, Any]]
+"""The settings of each parameter group of an optimiser: lr, betas, weight_decay and so on."""
+
+
+def options_of(optimizer: Optimizer) -> Options:
+    """The settings of each parameter group, without parameters."""
+    return [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+
+
+def apply_configuration(
+    optimizer: Optimizer, configured: Options, scheduler: Any, make_scheduler: Callable[[Optimizer], Any] | None
+) -> None:
+    """Give a restored optimiser the settings that it would have had if this configuration had been in place all along.
+
+    A checkpoint restores learning rates, weight decay and the length of the schedule that it was made with, so that a
+    finished run that is resumed with more iterations would go on at a learning rate of 0. The configured schedule is
+    replayed up to the restored number of steps; where it gives what the checkpoint holds, nothing is changed.
+
+    Args:
+        optimizer: as restored.
+        configured: `options_of` the optimiser before the checkpoint was restored and before a scheduler changed it.
+        scheduler: of the optimiser, as restored; None for a constant learning rate.
+        make_scheduler: what made it.
+    """
+    if scheduler is not None and (make_scheduler is None or isinstance(scheduler, ReduceLROnPlateau)):
+        return  # how far it is follows from measurements, which cannot be replayed
+    fresh = _optimizer_with(configured)
+    if scheduler is not None:
+        assert make_scheduler is not None
+        replayed = _replay(make_scheduler, fresh, scheduler.last_epoch)
+        scheduler.load_state_dict(replayed.state_dict())
+    changed = []
+    for group, wanted in zip(optimizer.param_groups, fresh.param_groups):
+        for name, value in wanted.items():
+            if name in group and name != "params" and group[name] != value:
+                changed.append(f"{name} {_text(group[name])} -> {_text(value)}")
+                group[name] = value
+    if changed:
+        log.warning(
+            "the checkpoint was made with another schedule or other settings of the optimiser; this run's are used: %s",
+            ", ".join(dict.fromkeys(changed)),
+        )
+
+
+def _optimizer_with(configured: Options) -> Optimizer:
+    """An optimiser of one number per group, which never steps: what a schedule does to it can be read off."""
+    groups = [{"params": [nn.Parameter(torch.zeros(()))], **options} for options in configured]
+    return Optimizer(groups, dict(configured[0]))
+
+
+def _replay(make_scheduler: Callable[[Optimizer], Any], optimizer: Optimizer, steps: int) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the schedule steps before the optimiser
+        scheduler = make_scheduler(optimizer)
+        try:
+            for _ in range(steps):
+                scheduler.step()
+        except ValueError as error:
+            raise ValueError(
+                f"ckpt_path: the checkpoint has made {steps} optimiser steps, more than this run's schedule has "
+                f"({error}); raise trainer.max_epochs or choose scheduler=constant"
+            ) from error
+    return scheduler
+
+
+def highest_learning_rate(optimizers: Sequence[Optimizer]) -> float:
+    """The largest learning rate of any parameter group at present."""
+    return max((float(group["lr"]) for optimizer in optimizers for group in optimizer.param_groups), default=0.0)
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
