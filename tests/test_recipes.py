@@ -71,9 +71,15 @@ def text_of(recipe: str) -> str:
     return (CONF / "recipe" / f"{recipe}.yaml").read_text()
 
 
+@functools.cache
+def plain_of(recipe: str) -> DictConfig:
+    """The recipe as it is; not to be changed."""
+    return compose([f"recipe={recipe}", "run_dir=same"])
+
+
 def words_of(recipe: str, folder) -> list[str]:
     """The recipe at a tiny size."""
-    plain = compose([f"recipe={recipe}"])
+    plain = plain_of(recipe)
     words = [f"recipe={recipe}", *TINY, *SMALL[plain.choices.policy], f"run_dir='{folder}'"]
     if plain.data.group_size > 1:
         words.append("data.group_size=2")
@@ -114,8 +120,7 @@ def test_a_recipe_has_a_header_and_is_short(recipe):
 def test_no_two_recipes_are_the_same():
     seen: dict[str, str] = {}
     for recipe in RECIPES:
-        cfg = copy.deepcopy(compose([f"recipe={recipe}", "run_dir=same"]))
-        plain = OmegaConf.to_container(cfg, resolve=True)
+        plain = OmegaConf.to_container(copy.deepcopy(plain_of(recipe)), resolve=True)
         key = repr({root: plain[root] for root in ("trainer", "model", "data")})
         assert key not in seen, f"{recipe} and {seen[key]} make the same run"
         seen[key] = recipe

@@ -54,6 +54,14 @@ class KL(Term):
         apart = divergence(zero_outside(out.logprobs, mask), zero_outside(reference, mask), self.estimator)
         return apart if self.cap is None else apart.clamp(max=self.cap)
 
+    def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
+        """mean: the estimate itself, nats per choice, whatever the weights of the loss sum to."""
+        return {"mean": self(out, batch)}
+
+    def measured(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        value = self(out, batch)
+        return value, {"mean": value.detach()}
+
 
 @dataclass(frozen=True)
 class Entropy(Term):
@@ -63,6 +71,10 @@ class Entropy(Term):
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         return -zero_outside(out.entropy, batch["mask"])
+
+    def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
+        """mean: the entropy itself, nats per choice, whatever the weights of the loss sum to."""
+        return {"mean": zero_outside(out.entropy, batch["mask"])}
 
 
 @dataclass(frozen=True)
