@@ -61,7 +61,12 @@ COLUMNS: dict[str, Column] = {
     "returns": Column("[N] or [N, T]", "reward", "regression target of the values"),
     "seed": Column("[N]", "1", "of what learning draws for the row, such as places between noise and a demonstration"),
     "target_mask": Column("[N, M, H, W]", "bool", "pixels of the objects that the instruction names, in order"),
-    "weights": Column("[N, T]", "1", "share of each choice in the loss; sums to one over the optimiser window"),
+    "weights": Column(
+        "[N, T]",
+        "1",
+        "share of each choice in the loss; sums to one over the optimiser window, under ConstantLength to the mean row "
+        "length divided by its `length`",
+    ),
 }
 
 COLLATED = frozenset(

@@ -25,7 +25,7 @@ from mmrl.phases.base import Turn
 from mmrl.rewards.base import Reward
 from mmrl.types import Context, Episode, Prompt, Task
 
-OWN = ("recipe=ppo_control", "recipe=demo_vla", "recipe=sac", "recipe=td3")
+OWN = ("recipe=sft", "recipe=ppo_control", "recipe=demo_vla", "recipe=sac", "recipe=td3")
 ROOT = Path(__file__).parent.parent
 TEXT = (
     "recipe=grpo",

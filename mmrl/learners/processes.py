@@ -15,8 +15,8 @@ def check_processes(trainer: Any) -> None:
 
     With Lightning's defaults for `ModelParallelStrategy` the weights of one node are not sharded and gradients are not
     averaged. Sharded weights are gathered in every call of a block, by all processes at once, so that processes whose
-    completions end at different tokens wait for each other without end. A replay buffer of a process that is given no
-    prompt stays empty.
+    completions end at different tokens, or that have different numbers of rows to score, wait for each other without
+    end. A replay buffer of a process that is given no prompt stays empty.
     """
     size, data = trainer.world_size, trainer.datamodule
     if size == 1:
@@ -24,13 +24,14 @@ def check_processes(trainer: Any) -> None:
     mesh = getattr(trainer.strategy, "device_mesh", None)
     if mesh is not None:
         _check_mesh(mesh, size)
-        if getattr(data, "samples", False):
+        if data.samples or data.pipeline:
             raise ValueError(
                 "trainer.strategy: sharded weights (FSDP2) cannot be sampled from yet, and this run samples in its "
-                "rollout, its evaluation or a parity check. Sharded training is for demonstrations (recipe=sft "
-                f"data.evaluation=null, for example); else {REPLICATED}"
+                "rollout or its evaluation, or runs the policy in data.pipeline. Sharded training is for "
+                "demonstrations (recipe=sft data.evaluation=null, for example, with data.pipeline=[]); else "
+                f"{REPLICATED}"
             )
-    if not getattr(data, "several_processes", True):
+    if not data.several_processes:
         raise ValueError(
             f"{type(data).__name__} learns from the replay buffer of one process, and trainer.devices and "
             f"trainer.num_nodes ask for {size}; use trainer.devices=1 and more environments (rollout.num_envs)"
