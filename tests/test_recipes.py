@@ -151,16 +151,27 @@ def test_what_a_recipe_is_proven_by_parses_too_and_is_measured_at_its_end(recipe
         plan.refuse_early_ends()
 
 
-LEARNING, LAST = 1, 2  # iterations with rows, and all of them
+LEARNING = {"siren": 2, "metra": 2}
+"""Iterations until every term has a gradient, where one is not enough."""
 
 
-def learning_run(recipe: str, folder) -> DictConfig:
-    """Iterations of the recipe at a tiny size, in which some attempts at each problem are rewarded, and one without
+STOPS = "data.sampling.stop=['0','1','2','3','4','5','6','7','8','9']"
+NEEDED = {
+    "absolute_zero": ("data.prompts=24",),  # several rows of one role and kind are compared
+    "deep_search": (STOPS,),  # an answer that does not end is wrong
+    "laser": (STOPS,),  # the probe stands after answers that end
+    "metra": ("model.phases.abstraction.optimizer.lr=0.3",),  # steps that are too long have a price
+}
+"""What a tiny run needs beside its size for every term to have something to do."""
+
+
+def learning_run(recipe: str, folder, last: int) -> DictConfig:
+    """Iterations of the recipe at a tiny size, in which some attempts at each problem are rewarded; the last one has no
     episodes."""
-    words = [*words_of(recipe, folder), f"trainer.max_epochs={LAST}", f"trainer.check_val_every_n_epoch={LAST}"]
+    words = [*words_of(recipe, folder), f"trainer.max_epochs={last}", f"trainer.check_val_every_n_epoch={last}"]
     words.append("trainer.callbacks.watcher={_target_: tests.runs.Watcher}")
-    words.append(f"data.episodes.none={{_target_: tests.runs.DropFrom, iteration: {LEARNING}}}")
-    cfg = compose(words)
+    words.append(f"data.episodes.none={{_target_: tests.runs.DropFrom, iteration: {last - 1}}}")
+    cfg = compose([*words, *NEEDED.get(recipe, ())])
     if "replay" not in cfg.data:  # there the simulator pays every decision
         cfg.data.reward = {"_target_": "tests.runs.Alternating"}
     return cfg
@@ -168,14 +179,14 @@ def learning_run(recipe: str, folder) -> DictConfig:
 
 @recipes
 def test_every_recipe_learns_with_every_term_and_not_without_rows(recipe, tmp_path):
-    cfg = learning_run(recipe, tmp_path)
+    learning = LEARNING.get(recipe, 1)
+    cfg = learning_run(recipe, tmp_path, learning + 1)
     cli = CLI(typed(cfg))
     model, watcher = cli.model, next(c for c in cli.trainer.callbacks if isinstance(c, Watcher))
-    before = {name: value.clone() for name, value in model.named_parameters()}
     cli.fit()
     steps = cli.datamodule.passes * cli.datamodule.updates
     made = getattr(model, "updates", cli.trainer.global_step)
-    assert made == LAST * steps and cli.datamodule.iteration == LAST
+    assert made in (learning * steps, (learning + 1) * steps) and cli.datamodule.iteration == learning + 1
     logged = {k: float(v) for k, v in cli.trainer.callback_metrics.items()}
     for name, value in logged.items():
         assert math.isfinite(value) or not name.startswith(("train/", "rollout/")), name
@@ -184,12 +195,12 @@ def test_every_recipe_learns_with_every_term_and_not_without_rows(recipe, tmp_pa
 
     assert watcher.terms == terms  # each has a gradient in some iteration
     trained = {name for name, value in model.named_parameters() if value.requires_grad}
-    moved = {name for name in trained if name in before and not torch.equal(before[name], watcher.ends[-1][name])}
+    moved = {name for name in trained if not torch.equal(watcher.start[name], watcher.ends[-1][name])}
     assert len(moved) > len(trained) / 2, sorted(trained - moved)
     if "replay" not in cfg.data:  # a replay buffer goes on to be learnt from
-        for name, value in watcher.ends[LEARNING - 1].items():
-            assert torch.equal(value, watcher.ends[LEARNING][name]), name
-        assert watcher.schedules[LEARNING - 1] == watcher.schedules[LEARNING]
+        for name, value in watcher.ends[learning - 1].items():
+            assert torch.equal(value, watcher.ends[learning][name]), name
+        assert watcher.schedules[learning - 1] == watcher.schedules[learning]
     assert (tmp_path / "config.yaml").exists() and (tmp_path / "policy").is_dir()
 
 

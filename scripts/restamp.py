@@ -1,0 +1,173 @@
+"""Keep stored results valid when code changed and no number did: python scripts/restamp.py COMMIT [RECIPE ...].
+
+A stored result is stale when the configuration or the code of a part that it names has changed. This script takes every
+stale one, or those named, and compares the checkout with COMMIT, at which the result was current:
+
+1. the hash stored with the result is that of COMMIT,
+2. the composed configuration of every side (method, baseline) is the same at both,
+3. a tiny run of every side from the same seed, two iterations with optimiser steps, gives the same weights bit for bit.
+
+Where all three hold, today's hash is stored. Otherwise the result is left as it is, and the reason is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mmrl.rewards.base import Reward
+
+ROOT = Path(__file__).resolve().parent.parent
+WRITTEN = ("callbacks", "logger", "plugins", "default_root_dir")
+"""Keys of the trainer that decide what is written down, and not what is learnt."""
+
+
+def config_of(words: Sequence[str]) -> dict[str, Any]:
+    """What the runs of these words learn by: the composed configuration without the seed and the folder."""
+    from omegaconf import OmegaConf
+
+    from mmrl.config import compose
+
+    plain: Any = OmegaConf.to_container(compose([*words, "run_dir=same"]), resolve=False)
+    start = ((plain["trainer"].get("callbacks") or {}).get("start") or {}).get("stages")
+    trainer = {name: value for name, value in plain["trainer"].items() if name not in WRITTEN}
+    return {"trainer": trainer, "model": plain["model"], "data": plain["data"], "start": start}
+
+
+def checksum(words: Sequence[str], folder: Path) -> str:
+    """The weights after a tiny run of these words, as a hash."""
+    from mmrl.cli import CLI
+    from mmrl.config import compose, typed
+    from tests.test_recipes import SMALL, TINY
+
+    cfg = compose(words)
+    tiny = [*words, *TINY, *SMALL[cfg.choices.policy], f"run_dir='{folder}'", "data.evaluation=null"]
+    tiny += ["trainer.max_epochs=2"]
+    if cfg.data.group_size > 1:
+        tiny.append("data.group_size=2")
+    if "max_tokens" in cfg.data.sampling:
+        tiny.append("data.sampling.max_tokens=3")
+    if "replay" in cfg.data:
+        tiny += ["data.random=8", "data.replay.batch=4", "data.replay.capacity=100"]
+    else:
+        tiny.append("data.passes=1")
+    if cfg.choices.rollout == "hinted":
+        tiny.append("data.rollout.rounds=2")
+    if cfg.choices.rollout == "segments":
+        tiny += ["data.rollout.num_envs=2", "data.rollout.horizon=8"]
+    cfg = compose(tiny)
+    if "replay" not in cfg.data:
+        cfg.data.reward = {"_target_": "restamp.Alternating"}
+    cli = CLI(typed(cfg))
+    cli.fit()
+    digest = hashlib.sha256()
+    for name, value in sorted(cli.model.state_dict().items()):
+        digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def record(recipes: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """By recipe and side: hash, configuration and the checksum of a tiny run, in the checkout that is imported."""
+    from mmrl.proofs.content import content
+    from mmrl.proofs.stored import plan_of
+
+    sums: dict[tuple[str, ...], str] = {}
+    found: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for recipe in recipes:
+            plan = plan_of(recipe)
+            for side, words in (plan.sides() if plan else {}).items():
+                key = tuple(words)
+                if key not in sums:
+                    sums[key] = checksum(words, Path(folder) / str(len(sums)))
+                one = {"content": content(words), "config": config_of(words), "checksum": sums[key]}
+                found.setdefault(recipe, {})[side] = one
+            print(recipe, file=sys.stderr, flush=True)
+    return found
+
+
+def record_in(tree: Path, recipes: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """`record` with the packages of another checkout."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as out:
+        environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, str(Path(__file__).resolve()), "--record", out.name, *recipes]
+        subprocess.run(command, cwd=tree, env=environment, check=True, stdout=subprocess.DEVNULL)
+        return json.loads(Path(out.name).read_text())
+
+
+def reason(stored: dict[str, str], before: dict[str, Any], now: dict[str, Any]) -> str | None:
+    """Why a stored result has to be measured again; None where only code changed, and no number."""
+    if {side: one["content"] for side, one in before.items()} != stored:
+        return "it was not current at that commit"
+    for side, one in now.items():
+        if one["config"] != before[side]["config"]:
+            return f"the configuration of the {side} has changed"
+        if one["checksum"] != before[side]["checksum"]:
+            return f"a tiny run of the {side} gives other weights"
+    return None
+
+
+def restamp(commit: str, recipes: Sequence[str]) -> dict[str, str | None]:
+    """Store today's hashes where nothing but code changed; the reason for each recipe where it did not happen."""
+    from mmrl.proofs.stored import FOLDER, plan_of, proof_of, state
+
+    plans = [plan for name in recipes or sorted(p.stem for p in FOLDER.glob("*.json")) if (plan := plan_of(name))]
+    stale = [plan.recipe for plan in plans if state(plan) == "stale"]
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        subprocess.run(["git", "worktree", "add", "--detach", str(tree), commit], cwd=ROOT, check=True)
+        try:
+            before, now = record_in(tree, stale), record_in(ROOT, stale)
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
+    reasons: dict[str, str | None] = {}
+    for recipe in stale:
+        proof = proof_of(recipe)
+        assert proof is not None  # it is stale
+        reasons[recipe] = reason(proof["content"], before[recipe], now[recipe])
+        if reasons[recipe] is None:
+            contents = {side: one["content"] for side, one in now[recipe].items()}
+            path = FOLDER / f"{recipe}.json"
+            text = path.read_text()
+            for side, old in proof["content"].items():
+                text = text.replace(f'"{side}": "{old}"', f'"{side}": "{contents[side]}"')
+            path.write_text(text)
+            if proof_of(recipe)["content"] != contents:  # type: ignore[index]
+                raise RuntimeError(f"{path}: the hash could not be replaced")
+    return reasons
+
+
+class Alternating(Reward):
+    """Pays the attempts at a problem 0 and 1 in turn, so that a policy without any training has something to learn."""
+
+    def __call__(self, group: Sequence[Any]) -> list[float]:
+        if len(group) == 1 and isinstance(group[0].output, str):
+            return [float(zlib.crc32(group[0].output.encode()) % 2)]
+        return [float((place + episode.group + episode.group // 2) % 2) for place, episode in enumerate(group)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", metavar="FILE", help=argparse.SUPPRESS)
+    parser.add_argument("words", nargs="*", metavar="COMMIT [RECIPE ...]")
+    given = parser.parse_args()
+    if given.record:
+        Path(given.record).write_text(json.dumps(record(given.words)))
+        return
+    if not given.words:
+        parser.error("name the commit at which the stored results were current")
+    for recipe, why in restamp(given.words[0], given.words[1:]).items():
+        print(f"{recipe}: {'kept' if why is None else 'run it again, ' + why}")
+
+
+if __name__ == "__main__":
+    main()
