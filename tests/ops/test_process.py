@@ -53,3 +53,20 @@ def test_cross_entropy_of_the_outcome():
     batch = Batch(mask=ALL, episode_reward=OUTCOME, ref_logprobs=torch.zeros(2, 2))
     assert_close(OutcomeCrossEntropy()(out, batch), torch.tensor([0.6782597, 0.6931472]))
     assert OutcomeCrossEntropy().metrics(out, batch)["accuracy"].tolist() == [1, 1]
+
+
+def test_token_rewards_are_scaled_as_in_the_training_of_their_model():
+    # beta 2 in place of 1: process 2 * 5 * (.6, .5, -.6, -.1), outcome 5 * (1, -1): (11, 10, -11, -6), whitened
+    batch = Batch(
+        mask=ALL,
+        group=torch.zeros(2).long(),
+        episode=torch.arange(2),
+        step=torch.zeros(2).long(),
+        episode_reward=OUTCOME,
+        reward_logprobs=PROCESS - 1,
+        ref_logprobs=torch.full((2, 2), -1.0),
+    )
+    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0)
+    raw = torch.tensor([[11.0, 10.0], [-11.0, -6.0]])
+    expected = (raw - raw.mean()) / raw.std()
+    assert_close(ProcessAdvantage(scale=2.0)(batch, ctx)["advantages"], expected, rtol=0, atol=1e-5)

@@ -1,11 +1,14 @@
 """Generalised advantages of batches: over rows, and over the choices within rows."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
 from mmrl.stages.gae import GAE
+from mmrl.stages.whiten import whiten
 from mmrl.types import Context, Sampling
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0)
@@ -91,3 +94,24 @@ def test_refusals():
     # an idle row, from which nothing is learnt, may stand for its episode
     rows["mask"] = torch.zeros(4, 2).bool()
     assert (GAE()(rows, CTX)["advantages"] == 0).all()
+
+
+def test_whitening_is_over_the_rows_of_all_processes():
+    values = torch.tensor([[1.0, 2.0], [4.0, 0.0], [-3.0, 7.0]])
+    mask = torch.tensor([[True, True], [True, False], [True, True]])
+    alone = whiten(values, mask, CTX)
+    parts = ((values[:1], mask[:1]), (values[1:], mask[1:]))
+
+    def on(rank: int) -> torch.Tensor:
+        """What a process with its own rows gives; what it is told of the others follows from their rows."""
+        calls = iter(range(2))
+        mean = values[mask].double().mean()
+
+        def gather(_):
+            if next(calls) == 0:
+                return [(int(m.sum()), float(v[m].double().sum())) for v, m in parts]
+            return [float((v[m].double() - mean).square().sum()) for v, m in parts]
+
+        return whiten(*parts[rank], replace(CTX, world_size=2, rank=rank, gather=gather))
+
+    assert_close(torch.cat([on(0), on(1)]), alone, atol=1e-6, rtol=0)
