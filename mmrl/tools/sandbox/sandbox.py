@@ -1,0 +1,140 @@
+"""Programs that nobody has read, run where they can do no harm."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from mmrl.tools.sandbox.limits import ExecutorDown, Limits, Ran
+from mmrl.tools.sandbox.worker.messages import read_message, write_message
+from mmrl.tools.sandbox.worker.scratch import empty_folder
+
+log = logging.getLogger(__name__)
+
+FOLDER = Path(__file__).parent
+_START = 60.0  # seconds until a worker has begun
+_COMMAND = (
+    "import sys; sys.path.insert(0, {folder!r}); from worker.main import main; sys.path.pop(0); main(unsafe={unsafe})"
+)
+
+
+class Sandbox:
+    """Python programs, each in a process of its own that reads the standard library alone, writes in a scratch folder
+    of limited size, has no sockets, further processes, other programs or terminal, and stays within its limits.
+    Linux only; docs/security.md says what is contained where.
+
+    A worker process, begun at the first use, forks those processes: a few milliseconds each.
+
+    Args:
+        limits: of each program.
+        unsafe: run programs even where this machine lacks something that confines them (Landlock, seccomp, Linux
+            itself); what is missing is logged as a warning. Only for programs that somebody has read.
+    """
+
+    def __init__(self, limits: Limits | None = None, unsafe: bool = False):
+        self.limits, self.unsafe = limits or Limits(), unsafe
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._folder: str | None = None
+
+    def run(self, source: str) -> Ran:
+        """Run one program and say how it ended. Raises ExecutorDown when nothing can be run."""
+        return self.run_all([source])[0]
+
+    def run_all(self, sources: Sequence[str]) -> list[Ran]:
+        """One program after the other; a worker that dies is begun again once."""
+        done = []
+        for source in sources:
+            said = self._ask(source) or self._ask(source)
+            if said is None:
+                raise ExecutorDown("the sandbox's worker died twice at one program; is there memory and disk left?")
+            if "down" in said:
+                raise ExecutorDown(f"the sandbox could not begin a program: {said['down']}")
+            done.append(Ran(said["outcome"], said["output"], said["reason"]))
+        return done
+
+    def close(self) -> None:
+        """End the worker and the program that it runs; the next program begins another."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            assert worker.stdin is not None and worker.stdout is not None
+            worker.stdin.close()  # the worker ends what it runs, and itself
+            try:
+                worker.wait(5)
+            except subprocess.TimeoutExpired:
+                worker.kill()
+                worker.wait()
+            worker.stdout.close()
+        folder, self._folder = self._folder, None
+        if folder is not None and os.path.isdir(folder):  # the worker was killed before it could remove it
+            empty_folder(folder)
+            os.rmdir(folder)
+
+    def __del__(self) -> None:
+        if getattr(self, "_worker", None) is not None:
+            self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # copies have workers of their own
+        return {"limits": self.limits, "unsafe": self.unsafe, "_worker": None, "_folder": None}
+
+    def _ask(self, source: str) -> dict[str, Any] | None:
+        worker = self._running()
+        if worker is None:
+            return None
+        assert worker.stdin is not None and worker.stdout is not None
+        try:
+            write_message(worker.stdin.fileno(), json.dumps({"source": source, "limits": asdict(self.limits)}).encode())
+            if select.select([worker.stdout], [], [], self.limits.seconds + 30)[0]:
+                return json.loads(read_message(worker.stdout.fileno()))
+        except (OSError, EOFError):
+            pass
+        self.close()
+        return None
+
+    def _running(self) -> subprocess.Popen[bytes] | None:
+        """The worker, begun where there is none; None where it died before it could say anything."""
+        if self._worker is not None and self._worker.poll() is None:
+            return self._worker
+        self.close()
+        if not self.unsafe and not sys.platform.startswith("linux"):
+            raise _refusal(f"it is {sys.platform}, and the sandbox is made of Landlock and seccomp, which Linux has")
+        worker = self._worker = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _COMMAND.format(folder=str(FOLDER), unsafe=self.unsafe)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={},
+            bufsize=0,
+            start_new_session=True,  # without a terminal
+        )
+        assert worker.stdout is not None
+        try:
+            if not select.select([worker.stdout], [], [], _START)[0]:
+                raise EOFError
+            hello = json.loads(read_message(worker.stdout.fileno()))
+        except (OSError, EOFError):
+            self.close()
+            return None
+        if "down" in hello:
+            self.close()
+            raise _refusal(hello["down"])
+        self._folder = hello["folder"]
+        if hello["missing"]:
+            log.warning("unsafe sandbox: programs run without what this machine lacks: %s", "; ".join(hello["missing"]))
+        return worker
+
+
+def _refusal(reason: str) -> ExecutorDown:
+    return ExecutorDown(
+        f"programs cannot be confined on this machine, so none is run: {reason}. Use a machine that has it, or pass "
+        "unsafe=True (a task: unsafe_sandbox=true) to run programs that somebody has read"
+    )

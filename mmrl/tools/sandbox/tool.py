@@ -1,0 +1,51 @@
+"""The sandbox as a tool that a policy may call."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from mmrl.tools.base import Tool, ToolError
+from mmrl.tools.sandbox.limits import Limits
+from mmrl.tools.sandbox.sandbox import Sandbox
+from mmrl.types import Prompt
+
+
+class ProgramFailed(ToolError):
+    """A program did not end well; how is in the message."""
+
+
+class Python(Tool):
+    """Runs a Python program in a sandbox and answers what it printed.
+
+    Args:
+        limits: of each program.
+        most: characters of an answer.
+        unsafe: run programs where this machine cannot confine them (see Sandbox).
+    """
+
+    def __init__(self, limits: Limits | None = None, most: int = 1000, unsafe: bool = False):
+        self.limits, self.most, self.unsafe = limits or Limits(), most, unsafe
+        self.seconds = self.limits.seconds + 5.0  # the sandbox ends a program before the tool's own time is over
+
+    @cached_property
+    def _sandbox(self) -> Sandbox:
+        return Sandbox(self.limits, self.unsafe)
+
+    def start(self, prompt: Prompt) -> Python:
+        return Python(self.limits, self.most, self.unsafe)  # a worker answers one caller at a time
+
+    def finish(self) -> None:
+        if "_sandbox" in self.__dict__:
+            self._sandbox.close()
+
+    def run(self, code: str) -> str:  # type: ignore[override]
+        """
+        Run a Python program.
+
+        Args:
+            code: the program; what it prints is the answer.
+        """
+        done = self._sandbox.run(code)
+        if done.outcome not in ("ok", "too_long"):
+            raise ProgramFailed(f"{done.outcome} {done.reason}".strip())
+        return done.output

@@ -1,0 +1,68 @@
+"""What a process can no longer do before a program is run in it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from .landlock import restrict_files
+from .seccomp import restrict_calls
+from .system import call, prctl
+
+_MEGABYTE = 1 << 20
+_OPEN_FILES = 32
+
+
+def confine(limits: dict[str, Any], rules: int | None, unsafe: bool) -> list[str]:
+    """Confine this process for good. Raises OSError where a part of it cannot be had; with `unsafe`, what was missing
+    is returned in place of it."""
+    missing: list[str] = []
+    steps: list[Callable[[], None]] = [
+        lambda: limit_resources(limits),
+        lambda: prctl(38, ctypes.c_ulong(1)),  # PR_SET_NO_NEW_PRIVS
+        give_up_capabilities,
+        lambda: None if rules is None else restrict_files(rules),
+        lambda: restrict_calls(os.getpid()),
+    ]
+    for step in steps:
+        try:
+            step()
+        except Exception as error:
+            if not unsafe:
+                raise
+            missing.append(str(error))
+    return missing
+
+
+def limit_resources(limits: dict[str, Any]) -> None:
+    """Limits that the kernel keeps. At the end of its computing time a process is killed at once."""
+    seconds, memory, files = int(limits["cpu_seconds"]), int(limits["memory_mb"]), int(limits["files_mb"])
+    for kind, value in (
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_AS, memory * _MEGABYTE),
+        (resource.RLIMIT_FSIZE, files * _MEGABYTE),
+        (resource.RLIMIT_NOFILE, _OPEN_FILES),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        _, most = resource.getrlimit(kind)
+        value = value if most == resource.RLIM_INFINITY else min(value, most)
+        resource.setrlimit(kind, (value, value))
+
+
+def give_up_capabilities() -> None:
+    """None are left, and none can come back. The user stays the same: an interpreter may lie where no other may read."""
+    header, nothing = struct.pack("=Ii", 0x20080522, 0), bytes(24)
+    call("capset", header, nothing)
+
+
+def end_with_parent(parent: int) -> None:
+    """This process is killed when its parent, whose number is given, is gone."""
+    if sys.platform == "linux":
+        prctl(1, ctypes.c_ulong(9))  # PR_SET_PDEATHSIG, SIGKILL
+    if os.getppid() != parent:
+        os._exit(1)

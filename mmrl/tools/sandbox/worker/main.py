@@ -1,0 +1,121 @@
+"""The process that waits for programs and forks a supervisor for each; it reads none of them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import select
+import sys
+from typing import Any
+
+from .confinement import end_with_parent
+from .landlock import create_ruleset, library_paths
+from .messages import write_message
+from .mounts import enter_private_root
+from .place import Place
+from .scratch import FolderScratch, MountedScratch
+from .supervisor import raise_open_files, run, supervise
+
+# Modules that programs use, loaded once for all of them; some need shared libraries that a program cannot read.
+MODULES = (
+    *("re", "random", "math", "collections", "itertools", "functools", "string", "heapq", "bisect", "datetime"),
+    *("decimal", "fractions", "typing", "copy", "unicodedata", "hashlib", "statistics", "dataclasses", "time"),
+    *("zlib", "_bz2", "_lzma", "pyexpat", "_uuid", "_queue", "_strptime", "encodings.idna"),
+)
+
+
+def main(unsafe: bool) -> None:
+    """Say what this machine can confine, then serve until the other side is gone."""
+    request, reply = _move_pipes()
+    for name in MODULES:
+        try:
+            importlib.import_module(name)
+        except ImportError:  # an interpreter that was built without it
+            pass
+    processes = os.open("/proc", os.O_PATH | os.O_DIRECTORY) if sys.platform == "linux" else None
+    scratch = _make_scratch()
+    try:
+        place = Place(scratch, None, unsafe, processes)
+        hello = _begin(place)
+        write_message(reply, json.dumps(hello).encode())
+        if "down" not in hello:
+            _serve(request, reply, place)
+    finally:
+        if isinstance(scratch, FolderScratch):
+            scratch.end()
+            os.rmdir(scratch.folder)
+        os._exit(0)
+
+
+def _move_pipes() -> tuple[int, int]:
+    """Standard input is empty from now on, and what is printed by mistake is no reply."""
+    request, reply, nothing = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDWR)
+    for end in (0, 1, 2):
+        os.dup2(nothing, end)
+    os.close(nothing)
+    raise_open_files()
+    return request, reply
+
+
+def _make_scratch() -> MountedScratch | FolderScratch:
+    """Mounted where this user may mount: a fork tries, because an attempt that fails half-way cannot be undone."""
+    if sys.platform != "linux":
+        return FolderScratch()
+    trial = os.fork()
+    if trial == 0:
+        status = 1
+        try:
+            enter_private_root(library_paths())
+            MountedScratch().begin(1, 1)
+            status = 0
+        finally:
+            os._exit(status)
+    if os.waitpid(trial, 0)[1] != 0:
+        return FolderScratch()
+    enter_private_root(library_paths())
+    return MountedScratch()
+
+
+def _begin(place: Place) -> dict[str, Any]:
+    """Make the rules about files and run an empty program. What is told first: why programs cannot be confined, or what
+    is missing of an unsafe sandbox and which folder is to be removed should this process be killed."""
+    missing = []
+    try:
+        place.rules = create_ruleset(place.scratch.ruled)
+    except Exception as error:
+        if not place.unsafe:
+            return {"down": str(error)}
+        missing.append(str(error))
+    limits = {"seconds": 10, "cpu_seconds": 10, "memory_mb": 1024, "files_mb": 1, "files": 1, "output": 1}
+    ran = run({"source": "", "limits": limits}, place, 0)
+    if "down" in ran or ran["outcome"] != "ok":
+        return {"down": ran.get("down") or f"an empty program ended with {ran['outcome']} {ran['reason']}"}
+    watched = place.scratch.folder if place.scratch.watched else None
+    return {"missing": missing + ran["missing"], "folder": watched}
+
+
+def _serve(request: int, reply: int, place: Place) -> None:
+    while True:
+        select.select([request], [], [])
+        if _at_end(request):
+            return
+        parent = os.getpid()
+        supervisor = os.fork()
+        if supervisor == 0:
+            status = 1
+            try:
+                end_with_parent(parent)
+                supervise(request, reply, place)
+                status = 0
+            finally:
+                os._exit(status)
+        if os.waitpid(supervisor, 0)[1] != 0:
+            return  # the rest of its request may still be in the pipe
+
+
+def _at_end(end: int) -> bool:
+    """Whether a pipe has no byte left and nobody who writes."""
+    events = select.poll()
+    events.register(end, select.POLLIN)
+    return not dict(events.poll(0)).get(end, 0) & select.POLLIN

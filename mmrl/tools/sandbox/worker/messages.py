@@ -1,0 +1,28 @@
+"""Messages over a pipe: eight bytes that say how long one is, then the message."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+
+def write_message(end: int, message: bytes) -> None:
+    left = memoryview(struct.pack("<Q", len(message)) + message)
+    while left:
+        left = left[os.write(end, left) :]
+
+
+def read_message(end: int) -> bytes:
+    """Raises EOFError where the other end is gone."""
+    (length,) = struct.unpack("<Q", _read(end, 8))
+    return _read(end, length)
+
+
+def _read(end: int, length: int) -> bytes:
+    read = bytearray()
+    while len(read) < length:
+        piece = os.read(end, min(length - len(read), 1 << 20))
+        if not piece:
+            raise EOFError("the other end of a pipe is gone")
+        read += piece
+    return bytes(read)

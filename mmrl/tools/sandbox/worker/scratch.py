@@ -1,0 +1,93 @@
+"""Where a program writes: a file system of its own, or a folder that is watched."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+
+from .mounts import RUN, SCRATCH, mount_scratch
+from .system import unmount
+
+
+class MountedScratch:
+    """A file system in memory, new for every program and gone with it, that cannot grow beyond its size."""
+
+    folder = RUN
+    ruled = SCRATCH  # Landlock looks at the folders above a mount, and not at the one beneath it
+    watched = False
+
+    def begin(self, megabytes: int, files: int) -> None:
+        mount_scratch(megabytes, files)
+
+    def end(self) -> None:
+        unmount(RUN)
+
+
+class FolderScratch:
+    """A folder, emptied after every program. Its size is measured while a program runs."""
+
+    watched = True
+
+    def __init__(self) -> None:
+        self.folder = self.ruled = tempfile.mkdtemp(prefix="mmrl-sandbox-")
+
+    def begin(self, megabytes: int, files: int) -> None:
+        pass
+
+    def end(self) -> None:
+        empty_folder(self.folder)
+
+
+def measure_folder(folder: str, most: int) -> tuple[int, int]:
+    """Bytes that the files of a folder take, and how many files and folders it holds; it stops counting above `most`
+    files. A file that is gone when it is looked at counts as empty."""
+    size = files = 0
+    waiting = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY)]
+    try:
+        while waiting and files <= most:
+            place = waiting.pop()
+            try:
+                for name in os.listdir(place):
+                    files += 1
+                    try:
+                        found = os.stat(name, dir_fd=place, follow_symlinks=False)
+                        size += found.st_blocks * 512
+                        if stat.S_ISDIR(found.st_mode):
+                            waiting.append(os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place))
+                    except FileNotFoundError:
+                        pass
+                    if files > most:
+                        break
+            finally:
+                os.close(place)
+    finally:
+        for place in waiting:
+            os.close(place)
+    return size, files
+
+
+def empty_folder(folder: str) -> None:
+    """Remove everything in a folder, however deep it lies and whatever its modes, with one open folder at a time.
+    Nobody else may change the folder meanwhile. Raises OSError."""
+    place, depth = os.open(folder, os.O_RDONLY | os.O_DIRECTORY), 0
+    try:
+        while True:
+            below = None
+            for name in os.listdir(place):
+                if not stat.S_ISDIR(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
+                    os.unlink(name, dir_fd=place)
+                    continue
+                try:
+                    os.rmdir(name, dir_fd=place)
+                except OSError:  # it is not empty
+                    below = name
+            if below is None and depth == 0:
+                return
+            if below is not None:
+                os.chmod(below, 0o700, dir_fd=place)
+            up = os.open(below or "..", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+            os.close(place)
+            place, depth = up, depth + (1 if below else -1)
+    finally:
+        os.close(place)

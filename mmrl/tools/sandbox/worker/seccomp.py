@@ -1,0 +1,89 @@
+"""The filter of system calls: what `allowed` names is allowed, every other call is refused with EPERM."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+from . import allowed
+from .system import machine, number, prctl
+
+ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+# classic BPF: load a word of the call's data; jump where the word equals, or has one of some bits; mask it; return
+_LOAD, _EQUAL, _BITS, _AND, _RETURN = 0x20, 0x15, 0x45, 0x54, 0x06
+_ALLOWED, _REFUSED, _MISSING, _KILLED = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000  # EPERM, ENOSYS
+_TRUNCATE, _ACCESS = 0o1000, 0o3  # O_TRUNC and O_ACCMODE, of both machines
+_OWNER = 0o700
+
+Instruction = tuple[int, int, int, int]  # operation, jump where true, jump where false, value
+_ALLOW: Instruction = (_RETURN, 0, 0, _ALLOWED)
+_REFUSE: Instruction = (_RETURN, 0, 0, _REFUSED)
+
+
+class _Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+
+
+def build_filter(process: int) -> list[Instruction]:
+    """The instructions for a program whose process has this number."""
+    code: list[Instruction] = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, ARCHITECTURES[machine()]), (_RETURN, 0, 0, _KILLED)]
+    code.append((_LOAD, 0, 0, 0))
+    for name in allowed.ALWAYS:
+        code += _case(name, [_ALLOW])
+    for name, (index, values) in allowed.VALUES.items():
+        code += _case(name, [_argument(index), *_any_of(values), _REFUSE])
+    for name in allowed.OWN_PROCESS:
+        code += _case(name, [_argument(0), *_any_of((process,)), _REFUSE])
+    for name, index in allowed.MODES.items():
+        code += _case(name, [_argument(index), (_AND, 0, 0, _OWNER), *_any_of((_OWNER,)), _REFUSE])
+    for name, index in allowed.OPEN.items():
+        code += _case(name, _opened(index))
+    # a limit may be read, of the program itself: the pointer to a new one has no bit set in either half
+    nothing = [step for high in (0, 1) for step in (_argument(2, high), (_EQUAL, 1, 0, 0), _REFUSE)]
+    code += _case(allowed.LIMITS, [*nothing, _argument(0), *_any_of((0, process)), _REFUSE])
+    for name in allowed.MISSING:
+        code += _case(name, [(_RETURN, 0, 0, _MISSING)])
+    return [*code, _REFUSE]
+
+
+def _case(name: str, body: list[Instruction]) -> list[Instruction]:
+    """What becomes of one system call; nothing where the machine has no such call. Every path through it returns."""
+    found = number(name)
+    return [] if found is None else [(_EQUAL, 0, len(body), found), *body]
+
+
+def _argument(index: int, high: int = 0) -> Instruction:
+    """Load a half of an argument, the lower one first: both machines are little-endian."""
+    return (_LOAD, 0, 0, 16 + 8 * index + 4 * high)
+
+
+def _any_of(values: tuple[int, ...]) -> list[Instruction]:
+    return [step for value in values for step in ((_EQUAL, 0, 1, value), _ALLOW)]
+
+
+def _opened(index: int) -> list[Instruction]:
+    """Access mode 3 opens a device for ioctl alone and needs no right of Landlock; emptying a file needs a mode that
+    writes, for which Landlock has a right in every version."""
+    return [
+        _argument(index),
+        (_AND, 0, 0, _ACCESS),
+        (_EQUAL, 0, 1, 3),
+        _REFUSE,
+        (_EQUAL, 0, 3, 0),
+        _argument(index),
+        (_BITS, 0, 1, _TRUNCATE),
+        _REFUSE,
+        _ALLOW,
+    ]
+
+
+def restrict_calls(process: int) -> None:
+    """Install the filter in this process for good. Raises OSError."""
+    code = build_filter(process)
+    packed = b"".join(struct.pack("HBBI", *step) for step in code)
+    buffer = ctypes.create_string_buffer(packed)
+    program = _Program(len(code), ctypes.cast(buffer, ctypes.c_void_p))
+    try:
+        prctl(22, ctypes.c_ulong(2), ctypes.byref(program))  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+    except OSError as error:
+        raise OSError(f"seccomp: {error}") from error

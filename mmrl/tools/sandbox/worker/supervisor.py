@@ -1,0 +1,167 @@
+"""The process that watches one program: it reads the request, forks the program's process, and says how that ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from .messages import read_message, write_message
+from .place import Place
+from .program import REASON, run_program
+from .scratch import FolderScratch, MountedScratch, measure_folder
+
+_SETUP = 20.0  # seconds until a program's process is confined
+_PIECE = 1 << 16
+_TICK = 0.01  # seconds between two looks at what no event tells
+
+
+@dataclass
+class Watched:
+    """A running program and what has been read of it."""
+
+    pid: int
+    ends: dict[str, int]
+    read: dict[str, bytearray] = field(default_factory=lambda: {"out": bytearray(), "reason": bytearray()})
+    verdict: str | None = None  # why the supervisor ended it
+
+    def take(self, name: str, most: int) -> bool:
+        """Read what a pipe has to give. Whether more may follow: not above `most` bytes, and not at its end."""
+        try:
+            piece = os.read(self.ends[name], _PIECE)
+        except BlockingIOError:  # it is empty, and somebody may still write
+            piece = b""
+        self.read[name] += piece
+        return bool(piece) and len(self.read[name]) <= most
+
+
+def supervise(request: int, reply: int, place: Place) -> None:
+    """Serve one request."""
+    job = json.loads(read_message(request))
+    write_message(reply, json.dumps(run(job, place, request)).encode())
+
+
+def run(job: dict[str, Any], place: Place, trainer: int) -> dict[str, Any]:
+    """One program, from its scratch folder to its end: how it ended, or {"down": why it could not be begun}.
+
+    `trainer` is a pipe whose other end is gone when nobody waits for the answer; then the program is ended too.
+    """
+    limits, scratch, parent = job["limits"], place.scratch, os.getpid()
+    scratch.begin(int(limits["files_mb"]), int(limits["files"]))
+    pipes = {name: os.pipe() for name in ("out", "reason", "setup")}
+    pid = os.fork()
+    if pid == 0:
+        run_program(job, place, {name: ends[1] for name, ends in pipes.items()}, parent)
+    for _, writing in pipes.values():
+        os.close(writing)
+    try:
+        word = _read_setup(pipes["setup"][0])
+        watched = Watched(pid, {name: pipes[name][0] for name in ("out", "reason")})
+        if word[:1] == b"1":
+            _watch(watched, limits, scratch, trainer)
+    finally:
+        os.kill(pid, signal.SIGKILL)  # it has no children
+        _, status, used = os.wait4(pid, 0)
+    scratch.end()
+    if word[:1] != b"1":
+        return {"down": word[1:].decode(errors="replace") or "the program's process ended before it was confined"}
+    return _report(watched, limits, status, used.ru_utime + used.ru_stime) | {"missing": json.loads(word[1:])}
+
+
+def _read_setup(end: int) -> bytes:
+    """What a program's process says before the program begins; only our own code has run in it until then."""
+    late, said = time.monotonic() + _SETUP, b""
+    while (left := late - time.monotonic()) > 0 and select.select([end], [], [], left)[0]:
+        piece = os.read(end, _PIECE)
+        if not piece:
+            return said
+        said += piece
+    return b"0it took too long to confine a process"
+
+
+def _watch(watched: Watched, limits: dict[str, Any], scratch: MountedScratch | FolderScratch, trainer: int) -> None:
+    """Until the program's process has ended, or has to be."""
+    late = time.monotonic() + limits["seconds"]
+    allowed = {"out": int(limits["output"]), "reason": REASON}
+    events = select.poll()
+    names = {end: name for name, end in watched.ends.items()}
+    for end in names:
+        os.set_blocking(end, False)
+        events.register(end, select.POLLIN)
+    events.register(trainer, 0)  # its end alone
+    life = os.pidfd_open(watched.pid) if sys.platform == "linux" else None
+    if life is not None:
+        events.register(life, select.POLLIN)
+    looked = 0.0  # when and for how long the folder was measured last
+    took = 0.0
+    while True:
+        now = time.monotonic()
+        if now >= late:
+            watched.verdict = "timed_out"
+            return
+        if scratch.watched and now - looked >= max(_TICK, 5 * took):
+            if not _fits(scratch.folder, limits):
+                watched.verdict = "out_of_disk"
+                return
+            looked = time.monotonic()
+            took = looked - now
+        wait = min(late - now, _TICK if scratch.watched or life is None else late - now)
+        ready = dict(events.poll(1000 * wait + 1))
+        for end, name in names.items():
+            if end in ready and not watched.take(name, allowed[name]):
+                events.unregister(end)
+                if name == "out" and len(watched.read["out"]) > allowed["out"]:
+                    watched.verdict = "too_long"
+                    return
+        if trainer in ready:
+            watched.verdict = "timed_out"
+            return
+        if life in ready or (life is None and os.waitid(os.P_PID, watched.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)):
+            break
+    for name, most in allowed.items():  # what was left in the pipes, whose other ends are gone
+        while len(watched.read[name]) <= most and watched.take(name, most):
+            pass
+    if len(watched.read["out"]) > allowed["out"]:
+        watched.verdict = "too_long"
+
+
+def _fits(folder: str, limits: dict[str, Any]) -> bool:
+    try:
+        size, files = measure_folder(folder, int(limits["files"]))
+    except OSError:
+        return False
+    return files <= limits["files"] and size <= limits["files_mb"] << 20
+
+
+def _report(watched: Watched, limits: dict[str, Any], status: int, cpu: float) -> dict[str, Any]:
+    """The outcome, from how the process ended; what the program said about itself is the reason and no more."""
+    said = "".join(c if c.isprintable() else "\ufffd" for c in watched.read["reason"][:REASON].decode(errors="replace"))
+    reason = ""
+    if watched.verdict:
+        outcome = watched.verdict
+    elif os.WIFSIGNALED(status):
+        killer = os.WTERMSIG(status)
+        spent = killer in (signal.SIGKILL, signal.SIGXCPU) and cpu > limits["cpu_seconds"] - 0.1
+        outcome, reason = ("timed_out", "") if spent else ("killed", f"signal {killer}")
+    elif os.WEXITSTATUS(status) == 0:
+        outcome = "ok"
+    else:
+        outcome = "out_of_memory" if said.startswith("MemoryError") else "raised"
+        reason = said or f"exit status {os.WEXITSTATUS(status)}"
+    try:
+        text = bytes(watched.read["out"][: int(limits["output"])]).decode()
+    except UnicodeDecodeError:
+        text, outcome = "", "not_text" if outcome in ("ok", "too_long") else outcome
+    return {"outcome": outcome, "output": text, "reason": reason}
+
+
+def raise_open_files() -> None:
+    """As many as this user may have: a program's folders are open while they are measured."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
