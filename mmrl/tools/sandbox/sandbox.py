@@ -8,7 +8,6 @@ import os
 import select
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -108,7 +107,16 @@ class Sandbox:
         if not self.unsafe and not sys.platform.startswith("linux"):
             raise _refusal(f"it is {sys.platform}, and the sandbox is made of Landlock and seccomp, which Linux has")
         worker = self._worker = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _COMMAND.format(folder=str(FOLDER), unsafe=self.unsafe)],
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                "-B",
+                "-X",
+                "utf8",
+                "-c",
+                _COMMAND.format(folder=str(FOLDER), unsafe=self.unsafe),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .landlock import restrict_files
+from .place import Place
 from .seccomp import restrict_calls
 from .system import call, prctl
 
@@ -18,22 +19,25 @@ _MEGABYTE = 1 << 20
 _OPEN_FILES = 32
 
 
-def confine(limits: dict[str, Any], rules: int | None, unsafe: bool) -> list[str]:
-    """Confine this process for good. Raises OSError where a part of it cannot be had; with `unsafe`, what was missing
-    is returned in place of it."""
+def confine(limits: dict[str, Any], place: Place) -> list[str]:
+    """Confine this process for good. Raises OSError where a part of it cannot be had; in an unsafe place, what was
+    missing is returned in place of it."""
     missing: list[str] = []
     steps: list[Callable[[], None]] = [
         lambda: limit_resources(limits),
         lambda: prctl(38, ctypes.c_ulong(1)),  # PR_SET_NO_NEW_PRIVS
         give_up_capabilities,
-        lambda: None if rules is None else restrict_files(rules),
-        lambda: restrict_calls(os.getpid()),
     ]
+    rules, calls = place.rules, place.calls
+    if rules is not None:
+        steps.append(lambda: restrict_files(rules))
+    if calls is not None:
+        steps.append(lambda: restrict_calls(calls, os.getpid()))
     for step in steps:
         try:
             step()
         except Exception as error:
-            if not unsafe:
+            if not place.unsafe:
                 raise
             missing.append(str(error))
     return missing

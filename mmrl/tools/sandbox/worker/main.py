@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import json
 import os
@@ -15,6 +17,7 @@ from .messages import write_message
 from .mounts import enter_private_root
 from .place import Place
 from .scratch import FolderScratch, MountedScratch
+from .seccomp import build_filter
 from .supervisor import raise_open_files, run, supervise
 
 # Modules that programs use, loaded once for all of them; some need shared libraries that a program cannot read.
@@ -29,14 +32,13 @@ def main(unsafe: bool) -> None:
     """Say what this machine can confine, then serve until the other side is gone."""
     request, reply = _move_pipes()
     for name in MODULES:
-        try:
+        with contextlib.suppress(ImportError):  # an interpreter may have been built without it
             importlib.import_module(name)
-        except ImportError:  # an interpreter that was built without it
-            pass
+    gc.freeze()  # what is loaded now is garbage in no program, and stays shared between processes
     processes = os.open("/proc", os.O_PATH | os.O_DIRECTORY) if sys.platform == "linux" else None
     scratch = _make_scratch()
     try:
-        place = Place(scratch, None, unsafe, processes)
+        place = Place(scratch, unsafe, processes)
         hello = _begin(place)
         write_message(reply, json.dumps(hello).encode())
         if "down" not in hello:
@@ -78,15 +80,20 @@ def _make_scratch() -> MountedScratch | FolderScratch:
 
 
 def _begin(place: Place) -> dict[str, Any]:
-    """Make the rules about files and run an empty program. What is told first: why programs cannot be confined, or what
-    is missing of an unsafe sandbox and which folder is to be removed should this process be killed."""
+    """Make the rules about files and system calls, and run an empty program. What is told first: why programs cannot be
+    confined, or what is missing of an unsafe sandbox and which folder is to be removed should this process be killed.
+    """
     missing = []
     try:
         place.rules = create_ruleset(place.scratch.ruled)
     except Exception as error:
-        if not place.unsafe:
-            return {"down": str(error)}
         missing.append(str(error))
+    try:
+        place.calls = build_filter()
+    except Exception as error:
+        missing.append(str(error))
+    if missing and not place.unsafe:
+        return {"down": "; ".join(missing)}
     limits = {"seconds": 10, "cpu_seconds": 10, "memory_mb": 1024, "files_mb": 1, "files": 1, "output": 1}
     ran = run({"source": "", "limits": limits}, place, 0)
     if "down" in ran or ran["outcome"] != "ok":

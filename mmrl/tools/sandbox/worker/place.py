@@ -14,11 +14,13 @@ class Place:
     Args:
         scratch: where they write.
         rules: an open Landlock ruleset; None where there is none, which only an unsafe sandbox accepts.
+        calls: the filter of system calls; None likewise.
         unsafe: whether programs run without what this machine cannot confine.
         processes: /proc, open; None where there is none.
     """
 
     scratch: MountedScratch | FolderScratch
-    rules: int | None
     unsafe: bool
     processes: int | None
+    rules: int | None = None
+    calls: bytes | None = None

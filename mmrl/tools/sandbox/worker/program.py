@@ -22,7 +22,7 @@ def run_program(job: dict[str, Any], place: Place, pipes: dict[str, int], parent
     try:
         try:
             _prepare(place, pipes, parent)
-            missing = confine(job["limits"], place.rules, place.unsafe)
+            missing = confine(job["limits"], place)
             # the program cannot reach this pipe: it is closed before the first line is compiled
             os.write(pipes["setup"], b"1" + json.dumps(missing).encode())
             if place.rules is not None:

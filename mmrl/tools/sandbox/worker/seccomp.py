@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Iterator
+from itertools import pairwise
 
 from . import allowed
 from .system import machine, number, prctl
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # classic BPF: load a word of the call's data; jump where the word equals, or has one of some bits; mask it; return
-_LOAD, _EQUAL, _BITS, _AND, _RETURN = 0x20, 0x15, 0x45, 0x54, 0x06
+_LOAD, _EQUAL, _AT_LEAST, _BITS, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOWED, _REFUSED, _MISSING, _KILLED = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000  # EPERM, ENOSYS
 _TRUNCATE, _ACCESS = 0o1000, 0o3  # O_TRUNC and O_ACCMODE, of both machines
 _OWNER = 0o700
+_GROUP = 16  # system calls
+_PROCESS = 0x6D6D726C  # stands for the number of the program's process, and is none
 
 Instruction = tuple[int, int, int, int]  # operation, jump where true, jump where false, value
 _ALLOW: Instruction = (_RETURN, 0, 0, _ALLOWED)
@@ -24,32 +28,40 @@ class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
 
 
-def build_filter(process: int) -> list[Instruction]:
-    """The instructions for a program whose process has this number."""
+def build_filter() -> bytes:
+    """The filter for a program whose process is not known yet: `restrict_calls` puts its number in."""
     code: list[Instruction] = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, ARCHITECTURES[machine()]), (_RETURN, 0, 0, _KILLED)]
     code.append((_LOAD, 0, 0, 0))
-    for name in allowed.ALWAYS:
-        code += _case(name, [_ALLOW])
+    cases = sorted(_cases())
+    # the kernel runs a filter once for every number when it is installed: whole groups are skipped by one comparison
+    groups = [cases[start : start + _GROUP] for start in range(0, len(cases), _GROUP)]
+    for group, following in pairwise(groups):
+        body = [step for found, steps in group for step in ((_EQUAL, 0, len(steps), found), *steps)]
+        code += [(_AT_LEAST, len(body) + 1, 0, following[0][0]), *body, _REFUSE]
+    code += [step for found, steps in groups[-1] for step in ((_EQUAL, 0, len(steps), found), *steps)]
+    return b"".join(struct.pack("HBBI", *step) for step in [*code, _REFUSE])
+
+
+def _cases() -> Iterator[tuple[int, list[Instruction]]]:
+    """System calls that this machine has, and what becomes of them. Every path through the instructions returns."""
+    bodies: dict[str, list[Instruction]] = {name: [_ALLOW] for name in allowed.ALWAYS}
     for name, (index, values) in allowed.VALUES.items():
-        code += _case(name, [_argument(index), *_any_of(values), _REFUSE])
+        bodies[name] = [_argument(index), *_any_of(values), _REFUSE]
     for name in allowed.OWN_PROCESS:
-        code += _case(name, [_argument(0), *_any_of((process,)), _REFUSE])
+        bodies[name] = [_argument(0), *_any_of((_PROCESS,)), _REFUSE]
     for name, index in allowed.MODES.items():
-        code += _case(name, [_argument(index), (_AND, 0, 0, _OWNER), *_any_of((_OWNER,)), _REFUSE])
+        bodies[name] = [_argument(index), (_AND, 0, 0, _OWNER), *_any_of((_OWNER,)), _REFUSE]
     for name, index in allowed.OPEN.items():
-        code += _case(name, _opened(index))
+        bodies[name] = _opened(index)
     # a limit may be read, of the program itself: the pointer to a new one has no bit set in either half
     nothing = [step for high in (0, 1) for step in (_argument(2, high), (_EQUAL, 1, 0, 0), _REFUSE)]
-    code += _case(allowed.LIMITS, [*nothing, _argument(0), *_any_of((0, process)), _REFUSE])
+    bodies[allowed.LIMITS] = [*nothing, _argument(0), *_any_of((0, _PROCESS)), _REFUSE]
     for name in allowed.MISSING:
-        code += _case(name, [(_RETURN, 0, 0, _MISSING)])
-    return [*code, _REFUSE]
-
-
-def _case(name: str, body: list[Instruction]) -> list[Instruction]:
-    """What becomes of one system call; nothing where the machine has no such call. Every path through it returns."""
-    found = number(name)
-    return [] if found is None else [(_EQUAL, 0, len(body), found), *body]
+        bodies[name] = [(_RETURN, 0, 0, _MISSING)]
+    for name, body in bodies.items():
+        found = number(name)
+        if found is not None:
+            yield found, body
 
 
 def _argument(index: int, high: int = 0) -> Instruction:
@@ -77,13 +89,11 @@ def _opened(index: int) -> list[Instruction]:
     ]
 
 
-def restrict_calls(process: int) -> None:
-    """Install the filter in this process for good. Raises OSError."""
-    code = build_filter(process)
-    packed = b"".join(struct.pack("HBBI", *step) for step in code)
-    buffer = ctypes.create_string_buffer(packed)
-    program = _Program(len(code), ctypes.cast(buffer, ctypes.c_void_p))
+def restrict_calls(template: bytes, process: int) -> None:
+    """Install the filter of `build_filter` in this process, whose number is given, for good. Raises OSError."""
+    code = template.replace(struct.pack("I", _PROCESS), struct.pack("I", process))
+    program = _Program(len(code) // 8, ctypes.cast(ctypes.c_char_p(code), ctypes.c_void_p))
     try:
         prctl(22, ctypes.c_ulong(2), ctypes.byref(program))  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
     except OSError as error:
-        raise OSError(f"seccomp: {error}") from error
+        raise OSError(f"seccomp: {error}; the kernel needs CONFIG_SECCOMP_FILTER") from error
