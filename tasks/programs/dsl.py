@@ -37,12 +37,26 @@ def run(program, given):
 
 
 def execute(jobs: Sequence[tuple[str, str]], sandbox: Sandbox) -> list[str | None] | str:
-    """What each program makes of its list, None where it cannot be run; or the outcome of a run that failed."""
+    """What each program makes of its list, None where it cannot be run; or the outcome of a run that failed.
+
+    The expected results stay outside of the sandbox: whoever calls compares what comes back.
+    """
     if not jobs:
         return []
     asked = json.dumps(json.dumps(list(jobs)))
     done = sandbox.run(f"{LANGUAGE}\nprint(json.dumps([run(*job) for job in json.loads({asked})]))")
-    return json.loads(done.output) if done.outcome == "ok" else done.outcome
+    return parse_results(done.output, len(jobs)) if done.outcome == "ok" else done.outcome
+
+
+def parse_results(output: str, count: int) -> list[str | None] | str:
+    """The results that a run printed, or "unreadable" where it did not print one for each of `count` jobs: a process
+    can exit with status 0 before it has printed them, or print anything else."""
+    try:
+        results = json.loads(output)
+    except (ValueError, RecursionError):
+        return "unreadable"
+    complete = isinstance(results, list) and len(results) == count
+    return results if complete and all(r is None or isinstance(r, str) for r in results) else "unreadable"
 
 
 @cache

@@ -22,9 +22,9 @@ PAIRS = 4  # of a problem to find the program; half of them are shown
 
 
 @cache
-def sandbox() -> Sandbox:
+def sandbox(unsafe: bool = False) -> Sandbox:
     """One worker for all tasks of a process; its runs hold many programs."""
-    return Sandbox(Limits(seconds=20.0, cpu_seconds=10, output=1 << 20))
+    return Sandbox(Limits(seconds=20.0, cpu_seconds=10, output=1 << 20), unsafe)
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Programs(Game):
         split: "train" or "held_out".
         held_out_fraction: share of the lists kept for the held-out split.
         seed: of the split and the problems; part of the task, not of the run.
+        unsafe_sandbox: run programs on a machine that cannot confine them (see `mmrl.tools.sandbox.Sandbox`).
     """
 
     length: int = 2
@@ -51,6 +52,7 @@ class Programs(Game):
     split: str = "train"
     held_out_fraction: float = 0.3
     seed: int = 0
+    unsafe_sandbox: bool = False
 
     name = "programs"
     kinds = ("deduce", "abduce", "induce")
@@ -117,7 +119,7 @@ class Programs(Game):
     def check(self, proposals: Sequence[tuple[str, Prompt, str]]) -> list[Verdict]:
         parsed = [_proposal(kind, prompt, text) for kind, prompt, text in proposals]
         jobs = [(program, given) for one in parsed if one for program, given in one]
-        runs = [_executed(jobs), _executed(jobs)]
+        runs = [self._executed(jobs), self._executed(jobs)]
         place, out = 0, []
         for (kind, _, _), one in zip(proposals, parsed):
             if one is None:
@@ -130,7 +132,7 @@ class Programs(Game):
 
     def judge(self, answers: Sequence[tuple[Problem, str]]) -> list[Verdict]:
         asked = [_to_run(problem, text.strip()) for problem, text in answers]
-        ran = _executed([job for jobs in asked if jobs for job in jobs])
+        ran = self._executed([job for jobs in asked if jobs for job in jobs])
         place, out = 0, []
         for (problem, text), jobs in zip(answers, asked):
             if jobs is None:
@@ -147,6 +149,11 @@ class Programs(Game):
                 right = made == list(problem.body[2::2])
             out.append(Verdict("right" if right else "wrong"))
         return out
+
+    def _executed(self, jobs: Sequence[tuple[str, str]]) -> list[str | None] | None:
+        """What each made, or None for all where they could not be run."""
+        done = execute(jobs, sandbox(self.unsafe_sandbox))
+        return None if isinstance(done, str) else done
 
     # ---------------------------------------------------------------- problems of its own
 
@@ -182,12 +189,6 @@ def _prompt(text: str, key: str) -> Prompt:
 def _answer(problem: Problem) -> str:
     """A right one: the output, the input that made it, or the program."""
     return problem.body[{"deduce": 2, "abduce": 1, "induce": 0}[problem.kind]]
-
-
-def _executed(jobs: Sequence[tuple[str, str]]) -> list[str | None] | None:
-    """What each made, or None for all where they could not be run."""
-    done = execute(jobs, sandbox())
-    return None if isinstance(done, str) else done
 
 
 def _proposal(kind: str, prompt: Prompt, text: str) -> list[tuple[str, str]] | None:

@@ -7,7 +7,7 @@ import pytest
 from mmrl.games import Problem
 from mmrl.types import Episode
 from tasks.programs import Programs
-from tasks.programs.dsl import LETTERS, execute, trusted
+from tasks.programs.dsl import LETTERS, execute, parse_results, trusted
 from tasks.programs.task import lists, programs, sandbox
 from tests.tasks.replies import reply
 
@@ -22,6 +22,14 @@ def test_each_letter_by_hand():
     # the sandbox runs the same interpreter
     jobs = [(letter, "213") for letter in made] + [("x", "1")]
     assert execute(jobs, sandbox()) == [*made.values(), None]
+
+
+@pytest.mark.parametrize(
+    "output", ["", "null", "[]", '["1"]', '["1", "2", "3"]', '["1", 2]', '{"0": "1", "1": "2"}', "[" * 100_000, "1 1"]
+)
+def test_a_run_that_did_not_print_its_results_has_none(output):
+    assert parse_results('["1", null]', 2) == ["1", None]
+    assert parse_results(output, 2) == "unreadable"
 
 
 def test_no_list_of_a_held_out_problem_is_in_a_training_problem():

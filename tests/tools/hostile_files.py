@@ -102,7 +102,7 @@ WRITES = [
     _writes("its own limits upon lack of memory", "open('/proc/self/oom_score_adj', 'w').write('0')", False),
     _writes("a map of users", "open('/proc/self/uid_map', 'w').write('0 0 1')", False),
     _writes("copies by the kernel", "call(326, 285, os.open(os.__file__, 0), 0, os.open('@file@', 1), 0, 9, 0)", False),
-    _writes("a device", "open('/dev/null', 'w')"),
+    _writes("to a device", "open('/dev/null', 'w')"),
 ]
 
 # what is in the scratch folder at a program's end has to be gone, and may not have grown

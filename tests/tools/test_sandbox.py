@@ -48,7 +48,7 @@ BENIGN = {
     "import time; time.sleep(0.01); print(time.time() > 1e9, time.localtime().tm_year > 2000)": "True True",
     "import hashlib; print(hashlib.sha256(b'').hexdigest()[:8], hashlib.md5(b'').hexdigest()[:4])": "e3b0c442 d41d",
     "import unicodedata; print(unicodedata.name('é'), 'ß'.upper())": "LATIN SMALL LETTER E WITH ACUTE SS",
-    "f = lambda n: 1 if n < 2 else n * f(n - 1); print(f(300) % 997)": "0",
+    "f = lambda n: 1 if n < 2 else n * f(n - 1); print(f(300) % 997)": "815",
     "import functools\n@functools.cache\ndef f(n): return n if n < 2 else f(n - 1) + f(n - 2)\nprint(f(90))": "2880067194370816120",
     "import sys; sys.setrecursionlimit(9000)\ndef f(n): return n and 1 + f(n - 1)\nprint(f(5000))": "5000",
     "print('ä 日本 🙂')": "ä 日本 🙂",
