@@ -94,7 +94,9 @@ TERMINAL = [
     ),
     _tries(
         "terminal: type into what is open",
-        "import fcntl, termios\nfor end in range(32):\n    try: fcntl.ioctl(end, termios.TIOCSTI, b'x')\n    except OSError as error: last = error\n    else: print('ESCAPED')\nraise last",
+        "import fcntl, termios\nfor end in range(32):\n"
+        "    try: fcntl.ioctl(end, termios.TIOCSTI, b'x')\n    except OSError as error: last = error\n"
+        "    else: print('ESCAPED')\nraise last",
         False,
     ),
     _tries("terminal: write to it", "open('@terminal@', 'w').write('x')"),
@@ -124,7 +126,8 @@ RESOURCES = [
     Hostile("resource: a number", "10 ** 10 ** 10", ("timed_out", "out_of_memory")),
     Hostile(
         "resource: threads",
-        "import threading\nthreading.stack_size(1 << 16)\nwhile True: threading.Thread(target=time.sleep, args=(9,), daemon=True).start()",
+        "import threading\nthreading.stack_size(1 << 16)\n"
+        "while True: threading.Thread(target=time.sleep, args=(9,), daemon=True).start()",
     ),
     Hostile("resource: open files", "x = []\nwhile True: x.append(os.open('.', 0))"),
     Hostile("resource: pipes", "x = []\nwhile True: x.append(os.pipe())"),
@@ -149,7 +152,8 @@ RESOURCES = [
     Hostile("resource: waits for itself", "os.read(os.pipe()[0], 1)", ("timed_out",)),
     Hostile(
         "resource: deaf to signals",
-        "import signal\nfor n in range(1, 32):\n    try: signal.signal(n, signal.SIG_IGN)\n    except (OSError, ValueError): pass\nwhile True: pass",
+        "import signal\nfor n in range(1, 32):\n    try: signal.signal(n, signal.SIG_IGN)\n"
+        "    except (OSError, ValueError): pass\nwhile True: pass",
         ("timed_out",),
     ),
     Hostile(

@@ -30,27 +30,36 @@ PROGRAMS = [
     _lies("sends bytes that are no text", "flood(b'\\xff\\x1b[2J\\0'); 1 / 0"),
     _lies(
         "writes through the frames of its runner",
-        "frame = sys._getframe()\nwhile frame:\n    for v in frame.f_locals.values():\n        for end in v.values() if isinstance(v, dict) else [v]:\n            if type(end) is int:\n                try: os.write(end, b'ok:')\n                except (OSError, OverflowError): pass\n    frame = frame.f_back\n1 / 0",
+        "frame = sys._getframe()\nwhile frame:\n    for v in frame.f_locals.values():\n"
+        "        for end in v.values() if isinstance(v, dict) else [v]:\n"
+        "            if type(end) is int:\n                try: os.write(end, b'ok:')\n"
+        "                except (OSError, OverflowError): pass\n    frame = frame.f_back\n1 / 0",
     ),
     _lies(
         "changes the variables of its runner",
-        "frame = sys._getframe(1)\nframe.f_locals.update(status=0, said='')\nctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), 0)\n1 / 0",
+        "frame = sys._getframe(1)\nframe.f_locals.update(status=0, said='')\n"
+        "ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), 0)\n1 / 0",
     ),
     _lies(
         "says that the memory was too small", "flood(b'MemoryError'); raise SystemExit(3)", "raised", "out_of_memory"
     ),
     _lies(
         "floods the reason",
-        "os.set_blocking(1, False)\nfor end in range(3, 64):\n    try:\n        while True: os.write(end, b'x' * 65536)\n    except OSError: pass",
+        "os.set_blocking(1, False)\nfor end in range(3, 64):\n    try:\n"
+        "        while True: os.write(end, b'x' * 65536)\n    except OSError: pass",
         "timed_out",
     ),
     _lies(
         "calls its runner again",
-        "import gc\nfor thing in gc.get_objects():\n    if getattr(thing, '__name__', '') in ('write_message', 'run_program', 'supervise', 'run'):\n        try: thing(1, b'x')\n        except Exception: pass\n1 / 0",
+        "import gc\nfor thing in gc.get_objects():\n"
+        "    if getattr(thing, '__name__', '') in ('write_message', 'run_program', 'supervise', 'run'):\n"
+        "        try: thing(1, b'x')\n        except Exception: pass\n1 / 0",
     ),
     _lies(
         "writes into the supervisor's module",
-        "for m in list(sys.modules.values()):\n    if (getattr(m, '__name__', '') or '').startswith('worker'):\n        m.__dict__.clear()\n1 / 0",
+        "for m in list(sys.modules.values()):\n"
+        "    if (getattr(m, '__name__', '') or '').startswith('worker'):\n        m.__dict__.clear()\n"
+        "1 / 0",
     ),
     _lies("hides its exception", "sys.excepthook = lambda *_: os._exit(0)\n1 / 0"),
     _lies(

@@ -49,32 +49,40 @@ BENIGN = {
     "import hashlib; print(hashlib.sha256(b'').hexdigest()[:8], hashlib.md5(b'').hexdigest()[:4])": "e3b0c442 d41d",
     "import unicodedata; print(unicodedata.name('é'), 'ß'.upper())": "LATIN SMALL LETTER E WITH ACUTE SS",
     "f = lambda n: 1 if n < 2 else n * f(n - 1); print(f(300) % 997)": "815",
-    "import functools\n@functools.cache\ndef f(n): return n if n < 2 else f(n - 1) + f(n - 2)\nprint(f(90))": "2880067194370816120",
+    "import functools\n@functools.cache\ndef f(n): return n if n < 2 else f(n - 1) + f(n - 2)\n"
+    "print(f(90))": "2880067194370816120",
     "import sys; sys.setrecursionlimit(9000)\ndef f(n): return n and 1 + f(n - 1)\nprint(f(5000))": "5000",
     "print('ä 日本 🙂')": "ä 日本 🙂",
     "open('f', 'w').write('ä'); print(open('f').read())": "ä",
-    "import os; os.makedirs('a/b'); open('a/b/c', 'w').close(); print([n for _, _, n in os.walk('.')])": "[[], [], ['c']]",
+    "import os; os.makedirs('a/b'); open('a/b/c', 'w').close(); "
+    "print([n for _, _, n in os.walk('.')])": "[[], [], ['c']]",
     "import tempfile; f = tempfile.NamedTemporaryFile('w+'); f.write('x'); f.seek(0); print(f.read())": "x",
-    "import shutil; open('f', 'w').write('x'); shutil.copyfile('f', 'g'); shutil.move('g', 'h'); print(open('h').read())": "x",
-    "import pathlib; p = pathlib.Path('f'); p.write_text('x'); print(p.stat().st_size); p.unlink(); print(p.exists())": "1\nFalse",
+    "import shutil; open('f', 'w').write('x'); shutil.copyfile('f', 'g'); shutil.move('g', 'h'); "
+    "print(open('h').read())": "x",
+    "import pathlib; p = pathlib.Path('f'); p.write_text('x'); print(p.stat().st_size); "
+    "p.unlink(); print(p.exists())": "1\nFalse",
     "import dataclasses\n@dataclasses.dataclass\nclass P:\n    x: 'int' = 1\nprint(P(2))": "P(x=2)",
     "import typing\nclass C:\n    x: 'C'\nprint(typing.get_type_hints(C)['x'].__name__)": "C",
     "import pickle\nclass C: pass\nprint(type(pickle.loads(pickle.dumps(C()))).__name__)": "C",
     "import statistics; print(statistics.median([3, 1, 2]))": "2",
     "import heapq, bisect; print(heapq.nsmallest(2, [3, 1, 2]), bisect.bisect([1, 2], 2))": "[1, 2] 2",
     "import csv, io; print(list(csv.reader(io.StringIO('a,b'))))": "[['a', 'b']]",
-    "import zlib, bz2, lzma; print(zlib.decompress(zlib.compress(b'x')), bz2.decompress(bz2.compress(b'y')))": "b'x' b'y'",
+    "import zlib, bz2, lzma; "
+    "print(zlib.decompress(zlib.compress(b'x')), bz2.decompress(bz2.compress(b'y')))": "b'x' b'y'",
     "import threading; t = threading.Thread(target=print, args=(4,)); t.start(); t.join()": "4",
     "import threading; threading.Thread(target=print, args=(5,)).start()": "5",
     "from concurrent.futures import ThreadPoolExecutor as P; print(list(P(4).map(abs, [-1, -2])))": "[1, 2]",
-    "import queue, threading; q = queue.Queue(); threading.Timer(0.01, q.put, (6,)).start(); print(q.get(timeout=5))": "6",
+    "import queue, threading; q = queue.Queue(); threading.Timer(0.01, q.put, (6,)).start(); "
+    "print(q.get(timeout=5))": "6",
     "import signal; signal.signal(14, lambda *_: print('ring')); signal.setitimer(0, 0.01); signal.pause()": "ring",
     "import os, sys; print(os.getcwd() == os.environ['HOME'], sys.argv, __name__)": "True ['program'] __main__",
     "import uuid, secrets; print(len(str(uuid.uuid4())), len(secrets.token_hex(4)))": "36 8",
     "import xml.etree.ElementTree as E; print(E.fromstring('<a b=\"1\"/>').get('b'))": "1",
-    "import string, textwrap, difflib, calendar, operator, copy, enum, abc, array; print(calendar.isleap(2024))": "True",
+    "import string, textwrap, difflib, calendar, operator, copy, enum, abc, array; "
+    "print(calendar.isleap(2024))": "True",
     "import logging; logging.warning('w')": "WARNING:root:w",
-    "import traceback\ntry: 1 / 0\nexcept ZeroDivisionError: print(traceback.format_exc().splitlines()[-1])": "ZeroDivisionError: division by zero",
+    "import traceback\ntry: 1 / 0\n"
+    "except ZeroDivisionError: print(traceback.format_exc().splitlines()[-1])": "ZeroDivisionError: division by zero",
     "import os; r, w = os.pipe(); os.write(w, b'x'); print(os.read(r, 1), os.isatty(1))": "b'x' False",
     "import ast; print(ast.literal_eval('[1, (2,)]'))": "[1, (2,)]",
     "try: input()\nexcept EOFError: print('nothing to read')": "nothing to read",
@@ -277,8 +285,21 @@ def test_programs_are_a_tool():
         hands.wait([pending])
         answer = hands.end(pending)
         assert answer.outcome == outcome and answer.text.startswith(text)
+    worker = tool._sandbox._worker.pid
     tool.finish()
+    following = Python().start(None)
+    assert following.run("print(1)") == "1\n" and following._sandbox._worker.pid == worker
+    other = Python().start(None)  # of an episode at the same time
+    assert other.run("print(2)") == "2\n" and other._sandbox._worker.pid != worker
+    following.finish(), other.finish()
     assert threading.active_count() < 50
+
+
+def test_a_fork_of_the_trainer_has_a_worker_of_its_own(sandbox):
+    sandbox.run("")
+    own = sandbox._worker.pid
+    assert in_process(lambda: [sandbox.run("print(1)").output, sandbox._worker.pid == own]) == ["1\n", False]
+    assert sandbox.run("print(2)").output == "2\n" and sandbox._worker.pid == own
 
 
 @pytest.mark.parametrize("values", [{"seconds": 0}, {"files": -1}, {"seconds": float("nan")}, {"output": 1 << 50}])

@@ -1,8 +1,6 @@
 """Hostile programs, as root and as an ordinary user, with a file system of their own and without."""
 
 import os
-import signal
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -12,7 +10,7 @@ import pytest
 
 from mmrl.tools.sandbox import Limits, Sandbox
 from tests.tools import hostile_calls, hostile_files, hostile_others, hostile_outcomes
-from tests.tools.confined import in_process, planted
+from tests.tools.confined import bare, in_process, planted
 from tests.tools.hostile import Hostile
 
 PROGRAMS = [
@@ -24,7 +22,7 @@ PROGRAMS = [
 LIMITS = Limits(seconds=8.0, cpu_seconds=1, memory_mb=96, files_mb=4, files=256, output=4000)
 REFUSALS = {"PermissionError", "FileNotFoundError", "OSError", "ModuleNotFoundError", "gaierror", "URLError"}
 LASTING = ("scratch", "outcome", "resource")  # what could be left for the next program
-WAIT = 0.4  # seconds of a program that is known to run into its limit
+WAIT = 0.25  # seconds of a program that is known to run into its limit
 
 
 def attack(programs: list[Hostile]) -> list[str]:
@@ -80,37 +78,14 @@ def test_the_table_is_as_large_as_it_says():
 def try_unconfined() -> list[str]:
     """Run the programs that are marked as controls without any sandbox; those that did not get what they wanted."""
     failed = []
-    for program in (*PROGRAMS, *hostile_calls.PROGRAMS):
-        if program.control:
-            with planted() as (targets, _), tempfile.TemporaryDirectory() as folder:
-                shown = run_bare(program.aim(targets), folder)
-            if "ESCAPED" not in shown:
-                failed.append(f"{program.name}: {shown}")
+    with bare() as run:
+        for program in (*PROGRAMS, *hostile_calls.PROGRAMS):
+            if program.control:
+                with planted() as (targets, _), tempfile.TemporaryDirectory() as folder:
+                    shown = run(program.aim(targets), folder)
+                if "ESCAPED" not in shown:
+                    failed.append(f"{program.name}: {shown}")
     return failed
-
-
-def run_bare(source: str, folder: str) -> str:
-    """What a program prints in a fork of this process that nothing confines."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            signal.alarm(20)
-            os.dup2(writing, 1)
-            os.dup2(writing, 2)
-            os.chdir(folder)
-            sys.stdout = open(1, "w", closefd=False)
-            exec(compile(source, "program", "exec"), {"__name__": "__main__"})
-        except BaseException as error:
-            print(repr(error))
-        finally:
-            sys.stdout.flush()
-            os._exit(0)
-    os.close(writing)
-    with open(reading, errors="replace") as file:
-        shown = file.read()
-    os.waitpid(pid, 0)
-    return shown
 
 
 def test_the_programs_are_able_to_do_what_they_try():

@@ -43,6 +43,7 @@ class Sandbox:
         self.limits, self.unsafe = limits or Limits(), unsafe
         self._worker: subprocess.Popen[bytes] | None = None
         self._folder: str | None = None
+        self._owner: int | None = None  # the process that began the worker
 
     def run(self, source: str) -> Ran:
         """Run one program and say how it ended. Raises ExecutorDown when nothing can be run."""
@@ -63,6 +64,8 @@ class Sandbox:
     def close(self) -> None:
         """End the worker and the program that it runs; the next program begins another."""
         worker, self._worker = self._worker, None
+        if self._owner != os.getpid():  # a fork of the process that began the worker, and still uses it
+            worker, self._folder = None, None
         if worker is not None:
             assert worker.stdin is not None and worker.stdout is not None
             worker.stdin.close()  # the worker ends what it runs, and itself
@@ -83,7 +86,7 @@ class Sandbox:
 
     def __getstate__(self) -> dict[str, Any]:
         # copies have workers of their own
-        return {"limits": self.limits, "unsafe": self.unsafe, "_worker": None, "_folder": None}
+        return {"limits": self.limits, "unsafe": self.unsafe, "_worker": None, "_folder": None, "_owner": None}
 
     def _ask(self, source: str) -> dict[str, Any] | None:
         worker = self._running()
@@ -101,7 +104,7 @@ class Sandbox:
 
     def _running(self) -> subprocess.Popen[bytes] | None:
         """The worker, begun where there is none; None where it died before it could say anything."""
-        if self._worker is not None and self._worker.poll() is None:
+        if self._worker is not None and self._owner == os.getpid() and self._worker.poll() is None:
             return self._worker
         self.close()
         if not self.unsafe and not sys.platform.startswith("linux"):
@@ -124,6 +127,7 @@ class Sandbox:
             bufsize=0,
             start_new_session=True,  # without a terminal
         )
+        self._owner = os.getpid()
         assert worker.stdout is not None
         try:
             if not select.select([worker.stdout], [], [], _START)[0]:

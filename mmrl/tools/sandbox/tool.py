@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from functools import cached_property
 
 from mmrl.tools.base import Tool, ToolError
@@ -9,13 +10,18 @@ from mmrl.tools.sandbox.limits import Limits
 from mmrl.tools.sandbox.sandbox import Sandbox
 from mmrl.types import Prompt
 
+_MOST_IDLE = 16
+_idle: defaultdict[tuple[Limits, bool], deque[Sandbox]] = defaultdict(lambda: deque(maxlen=_MOST_IDLE))
+"""Sandboxes of episodes that are over, by their limits and whether they are unsafe."""
+
 
 class ProgramFailed(ToolError):
     """A program did not end well; how is in the message."""
 
 
 class Python(Tool):
-    """Runs a Python program in a sandbox and answers what it printed.
+    """Runs a Python program in a sandbox and answers what it printed. Episodes that follow each other share a worker,
+    in which no program leaves anything.
 
     Args:
         limits: of each program.
@@ -29,14 +35,17 @@ class Python(Tool):
 
     @cached_property
     def _sandbox(self) -> Sandbox:
-        return Sandbox(self.limits, self.unsafe)
+        try:
+            return _idle[self.limits, self.unsafe].pop()
+        except IndexError:
+            return Sandbox(self.limits, self.unsafe)
 
     def start(self, prompt: Prompt) -> Python:
         return Python(self.limits, self.most, self.unsafe)  # a worker answers one caller at a time
 
     def finish(self) -> None:
         if "_sandbox" in self.__dict__:
-            self._sandbox.close()
+            _idle[self.limits, self.unsafe].append(self.__dict__.pop("_sandbox"))
 
     def run(self, code: str) -> str:  # type: ignore[override]
         """

@@ -59,7 +59,7 @@ def limit_resources(limits: dict[str, Any]) -> None:
 
 
 def give_up_capabilities() -> None:
-    """None are left, and none can come back. The user stays the same: an interpreter may lie where no other may read."""
+    """None are left, and none can come back. The user stays: another one may not be able to read the interpreter."""
     header, nothing = struct.pack("=Ii", 0x20080522, 0), bytes(24)
     call("capset", header, nothing)
 

@@ -38,6 +38,8 @@ def main(unsafe: bool) -> None:
     processes = os.open("/proc", os.O_PATH | os.O_DIRECTORY) if sys.platform == "linux" else None
     scratch = _make_scratch()
     try:
+        os.environ.clear()
+        os.environ.update(HOME=scratch.folder, TMPDIR=scratch.folder, PATH="/nowhere")
         place = Place(scratch, unsafe, processes)
         hello = _begin(place)
         write_message(reply, json.dumps(hello).encode())

@@ -47,10 +47,7 @@ def _prepare(place: Place, pipes: dict[str, int], parent: int) -> None:
     for low, high in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")]):
         os.closerange(low + 1, high)
     os.umask(0o077)
-    folder = place.scratch.folder
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(HOME=folder, TMPDIR=folder, PATH="/nowhere")
+    os.chdir(place.scratch.folder)
 
 
 def _execute(source: str, reason: int) -> int:
