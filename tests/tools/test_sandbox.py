@@ -143,6 +143,12 @@ def test_a_program_that_closes_its_output_runs_to_its_end(sandbox):
     assert time.monotonic() - began > 0.3
 
 
+def test_a_program_has_its_output_and_one_pipe_open(sandbox):
+    source = "import os\ndef open_files():\n    for end in range(99):\n        try: os.fstat(end); yield end\n"
+    ran = sandbox.run(source + "        except OSError: pass\nprint(list(open_files()))")
+    assert ran.output.startswith("[0, 1, 2, ") and ran.output.count(",") == 3
+
+
 def test_an_early_exit_skips_what_was_appended_and_shows_in_the_output(sandbox):
     program, check = "import os\ndef double(x): os._exit(0)\n", "print([double(x) for x in (1, 2)])"
     ran = sandbox.run(program + check)

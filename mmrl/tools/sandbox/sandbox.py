@@ -77,8 +77,11 @@ class Sandbox:
             worker.stdout.close()
         folder, self._folder = self._folder, None
         if folder is not None and os.path.isdir(folder):  # the worker was killed before it could remove it
-            empty_folder(folder)
-            os.rmdir(folder)
+            try:
+                empty_folder(folder)
+                os.rmdir(folder)
+            except OSError as error:
+                log.warning("the scratch folder %s of a sandbox could not be removed: %s", folder, error)
 
     def __del__(self) -> None:
         if getattr(self, "_worker", None) is not None:

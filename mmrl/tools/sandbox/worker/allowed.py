@@ -6,11 +6,11 @@ from __future__ import annotations
 
 ALWAYS: tuple[str, ...] = (
     # memory
-    *("brk", "mmap", "munmap", "mprotect", "mremap", "madvise", "membarrier"),
+    *("brk", "mmap", "munmap", "mprotect", "mremap", "madvise"),
     # open files
     *("read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2", "lseek"),
-    *("close", "close_range", "dup", "dup2", "dup3", "fsync", "fdatasync", "sync_file_range", "ftruncate"),
-    *("copy_file_range", "sendfile", "fadvise64", "readahead"),
+    *("close", "close_range", "dup", "dup2", "dup3", "fsync", "fdatasync", "ftruncate"),
+    *("copy_file_range", "sendfile", "fadvise64"),
     # names of files, which Landlock looks at
     *("stat", "lstat", "fstat", "newfstatat", "statx", "statfs", "fstatfs", "access", "faccessat", "faccessat2"),
     *("readlink", "readlinkat", "getdents", "getdents64", "getcwd", "chdir", "fchdir"),

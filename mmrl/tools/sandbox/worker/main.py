@@ -98,6 +98,7 @@ def _begin(place: Place) -> dict[str, Any]:
         return {"down": "; ".join(missing)}
     limits = {"seconds": 10, "cpu_seconds": 10, "memory_mb": 1024, "files_mb": 1, "files": 1, "output": 1}
     ran = run({"source": "", "limits": limits}, place, 0)
+    place.scratch.end()
     if "down" in ran or ran["outcome"] != "ok":
         return {"down": ran.get("down") or f"an empty program ended with {ran['outcome']} {ran['reason']}"}
     watched = place.scratch.folder if place.scratch.watched else None

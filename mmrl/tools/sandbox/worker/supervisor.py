@@ -7,7 +7,6 @@ import os
 import resource
 import select
 import signal
-import sys
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,13 +41,21 @@ class Watched:
 
 
 def supervise(request: int, reply: int, place: Place) -> None:
-    """Serve one request."""
+    """Serve one request. Raises OSError, after the reply, where the scratch folder could not be emptied."""
     job = json.loads(read_message(request))
-    write_message(reply, json.dumps(run(job, place, request)).encode())
+    ran = run(job, place, request)
+    failed: OSError | None = None
+    try:
+        place.scratch.end()
+    except OSError as error:
+        failed = error
+    write_message(reply, json.dumps(ran).encode())
+    if failed is not None:
+        raise failed
 
 
 def run(job: dict[str, Any], place: Place, trainer: int) -> dict[str, Any]:
-    """One program, from its scratch folder to its end: how it ended, or {"down": why it could not be begun}.
+    """One program, from its process's begin to its end: how it ended, or {"down": why it could not be begun}.
 
     `trainer` is a pipe whose other end is gone when nobody waits for the answer; then the program is ended too.
     """
@@ -68,7 +75,6 @@ def run(job: dict[str, Any], place: Place, trainer: int) -> dict[str, Any]:
     finally:
         os.kill(pid, signal.SIGKILL)  # it has no children
         _, status, used = os.wait4(pid, 0)
-    scratch.end()
     if word[:1] != b"1":
         return {"down": word[1:].decode(errors="replace") or "the program's process ended before it was confined"}
     return _report(watched, limits, status, used.ru_utime + used.ru_stime) | {"missing": json.loads(word[1:])}
@@ -95,7 +101,7 @@ def _watch(watched: Watched, limits: dict[str, Any], scratch: MountedScratch | F
         os.set_blocking(end, False)
         events.register(end, select.POLLIN)
     events.register(trainer, 0)  # its end alone
-    life = os.pidfd_open(watched.pid) if sys.platform == "linux" else None
+    life = _open_process(watched.pid)
     if life is not None:
         events.register(life, select.POLLIN)
     looked = 0.0  # when and for how long the folder was measured last
@@ -129,6 +135,14 @@ def _watch(watched: Watched, limits: dict[str, Any], scratch: MountedScratch | F
             pass
     if len(watched.read["out"]) > allowed["out"]:
         watched.verdict = "too_long"
+
+
+def _open_process(pid: int) -> int | None:
+    """What can be waited for until the process ends; None where this machine has no such thing."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 def _fits(folder: str, limits: dict[str, Any]) -> bool:
