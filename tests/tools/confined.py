@@ -30,10 +30,16 @@ NUMBERS = {"unshare": (272, 97), "mount": (165, 40), "landlock_create_ruleset": 
 
 def in_process(function: Callable[[], Any], user: int | None = None, refused: Sequence[str] = ()) -> Any:
     """What a function returns in a process of its own: as another user, with system calls refused. JSON comes back."""
-    if user is not None and user != os.getuid():
-        if os.getuid() != 0:
-            pytest.skip(f"only root can become user {user}")
-        python = _interpreter(user)
+    becomes = user is not None and user != os.getuid()
+    if becomes and os.getuid() != 0:
+        pytest.skip(f"only root can become user {user}")
+    python = _interpreter(user) if becomes else sys.executable
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(_readable_copy()) if becomes else module.FOLDER
+        return _fork(function, user if becomes else None, refused, python, folder)
+
+
+def _fork(function: Callable[[], Any], user: int | None, refused: Sequence[str], python: str, folder: Path) -> Any:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -42,8 +48,8 @@ def in_process(function: Callable[[], Any], user: int | None = None, refused: Se
             os.close(reading)
             os.environ.pop("TMPDIR", None)
             tempfile.tempdir = "/tmp"
-            if user is not None and user != os.getuid():
-                sys.executable, module.FOLDER = python, _readable_copy()
+            sys.executable, module.FOLDER = python, folder
+            if user is not None:
                 os.setgroups([])
                 os.setresgid(user, user, user)
                 os.setresuid(user, user, user)
@@ -87,13 +93,15 @@ def _works(python: str, user: int) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def _readable_copy() -> Path:
+@contextlib.contextmanager
+def _readable_copy() -> Iterator[Path]:
     """The worker's files where every user may read them."""
-    folder = Path(tempfile.mkdtemp(prefix="mmrl-worker-"))
-    shutil.copytree(module.FOLDER / "worker", folder / "worker")
-    for path in (folder, *folder.rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    return folder
+    with tempfile.TemporaryDirectory(prefix="mmrl-worker-", dir="/tmp") as name:
+        folder = Path(name)
+        shutil.copytree(module.FOLDER / "worker", folder / "worker")
+        for path in (folder, *folder.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        yield folder
 
 
 def refuse_calls(names: Sequence[str]) -> None:

@@ -52,10 +52,10 @@ def attack(programs: list[Hostile]) -> list[str]:
                 if (after.outcome, after.output) != ("ok", "[]\n"):
                     wrong.append(f"{program.name}: the next program finds {after}")
             wrong += [f"{program.name}: {change}" for change in untouched()]
+        folders = [sandbox._folder for sandbox in (patient, short) if sandbox._folder is not None]
         patient.close()
         short.close()
-        left = [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("mmrl-sandbox-")]
-        wrong += [f"left behind: {name}" for name in left if os.stat(f"/tmp/{name}").st_uid == os.getuid()]
+        wrong += [f"left behind: {folder}" for folder in folders if os.path.exists(folder)]
     return wrong
 
 
