@@ -58,7 +58,7 @@ PROGRAMS = [
     _lies(
         "writes into the supervisor's module",
         "for m in list(sys.modules.values()):\n"
-        "    if (getattr(m, '__name__', '') or '').startswith('worker'):\n        m.__dict__.clear()\n"
+        "    if (getattr(m, '__name__', '') or '').startswith('mmrl'):\n        m.__dict__.clear()\n"
         "1 / 0",
     ),
     _lies("hides its exception", "sys.excepthook = lambda *_: os._exit(0)\n1 / 0"),

@@ -21,9 +21,16 @@ log = logging.getLogger(__name__)
 
 FOLDER = Path(__file__).parent
 _START = 60.0  # seconds until a worker has begun
-_COMMAND = (
-    "import sys; sys.path.insert(0, {folder!r}); from worker.main import main; sys.path.pop(0); main(unsafe={unsafe})"
-)
+# The worker's files need the standard library alone: their packages are entered without what else those import, and
+# without a place in sys.path, so that no program finds the project.
+_COMMAND = """
+import sys, types
+for name in ("mmrl", "mmrl.tools", "mmrl.tools.sandbox"):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [{folder!r}]
+from mmrl.tools.sandbox.worker.main import main
+main(unsafe={unsafe})
+"""
 
 
 class Sandbox:

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .landlock import restrict_files
-from .place import Place
-from .seccomp import restrict_calls
-from .system import call, prctl
+from mmrl.tools.sandbox.worker.landlock import restrict_files
+from mmrl.tools.sandbox.worker.place import Place
+from mmrl.tools.sandbox.worker.seccomp import restrict_calls
+from mmrl.tools.sandbox.worker.system import call, prctl
 
 _MEGABYTE = 1 << 20
 _OPEN_FILES = 32

@@ -7,7 +7,7 @@ import os
 import struct
 import sys
 
-from .system import call
+from mmrl.tools.sandbox.worker.system import call
 
 _READ_FILE, _READ_FOLDER = 1 << 2, 1 << 3
 # execute, make a character device, make a socket, make a named pipe, make a block device, ioctl of a device

@@ -11,14 +11,14 @@ import select
 import sys
 from typing import Any
 
-from .confinement import end_with_parent
-from .landlock import create_ruleset, library_paths
-from .messages import write_message
-from .mounts import enter_private_root
-from .place import Place
-from .scratch import FolderScratch, MountedScratch
-from .seccomp import build_filter
-from .supervisor import raise_open_files, run, supervise
+from mmrl.tools.sandbox.worker.confinement import end_with_parent
+from mmrl.tools.sandbox.worker.landlock import create_ruleset, library_paths
+from mmrl.tools.sandbox.worker.messages import write_message
+from mmrl.tools.sandbox.worker.mounts import enter_private_root
+from mmrl.tools.sandbox.worker.place import Place
+from mmrl.tools.sandbox.worker.scratch import FolderScratch, MountedScratch
+from mmrl.tools.sandbox.worker.seccomp import build_filter
+from mmrl.tools.sandbox.worker.supervisor import raise_open_files, run, supervise
 
 # Modules that programs use, loaded once for all of them; some need shared libraries that a program cannot read.
 MODULES = (

@@ -7,13 +7,14 @@ import struct
 
 
 def write_message(end: int, message: bytes) -> None:
+    """Write a whole message. Raises OSError where nobody can read it any more."""
     left = memoryview(struct.pack("<Q", len(message)) + message)
     while left:
         left = left[os.write(end, left) :]
 
 
 def read_message(end: int) -> bytes:
-    """Raises EOFError where the other end is gone."""
+    """Read a whole message. Raises EOFError where the other end is gone."""
     (length,) = struct.unpack("<Q", _read(end, 8))
     return _read(end, length)
 

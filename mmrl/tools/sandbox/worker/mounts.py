@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .system import call, mount, unmount, unshare
+from mmrl.tools.sandbox.worker.system import call, mount, unmount, unshare
 
 SCRATCH = "/scratch"
 RUN = SCRATCH + "/run"

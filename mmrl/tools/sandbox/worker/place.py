@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .scratch import FolderScratch, MountedScratch
+from mmrl.tools.sandbox.worker.scratch import FolderScratch, MountedScratch
 
 
 @dataclass

@@ -9,8 +9,8 @@ import threading
 from types import ModuleType
 from typing import Any
 
-from .confinement import confine, end_with_parent
-from .place import Place
+from mmrl.tools.sandbox.worker.confinement import confine, end_with_parent
+from mmrl.tools.sandbox.worker.place import Place
 
 REASON = 2000  # bytes that a program's process may say about its own end
 

@@ -6,8 +6,8 @@ import os
 import stat
 import tempfile
 
-from .mounts import RUN, SCRATCH, mount_scratch
-from .system import unmount
+from mmrl.tools.sandbox.worker.mounts import RUN, SCRATCH, mount_scratch
+from mmrl.tools.sandbox.worker.system import unmount
 
 
 class MountedScratch:

@@ -7,8 +7,8 @@ import struct
 from collections.abc import Iterator
 from itertools import pairwise
 
-from . import allowed
-from .system import machine, number, prctl
+from mmrl.tools.sandbox.worker import allowed
+from mmrl.tools.sandbox.worker.system import machine, number, prctl
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 # classic BPF: load a word of the call's data; jump where the word equals, or has one of some bits; mask it; return

@@ -11,10 +11,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from .messages import read_message, write_message
-from .place import Place
-from .program import REASON, run_program
-from .scratch import FolderScratch, MountedScratch, measure_folder
+from mmrl.tools.sandbox.worker.messages import read_message, write_message
+from mmrl.tools.sandbox.worker.place import Place
+from mmrl.tools.sandbox.worker.program import REASON, run_program
+from mmrl.tools.sandbox.worker.scratch import FolderScratch, MountedScratch, measure_folder
 
 _SETUP = 20.0  # seconds until a program's process is confined
 _PIECE = 1 << 16

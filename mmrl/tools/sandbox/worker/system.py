@@ -6,7 +6,7 @@ import ctypes
 import os
 import platform
 
-from .syscalls import NUMBERS
+from mmrl.tools.sandbox.worker.syscalls import NUMBERS
 
 MACHINES = {"x86_64": 0, "aarch64": 1}
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -27,32 +27,32 @@ def number(name: str) -> int | None:
 
 def call(name: str, *arguments: object) -> int:
     """Make a system call. Raises OSError with its name where it fails."""
-    return checked(_libc.syscall(number(name), *arguments), name)
+    return _checked(_libc.syscall(number(name), *arguments), name)
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
     """mount(2). Raises OSError."""
     words = (source.encode(), target.encode(), kind and kind.encode(), ctypes.c_ulong(flags), options.encode() or None)
-    checked(_libc.mount(*words), f"mount {target}")
+    _checked(_libc.mount(*words), f"mount {target}")
 
 
 def unmount(target: str) -> None:
     """umount2(2), at once for those who look for it, and for good when it is no longer in use. Raises OSError."""
-    checked(_libc.umount2(target.encode(), 2), f"umount {target}")
+    _checked(_libc.umount2(target.encode(), 2), f"umount {target}")
 
 
 def unshare(flags: int) -> None:
     """unshare(2). Raises OSError."""
-    checked(_libc.unshare(flags), "unshare")
+    _checked(_libc.unshare(flags), "unshare")
 
 
 def prctl(option: int, *values: object) -> None:
     """prctl(2). Raises OSError."""
     given = [*values, *([ctypes.c_ulong(0)] * (4 - len(values)))]
-    checked(_libc.prctl(option, *given), f"prctl {option}")
+    _checked(_libc.prctl(option, *given), f"prctl {option}")
 
 
-def checked(result: int, name: str) -> int:
+def _checked(result: int, name: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
