@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from mmrl.batch import Batch, Ragged, pad_stack
+from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Action, need
@@ -30,8 +31,6 @@ from mmrl.policies.statistics import Statistic
 from mmrl.policies.tiny import character_tokenizer, special_ids
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
-
-MASKED = torch.finfo(torch.float32).min / 2  # a logit that is never drawn; finite, so that entropy stays finite
 
 
 class TextPolicy(ServedPolicy):
@@ -193,7 +192,7 @@ class TextPolicy(ServedPolicy):
     def _allowed(self, logits: Tensor) -> Tensor:
         if not self.forbidden:
             return logits
-        return logits.index_fill(-1, torch.tensor(self.forbidden, device=logits.device), MASKED)
+        return logits.index_fill(-1, torch.tensor(self.forbidden, device=logits.device), MASKED_LOGIT)
 
     # ---------------------------------------------------------------- learning
 
@@ -280,6 +279,11 @@ class TextPolicy(ServedPolicy):
 
     def imitate(self, raw: Mapping[str, Any], output: str) -> Tensor:
         ids = self.tokenizer.encode(output, add_special_tokens=False)
+        if never := sorted(set(ids) & set(self.forbidden)):
+            raise ValueError(
+                f"the demonstration {output[:80]!r} holds {self.tokenizer.convert_ids_to_tokens(never)}, which this "
+                "policy never writes: they stand for its inputs; take them out of the answer"
+            )
         return torch.tensor([*ids, self.tokenizer.eos_token_id], dtype=torch.long)
 
     def save_pretrained(self, folder: str | Path) -> None:
