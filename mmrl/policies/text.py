@@ -17,6 +17,7 @@ from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.ops.masked import last_inside
+from mmrl.policies.architecture import build_model, refuse_recurrent
 from mmrl.policies.base import Action, need
 from mmrl.policies.cache import empty_cache
 from mmrl.policies.capture import Capture
@@ -29,12 +30,13 @@ from mmrl.policies.served import ServedPolicy, refuse_mean
 from mmrl.policies.sharing import Sharing
 from mmrl.policies.statistics import Statistic
 from mmrl.policies.tiny import character_tokenizer, special_ids
+from mmrl.policies.tokenizer import set_pad_token
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
 
 class TextPolicy(ServedPolicy):
-    """Any causal language model of transformers. Its dropout is off; that of adapters is what `lora` says.
+    """Any causal language model of transformers whose layers are all attention. Its dropout is off; that of adapters is what `lora` says.
 
     Args:
         path: hub id or folder of a checkpoint with its tokenizer.
@@ -42,8 +44,10 @@ class TextPolicy(ServedPolicy):
             its transformers configuration, with `model_type`.
         value_head: also predict the return before each token, for objectives that need it.
         lora: arguments of `peft.LoraConfig`; the base stays frozen and exports are merged. None trains all weights.
-        dtype: of the loaded weights, as transformers names it; the compute precision is the Trainer's.
-        attention: transformers attention implementation.
+        dtype: of the loaded weights, as transformers names it; the compute precision is the Trainer's. Weights that
+            are trained in bfloat16 or float16 lose small updates (`mmrl.learners.low_precision`): keep them for `lora`.
+        attention: transformers attention implementation. Architectures that torch's ("sdpa") cannot compute run with
+            "eager" instead, with a warning.
         gradient_checkpointing: trade time for memory in the learn step.
         statistics: further numbers about each choice's distribution, by the names under which terms find them.
     """
@@ -66,14 +70,19 @@ class TextPolicy(ServedPolicy):
         if path is None and config is None:
             raise ValueError("policy: give `path` (a hub id or a folder) or `config` (an architecture)")
         self.path, self.statistics = path, dict(statistics or {})
-        options = {"dtype": dtype, "attn_implementation": attention}
         if path is not None:
             with checkpoint_error(path):
                 self.processor = self.load_processor(path)
-                model = self.auto_model.from_pretrained(path, **options)
+                model = build_model(
+                    lambda kind: self.auto_model.from_pretrained(path, dtype=dtype, attn_implementation=kind), attention
+                )
+            set_pad_token(self.tokenizer, path)
         else:
             full, self.processor = self.random_parts(dict(config or {}))
-            model = self.auto_model.from_config(full, **options)
+            model = build_model(
+                lambda kind: self.auto_model.from_config(full, dtype=dtype, attn_implementation=kind), attention
+            )
+        refuse_recurrent(model)
         if gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         self.hidden_size: int = model.config.get_text_config().hidden_size

@@ -35,10 +35,10 @@ def test_a_draw_is_possible_and_first_where_the_sum_is_not_monotone(monkeypatch)
 
 def test_what_truncation_keeps_is_one_piece_where_the_sum_is_not_monotone(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "cumsum", blocked_cumsum)
-    for row in torch.randn(16, 4096, generator=torch.Generator().manual_seed(0)):
+    for row in 4 * torch.randn(4, 16384, generator=torch.Generator().manual_seed(0)):
         probabilities = row.sort(descending=True).values.softmax(-1)
         before = blocked_cumsum(probabilities) - probabilities
-        falls = before.diff() < 0
+        falls = (before.diff() < 0) & (before[:-1] < 1)
         assert falls.any()
         top_p = float(before[:-1][falls][0])  # the next id has less before it
         _, _, kept = draw(row[None], torch.full((1,), 0.5), top_p=top_p)
