@@ -90,6 +90,22 @@ def test_forward_gives_the_log_probs_of_act(policy, sampling):
     assert largest_log_ratio(policy, [prompts[i] for i in order], [done[i] for i in order]) < 1e-4
 
 
+def test_fp16_logits_are_masked_and_finite():
+    torch.manual_seed(0)
+    policy = decided(VisionLanguagePolicy(config=LLAVA, dtype="float16")).eval()
+    done = completions(policy, PROMPTS, SAMPLINGS["all"])
+    out = policy(batch_of(policy, PROMPTS, done))
+    assert out.logprobs.isfinite().all() and out.entropy.isfinite().all()
+    assert largest_log_ratio(policy, PROMPTS, done) < 0.1
+    assert not any(torch.isin(c.action, torch.tensor(policy.forbidden)).any() for c in done)
+
+
+def test_a_demonstration_that_writes_an_image_token_is_refused(policy):
+    token = policy.tokenizer.convert_ids_to_tokens(policy.forbidden[0])
+    with pytest.raises(ValueError, match="which this policy never writes"):
+        policy.imitate({}, f"a {token} here")
+
+
 def test_act_gives_the_log_probs_of_a_plain_forward_pass(policy):
     """Oracle: transformers on one row without padding, with the positions and masks that it makes by itself."""
     for completion in completions(policy, PROMPTS, SAMPLINGS["plain"]):
