@@ -46,8 +46,17 @@ def precision(logits: Tensor) -> torch.dtype:
 
 
 def _over_kept(logits: Tensor, action: Tensor, heat: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-    present = kept >= 0
     x = logits.gather(-1, kept.clamp(min=0)).to(heat.dtype) / heat[:, None, None]
+    return renormalised(x, action, kept)
+
+
+def renormalised(
+    x: Tensor,  # [..., K] logits of the kept ids, divided by the temperature
+    action: Tensor,  # [...] ids
+    kept: Tensor,  # [..., K] ids, -1 fills up
+) -> tuple[Tensor, Tensor]:  # logprobs [...] and entropy [...] in nats
+    """Log-probability of the action and entropy of softmax(x) over the kept ids alone, as `logprob_entropy` says."""
+    present = kept >= 0
     log_p = torch.where(present, x, MASKED_LOGIT).log_softmax(-1)
     entropy = -(log_p.exp() * torch.where(present, log_p, 0)).sum(-1)
     chosen = present & (kept == action[..., None])

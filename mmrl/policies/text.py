@@ -17,6 +17,7 @@ from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.ops.masked import last_inside
+from mmrl.ops.support import support_logprob_entropy
 from mmrl.policies.architecture import build_model, refuse_recurrent
 from mmrl.policies.base import Action, need
 from mmrl.policies.cache import empty_cache
@@ -178,7 +179,7 @@ class TextPolicy(ServedPolicy):
             mask=torch.arange(made.ids.shape[1], device=ids.device) < made.lengths[:, None],
             output=[self.written(row[:n]) for row, n in zip(made.ids.tolist(), lengths)],
             ended=["done" if stop else "length" for stop in made.stopped.tolist()],
-            extra={} if made.kept is None else {"kept": made.kept},
+            extra={} if made.support is None else dict(zip(("support_ids", "support_sizes"), made.support)),
             seconds=made.seconds,
         )
 
@@ -223,7 +224,7 @@ class TextPolicy(ServedPolicy):
         positions = self.positions(ids, attention, {"input_ids": ids, **self.extra_inputs(prompts)})
         before, choices = torch.cat([attention.sum(1), last]).clamp(min=1).cpu().split([len(ids), len(action)])
         # the same choice may have other kept ids and another temperature in another row
-        alike = "kept" not in batch and bool((batch["temperature"] == batch["temperature"][:1]).all())
+        alike = "support_ids" not in batch and bool((batch["temperature"] == batch["temperature"][:1]).all())
         lengths = Lengths(number, before.numpy(), choices.numpy(), action.cpu().numpy() if alike else None)
         return Reading(prompts, positions, emitted, lengths, self.tokenizer.pad_token_id)
 
@@ -267,16 +268,17 @@ class TextPolicy(ServedPolicy):
         logits = self._allowed(out.logits[:, -page.width :]).flatten(0, 1)
         # filling is scored too, as the first choice: leaving it out would take a copy of the logits
         slot = page.slot.new_zeros(len(logits)).index_copy(0, page.place, page.slot)
-        action, kept = batch["action"].flatten()[slot], batch.get("kept")
+        action = batch["action"].flatten()[slot]
         stray = self._stray(action)
         temperature = batch["temperature"][slot // batch["action"].shape[1]]
-        logprobs, entropy = logprob_entropy(
-            logits[:, None],
-            action.masked_fill(stray, self.tokenizer.pad_token_id)[:, None],
-            temperature,
-            None if kept is None else kept.flatten(0, 1)[slot][:, None],
-        )
-        made = [logprobs[:, 0].masked_fill(stray, 0.0), entropy[:, 0]]
+        chosen = action.masked_fill(stray, self.tokenizer.pad_token_id)
+        if "support_ids" in batch:
+            ids, sizes = batch["support_ids"].values, batch["support_sizes"].flatten()
+            starts = sizes.cumsum(0) - sizes
+            logprobs, entropy = support_logprob_entropy(logits, chosen, temperature, ids, starts[slot], sizes[slot])
+        else:
+            logprobs, entropy = (part[:, 0] for part in logprob_entropy(logits[:, None], chosen[:, None], temperature))
+        made = [logprobs.masked_fill(stray, 0.0), entropy]
         made += [statistic(logits[:, None], temperature)[:, 0] for statistic in self.statistics.values()]
         if self.value_head is not None:
             hidden = out.hidden_states[-1][:, -page.width :].flatten(0, 1)
