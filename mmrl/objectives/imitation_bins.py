@@ -45,9 +45,9 @@ class SmoothedNegativeLogLikelihood(Term):
         nowhere = masked.all(dim=-1) & batch["mask"]
         if nowhere.any():
             row, choice = nowhere.nonzero()[0].tolist()
+            wanted = int(batch["action"][row, choice])
             raise ValueError(
-                f"smoothed imitation: choice {choice} of row {row} (demonstrated bin {int(batch['action'][row, choice])}) "
-                "has no bin that can be chosen; imitate rows that were not sampled with truncation"
+                f"smoothed imitation: choice {choice} of row {row} (demonstrated bin {wanted}) has no bin that can be chosen; imitate rows that were not sampled with truncation"
             )
         scores = (-0.5 * distance**2)[batch["action"]].masked_fill(masked, MASKED_LOGIT)
         return -(scores.softmax(dim=-1) * logprobs).sum(dim=-1)

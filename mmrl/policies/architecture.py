@@ -45,6 +45,6 @@ def refuse_recurrent(model: Any) -> None:
     if kinds or getattr(model, "_is_stateful", False):
         why = f"layers of type {', '.join(kinds)}" if kinds else "a recurrent state"
         raise ValueError(
-            f"policy: {config.model_type} has {why}, which sampling several completions of one prompt does not support; "
+            f"policy: {config.model_type} has {why}, which sampling several completions of a prompt does not support; "
             "choose a model whose layers are all attention, such as qwen2, qwen3, llama, gemma3 or mixtral"
         )

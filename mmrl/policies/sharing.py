@@ -88,7 +88,9 @@ def _sharded(network: nn.Module) -> str:
     """Why the two cannot be compared, or nothing."""
     if not any(hasattr(tensor, "to_local") for tensor in _low(network)):
         return ""
-    return "its sharded weights are not fp32, and rounding hides a wrong mask; policy.dtype=float32 lets them be compared"
+    return (
+        "its sharded weights are not fp32, and rounding hides a wrong mask; policy.dtype=float32 lets them be compared"
+    )
 
 
 @contextmanager

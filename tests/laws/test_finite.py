@@ -18,7 +18,7 @@ from mmrl.policies.control import ControlPolicy
 from mmrl.policies.statistics import NucleusEntropy
 from mmrl.policies.text import TextPolicy
 from mmrl.policies.vision import VisionLanguagePolicy
-from mmrl.types import Episode, Prompt, PolicyOutput, Request, Sampling, Turn
+from mmrl.types import Episode, PolicyOutput, Prompt, Request, Sampling, Turn
 from tests.laws import heads
 from tests.laws.law_examples import TERMS, Example
 from tests.policies.oracle import TINY, decided

@@ -65,9 +65,11 @@ def test_a_masked_id_counts_for_nothing_in_every_dtype(dtype, temperature):
     for alone, with_mask in zip(*found):
         assert torch.equal(alone, with_mask)
     assert (rest[1].grad[..., 3] == 0).all()
-    ids, _, kept = draw(masked[0].expand(50, -1), torch.linspace(0.001, 0.9999, 50), temperature=temperature, top_p=0.99)
+    ids, _, kept = draw(
+        masked[0].expand(50, -1), torch.linspace(0.001, 0.9999, 50), temperature=temperature, top_p=0.99
+    )
     assert not (ids == 3).any() and not (kept == 3).any()
 
 
 def test_a_mask_is_ten_thousand():
-    assert MASKED_LOGIT / 0.3 > -torch.finfo(torch.float16).max and MASKED_LOGIT / 2 < -1000
+    assert -torch.finfo(torch.float16).max < MASKED_LOGIT / 0.3 and MASKED_LOGIT / 2 < -1000

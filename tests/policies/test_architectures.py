@@ -64,7 +64,7 @@ def test_models_that_torchs_attention_cannot_compute_run_with_their_own(kind, tm
 
 
 def test_an_attention_that_was_asked_for_is_not_replaced(tmp_path):
-    with pytest.raises(ValueError, match="policy.path=.*cannot be loaded"):
+    with pytest.raises(ValueError, match=r"policy\.path=.*cannot be loaded"):
         TextPolicy(path=saved(tmp_path), attention="no_such_attention")
 
 

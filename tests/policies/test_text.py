@@ -296,7 +296,9 @@ def test_kept_ids_are_stored_end_to_end(policy, cut):
     for completion in done[:4]:
         expected = plain_logits(policy, completion).float()
         for kept, row, chosen in zip(
-            completion.extra["support_ids"].split(completion.extra["support_sizes"].tolist()), expected, completion.action
+            completion.extra["support_ids"].split(completion.extra["support_sizes"].tolist()),
+            expected,
+            completion.action,
         ):
             assert chosen in kept
             assert set(kept.tolist()) == set(row.topk(len(kept)).indices.tolist())
