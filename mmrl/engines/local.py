@@ -77,13 +77,13 @@ class LocalEngine(Engine):
             self.count(f"seconds/{phase}", seconds)
         if action.memo:
             seen = {name: column for name, column in seen.items() if name not in policy.memoised} | action.memo
-        columns = {"action": action.action, "mask": action.mask, **action.extra}
+        columns: dict[str, Any] = {"action": action.action, "mask": action.mask, **action.extra}
         for name, column in (("logprobs", action.logprobs), ("values", action.values)):
             if column is not None:
                 columns[name] = column.float()
         columns |= {f"obs.{name}": column for name, column in seen.items()}
         rest = partial(self._rest, policy, sampling.temperature, self._version)
-        return Acts({name: column.cpu() for name, column in columns.items()}, action.output, rest)
+        return Acts({name: column.to("cpu") for name, column in columns.items()}, action.output, rest)
 
     @torch.no_grad()
     def _rest(self, policy: Policy, temperature: float, version: int, columns: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -47,7 +47,9 @@ class SmoothedNegativeLogLikelihood(Term):
             row, choice = nowhere.nonzero()[0].tolist()
             wanted = int(batch["action"][row, choice])
             raise ValueError(
-                f"smoothed imitation: choice {choice} of row {row} (demonstrated bin {wanted}) has no bin that can be chosen; imitate rows that were not sampled with truncation"
+                f"smoothed imitation: choice {choice} of row {row} (demonstrated bin {wanted}) has no bin "
+                "that can be chosen; imitate rows that were not sampled with truncation"
             )
-        scores = (-0.5 * distance**2)[batch["action"]].masked_fill(masked, MASKED_LOGIT)
-        return -(scores.softmax(dim=-1) * logprobs).sum(dim=-1)
+        scores = (-0.5 * distance**2)[batch["action"]].masked_fill(masked, -torch.inf)
+        targets = scores.softmax(dim=-1).nan_to_num(0)  # outside the mask there may be rows without any bin
+        return -(targets * logprobs).sum(dim=-1)

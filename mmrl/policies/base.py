@@ -28,7 +28,9 @@ class Action:
     output: list[Any]  # N decoded actions: strings, or float arrays for a simulator
     values: Tensor | None = None  # [N] or [N, T]
     ended: list[Ended] | None = None  # N times "done" or "length"; None means all "done"
-    extra: dict[str, Tensor | Ragged] = field(default_factory=dict)  # further columns of the rows, as in mmrl.columns
+    extra: Mapping[str, Tensor | Ragged] = field(
+        default_factory=dict
+    )  # further columns of the rows, as in mmrl.columns
     memo: dict[str, Tensor] = field(default_factory=dict)  # [N, ...] observation columns that replace the encoded ones
     seconds: dict[str, float] = field(default_factory=dict)  # where the time went, by phase
 

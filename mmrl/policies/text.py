@@ -15,9 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.choice import MASKED_LOGIT
-from mmrl.ops.logprob import logprob_entropy
 from mmrl.ops.masked import last_inside
-from mmrl.ops.support import support_logprob_entropy
 from mmrl.policies.architecture import build_model, refuse_recurrent
 from mmrl.policies.base import Action, need
 from mmrl.policies.cache import empty_cache
@@ -27,11 +25,12 @@ from mmrl.policies.layout import Lengths, Price, Sheet, best_layout, most_tokens
 from mmrl.policies.loading import adapted, checkpoint_error, merged, without_dropout
 from mmrl.policies.prefix_attention import know_prefixes
 from mmrl.policies.reading import Reading
+from mmrl.policies.scoring import score_tokens
 from mmrl.policies.served import ServedPolicy, refuse_mean
 from mmrl.policies.sharing import Sharing
 from mmrl.policies.statistics import Statistic
 from mmrl.policies.tiny import character_tokenizer, special_ids
-from mmrl.policies.tokenizer import set_pad_token
+from mmrl.policies.tokenizer import encode_answer, set_pad_token
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
@@ -272,15 +271,10 @@ class TextPolicy(ServedPolicy):
         slot = page.slot.new_zeros(len(logits)).index_copy(0, page.place, page.slot)
         action = batch["action"].flatten()[slot]
         stray = self._stray(action)
-        temperature = batch["temperature"][slot // batch["action"].shape[1]]
         chosen = action.masked_fill(stray, self.tokenizer.pad_token_id)
-        if "support_ids" in batch:
-            ids, sizes = batch["support_ids"].values, batch["support_sizes"].flatten()
-            starts = sizes.cumsum(0) - sizes
-            logprobs, entropy = support_logprob_entropy(logits, chosen, temperature, ids, starts[slot], sizes[slot])
-        else:
-            logprobs, entropy = (part[:, 0] for part in logprob_entropy(logits[:, None], chosen[:, None], temperature))
+        logprobs, entropy = score_tokens(logits, chosen, batch, slot)
         made = [logprobs.masked_fill(stray, 0.0), entropy]
+        temperature = batch["temperature"][slot // batch["action"].shape[1]]
         made += [statistic(logits[:, None], temperature)[:, 0] for statistic in self.statistics.values()]
         if self.value_head is not None:
             hidden = out.hidden_states[-1][:, -page.width :].flatten(0, 1)
@@ -291,13 +285,7 @@ class TextPolicy(ServedPolicy):
         return torch.isin(ids, torch.tensor(self.forbidden, dtype=ids.dtype, device=ids.device))
 
     def imitate(self, raw: Mapping[str, Any], output: str) -> Tensor:
-        ids = self.tokenizer.encode(output, add_special_tokens=False)
-        if never := sorted(set(ids) & set(self.forbidden)):
-            raise ValueError(
-                f"the demonstration {output[:80]!r} holds {self.tokenizer.convert_ids_to_tokens(never)}, which this "
-                "policy never writes: they stand for its inputs; take them out of the answer"
-            )
-        return torch.tensor([*ids, self.tokenizer.eos_token_id], dtype=torch.long)
+        return torch.tensor(encode_answer(output, self.tokenizer, self.forbidden), dtype=torch.long)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Model, tokenizer or processor as transformers writes them; adapters are merged; the value head beside it."""

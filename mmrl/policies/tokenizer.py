@@ -45,6 +45,17 @@ def join_messages(messages: Sequence[Mapping[str, Any]], tokenizer: Any, path: s
     return text if text.startswith(bos) else bos + text
 
 
+def encode_answer(output: str, tokenizer: Any, forbidden: Sequence[int]) -> list[int]:
+    """The ids of a demonstrated answer and its end. Raises ValueError for ids that the policy never emits."""
+    ids = tokenizer.encode(output, add_special_tokens=False)
+    if never := sorted(set(ids) & set(forbidden)):
+        raise ValueError(
+            f"the demonstration {output[:80]!r} holds {tokenizer.convert_ids_to_tokens(never)}, which this policy "
+            "never writes: they stand for its inputs; take them out of the answer"
+        )
+    return [*ids, tokenizer.eos_token_id]
+
+
 @functools.cache
 def _warn_once(path: str | None, bos: str) -> None:
     log.warning(

@@ -262,6 +262,9 @@ def test_smoothed_targets_are_renormalised_over_what_can_be_chosen(temperature) 
     assert loss.item() == pytest.approx(expected.item(), abs=1e-3)
     loss.backward()
     assert logits.grad.isfinite().all() and logits.grad[0, 0, 3] == 0 and logits.grad.any()
+    # a target that is narrow and a bin that is never chosen: all goes to the nearest one that is
+    narrow = SmoothedNegativeLogLikelihood(width=0.01)(out, batch.with_columns(action=torch.tensor([[3]])))
+    assert narrow.item() == pytest.approx(-logprobs[0, 0, 2].item(), abs=1e-6)
     # nothing can be chosen where truncation kept nothing: refused inside the mask, without a part in it outside
     nothing = choice_logprobs(logits.detach(), torch.ones(1), torch.full((1, 1, 2), -1))
     out.extra["choice_logprobs"] = nothing
