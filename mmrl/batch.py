@@ -3,40 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 
-@dataclass
 class Ragged:
-    """A column whose rows own different numbers of items, stored end to end (image patches, for example)."""
+    """A column whose rows own different numbers of items, stored end to end (image patches, for example).
 
-    values: Tensor  # [sum(lengths), ...]
-    lengths: Tensor  # [N] int64
+    Rows that own the same items share them: they are stored once, and selecting rows copies none.
+
+    Args:
+        items: [sum(sizes), ...] of U different rows.
+        sizes: [U] int64, how many items each of these has.
+        index: [N] int64, which of them a row of the column is; None for each once, in order.
+    """
+
+    def __init__(self, items: Tensor, sizes: Tensor, index: Tensor | None = None):
+        self.items, self.sizes = items, sizes
+        self.index = torch.arange(len(sizes)) if index is None else index
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self.index)
 
     def __getitem__(self, index: Tensor) -> Ragged:
-        parts = self.values.split(self.lengths.tolist())
-        rows = torch.arange(len(self.lengths))[index].tolist()
-        values = torch.cat([parts[row] for row in rows]) if rows else self.values[:0]
-        return Ragged(values, self.lengths[index.to(self.lengths.device)])
+        return Ragged(self.items, self.sizes, self.index[index.to(self.index.device)])
+
+    @property
+    def lengths(self) -> Tensor:
+        """[N] int64, how many items each row owns."""
+        return self.sizes[self.index]
+
+    @property
+    def values(self) -> Tensor:
+        """[sum(lengths), ...] the items of the rows end to end; those of rows that share them as often as the rows."""
+        if torch.equal(self.index, torch.arange(len(self.sizes))):
+            return self.items
+        parts = self.items.split(self.sizes.tolist())
+        return torch.cat([parts[row] for row in self.index.tolist()]) if len(self) else self.items[:0]
 
     def split(self, sizes: list[int]) -> list[Ragged]:
         """Consecutive pieces of these numbers of rows."""
-        lengths = self.lengths.split(sizes)
-        return [Ragged(*part) for part in zip(self.values.split([int(part.sum()) for part in lengths]), lengths)]
+        return [Ragged(self.items, self.sizes, part) for part in self.index.split(sizes)]
+
+    def compact(self) -> Ragged:
+        """The same rows without items that none of them owns."""
+        used, index = self.index.unique(return_inverse=True)
+        return Ragged(Ragged(self.items, self.sizes, used).values, self.sizes[used], index)
 
     def to(self, *args: Any, **kwargs: Any) -> Ragged:
-        return Ragged(self.values.to(*args, **kwargs), self.lengths)
+        """On another device or in another dtype: what no row owns is not copied."""
+        empty = self.items[:0].to(*args, **kwargs)
+        if empty.device == self.items.device and empty.dtype == self.items.dtype:
+            return self
+        compact = self.compact()
+        return Ragged(compact.items.to(*args, **kwargs), compact.sizes, compact.index)
 
     @property
     def device(self) -> torch.device:
-        return self.values.device
+        return self.items.device
 
 
 class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type checker would ask each time

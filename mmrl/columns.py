@@ -26,7 +26,11 @@ COLUMNS: dict[str, Column] = {
     ),
     "probe_weight": Column("[N]", "1", "what the row's probe counts in a loss, 0 without one"),
     "probe_score": Column("[N]", "reward", "what the row's probe says the answer earned, before the update"),
-    "kept": Column("[N, T, K]", "ids", "choices that truncated sampling kept; -1 fills up", pad=-1),
+    "support_ids": Column(
+        "[N, *]", "ids", "tokens that truncated sampling kept for the choices of the row, one choice after the other"
+    ),
+    "support_sizes": Column("[N, T]", "ids", "how many of `support_ids` belong to the choice; 0 where it was forced"),
+    "kept": Column("[N, T, K]", "ids", "the same where there are few choices: bins or actions; -1 fills up", pad=-1),
     "group": Column("[N]", "id", "attempts at one prompt share it"),
     "prompt": Column("[N]", "id", "rows with the same encoded observation share it; it means nothing beyond the batch"),
     "context": Column("[N]", "tokens", "length of what the policy read before its first choice; 0 if not in tokens"),
@@ -95,6 +99,11 @@ COLLATED = frozenset(
 def pad_value(name: str) -> float:
     """What fills the choices of a short row in this column."""
     return COLUMNS[name].pad if name in COLUMNS else 0
+
+
+def is_ragged(name: str) -> bool:
+    """Whether rows of this column have lengths of their own, that are not those of the choices."""
+    return name in COLUMNS and COLUMNS[name].shape == "[N, *]"
 
 
 def table() -> str:

@@ -94,8 +94,9 @@ def refuse_rounded_columns(trainer: Any) -> None:
     name = str(trainer.precision)
     if name in ("bf16-true", "16-true"):
         raise ValueError(
-            f"trainer.precision={name} rounds log-probs and advantages too; use {name.split('-')[0]}-mixed, or "
-            "trainer.precision=32-true with model.policy.dtype=bfloat16 for weights that take half the memory"
+            f"trainer.precision={name} rounds log-probs and advantages too; use {name.split('-')[0]}-mixed, and beside "
+            "it policy.dtype=bfloat16 policy.lora.r=16 if the fixed weights of a policy with adapters shall take half "
+            "the memory"
         )
 
 

@@ -195,6 +195,7 @@ class Context:
     iteration: int
     purpose: str = "train"  # keys the random streams: "train", "eval", ...
     attempts: int = 1  # G, completions per prompt
+    prompts: int = 0  # first asked for in an iteration, over all processes; 0 where nobody says
     rank: int = 0
     world_size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))

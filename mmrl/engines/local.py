@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.batch import Batch
+from mmrl.batch import Batch, Ragged
 from mmrl.engines.base import Engine, contexts, distinct
 from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Policy, evaluating
@@ -77,13 +77,13 @@ class LocalEngine(Engine):
             self.count(f"seconds/{phase}", seconds)
         if action.memo:
             seen = {name: column for name, column in seen.items() if name not in policy.memoised} | action.memo
-        columns = {"action": action.action, "mask": action.mask, **action.extra}
+        columns: dict[str, Any] = {"action": action.action, "mask": action.mask, **action.extra}
         for name, column in (("logprobs", action.logprobs), ("values", action.values)):
             if column is not None:
                 columns[name] = column.float()
         columns |= {f"obs.{name}": column for name, column in seen.items()}
         rest = partial(self._rest, policy, sampling.temperature, self._version)
-        return Acts({name: column.cpu() for name, column in columns.items()}, action.output, rest)
+        return Acts({name: column.to("cpu") for name, column in columns.items()}, action.output, rest)
 
     @torch.no_grad()
     def _rest(self, policy: Policy, temperature: float, version: int, columns: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -112,7 +112,7 @@ class LocalEngine(Engine):
         # one transfer per column, not one per row
         chosen, logprobs, mask = action.action.cpu(), action.logprobs.float().cpu(), action.mask.cpu()  # type: ignore[union-attr]
         values = None if action.values is None else action.values.float().cpu()
-        extra = {name: column.cpu() for name, column in action.extra.items()}
+        extra = {name: _rows(column.to("cpu"), lengths) for name, column in action.extra.items()}
         memo = {name: column.cpu() for name, column in action.memo.items()}
         temperature = torch.tensor(sampling.temperature)
         completions = []
@@ -131,11 +131,18 @@ class LocalEngine(Engine):
                     output=action.output[i],
                     ended=ended[i],
                     value=None if values is None else (values[i] if values.dim() == 1 else values[i, :t]),
-                    extra={"temperature": temperature, **{name: column[i, :t] for name, column in extra.items()}},
+                    extra={"temperature": temperature, **{name: rows[i] for name, rows in extra.items()}},
                     version=self._version,
                 )
             )
         return completions
+
+
+def _rows(column: Tensor | Ragged, lengths: Sequence[int]) -> Sequence[Tensor]:
+    """Each row of a column per choice up to its length, or what it owns of a ragged one."""
+    if isinstance(column, Ragged):
+        return column.values.split(column.lengths.tolist())
+    return [row[:length] for row, length in zip(column, lengths)]
 
 
 def _length(observation: Observation) -> int:

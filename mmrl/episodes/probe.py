@@ -52,7 +52,7 @@ def token_id(policy: Any, token: str) -> int:
 
 
 def _probed(done: Completion, number: int | None) -> Completion:
-    if "kept" in done.extra:
+    if "support_ids" in done.extra:
         raise ValueError(
             "a probe is a token that truncated sampling would cut off; set sampling.top_k=0, top_p=1, min_p=0"
         )

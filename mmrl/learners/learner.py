@@ -15,6 +15,7 @@ from mmrl.batch import Batch
 from mmrl.learners.finite import check_gradients, check_loss
 from mmrl.learners.flat import Flat
 from mmrl.learners.idle import idle
+from mmrl.learners.low_precision import refuse_lost_updates
 from mmrl.learners.parts import output_of, parts_of
 from mmrl.learners.reported import Reported
 from mmrl.learners.schedules import options_of
@@ -105,6 +106,7 @@ class Learner(Reported):
             groups = [*_paced(self.policy, self.rates), *own]
         optimizer = self.make_optimizer(groups)
         self.configured = [options_of(optimizer)]
+        refuse_lost_updates(optimizer, self.make_optimizer)
         if self.device.type == "cpu":
             parallel.looks_for_no_gpu(optimizer)
         if self.make_scheduler is None:

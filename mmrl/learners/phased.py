@@ -16,6 +16,7 @@ from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.learners.finite import check_loss
 from mmrl.learners.idle import idle
+from mmrl.learners.low_precision import refuse_lost_updates
 from mmrl.learners.replayed import Replayed
 from mmrl.learners.reported import Reported
 from mmrl.learners.schedules import options_of
@@ -85,6 +86,8 @@ class PhasedLearner(Reported):
     def configure_optimizers(self) -> Any:
         made = [phase.optimizer(self._moved(phase)) for phase in self.descents.values()]
         self.configured = [options_of(optimizer) for optimizer in made]
+        for optimizer, phase in zip(made, self.descents.values()):
+            refuse_lost_updates(optimizer, phase.optimizer)
         if self.device.type == "cpu":
             made = [parallel.looks_for_no_gpu(optimizer) for optimizer in made]
         return made if self.make_scheduler is None else (made, [self.make_scheduler(optimizer) for optimizer in made])

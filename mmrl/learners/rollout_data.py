@@ -259,6 +259,7 @@ class RolloutData(L.LightningDataModule):
             seed=self.seed,
             iteration=self.iteration,
             attempts=self.group_size,
+            prompts=self.prompts,
             rank=rank,
             world_size=size,
             device=learner.device,

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Term
+from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.types import PolicyOutput
 
 
@@ -16,16 +17,20 @@ from mmrl.types import PolicyOutput
 class SmoothedNegativeLogLikelihood(Term):
     """Cross-entropy against a Gaussian around the demonstrated bin.
 
-    term = - sum_b q_b log p_b,  q_b proportional to exp(-(b - action)^2 / (2 width^2)), normalised over the bins.
+    term = - sum_b q_b log p_b,  q_b proportional to exp(-(b - action)^2 / (2 width^2)), normalised over the bins that
+    can be chosen: not the last id of the layout "openvla", nor one that truncated sampling cut off.
     With few demonstrations, hard targets teach single bins; neighbours carry what the order of the bins means.
 
     Args:
         width: standard deviation of the targets, in bins.
+
+    Raises:
+        ValueError: a choice inside the mask has no bin that can be chosen.
     """
 
     width: float = 8.0
 
-    reads = frozenset({"action"})
+    reads = frozenset({"action", "mask"})
     needs = frozenset({"choice_logprobs"})
 
     def __post_init__(self) -> None:
@@ -36,5 +41,15 @@ class SmoothedNegativeLogLikelihood(Term):
         logprobs = out.extra["choice_logprobs"]  # [N, T, B]
         bins = torch.arange(logprobs.shape[-1], device=logprobs.device)
         distance = (bins[:, None] - bins[None, :]) / self.width
-        targets = torch.softmax(-0.5 * distance**2, dim=-1)  # [B, B], row a is q of action a
-        return -(targets[batch["action"]] * logprobs).sum(dim=-1)
+        masked = logprobs <= MASKED_LOGIT
+        nowhere = masked.all(dim=-1) & batch["mask"]
+        if nowhere.any():
+            row, choice = nowhere.nonzero()[0].tolist()
+            wanted = int(batch["action"][row, choice])
+            raise ValueError(
+                f"smoothed imitation: choice {choice} of row {row} (demonstrated bin {wanted}) has no bin "
+                "that can be chosen; imitate rows that were not sampled with truncation"
+            )
+        scores = (-0.5 * distance**2)[batch["action"]].masked_fill(masked, -torch.inf)
+        targets = scores.softmax(dim=-1).nan_to_num(0)  # outside the mask there may be rows without any bin
+        return -(targets * logprobs).sum(dim=-1)

@@ -162,7 +162,8 @@ class Objective(nn.Module):
         loose += [part for part in out.extra.values() if part.is_floating_point() and part.requires_grad]
         if not loose:
             return loss
-        return loss + 0.0 * torch.stack([part.float().nan_to_num(0, 0, 0).sum() for part in loose]).sum()  # type: ignore[union-attr]
+        # zero before they are summed: a sum of large numbers overflows, and 0 * inf is not a number
+        return loss + torch.stack([(0.0 * part.float().nan_to_num(0, 0, 0)).sum() for part in loose]).sum()  # type: ignore[union-attr]
 
 
 WEIGHT = "weight"

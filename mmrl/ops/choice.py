@@ -5,6 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+MASKED_LOGIT = -1e4
+"""Logit of an id that cannot be chosen, in every dtype. It is finite, so that entropies and gradients are; it stays so
+in fp16 (largest number 65,504) also after division by a temperature of 0.3; and after division by one of 2 it is still
+thousands of nats below any logit of a model, where exp gives exactly 0."""
+
 
 def draw(
     logits: Tensor,
@@ -34,8 +39,8 @@ def draw(
     logits = logits.float() / temperature
     support = None
     if top_k > 0 or top_p < 1 or min_p > 0:
-        order, logits = _truncated(logits, top_k, top_p, min_p)
-        support = torch.where(logits > -torch.inf, order, -1)
+        order, logits, inside = _truncated(logits, top_k, top_p, min_p)
+        support = torch.where(inside, order, -1)
     logprobs = logits.log_softmax(dim=-1)
     place = logprobs.argmax(dim=-1) if greedy else inverse_cdf(logprobs.exp(), uniform)
     chosen = logprobs.gather(-1, place[:, None]).squeeze(-1)
@@ -46,21 +51,34 @@ def draw(
 
 def inverse_cdf(probabilities: Tensor, uniform: Tensor) -> Tensor:
     """The smallest index whose cumulative probability reaches `uniform`; [..., V] and [...] to [...]."""
-    cumulative = probabilities.cumsum(dim=-1)
-    threshold = uniform[..., None] * cumulative[..., -1:]
-    return (cumulative < threshold).sum(dim=-1)
+    return first_reaching(probabilities.cumsum(dim=-1), probabilities > 0, uniform)
 
 
-def _truncated(logits: Tensor, top_k: int, top_p: float, min_p: float) -> tuple[Tensor, Tensor]:
-    """Ids from likely to unlikely [N, K], and their logits with -inf on those cut off."""
+def first_reaching(cumulative: Tensor, possible: Tensor, uniform: Tensor) -> Tensor:
+    """The smallest possible index whose cumulative probability reaches `uniform` of the whole; [..., V] to [...].
+
+    A parallel sum in fp32 need not be monotone: a later entry may be smaller than an earlier one by rounding. The first
+    entry that reaches the threshold does not depend on those after it, so a larger `uniform` never gives a smaller
+    index, and an index of probability 0 is never taken.
+    """
+    reachable = torch.where(possible, cumulative, 0)
+    threshold = uniform[..., None] * reachable.amax(dim=-1, keepdim=True)
+    return (possible & (reachable >= threshold)).to(torch.uint8).argmax(dim=-1)
+
+
+def _truncated(logits: Tensor, top_k: int, top_p: float, min_p: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Ids from likely to unlikely [N, K], their logits, masked where they are cut off, and which are not [N, K]."""
     vocabulary = logits.shape[-1]
     count = min(top_k or vocabulary, vocabulary)
     values, order = logits.topk(count, dim=-1)
+    inside = torch.ones_like(values, dtype=torch.bool)
     if min_p > 0:  # a ratio of probabilities, so the normalisation cancels
-        values = values.masked_fill((values - values[:, :1]).exp() < min_p, -torch.inf)
+        inside = (values - values[:, :1]).exp() >= min_p
     if top_p < 1:
-        probabilities = values.softmax(dim=-1)
-        before = probabilities.cumsum(dim=-1) - probabilities
-        values = values.masked_fill(before >= top_p, -torch.inf)  # the first one has 0 before it: kept
-    widest = int((values > -torch.inf).sum(dim=-1).max())
-    return order[:, :widest], values[:, :widest]
+        probabilities = values.masked_fill(~inside, MASKED_LOGIT).softmax(dim=-1)
+        # rounding may make the difference fall: the running maximum keeps what is inside in one piece
+        before = (probabilities.cumsum(dim=-1) - probabilities).cummax(dim=-1).values
+        inside = inside & (before < top_p)  # the first one has 0 before it: kept
+    widest = int(inside.sum(dim=-1).max())
+    inside = inside[:, :widest]
+    return order[:, :widest], values[:, :widest].masked_fill(~inside, MASKED_LOGIT), inside

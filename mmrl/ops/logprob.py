@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from mmrl.ops.choice import MASKED_LOGIT
+
 SLICE = 1 << 24  # fp32 numbers held at once: 64 MiB
-_NEVER = -1e30  # logit of a choice outside the kept set; finite, so that 0 * logit stays 0
 
 
 def logprob_entropy(
@@ -45,9 +46,18 @@ def precision(logits: Tensor) -> torch.dtype:
 
 
 def _over_kept(logits: Tensor, action: Tensor, heat: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-    present = kept >= 0
     x = logits.gather(-1, kept.clamp(min=0)).to(heat.dtype) / heat[:, None, None]
-    log_p = torch.where(present, x, _NEVER).log_softmax(-1)
+    return renormalised(x, action, kept)
+
+
+def renormalised(
+    x: Tensor,  # [..., K] logits of the kept ids, divided by the temperature
+    action: Tensor,  # [...] ids
+    kept: Tensor,  # [..., K] ids, -1 fills up
+) -> tuple[Tensor, Tensor]:  # logprobs [...] and entropy [...] in nats
+    """Log-probability of the action and entropy of softmax(x) over the kept ids alone, as `logprob_entropy` says."""
+    present = kept >= 0
+    log_p = torch.where(present, x, MASKED_LOGIT).log_softmax(-1)
     entropy = -(log_p.exp() * torch.where(present, log_p, 0)).sum(-1)
     chosen = present & (kept == action[..., None])
     logprobs = torch.where(chosen, log_p, 0).sum(-1)

@@ -40,7 +40,7 @@ class _NucleusEntropy(torch.autograd.Function):
             x = logits[at].to(heat.dtype) / heat[at[0], None, None]
             ordered = x.sort(-1, descending=True).values
             # rounding may take the sum of all above 1, so that a whole distribution is not looked for by its mass
-            inside = ordered.softmax(-1).cumsum(-1) <= (mass if mass < 1 else torch.inf)
+            inside = ordered.softmax(-1).cumsum(-1).cummax(-1).values <= (mass if mass < 1 else torch.inf)
             count = inside.sum(-1, keepdim=True).clamp(min=1)
             least[at] = ordered.gather(-1, count - 1).squeeze(-1)
             q, log_q, log_z[at] = _inside(x, least[at])
@@ -63,7 +63,7 @@ class _NucleusEntropy(torch.autograd.Function):
 
 def _inside(x: Tensor, least: Tensor, log_z: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """q and log q over the ids that are in, 0 elsewhere, and the log of the sum of exp(x) over them."""
-    kept = x >= least[..., None]
+    kept = (x >= least[..., None]) & (x > -torch.inf)
     if log_z is None:
         log_z = x.masked_fill(~kept, -torch.inf).logsumexp(-1)
     log_q = torch.where(kept, x - log_z[..., None], 0)

@@ -166,6 +166,12 @@ class ActionPolicy(Policy):
                 f"a demonstrated action has shape {tuple(real.shape)}, but the policy's chunk and action_dims make "
                 f"({self.chunk}, {self.action_dims})"
             )
+        if not real.isfinite().all():
+            step, number = (~real.isfinite()).nonzero()[0].tolist()
+            raise ValueError(
+                f"a demonstrated action is {real[step, number].item()} in control step {step}, dimension {number}: no "
+                "choice stands for it; repair or drop the episode (`mmrl data inspect` lists such numbers)"
+            )
         return torch.as_tensor(self.processor.imitate(real.numpy()))
 
     @classmethod

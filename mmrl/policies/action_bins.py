@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mmrl.ops.choice import draw
+from mmrl.ops.choice import MASKED_LOGIT, draw
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 
@@ -36,29 +36,31 @@ def to_bins(values: Tensor, bins: int, layout: Layout = "equal") -> Tensor:
 
 
 def without_twins(logits: Tensor, layout: Layout) -> Tensor:
-    """The logits, with (almost) no mass on an id that means what another one means."""
+    """The logits, with no mass on an id that means what another one means."""
     if layout == "equal":
         return logits
     twin = torch.arange(logits.shape[-1], device=logits.device) == logits.shape[-1] - 1
-    return logits.masked_fill(twin, torch.finfo(logits.dtype).min)
+    return logits.masked_fill(twin, MASKED_LOGIT)
 
 
 def choice_logprobs(logits: Tensor, temperature: Tensor, kept: Tensor | None = None) -> Tensor:
     """[N, T, V] nats: log_softmax(logits / temperature) over all choices, or over the kept ones.
 
+    Ids that cannot be chosen have no mass, and MASKED_LOGIT stands for their log-probability, at every temperature.
+
     Args:
-        logits: [N, T, V].
+        logits: [N, T, V], MASKED_LOGIT where an id is never chosen.
         temperature: [N].
-        kept: [N, T, K] ids that truncated sampling kept, -1 fills up; the others get (almost) no mass.
+        kept: [N, T, K] ids that truncated sampling kept, -1 fills up.
     """
+    masked = logits <= MASKED_LOGIT
     scaled = logits.float() / temperature.float()[:, None, None]
     if kept is not None:
         allowed = torch.zeros_like(scaled, dtype=torch.bool).scatter(2, kept.clamp(min=0), kept >= 0)
         # an id 0 that is only a filler must not switch a kept 0 off
         allowed[..., 0] = (kept == 0).any(dim=2)
-        # the most negative number instead of -inf: p log p stays 0, gradients stay finite
-        scaled = scaled.masked_fill(~allowed, torch.finfo(scaled.dtype).min)
-    return scaled.log_softmax(dim=-1)
+        masked = masked | ~allowed
+    return scaled.masked_fill(masked, MASKED_LOGIT).log_softmax(dim=-1).masked_fill(masked, MASKED_LOGIT)
 
 
 def entropy_nats(logprobs: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.batch import Batch, Ragged, pad_stack
-from mmrl.columns import pad_value
+from mmrl.columns import is_ragged, pad_value
 from mmrl.rng import Noise
 from mmrl.types import Ended, Observation, PolicyOutput, Sampling
 
@@ -28,7 +28,9 @@ class Action:
     output: list[Any]  # N decoded actions: strings, or float arrays for a simulator
     values: Tensor | None = None  # [N] or [N, T]
     ended: list[Ended] | None = None  # N times "done" or "length"; None means all "done"
-    extra: dict[str, Tensor] = field(default_factory=dict)  # further columns of the rows, as in mmrl.columns
+    extra: Mapping[str, Tensor | Ragged] = field(
+        default_factory=dict
+    )  # further columns of the rows, as in mmrl.columns
     memo: dict[str, Tensor] = field(default_factory=dict)  # [N, ...] observation columns that replace the encoded ones
     seconds: dict[str, float] = field(default_factory=dict)  # where the time went, by phase
 
@@ -159,6 +161,8 @@ def need(raw: Mapping[str, Any], names: Sequence[str], policy: Policy) -> None:
         )
 
 
-def collate_rows(name: str, rows: Sequence[Tensor]) -> Tensor:
-    """Per-choice rows [T_i, ...] of one column as [N, T, ...], filled up as the data dictionary says."""
+def collate_rows(name: str, rows: Sequence[Tensor]) -> Tensor | Ragged:
+    """Per-choice rows [T_i, ...] of one column as [N, T, ...], filled up or ragged as the data dictionary says."""
+    if is_ragged(name):
+        return Ragged(torch.cat(list(rows)), torch.tensor([len(row) for row in rows]))
     return pad_stack(rows, pad_value(name))

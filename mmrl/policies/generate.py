@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl.batch import pad_stack
+from mmrl.batch import Ragged
 from mmrl.ops.choice import draw
 from mmrl.policies.cache import PromptCache
 from mmrl.rng import Noise
@@ -27,7 +27,7 @@ class Generated:
     logprobs: Tensor  # [N, T] nats, of the distribution sampled from
     lengths: Tensor  # [N]
     stopped: Tensor  # [N] bool: ended by itself, not by the limit
-    kept: Tensor | None  # [N, T, K] ids that truncated sampling kept, -1 fills up
+    support: tuple[Ragged, Tensor] | None  # ids that truncated sampling kept, and how many of a row's each choice has
     seconds: dict[str, float]  # "prefill" and "decode"
 
 
@@ -111,12 +111,13 @@ class _Written:
         self.logprobs = torch.zeros(rows, limit, device=device)
         self.lengths = torch.full((rows,), limit, device=device)
         self.stopped = torch.zeros(rows, dtype=torch.bool, device=device)
-        self.kept: list[tuple[Tensor, Tensor]] = []
+        self.kept: list[tuple[int, Tensor, Tensor, Tensor]] = []  # choice, rows, their numbers of ids, ids end to end
 
     def add(self, t: int, live: Tensor, token: Tensor, logprob: Tensor, support: Tensor | None) -> None:
         self.ids[live, t], self.logprobs[live, t] = token, logprob
         if support is not None:
-            self.kept.append((live, support))
+            inside = support >= 0
+            self.kept.append((t, live, inside.sum(1), support[inside].int()))
 
     def running(self, t: int, live: Tensor, stops: Callable[[Tensor], Tensor]) -> Tensor:
         """Which of the live rows go on after their choice t."""
@@ -132,16 +133,20 @@ class _Written:
             logprobs=torch.where(inside, self.logprobs[:, :longest], 0),
             lengths=self.lengths,
             stopped=self.stopped,
-            kept=_full(self.kept, len(self.ids)) if self.kept else None,
+            support=self._support(inside) if self.kept else None,
             seconds=seconds,
         )
 
-
-def _full(kept: list[tuple[Tensor, Tensor]], rows: int) -> Tensor:
-    """Per-step supports of the live rows as [N, T, K]."""
-    steps = []
-    for live, support in kept:
-        step = support.new_full((rows, support.shape[1]), -1)
-        step[live] = support
-        steps.append(step.transpose(0, 1))
-    return pad_stack(steps, -1).permute(2, 0, 1)
+    def _support(self, inside: Tensor) -> tuple[Ragged, Tensor]:
+        """The kept ids of every row's choices [N, T] that are inside, row after row."""
+        sizes = torch.zeros_like(self.ids)
+        for t, live, counts, _ in self.kept:
+            sizes[live, t] = counts
+        sizes = torch.where(inside, sizes[:, : inside.shape[1]], 0)
+        # the ids stand by choice and then by row: the place of each among all choices, row after row
+        limit = self.ids.shape[1]
+        place = torch.cat([(live * limit + t).repeat_interleave(counts) for t, live, counts, _ in self.kept])
+        ids = torch.cat([ids for *_, ids in self.kept])
+        order = place.argsort(stable=True)
+        within = place[order] % limit < self.lengths[place[order] // limit]
+        return Ragged(ids[order[within]], sizes.sum(1).cpu()), sizes

@@ -10,6 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 
@@ -68,8 +69,7 @@ class Categorical(Choices):
 
     def entropy(self) -> Tensor:
         logp = self._log_softmax
-        inside = logp.clamp(min=torch.finfo(logp.dtype).min)  # 0 * log 0 is 0
-        return -(logp.exp() * inside).sum(dim=-1, keepdim=True)
+        return -(logp.exp() * logp.clamp(min=MASKED_LOGIT)).sum(dim=-1, keepdim=True)  # 0 * log 0 is 0
 
     def mode(self) -> Tensor:
         return self.logits.argmax(dim=-1, keepdim=True)
@@ -82,7 +82,7 @@ class Categorical(Choices):
     def truncated(self, sampling: Sampling) -> Categorical:
         logp, ids = self._log_softmax.sort(dim=-1, descending=True, stable=True)
         if sampling.min_p > 0:
-            logp = torch.where((logp - logp[:, :1]).exp() >= sampling.min_p, logp, -torch.inf).log_softmax(dim=-1)
+            logp = torch.where((logp - logp[:, :1]).exp() >= sampling.min_p, logp, MASKED_LOGIT).log_softmax(dim=-1)
         if 0 < sampling.top_k < logp.shape[-1]:
             logp, ids = logp[:, : sampling.top_k].log_softmax(dim=-1), ids[:, : sampling.top_k]
         mass = logp.exp()
@@ -96,7 +96,7 @@ class Categorical(Choices):
         # one column more takes the -1s
         allowed = torch.zeros(len(ids), self.logits.shape[1] + 1, dtype=torch.bool, device=ids.device)
         allowed.scatter_(1, ids.where(ids >= 0, self.logits.shape[1]), True)
-        return replace(self, logits=self.logits.masked_fill(~allowed[:, :-1], -torch.inf), kept=kept)
+        return replace(self, logits=self.logits.masked_fill(~allowed[:, :-1], MASKED_LOGIT), kept=kept)
 
     @cached_property
     def _log_softmax(self) -> Tensor:  # [N, A]

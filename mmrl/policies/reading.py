@@ -68,7 +68,7 @@ class Reading:
 
     def pictured(self) -> bool:
         """Whether some prompt brings inputs that do not run along its tokens."""
-        return any(len(column.values) for column in self.ragged.values())
+        return any(bool(column.lengths.any()) for column in self.ragged.values())
 
     def page(self, sheet: Sheet, mask: Any) -> Page:
         """One sheet as inputs; `mask` makes the attention mask of lines that hold several attempts."""

@@ -17,6 +17,7 @@ from mmrl.policies.base import Action, Policy, need
 from mmrl.policies.control import perceptron
 from mmrl.policies.loading import checkpoint_error, without_dropout
 from mmrl.policies.tiny import character_tokenizer, special_ids
+from mmrl.policies.tokenizer import join_messages, set_pad_token
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
@@ -55,6 +56,7 @@ class ScoringPolicy(Policy):
             full = {**(config or {}), **special_ids(self.tokenizer), "num_labels": 1}
             made = AutoConfig.for_model(full.pop("model_type", "qwen2"), **full)
             model = AutoModelForSequenceClassification.from_config(made, dtype=dtype)
+        set_pad_token(self.tokenizer, str(path))
         model.config.pad_token_id = self.tokenizer.pad_token_id
         self.model: Any = without_dropout(model)
         width = model.config.get_text_config().hidden_size
@@ -84,7 +86,7 @@ class ScoringPolicy(Policy):
     def _ids(self, raw: Mapping[str, Any]) -> list[int]:
         messages = [*raw["messages"], {"role": "assistant", "content": raw["answer"]}]
         if self.tokenizer.chat_template is None:
-            text = "\n".join(message["content"] for message in messages)
+            text = join_messages(messages, self.tokenizer, self.path)
         else:
             text = self.tokenizer.apply_chat_template(messages, tokenize=False)
         return [*self.tokenizer(text, add_special_tokens=False)["input_ids"], self.tokenizer.eos_token_id]

@@ -13,6 +13,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from mmrl.policies.adapters import Adapters, adapters_of, without_adapters
 from mmrl.policies.base import Policy
 from mmrl.policies.loading import merged
+from mmrl.policies.tokenizer import join_messages
 from mmrl.types import Sampling
 
 CANARY = "A canary sings in 7 mines, 12 of them dark. "
@@ -30,6 +31,7 @@ class ServedPolicy(Policy):
 
     model: Any
     processor: Any
+    path: str | None
 
     @property
     def tokenizer(self) -> Any:
@@ -85,5 +87,5 @@ class ServedPolicy(Policy):
     def prompt_text(self, messages: list[dict[str, Any]]) -> str:
         """The messages as the text that the model reads."""
         if self.processor.chat_template is None:
-            return "\n".join(message["content"] for message in messages)
+            return join_messages(messages, self.tokenizer, self.path)
         return self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)

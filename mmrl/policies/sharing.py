@@ -17,7 +17,7 @@ from mmrl.policies.reading import Reading, headed, visible
 
 log = logging.getLogger(__name__)
 
-EXACT = 1e-3  # nats by which shared and plain lines may differ in fp32; coarser numbers get 16 of their steps
+EXACT = 1e-3  # nats by which log-probs of shared and plain lines may differ in fp32, in which they are compared
 PROMPTS, ATTEMPTS = 2, 2  # that are measured
 
 
@@ -27,6 +27,8 @@ class Sharing:
     A mask of all pairs says who attends to whom, so the attention has to take one: that of torch does, as booleans. A
     recurrence, a bias by distance or a mask of the model's own making does not follow from it. So the first batch in
     which sharing would pay is scored both ways, and again when pictures or a window of attention first come in.
+    Weights in bf16 or fp16 are converted to fp32 for that: in bf16 a log-prob from logits of size 10 is off by about
+    0.05 nats, and a wrong mask can change it by as little.
     """
 
     def __init__(self, config: Any):
@@ -54,36 +56,57 @@ class Sharing:
         """Whether lines that are shared say the same as lines that are not; `score` gives their log-probs in turn."""
         key = self.regime(reading)
         if key not in self.found:
-            lines = _sample(reading.lengths)
-            with torch.no_grad(), _steady(network):
-                alone = score([[(row,) for line in lines for row in line]])
-                try:
-                    reason = _difference(alone, score([lines]), next(network.parameters()).dtype)
-                except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-                    reason = f"it does not take the mask: {error}"  # whatever code of an architecture says about it
+            reason = _sharded(network) or self._compared(_sample(reading.lengths), score, network)
             self.found[key] = not reason
             if reason:
                 log.warning("learning reads each prompt once per attempt, since this model cannot share it: %s", reason)
         return self.found[key]
 
+    def _compared(self, lines: Sheet, score: Callable[[list[Sheet]], Tensor], network: nn.Module) -> str:
+        """What is wrong with shared lines, or nothing."""
+        try:
+            with torch.no_grad(), _in_fp32(network):
+                alone = score([[(row,) for line in lines for row in line]])
+                try:
+                    found = float((alone - score([lines])).abs().max())
+                except torch.OutOfMemoryError:
+                    raise
+                except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+                    return f"it does not take the mask: {error}"  # whatever code of an architecture says about it
+        except torch.OutOfMemoryError:
+            return "there is no memory left to compare the two in fp32"
+        return "" if found <= EXACT else f"log-probs would change by {found:.2g} nats"
 
-def _difference(alone: Tensor, together: Tensor, dtype: torch.dtype) -> str:
-    """What is wrong with shared lines, or nothing."""
-    most, found = max(EXACT, 16 * torch.finfo(dtype).eps), float((alone - together).abs().max())
-    return "" if found <= most else f"log-probs would change by {found:.2g} nats"
+
+def _low(network: nn.Module) -> list[Tensor]:
+    """Parameters and buffers in bf16 or fp16."""
+    every = (*network.parameters(), *network.buffers())
+    return [tensor for tensor in every if tensor.dtype in (torch.bfloat16, torch.float16)]
+
+
+def _sharded(network: nn.Module) -> str:
+    """Why the two cannot be compared, or nothing."""
+    if not any(hasattr(tensor, "to_local") for tensor in _low(network)):
+        return ""
+    return (
+        "its sharded weights are not fp32, and rounding hides a wrong mask; policy.dtype=float32 lets them be compared"
+    )
 
 
 @contextmanager
-def _steady(network: nn.Module) -> Iterator[None]:
-    """Without the dropout of adapters, and in the precision of the weights where they are whole."""
+def _in_fp32(network: nn.Module) -> Iterator[None]:
+    """Without the dropout of adapters and without autocast, weights of lower precision as fp32 copies of theirs."""
     modes = [(module, module.training) for module in network.modules()]
-    weight = next(network.parameters())
-    kind = weight.device.type
+    stored = [(tensor, tensor.data) for tensor in _low(network)]
     network.eval()
     try:
-        with torch.autocast(kind, enabled=torch.is_autocast_enabled(kind) and weight.dtype != torch.float32):
+        for tensor, data in stored:
+            tensor.data = data.float()
+        with torch.autocast(next(network.parameters()).device.type, enabled=False):
             yield
     finally:
+        for tensor, data in stored:
+            tensor.data = data
         for module, training in modes:
             module.training = training
 

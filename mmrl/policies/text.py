@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from mmrl.batch import Batch, Ragged, pad_stack
-from mmrl.ops.logprob import logprob_entropy
+from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.ops.masked import last_inside
+from mmrl.policies.architecture import build_model, refuse_recurrent
 from mmrl.policies.base import Action, need
 from mmrl.policies.cache import empty_cache
 from mmrl.policies.capture import Capture
@@ -24,18 +25,20 @@ from mmrl.policies.layout import Lengths, Price, Sheet, best_layout, most_tokens
 from mmrl.policies.loading import adapted, checkpoint_error, merged, without_dropout
 from mmrl.policies.prefix_attention import know_prefixes
 from mmrl.policies.reading import Reading
+from mmrl.policies.scoring import score_tokens
 from mmrl.policies.served import ServedPolicy, refuse_mean
 from mmrl.policies.sharing import Sharing
 from mmrl.policies.statistics import Statistic
 from mmrl.policies.tiny import character_tokenizer, special_ids
+from mmrl.policies.tokenizer import encode_answer, set_pad_token
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
-MASKED = torch.finfo(torch.float32).min / 2  # a logit that is never drawn; finite, so that entropy stays finite
-
 
 class TextPolicy(ServedPolicy):
-    """Any causal language model of transformers. Its dropout is off; that of adapters is what `lora` says.
+    """Any causal language model of transformers whose layers are all attention.
+
+    Its dropout is off; that of adapters is what `lora` says.
 
     Args:
         path: hub id or folder of a checkpoint with its tokenizer.
@@ -43,8 +46,10 @@ class TextPolicy(ServedPolicy):
             its transformers configuration, with `model_type`.
         value_head: also predict the return before each token, for objectives that need it.
         lora: arguments of `peft.LoraConfig`; the base stays frozen and exports are merged. None trains all weights.
-        dtype: of the loaded weights, as transformers names it; the compute precision is the Trainer's.
-        attention: transformers attention implementation.
+        dtype: of the loaded weights, as transformers names it; the compute precision is the Trainer's. Weights that
+            are trained in bfloat16 or float16 lose small updates (`mmrl.learners.low_precision`): keep them for `lora`.
+        attention: transformers attention implementation. Architectures that torch's ("sdpa") cannot compute run with
+            "eager" instead, with a warning.
         gradient_checkpointing: trade time for memory in the learn step.
         statistics: further numbers about each choice's distribution, by the names under which terms find them.
     """
@@ -67,14 +72,19 @@ class TextPolicy(ServedPolicy):
         if path is None and config is None:
             raise ValueError("policy: give `path` (a hub id or a folder) or `config` (an architecture)")
         self.path, self.statistics = path, dict(statistics or {})
-        options = {"dtype": dtype, "attn_implementation": attention}
         if path is not None:
             with checkpoint_error(path):
                 self.processor = self.load_processor(path)
-                model = self.auto_model.from_pretrained(path, **options)
+                model = build_model(
+                    lambda kind: self.auto_model.from_pretrained(path, dtype=dtype, attn_implementation=kind), attention
+                )
+            set_pad_token(self.tokenizer, path)
         else:
             full, self.processor = self.random_parts(dict(config or {}))
-            model = self.auto_model.from_config(full, **options)
+            model = build_model(
+                lambda kind: self.auto_model.from_config(full, dtype=dtype, attn_implementation=kind), attention
+            )
+        refuse_recurrent(model)
         if gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         self.hidden_size: int = model.config.get_text_config().hidden_size
@@ -170,7 +180,7 @@ class TextPolicy(ServedPolicy):
             mask=torch.arange(made.ids.shape[1], device=ids.device) < made.lengths[:, None],
             output=[self.written(row[:n]) for row, n in zip(made.ids.tolist(), lengths)],
             ended=["done" if stop else "length" for stop in made.stopped.tolist()],
-            extra={} if made.kept is None else {"kept": made.kept},
+            extra={} if made.support is None else dict(zip(("support_ids", "support_sizes"), made.support)),
             seconds=made.seconds,
         )
 
@@ -193,7 +203,7 @@ class TextPolicy(ServedPolicy):
     def _allowed(self, logits: Tensor) -> Tensor:
         if not self.forbidden:
             return logits
-        return logits.index_fill(-1, torch.tensor(self.forbidden, device=logits.device), MASKED)
+        return logits.index_fill(-1, torch.tensor(self.forbidden, device=logits.device), MASKED_LOGIT)
 
     # ---------------------------------------------------------------- learning
 
@@ -215,7 +225,7 @@ class TextPolicy(ServedPolicy):
         positions = self.positions(ids, attention, {"input_ids": ids, **self.extra_inputs(prompts)})
         before, choices = torch.cat([attention.sum(1), last]).clamp(min=1).cpu().split([len(ids), len(action)])
         # the same choice may have other kept ids and another temperature in another row
-        alike = "kept" not in batch and bool((batch["temperature"] == batch["temperature"][:1]).all())
+        alike = "support_ids" not in batch and bool((batch["temperature"] == batch["temperature"][:1]).all())
         lengths = Lengths(number, before.numpy(), choices.numpy(), action.cpu().numpy() if alike else None)
         return Reading(prompts, positions, emitted, lengths, self.tokenizer.pad_token_id)
 
@@ -259,16 +269,12 @@ class TextPolicy(ServedPolicy):
         logits = self._allowed(out.logits[:, -page.width :]).flatten(0, 1)
         # filling is scored too, as the first choice: leaving it out would take a copy of the logits
         slot = page.slot.new_zeros(len(logits)).index_copy(0, page.place, page.slot)
-        action, kept = batch["action"].flatten()[slot], batch.get("kept")
+        action = batch["action"].flatten()[slot]
         stray = self._stray(action)
+        chosen = action.masked_fill(stray, self.tokenizer.pad_token_id)
+        logprobs, entropy = score_tokens(logits, chosen, batch, slot)
+        made = [logprobs.masked_fill(stray, 0.0), entropy]
         temperature = batch["temperature"][slot // batch["action"].shape[1]]
-        logprobs, entropy = logprob_entropy(
-            logits[:, None],
-            action.masked_fill(stray, self.tokenizer.pad_token_id)[:, None],
-            temperature,
-            None if kept is None else kept.flatten(0, 1)[slot][:, None],
-        )
-        made = [logprobs[:, 0].masked_fill(stray, 0.0), entropy[:, 0]]
         made += [statistic(logits[:, None], temperature)[:, 0] for statistic in self.statistics.values()]
         if self.value_head is not None:
             hidden = out.hidden_states[-1][:, -page.width :].flatten(0, 1)
@@ -279,8 +285,7 @@ class TextPolicy(ServedPolicy):
         return torch.isin(ids, torch.tensor(self.forbidden, dtype=ids.dtype, device=ids.device))
 
     def imitate(self, raw: Mapping[str, Any], output: str) -> Tensor:
-        ids = self.tokenizer.encode(output, add_special_tokens=False)
-        return torch.tensor([*ids, self.tokenizer.eos_token_id], dtype=torch.long)
+        return torch.tensor(encode_answer(output, self.tokenizer, self.forbidden), dtype=torch.long)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Model, tokenizer or processor as transformers writes them; adapters are merged; the value head beside it."""

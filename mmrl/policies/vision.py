@@ -111,11 +111,7 @@ class VisionLanguagePolicy(TextPolicy):
         names = {name for row in observations for name in row} - {"input_ids"}
         for name in sorted(names):
             rows = [row[name] for row in observations if name in row]
-            if name in PER_TOKEN:
-                out[name] = pad_stack(rows, left=True)
-            else:
-                counts = [len(row[name]) if name in row else 0 for row in observations]
-                out[name] = Ragged(torch.cat(rows), torch.tensor(counts))
+            out[name] = pad_stack(rows, left=True) if name in PER_TOKEN else _ragged(name, observations, rows[0][:0])
         return out
 
     def extra_inputs(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -137,6 +133,15 @@ class VisionLanguagePolicy(TextPolicy):
         grids = {k: v for k, v in inputs.items() if k.endswith("grid_thw") or k == "mm_token_type_ids"}
         positions, _ = self._inner.get_rope_index(ids, attention_mask=attention, **grids)
         return positions
+
+
+def _ragged(name: str, observations: Sequence[Observation], nothing: Tensor) -> Ragged:
+    """One input of all rows; attempts at a prompt hold the same tensor, which is stored once."""
+    given = [row.get(name, nothing) for row in observations]
+    distinct = {id(part): part for part in given}
+    number = {key: i for i, key in enumerate(distinct)}
+    sizes = torch.tensor([len(part) for part in distinct.values()])
+    return Ragged(torch.cat(list(distinct.values())), sizes, torch.tensor([number[id(part)] for part in given]))
 
 
 def _typed(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -44,7 +44,8 @@ class LoggedEpisodes(Rollout):
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         if self._log is None:
             self._log = self._read() if self.path.exists() else self._played(ctx)
-        first = ctx.iteration * len(prompts) * ctx.world_size
+        # this process may have one prompt more or less than others: what an iteration reads is counted over all
+        first = ctx.iteration * (ctx.prompts or len(prompts) * ctx.world_size)
         return [e for slot, _ in prompts for e in _episodes(self._log[(first + slot) % len(self._log)], slot, ctx)]
 
     def _read(self) -> Log:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mmrl.batch import pad_stack
+from mmrl.columns import is_ragged, pad_value
 from mmrl.types import Completion, Ended, Observation, Request
 
 
@@ -54,7 +55,7 @@ class Transcript:
         if not len(ids):
             return
         last, width = self._parts[-1], len(ids)
-        forced = {name: _forced(value, width) for name, value in last.extra.items() if value.dim()}
+        forced = {name: _forced(name, value, width) for name, value in last.extra.items() if value.dim()}
         self._add(
             replace(
                 last,
@@ -98,10 +99,9 @@ class Transcript:
         )
 
 
-def _forced(column: Tensor, width: int) -> Tensor:
-    """Entries [width, ...] of a column per choice where nothing was chosen: ids of nothing, or zeros."""
-    fill = 0 if column.is_floating_point() or column.dtype == torch.bool else -1
-    return column.new_full((width, *column.shape[1:]), fill)
+def _forced(name: str, column: Tensor, width: int) -> Tensor:
+    """Entries [width, ...] of a column per choice where nothing was chosen; of a ragged column there is nothing."""
+    return column[:0] if is_ragged(name) else column.new_full((width, *column.shape[1:]), pad_value(name))
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

@@ -37,7 +37,7 @@ def parser_of(description: str) -> argparse.ArgumentParser:
     add("--images", action="store_true", default=None, help="one image before the text")
     add("--engine", default="local", help="of mmrl: local, vllm, vllm_server")
     add("--micro-rows", type=int, help="rows of one forward and backward pass; all of them by default")
-    add("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the weights and the arithmetic")
+    add("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the arithmetic; weights are fp32")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--word", action="append", default=[], help="further word of `mmrl fit`: --word engine.python=PATH")
     add("--threads", type=int, help="OMP_NUM_THREADS of the processes; as it is by default")

@@ -30,7 +30,7 @@ def words(settings: Settings, run_dir: str, result: str | None) -> list[str]:
         f"data.sampling.max_tokens={settings.new_tokens}",
         f"trainer.max_epochs={settings.steps + 1}",
         f"trainer.accelerator={'gpu' if settings.device == 'cuda' else settings.device}",
-        f"policy.dtype={settings.dtype}",
+        f"trainer.precision={'bf16-mixed' if settings.dtype == 'bfloat16' else '32-true'}",
         f"trainer.accumulate_grad_batches={settings.accumulate}",
         "trainer.logger=false",
         "trainer.enable_progress_bar=false",

@@ -73,7 +73,7 @@ def main(settings: Settings, result: str) -> None:
             callbacks=[clock],
             args=GRPOConfig(
                 output_dir=folder,
-                model_init_kwargs={"dtype": settings.dtype, "attn_implementation": "sdpa"},
+                model_init_kwargs={"dtype": "float32", "attn_implementation": "sdpa"},
                 use_cpu=settings.device == "cpu",
                 bf16=settings.dtype == "bfloat16",
                 per_device_train_batch_size=-(-settings.rows // settings.accumulate),

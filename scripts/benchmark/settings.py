@@ -21,7 +21,7 @@ class Settings:
         images: one image before the text.
         mean_length: of the completions, whose lengths are then geometric; None makes all of them new_tokens long.
         engine: of mmrl.
-        dtype: "float32" or "bfloat16", of the weights and the arithmetic.
+        dtype: "float32" or "bfloat16", of the arithmetic; weights are fp32, as bf16 ones would not move at this `lr`.
         device: "cpu" or "cuda".
         lr: of AdamW on both sides; small, so that the lengths stay what they are.
         micro_rows: rows of a forward and backward pass; None for all rows of the step at once.

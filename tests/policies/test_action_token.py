@@ -10,7 +10,7 @@ from mmrl.batch import Batch
 from mmrl.engines.local import LocalEngine
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
-from mmrl.policies.action_bins import bin_centres, choice_logprobs, entropy_nats, to_bins
+from mmrl.policies.action_bins import bin_centres, choice_logprobs, entropy_nats, to_bins, without_twins
 from mmrl.policies.action_token import ActionTokenPolicy
 from mmrl.policies.instruction_tokenizer import instruction_tokenizer
 from mmrl.rng import Noise
@@ -240,13 +240,45 @@ def test_smoothed_targets_by_hand() -> None:
     # 3 bins, width 1, action 0: q ~ exp(-[0, .5, 2]) = 1, .6065, .1353 -> .5741 .3482 .0777; p uniform: loss ln 3
     logprobs = torch.full((1, 1, 3), 1 / 3).log()
     out = PolicyOutput(logprobs[..., 0], logprobs[..., 0], extra={"choice_logprobs": logprobs})
-    batch = Batch(action=torch.tensor([[0]]))
+    batch = Batch(action=torch.tensor([[0]]), mask=torch.tensor([[True]]))
     assert SmoothedNegativeLogLikelihood(width=1.0)(out, batch).item() == pytest.approx(np.log(3))
     # p = .5 .25 .25: .5741 ln 2 + (.3482 + .0777) ln 4 = 0.9883
     out.extra["choice_logprobs"] = torch.tensor([[[0.5, 0.25, 0.25]]]).log()
     assert SmoothedNegativeLogLikelihood(width=1.0)(out, batch).item() == pytest.approx(0.9883, abs=1e-4)
     # a narrow target is the plain negative log-likelihood
     assert SmoothedNegativeLogLikelihood(width=0.01)(out, batch).item() == pytest.approx(np.log(2))
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
+def test_smoothed_targets_are_renormalised_over_what_can_be_chosen(temperature) -> None:
+    # 4 bins, the last one never chosen; width 1, action 2: q ~ exp(-[2, .5, 0]) = .1353 .6065 1 -> .0777 .3482 .5741
+    logits = without_twins(torch.tensor([[[0.3, -1.0, 2.0, 9.0]]]), "openvla").requires_grad_()
+    logprobs = choice_logprobs(logits, torch.tensor([temperature]))
+    out = PolicyOutput(logprobs[..., 0], logprobs[..., 0], extra={"choice_logprobs": logprobs})
+    batch = Batch(action=torch.tensor([[2]]), mask=torch.tensor([[True]]))
+    loss = SmoothedNegativeLogLikelihood(width=1.0)(out, batch).sum()
+    target = torch.tensor([0.0777, 0.3482, 0.5741])
+    expected = -(target * (torch.tensor([0.3, -1.0, 2.0]) / temperature).log_softmax(-1)).sum()
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-3)
+    loss.backward()
+    assert logits.grad.isfinite().all() and logits.grad[0, 0, 3] == 0 and logits.grad.any()
+    # a target that is narrow and a bin that is never chosen: all goes to the nearest one that is
+    narrow = SmoothedNegativeLogLikelihood(width=0.01)(out, batch.with_columns(action=torch.tensor([[3]])))
+    assert narrow.item() == pytest.approx(-logprobs[0, 0, 2].item(), abs=1e-6)
+    # nothing can be chosen where truncation kept nothing: refused inside the mask, without a part in it outside
+    nothing = choice_logprobs(logits.detach(), torch.ones(1), torch.full((1, 1, 2), -1))
+    out.extra["choice_logprobs"] = nothing
+    with pytest.raises(ValueError, match=r"choice 0 of row 0 \(demonstrated bin 2\) has no bin that can be chosen"):
+        SmoothedNegativeLogLikelihood(width=1.0)(out, batch)
+    assert SmoothedNegativeLogLikelihood(1.0)(out, batch.with_columns(mask=~batch["mask"])).isfinite().all()
+
+
+def test_demonstrated_numbers_that_are_not_finite_are_refused() -> None:
+    policy = ActionTokenPolicy(hidden_size=32, layers=1, heads=2, intermediate_size=48, visual_tokens=2)
+    chunk = np.zeros((5, 3), np.float32)
+    chunk[2, 1] = np.nan
+    with pytest.raises(ValueError, match="a demonstrated action is nan in control step 2, dimension 1"):
+        policy.imitate({}, chunk)
 
 
 def test_map_cross_entropy_by_hand() -> None:

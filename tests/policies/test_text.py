@@ -280,3 +280,31 @@ def test_statistics_are_those_of_every_choice():
     assert (out.extra["some"] <= out.extra["all"]).all() and (out.extra["some"][batch["mask"]] > 0).all()
     out.extra["some"].sum().backward()
     assert all(p.grad.abs().sum() > 0 for name, p in whole.named_parameters() if "embed" in name)
+
+
+@pytest.mark.parametrize("cut", [{"top_p": 0.6}, {"min_p": 0.3}, {"top_k": 40, "top_p": 0.9}], ids=str)
+def test_kept_ids_are_stored_end_to_end(policy, cut):
+    """As many numbers as ids were kept, in rows of different lengths; those of a choice are those that were kept."""
+    sampling = Sampling(max_tokens=24, stop=tuple("abcdefgh0123"), **cut)
+    done = completions(policy, PROMPTS * 3, sampling)
+    assert len({len(completion.action) for completion in done}) > 2
+    batch = batch_of(policy, PROMPTS * 3, done)
+    sizes, ids = batch["support_sizes"], batch["support_ids"]
+    assert ids.items.numel() == sizes.sum() and ids.lengths.tolist() == sizes.sum(1).tolist()
+    assert sizes.shape == batch["mask"].shape and (sizes[batch["mask"]] > 0).all() and not sizes[~batch["mask"]].any()
+    assert sizes.sum() < 0.7 * sizes.numel() * int(sizes.max())
+    for completion in done[:4]:
+        expected = plain_logits(policy, completion).float()
+        for kept, row, chosen in zip(
+            completion.extra["support_ids"].split(completion.extra["support_sizes"].tolist()),
+            expected,
+            completion.action,
+        ):
+            assert chosen in kept
+            assert set(kept.tolist()) == set(row.topk(len(kept)).indices.tolist())
+    order = torch.randperm(batch.rows, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        whole = policy(batch).logprobs
+        parts = torch.cat([policy(piece).logprobs for piece in batch.select(order).split(4)])
+    assert_close(parts, whole[order], atol=1e-5, rtol=0)
+    assert_close(whole[batch["mask"]], batch["logprobs"][batch["mask"]], atol=1e-4, rtol=0)

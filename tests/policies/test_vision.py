@@ -90,6 +90,46 @@ def test_forward_gives_the_log_probs_of_act(policy, sampling):
     assert largest_log_ratio(policy, [prompts[i] for i in order], [done[i] for i in order]) < 1e-4
 
 
+def test_fp16_logits_are_masked_and_finite():
+    torch.manual_seed(0)
+    policy = decided(VisionLanguagePolicy(config=LLAVA, dtype="float16")).eval()
+    done = completions(policy, PROMPTS, SAMPLINGS["all"])
+    out = policy(batch_of(policy, PROMPTS, done))
+    assert out.logprobs.isfinite().all() and out.entropy.isfinite().all()
+    assert largest_log_ratio(policy, PROMPTS, done) < 0.1
+    assert not any(torch.isin(c.action, torch.tensor(policy.forbidden)).any() for c in done)
+
+
+def test_a_demonstration_that_writes_an_image_token_is_refused(policy):
+    token = policy.tokenizer.convert_ids_to_tokens(policy.forbidden[0])
+    with pytest.raises(ValueError, match="which this policy never writes"):
+        policy.imitate({}, f"a {token} here")
+
+
+def test_pixels_are_stored_once_for_all_attempts_at_a_prompt(policy):
+    """Four attempts at each of two prompts with pictures and one without, in no order."""
+    raws = [PROMPTS[i].observation for i in (0, 2, 4)]
+    engine = LocalEngine()
+    engine.sync(policy, 0)
+    order = [0, 1, 2, 1, 0, 0, 2, 1, 2, 1, 0, 2]
+    done = engine.sample([Request(raws[i], seed) for seed, i in enumerate(order)], SAMPLINGS["plain"])
+    batch = batch_of(policy, [PROMPTS[(0, 2, 4)[i]] for i in order], done)
+    distinct = [policy.encode(raw)["pixel_values"] for raw in raws[:2]]
+    column = batch["obs.pixel_values"]
+    assert column.items.nbytes == sum(part.nbytes for part in distinct)
+    assert torch.equal(column.values, torch.cat([distinct[i] for i in order if i < 2]))
+    # selecting and cutting rows copies no pixel, and what goes to another device or dtype has no more than it needs
+    permuted = batch.select(torch.randperm(12, generator=torch.Generator().manual_seed(0)))
+    pieces = [piece["obs.pixel_values"] for piece in permuted.split(5)]
+    assert {piece.items.data_ptr() for piece in pieces} == {column.items.data_ptr()}
+    alone = batch.select(torch.tensor([4, 0, 5]))["obs.pixel_values"].to(torch.float64)
+    assert torch.equal(alone.items, distinct[0].double()) and alone.lengths.tolist() == [len(distinct[0])] * 3
+    with torch.no_grad():
+        whole = policy(batch).logprobs
+        parts = torch.cat([policy(piece).logprobs for piece in batch.split(5)])
+    assert_close(whole, parts, atol=1e-4, rtol=0)
+
+
 def test_act_gives_the_log_probs_of_a_plain_forward_pass(policy):
     """Oracle: transformers on one row without padding, with the positions and masks that it makes by itself."""
     for completion in completions(policy, PROMPTS, SAMPLINGS["plain"]):

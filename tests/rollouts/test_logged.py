@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -44,6 +46,21 @@ def test_a_log_is_what_a_rollout_played_and_is_read_again(ctx, tmp_path):
     assert {e.prompt.key for e in again.collect(asked(ctx), ctx)} == {ctx.task[2].key, ctx.task[3].key}
     ctx.iteration = 2
     assert [e.output for e in again.collect(asked(ctx), ctx)] == [e.output for e in made]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_every_group_is_read_once_on_any_number_of_processes(ctx, tmp_path, world_size):
+    """10 groups, 5 prompts an iteration: slot s of iteration i reads group 5 i + s, whichever process has the slot."""
+    rollout = LoggedEpisodes(str(tmp_path / "log.pt"), SingleTurn(), count=10)
+    slots = [(slot, ctx.task[0]) for slot in range(5)]
+    read = []
+    for iteration in range(4):
+        here = {}
+        for rank in range(world_size):
+            of = replace(ctx, iteration=iteration, rank=rank, world_size=world_size, prompts=5, attempts=1)
+            here |= {e.group: e.prompt.index for e in rollout.collect(slots[rank::world_size], of)}
+        read.append([here[slot] for slot in range(5)])
+    assert read == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]] * 2
 
 
 def test_a_log_has_no_age(ctx, tmp_path):

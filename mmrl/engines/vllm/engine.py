@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from mmrl import parallel
-from mmrl.batch import Batch, pad_stack
+from mmrl.batch import Batch
 from mmrl.engines.base import Engine, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
 from mmrl.engines.vllm.proof import check_canary, check_weights
@@ -174,8 +174,9 @@ class VllmEngine(Engine):
         else:
             check_prompt(output.prompt_ids, observation["input_ids"].tolist(), self._policy.forbidden)
         if drawing.support:
-            rows = [torch.tensor(row, dtype=torch.long) for row in output.kept or ()]
-            extra["kept"] = pad_stack(rows, -1)
+            kept = output.kept or ()
+            extra["support_ids"] = torch.tensor([number for row in kept for number in row], dtype=torch.int32)
+            extra["support_sizes"] = torch.tensor([len(row) for row in kept], dtype=torch.long)
         return Completion(
             observation=observation,
             action=torch.tensor(output.ids, dtype=torch.long),

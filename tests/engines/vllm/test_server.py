@@ -67,8 +67,9 @@ def test_seeds_decide_the_draws_and_kept_ids_come_back(text):
     once, again = (engine.sample(requests(made), sampling) for _ in range(2))
     assert plain(once) == plain(again) and len({str(c.action.tolist()) for c in once}) > 6
     for completion in once:
-        kept = completion.extra["kept"]
-        assert kept.shape[0] == len(completion.action) and (kept == completion.action[:, None]).any(dim=1).all()
+        kept = completion.extra["support_ids"].split(completion.extra["support_sizes"].tolist())
+        assert len(kept) == len(completion.action)
+        assert all(chosen in ids for chosen, ids in zip(completion.action, kept))
         assert completion.mask.all() and torch.isfinite(completion.logprobs).all()
 
 

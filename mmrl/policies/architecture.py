@@ -1,0 +1,50 @@
+"""Which architectures of transformers a text policy takes, and with which attention."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+RECURRENT = {"linear_attention", "conv", "hybrid", "hybrid_sliding"}
+"""Layer types whose state is a summary of all earlier tokens instead of the keys and values of each."""
+
+
+def build_model(make: Callable[[str], Any], attention: str) -> Any:
+    """The model with this attention, or with transformers' own ("eager") where torch's ("sdpa") cannot compute it.
+
+    Capped scores, sinks and biases by distance are not in torch's scaled dot-product attention.
+
+    Args:
+        make: builds the model with a named attention implementation.
+    """
+    try:
+        return make(attention)
+    except ValueError as error:
+        if attention != "sdpa" or "scaled_dot_product_attention" not in str(error):
+            raise
+    model = make("eager")
+    log.warning(
+        "%s does not support policy.attention=sdpa: it runs with attention=eager, which is slower and keeps the scores "
+        "of all pairs of tokens",
+        type(model).__name__,
+    )
+    return model
+
+
+def refuse_recurrent(model: Any) -> None:
+    """Raise for architectures with recurrent or convolutional layers.
+
+    Completions of one prompt go on from one reading of it, batches are padded on the left, and rows that have ended
+    leave the batch: keys and values can be cut and copied for that, a recurrent state cannot.
+    """
+    config = model.config.get_text_config(decoder=True)
+    kinds = sorted(RECURRENT & set(getattr(config, "layer_types", None) or ()))
+    if kinds or getattr(model, "_is_stateful", False):
+        why = f"layers of type {', '.join(kinds)}" if kinds else "a recurrent state"
+        raise ValueError(
+            f"policy: {config.model_type} has {why}, which sampling several completions of a prompt does not support; "
+            "choose a model whose layers are all attention, such as qwen2, qwen3, llama, gemma3 or mixtral"
+        )
