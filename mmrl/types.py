@@ -8,7 +8,7 @@ K kept ids, C,H,W image.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -256,6 +256,15 @@ class Task(ABC):
     def script(self, index: int) -> list[str]:
         """What that expert writes turn by turn where tools are called in between; the last one is the answer."""
         return [self.demonstrate(index)]
+
+    def prompts_to_check(self) -> Iterator[Prompt]:
+        """The prompts whose length is checked against the policy's context before the first step.
+
+        All problems where a user wrote them, with blank images of the right size; otherwise 64 of them, evenly spread,
+        since problems that are generated are alike. A text as the answer is checked too.
+        """
+        count = len(self)
+        return (self[index] for index in range(0, count, max(1, count // 64)))
 
     def demonstrations(self, prompts: Sequence[Prompt]) -> list[list[tuple[Mapping[str, Any], Any]]]:
         """For each prompt the expert's decisions: raw observation and output, in order."""
