@@ -73,7 +73,7 @@ def read(file: Path, columns: Columns, images: Images) -> tuple[Row, ...]:
     try:
         text = file.read_bytes()
     except OSError as error:
-        raise ValueError(f"{file} cannot be read ({error.strerror}); change its permissions or copy it again") from error
+        raise ValueError(f"{file} cannot be read ({error.strerror}); copy it again or change its rights") from error
     folder = file.parent if images.folder is None else images.folder
     rows = []
     for line_number, line in enumerate(text.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):

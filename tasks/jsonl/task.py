@@ -71,7 +71,9 @@ class JsonlTask(Task):
     def __getitem__(self, index: int) -> Prompt:
         check_index(self, index)
         row = self._rows[index]
-        return self._prompt(index, row, () if row.image is None else (load_image(row.image, row.place, self.max_pixels),))
+        return self._prompt(
+            index, row, () if row.image is None else (load_image(row.image, row.place, self.max_pixels),)
+        )
 
     def prompts_to_check(self) -> Iterator[Prompt]:
         for index, row in enumerate(self._rows):

@@ -122,7 +122,7 @@ def _records(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         text = file.read_bytes()
     except OSError as error:
-        raise ValueError(f"{file} cannot be read ({error.strerror}); change its permissions or copy it again") from error
+        raise ValueError(f"{file} cannot be read ({error.strerror}); copy it again or change its rights") from error
     for number, line in enumerate(text.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not line.strip():
             continue
