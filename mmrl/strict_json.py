@@ -80,12 +80,13 @@ def parse_json(text: str | bytes, place: str, remedy: str, finite: bool = True) 
     return value
 
 
-def read_json_object(path: Path, remedy: str) -> dict[str, Any]:
+def read_json_object(path: Path, remedy: str, finite: bool = True) -> dict[str, Any]:
     """The JSON object that a file holds.
 
     Args:
         path: of the file.
         remedy: what to do about a broken one, the end of every message.
+        finite: refuse NaN, Infinity and numbers too large for float64.
 
     Raises:
         BrokenJSON: as `parse_json`, and where the file cannot be read, is larger than `MAX_BYTES`, or holds no object.
@@ -97,7 +98,7 @@ def read_json_object(path: Path, remedy: str) -> dict[str, Any]:
         text = path.read_bytes()
     except OSError as error:
         raise BrokenJSON(f"{path} cannot be read ({error.strerror}); {remedy}") from error
-    value = parse_json(text, str(path), remedy)
+    value = parse_json(text, str(path), remedy, finite)
     if not isinstance(value, dict):
         raise BrokenJSON(f"{path}: holds {kind(value)}, not an object with named entries; {remedy}")
     return value

@@ -258,13 +258,8 @@ class Task(ABC):
         return [self.demonstrate(index)]
 
     def prompts_to_check(self) -> Iterator[Prompt]:
-        """The prompts whose length is checked against the policy's context before the first step.
-
-        All problems where a user wrote them, with blank images of the right size; otherwise 64 of them, evenly spread,
-        since problems that are generated are alike. A text as the answer is checked too.
-        """
-        count = len(self)
-        return (self[index] for index in range(0, count, max(1, count // 64)))
+        """Prompts to hold against the policy's context: all that a user wrote, with blank images, or 64 generated."""
+        return (self[index] for index in range(0, len(self), max(1, len(self) // 64)))
 
     def demonstrations(self, prompts: Sequence[Prompt]) -> list[list[tuple[Mapping[str, Any], Any]]]:
         """For each prompt the expert's decisions: raw observation and output, in order."""

@@ -10,6 +10,8 @@ from typing import Any
 from mmrl.policies.base import Policy
 from mmrl.types import Prompt, Task
 
+_TEXT = "text"  # key of a content part of a message
+
 
 def check_prompt_lengths(task: Task, policy: Policy, max_tokens: int) -> None:
     """Refuse a task with a prompt that does not fit into the policy's context together with its completion.
@@ -87,7 +89,7 @@ def _bytes(text: str) -> int:
 
 def _texts(message: dict[str, Any]) -> list[str]:
     content = message["content"]
-    return [content] if isinstance(content, str) else [part["text"] for part in content if "text" in part]
+    return [content] if isinstance(content, str) else [part[_TEXT] for part in content if part.get(_TEXT) is not None]
 
 
 def _with_text(message: dict[str, Any], text: str) -> dict[str, Any]:
@@ -95,4 +97,4 @@ def _with_text(message: dict[str, Any], text: str) -> dict[str, Any]:
     content = message["content"]
     if isinstance(content, str):
         return {**message, "content": text}
-    return {**message, "content": [{**part, "text": text} if "text" in part else part for part in content]}
+    return {**message, "content": [part if part.get(_TEXT) is None else {**part, _TEXT: text} for part in content]}

@@ -32,8 +32,7 @@ def checkpoint_error(path: str) -> Iterator[None]:
 
 def refuse_empty(tokenizer: Any) -> Any:
     """The tokenizer, unless it knows no token: transformers makes an empty one where tokenizer.json is missing."""
-    special = set(tokenizer.all_special_tokens)
-    if all(token in special for token in tokenizer.get_vocab()):
+    if not set(tokenizer("a policy", add_special_tokens=False)["input_ids"]) - set(tokenizer.all_special_ids):
         raise ValueError("its tokenizer has no vocabulary; tokenizer.json is missing or empty")
     return tokenizer
 

@@ -29,7 +29,7 @@ def settings(folder: str | Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     file = Path(folder) / _SETTINGS
     if not file.is_file():
         raise ValueError(f"policy.path={folder} is not a folder that save_pretrained wrote: {file} is missing")
-    stored = read_json_object(file, "give a folder that save_pretrained wrote")
+    stored = read_json_object(file, "give a folder that save_pretrained wrote", finite=False)
     absent = sorted(set(asked) - set(stored))
     if absent:
         raise ValueError(f"{file}: {absent} missing; give a folder that save_pretrained wrote")
