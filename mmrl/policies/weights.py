@@ -107,8 +107,8 @@ def check_fits(
     own: Mapping[str, Tensor],
     given: Mapping[str, Tensor],
     place: str,
-    optional: Collection[str] = (),
-    remedy: str = "take the policy settings that it was trained with",
+    may_lack: Collection[str] = (),
+    may_exceed: Collection[str] = (),
 ) -> None:
     """Refuse weights that are not those of this network: other names, other shapes, numbers that are not finite.
 
@@ -116,12 +116,11 @@ def check_fits(
         own: state_dict of the network.
         given: of the file.
         place: of the file, for messages.
-        optional: beginnings of names that the file may lack, or have in excess.
-        remedy: the end of the message.
+        may_lack: beginnings of names that the file may lack.
+        may_exceed: beginnings of names that the file may have in excess.
     """
-    may = tuple(optional)
-    missing = [name for name in own if name not in given and not name.startswith(may)]
-    extra = [name for name in given if name not in own and not name.startswith(may)]
+    missing = [name for name in own if name not in given and not name.startswith(tuple(may_lack))]
+    extra = [name for name in given if name not in own and not name.startswith(tuple(may_exceed))]
     shapes = [
         f"{name} {list(given[name].shape)} (here {list(own[name].shape)})"
         for name in given
@@ -130,14 +129,17 @@ def check_fits(
     found = (("missing", missing), ("not of this policy", extra), ("of another shape", shapes))
     lines = [f"{len(names)} {what}: {_few(names)}" for what, names in found if names]
     if lines:
-        raise ValueError(f"the weights of {place} do not fit the policy: {'; '.join(lines)}. To mend it, {remedy}")
+        raise ValueError(
+            f"the weights of {place} do not fit the policy: {'; '.join(lines)}; take the policy settings that "
+            "they were trained with"
+        )
     check_finite(((name, tensor) for name, tensor in given.items() if name in own), place)
 
 
 def fill(module: nn.Module, given: Mapping[str, Tensor], place: str, optional: Collection[str] = ()) -> None:
     """Give the module the weights of a file after `check_fits`; optional ones of another shape or name are left out."""
     own = module.state_dict()
-    check_fits(own, given, place, optional)
+    check_fits(own, given, place, optional, optional)
     module.load_state_dict({name: tensor for name, tensor in given.items() if name in own}, strict=False)
 
 
