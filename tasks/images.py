@@ -43,7 +43,7 @@ def image_path(folder: Path, name: str, place: str) -> Path:
         raise ValueError(f"{place} names {quoted(name)}, which is no path of a file; write the image's path") from error
     if not there:
         raise FileNotFoundError(
-            f"{place} names {found}, which does not exist; paths start at {folder} (task.image_folder)"
+            f"{place} names {found if str(found).isprintable() else quoted(str(found))}, which does not exist; paths start at {folder} (task.image_folder)"
         )
     return found
 
@@ -77,6 +77,17 @@ def load_image(path: Path, place: str, max_pixels: int = MAX_PIXELS) -> np.ndarr
         raise ValueError(f"{place}: {path} cannot be read as an image ({error}); replace the file") from error
 
 
+def _verify(path: Path, place: str) -> None:
+    """Refuse a file whose checksums are wrong, where its format has some; Pillow decodes a PNG without them."""
+    try:
+        with Image.open(path) as image:
+            image.verify()
+    except Image.DecompressionBombError:
+        return  # `load_image` says how large it may be
+    except (UnidentifiedImageError, OSError, SyntaxError, EOFError, ValueError) as error:
+        raise ValueError(f"{place}: {path} cannot be read as an image ({error}); replace the file") from error
+
+
 def image_sizes(places: Mapping[Path, str], max_pixels: int) -> dict[Path, tuple[int, int]]:
     """(height, width) of every image, each decoded once so that a broken one is found before the first is used.
 
@@ -86,6 +97,7 @@ def image_sizes(places: Mapping[Path, str], max_pixels: int) -> dict[Path, tuple
     """
 
     def size(path: Path) -> tuple[int, int]:
+        _verify(path, places[path])
         height, width, _ = load_image(path, places[path], max_pixels).shape
         return height, width
 

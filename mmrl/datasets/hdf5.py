@@ -37,7 +37,7 @@ class HDF5Dataset(Dataset):
         with readable(str(self.path)):
             self.groups = self.find()
         if not self.groups:
-            raise ValueError(f"{self.path}: no episodes in it")
+            raise ValueError(f"{self.path}: no episodes in it; {_REMEDY}")
         first = self.read(0)
         self.features = {name: described(rows) for name, rows in first.observations.items()}
         self.features["action"] = described(first.actions)
@@ -87,9 +87,9 @@ class HDF5Dataset(Dataset):
         """A dataset or group of an episode; refused by name where it is missing."""
         if not hasattr(group, "keys"):
             raise ValueError(f"{self.path}{group.name}: is an array, not a group that has {name!r}; {_REMEDY}")
-        if group.get(name, getlink=True) is None or name not in group:
-            raise ValueError(f"{self.path}{group.name}: {name!r} is missing; it has {quoted(sorted(group))}; {_REMEDY}")
         refuse_external(group, name)
+        if group.get(name) is None:
+            raise ValueError(f"{self.path}{group.name}: {name!r} is missing; it has {quoted(sorted(group))}; {_REMEDY}")
         return group[name]
 
 

@@ -53,7 +53,8 @@ class MinariDataset(HDF5Dataset):
         terminations, truncations = (self.need(group, name)[:] for name in ("terminations", "truncations"))
         for name, rows in (("terminations", terminations), ("truncations", truncations)):
             if rows.shape != (len(actions),):
-                raise ValueError(f"{where}: {name} have shape {list(rows.shape)}, there are {len(actions)} actions")
+                found = f"{name} have shape {list(rows.shape)}, there are {len(actions)} actions"
+                raise ValueError(f"{where}: {found}; copy the file again from its source, or mend it")
         seed = group.attrs.get("seed")
         return Recorded(
             actions=actions,

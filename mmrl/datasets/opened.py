@@ -23,7 +23,8 @@ def open_dataset(path: str | Path, statistics: bool = True) -> Dataset:
     try:
         path.exists()
     except (OSError, ValueError) as error:  # longer than a path may be, or a zero byte in it
-        raise ValueError(f"{quoted(str(path))} is no path of a folder or file ({error}); name a dataset") from error
+        reason = getattr(error, "strerror", None) or str(error)[:100]
+        raise ValueError(f"{quoted(str(path))} is no path of a folder or file ({reason}); name a dataset") from error
     if (path / layout.INFO).is_file():
         return LeRobotDataset(path, statistics)
     if path.name == FILE or (path / FILE).is_file() or (path / "data" / FILE).is_file():
@@ -33,6 +34,6 @@ def open_dataset(path: str | Path, statistics: bool = True) -> Dataset:
     if not path.exists():
         raise ValueError(f"{path}: no such folder or file; name the folder or file of a dataset")
     raise ValueError(
-        f"{path}: not a dataset that can be read here; a LeRobotDataset v3.0 folder has {layout.INFO}, a Minari folder "
+        f"{path}: not a dataset that can be read here; give another place: a LeRobotDataset v3.0 folder has {layout.INFO}, a Minari folder "
         f"has data/{FILE}, a robomimic dataset is one .hdf5 file"
     )

@@ -68,7 +68,9 @@ def read_statistics(
             if not np.isfinite(numbers).all():
                 raise ValueError(f"{place} is not finite: {quoted(values)}; {remedy}")
             if name != "count" and size is not None and numbers.size != size:
-                raise ValueError(f"{place} has {numbers.size} numbers, the column {size}; {remedy}")
+                raise ValueError(
+                    f"{place} has {numbers.size} numbers, meta/info.json says {size}; correct the shape there, or {remedy}"
+                )
             out[key][name] = numbers
     return out
 

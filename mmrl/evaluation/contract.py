@@ -14,7 +14,7 @@ from mmrl.strict_json import read_json_object
 NAME = "contract.json"
 ENVIRONMENT = "environment.json"
 
-_SHOWN, _WIDTH = 8, 300  # lines that are shown of a long list, and characters of a long line
+_SHOWN, _WIDTH = 6, 140  # lines that are shown of a long list, and characters of a long line
 
 
 def record(folder: str | Path, stated: Mapping[str, Any], name: str = NAME) -> None:

@@ -28,7 +28,7 @@ def settings(folder: str | Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The stored settings; refused where one that was asked for (not None) is another."""
     file = Path(folder) / _SETTINGS
     if not file.is_file():
-        raise ValueError(f"policy.path={folder} is not a folder that save_pretrained wrote: {file} is missing")
+        raise ValueError(f"policy.path={folder}: {file} is missing; give a folder that save_pretrained wrote")
     stored = read_json_object(file, "give a folder that save_pretrained wrote", finite=False)
     absent = sorted(set(asked) - set(stored))
     if absent:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mmrl.strict_json import MAX_DIGITS, parse_json, quoted
+from mmrl.strict_json import MAX_DIGITS, kind, parse_json, quoted
 from tasks.images import image_path, image_sizes
 from tasks.jsonl.verify import number
 
@@ -59,8 +59,9 @@ def version(path: str, part: str) -> Version:
         file = Path(path).expanduser().resolve()
         there = file.is_file()
     except (OSError, ValueError, RuntimeError) as error:  # too long, a zero byte, a loop of links, an unknown user
+        reason = getattr(error, "strerror", None) or str(error)[:100]
         raise FileNotFoundError(
-            f"task 'jsonl': {quoted(path)} is no path of a file ({error}); set {part} to a JSON Lines file"
+            f"task 'jsonl': {quoted(path)} is no path of a file ({reason}); set {part} to a JSON Lines file"
         ) from error
     if not there:
         raise FileNotFoundError(f"task 'jsonl': there is no file {file}; set {part} to a JSON Lines file")
@@ -89,7 +90,7 @@ def read(file: Path, columns: Columns, images: Images) -> tuple[Row, ...]:
 def _row(line: bytes, place: str, folder: Path, columns: Columns) -> Row:
     record = parse_json(line, place, _REMEDY, finite=False)
     if not isinstance(record, dict):
-        raise ValueError(f"{place}: the line is a {type(record).__name__}, not an object with named columns")
+        raise ValueError(f"{place}: the line is {kind(record)}, not an object with named columns; {_REMEDY}")
     question = _column(record, columns.question, "question", place)
     if not isinstance(question, str):
         raise ValueError(f"{place}: column {columns.question!r} must be text, got {quoted(question)}")

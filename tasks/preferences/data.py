@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmrl.strict_json import BrokenJSON, parse_json, quoted
+from mmrl.strict_json import BrokenJSON, kind, parse_json, quoted
+
+_REMEDY = "write one complete object per line"
 
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -61,7 +63,7 @@ def pair(record: dict[str, Any], place: str) -> Pair:
     else:
         messages, answers = _conversations(prompt, chosen, rejected, place)
     if answers[0].strip() == answers[1].strip():
-        raise BadPair(f"{place}: chosen and rejected are the same answer {answers[0][:40]!r}; nothing is preferred")
+        raise BadPair(f"{place}: chosen and rejected are the same answer {answers[0][:40]!r}; nothing is preferred: delete the row")
     return Pair(place, messages, *answers)
 
 
@@ -128,11 +130,11 @@ def _records(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         place = f"{file}:{number}"
         try:
-            record = parse_json(line, place, "write one complete object per line")
+            record = parse_json(line, place, _REMEDY)
         except BrokenJSON as error:
             raise BadPair(str(error)) from error
         if not isinstance(record, dict):
-            raise BadPair(f"{place}: the line is a {_kind(record)}, not an object with named columns")
+            raise BadPair(f"{place}: the line is {kind(record)}, not an object with named columns; {_REMEDY}")
         yield place, record
 
 
