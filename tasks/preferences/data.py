@@ -63,7 +63,9 @@ def pair(record: dict[str, Any], place: str) -> Pair:
     else:
         messages, answers = _conversations(prompt, chosen, rejected, place)
     if answers[0].strip() == answers[1].strip():
-        raise BadPair(f"{place}: chosen and rejected are the same answer {answers[0][:40]!r}; nothing is preferred: delete the row")
+        raise BadPair(
+            f"{place}: chosen and rejected are the same answer {answers[0][:40]!r}; nothing is preferred: delete the row"
+        )
     return Pair(place, messages, *answers)
 
 

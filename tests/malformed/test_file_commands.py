@@ -19,9 +19,9 @@ TINY = ("policy=tiny_text", "policy.config.hidden_size=32", "policy.config.inter
         "policy.config.num_hidden_layers=1", "trainer.max_epochs=1", "data.prompts=4", "trainer.accelerator=cpu",
         "trainer.logger=false", "trainer.enable_progress_bar=false", "trainer.callbacks.progress=null")  # fmt: skip
 SFT = ("fit", "recipe=sft", *TINY, "data.updates=1", "data.evaluation.count=2")
-CLONE = ("fit", "recipe=bc", "task=recorded", "trainer.max_epochs=1", "trainer.logger=false",
+CLONE = ("fit", "recipe=bc", "sim=null", "task=recorded", "rollout=recorded", "trainer.max_epochs=1", "trainer.logger=false",
          "trainer.accelerator=cpu", "trainer.enable_progress_bar=false", "trainer.callbacks.progress=null",
-         "data.evaluation=null")  # fmt: skip
+         "data.evaluation=null", "data.prompts=2", "curriculum=shuffled")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +79,12 @@ def test_fit_refuses_a_policy_folder(tmp_path, capsys):
     check_untrained(tmp_path / "out")
 
 
-@pytest.mark.parametrize("name", ["an action that is NaN", "an action of 3e38", "fps is 0", "mmrl.json is a list"])
+@pytest.mark.parametrize("name", ["an action that is NaN", "fps is 0", "mmrl.json is a list"])
 def test_fit_refuses_a_dataset(name, tmp_path, capsys):
     case = case_of(datasets.LEROBOT, name)
     folder = case.build(tmp_path)
-    if name.startswith("an action"):  # inspect sums them up, fit names the first
-        said = "action is (not finite|3e.38, larger than).* control step 2"
-        case = Case(name, case.build, "episode 1", said)
+    if name == "an action that is NaN":  # inspect sums them up, fit names the first
+        case = Case(name, case.build, "episode 1", "action is not finite at control step 2")
     commanded([*CLONE, f"task.path={folder}", f"run_dir={tmp_path}/out"], case, capsys)
     check_untrained(tmp_path / "out")
 
@@ -130,7 +129,6 @@ def test_checkpoints_are_refused_by_every_command(kind, run, tmp_path, capsys):
 STATED = [
     ("contract.json", "[]", "a list, not an object"),
     ("environment.json", "{", "broken JSON"),
-    ("config.yaml", "model: [", "config.yaml"),
 ]
 
 

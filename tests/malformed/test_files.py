@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 
 import numpy as np
@@ -13,6 +14,7 @@ from mmrl.__main__ import main
 from mmrl.callbacks.start import load_policy
 from mmrl.commands.evaluation_data import check_contract
 from mmrl.config import ConfigError
+from mmrl.datasets.opened import open_dataset
 from mmrl.evaluation.result import Result
 from mmrl.learners.prompt_lengths import check_prompt_lengths
 from mmrl.policies.control import ControlPolicy
@@ -110,6 +112,27 @@ def test_images_of_another_folder_and_larger_ones_are_right_where_they_are_asked
 @table(datasets.LEROBOT, datasets.HDF5)
 def test_datasets_are_refused(case, tmp_path, capsys):
     commanded(["data", "inspect", case.build(tmp_path), f"out={tmp_path}"], case, capsys)
+
+
+@pytest.mark.parametrize("name", ["an action that is NaN", "an action that is infinite", "an action of 3e38"])
+def test_all_episodes_are_checked_before_the_first_is_learnt_from(name, tmp_path):
+    case = next(case for case in datasets.LEROBOT if case.name == name)
+    said = "action is (not finite|3e.38, larger than 1e.09,) at control step 2"
+    dataset = open_dataset(case.build(tmp_path))
+    refused(dataset.check, Case(name, case.build, "set episode 1", said))
+
+
+def test_right_datasets_are_read(tmp_path):
+    for build in (datasets.lerobot(), datasets.remove("meta/stats.json"), datasets.remove("meta/mmrl.json")):
+        dataset = open_dataset(build(tmp_path))
+        dataset.check()
+        assert len(dataset) == 3 and len(dataset[1]) == 5
+        shutil.rmtree(tmp_path / "set")
+    (tmp_path / "minari").mkdir()
+    for build, place in ((datasets.robomimic, tmp_path), (datasets.minari, tmp_path / "minari")):
+        dataset = open_dataset(build(lambda file: None)(place))
+        dataset.check()
+        assert len(dataset) == 2 and len(dataset[0]) == 4
 
 
 @table(policies.TEXT)

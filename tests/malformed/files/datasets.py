@@ -124,7 +124,9 @@ LEROBOT = [
     Case("info.json is empty", write_text("meta/info.json", ""), _INFO, "broken JSON"),
     Case("info.json is binary", write_text("meta/info.json", b"\x89PNG\r\n\x1a\n"), _INFO, "not UTF-8"),
     Case("info.json is nested too deeply", write_text("meta/info.json", "[" * 100_000), _INFO, "nested too deeply"),
-    Case("info.json has a key twice", write_text("meta/info.json", '{"fps": 1, "fps": 2}'), _INFO, "'fps' stands twice"),
+    Case(
+        "info.json has a key twice", write_text("meta/info.json", '{"fps": 1, "fps": 2}'), _INFO, "'fps' stands twice"
+    ),
     Case("info.json is missing", remove("meta/info.json"), "set", "not a dataset.*info.json"),
     Case("an older version", info("codebase_version", to="v2.1"), _INFO, "'v2.1'.*convert it once"),
     Case("a newer version", info("codebase_version", to="v9"), _INFO, "'v9'.*newer"),
@@ -157,12 +159,24 @@ LEROBOT = [
     Case("an action of another length", info("features", "action", "shape", to=[7]), "action", "3 numbers,.* says 7"),
     Case("actions of another length", shape("action", [7]), "'action'", r"\[7\] in each"),
     Case("states of another length", shape("observation.state", [4]), "observation.state", r"\[4\] in each"),
-    Case("a camera of two axes", info("features", "observation.images.image", "shape", to=[32, 32]), _INFO,
-         "height, width, channels"),  # fmt: skip
-    Case("a camera of another size", info("features", "observation.images.image", "shape", to=[16, 32, 3]),
-         "episode 0", "32 x 32 pixels"),  # fmt: skip
-    Case("data_path with an unknown field", info("data_path", to="data/{episode}.parquet"), _INFO,
-         "data_path.*its fields may be"),  # fmt: skip
+    Case(
+        "a camera of two axes",
+        info("features", "observation.images.image", "shape", to=[32, 32]),
+        _INFO,
+        "height, width, channels",
+    ),  # fmt: skip
+    Case(
+        "a camera of another size",
+        info("features", "observation.images.image", "shape", to=[16, 32, 3]),
+        "episode 0",
+        "32 x 32 pixels",
+    ),  # fmt: skip
+    Case(
+        "data_path with an unknown field",
+        info("data_path", to="data/{episode}.parquet"),
+        _INFO,
+        "data_path.*its fields may be",
+    ),  # fmt: skip
     Case("data_path with an attribute", info("data_path", to="{chunk_index.__class__}"), "set", "is missing|fields"),
     Case("data_path with half a field", info("data_path", to="data/{chunk_index"), _INFO, "its fields may be"),
     Case("data_path without a name", info("data_path", to="data/{}.parquet"), _INFO, "its fields may be"),
@@ -175,8 +189,12 @@ LEROBOT = [
     Case("data_path of no file", info("data_path", to="data/other.parquet"), "other.parquet", "is missing; copy"),
     Case("video_path leaves the folder", info("video_path", to="../{video_key}.mp4"), _INFO, "leaves the folder"),
     Case("video_path is a number", info("video_path", to=7), _INFO, "video_path is a number"),
-    Case("a video without a path", info("features", "observation.images.image", "dtype", to="video"), _INFO,
-         "there is no video_path"),  # fmt: skip
+    Case(
+        "a video without a path",
+        info("features", "observation.images.image", "dtype", to="video"),
+        _INFO,
+        "there is no video_path",
+    ),  # fmt: skip
     Case("chunks_size is 0", info("chunks_size", to=0), _INFO, "chunks_size is 0"),
     Case("chunks_size is a text", info("chunks_size", to="many"), _INFO, "chunks_size is 'many'"),
     Case("total_episodes is another one", info("total_episodes", to=4), _INFO, "total_episodes is 4"),
@@ -192,8 +210,12 @@ LEROBOT = [
     Case("mmrl.json is not JSON", write_text("meta/mmrl.json", "{'a'}"), _OWN, "broken JSON"),
     Case("mmrl.json with a contract of text", edit("meta/mmrl.json", "contract", to="x"), _OWN, "contract: must be an"),
     Case("mmrl.json with a list of names", edit("meta/mmrl.json", "names", to=["a"]), _OWN, "names: must be an object"),
-    Case("mmrl.json with a number as a name", edit("meta/mmrl.json", "names", to={"observation.state": 3}), _OWN,
-         "is 3, not a text"),  # fmt: skip
+    Case(
+        "mmrl.json with a number as a name",
+        edit("meta/mmrl.json", "names", to={"observation.state": 3}),
+        _OWN,
+        "is 3, not a text",
+    ),  # fmt: skip
     Case("mmrl.json with one name twice", edit("meta/mmrl.json", "names", to={"a": "x", "b": "x"}), _OWN, "one name"),
     Case("no tasks", remove("meta/tasks.parquet"), "tasks.parquet", "is missing"),
     Case("tasks that are no parquet", write_text("meta/tasks.parquet", "x"), "tasks.parquet", "not a readable parquet"),
@@ -217,20 +239,44 @@ LEROBOT = [
     Case("data without times", column(DATA, "timestamp", None), DATA, r"columns \['timestamp'\].* missing"),
     Case("actions that are texts", column(DATA, "action", ["x"] * 15), "'action'", "string.* float32"),
     Case("actions that are missing", column(DATA, "action", [None] * 15), "'action'", "missing|numbers in"),
-    Case("actions of two lengths", column(DATA, "action", [[1.0, 2.0, 3.0]] * 7 + [[1.0]] + [[1.0] * 3] * 7), "'action'",
-         "numbers in 5 control steps"),  # fmt: skip
+    Case(
+        "actions of two lengths",
+        column(DATA, "action", [[1.0, 2.0, 3.0]] * 7 + [[1.0]] + [[1.0] * 3] * 7),
+        "'action'",
+        "numbers in 5 control steps",
+    ),  # fmt: skip
     Case("an action that is NaN", action(float("nan")), r"action\[1\]", "1 not finite.*leave those episodes out"),
     Case("an action that is infinite", action(float("-inf")), r"action\[1\]", "1 not finite"),
     Case("an action of 3e38", action(3e38), r"action\[1\]", r"1 beyond 1e\+09"),
-    Case("times that are NaN", column(DATA, "timestamp", pa.array([float("nan")] * 15, pa.float32())), "episode 0",
-         "timestamp nan"),  # fmt: skip
-    Case("times of another rate", column(DATA, "timestamp", pa.array(np.arange(15) / 3, pa.float32())), "episode",
-         "timestamp"),  # fmt: skip
+    Case(
+        "times that are NaN",
+        column(DATA, "timestamp", pa.array([float("nan")] * 15, pa.float32())),
+        "episode 0",
+        "timestamp nan",
+    ),  # fmt: skip
+    Case(
+        "times of another rate",
+        column(DATA, "timestamp", pa.array(np.arange(15) / 3, pa.float32())),
+        "episode",
+        "timestamp",
+    ),  # fmt: skip
     Case("a task that is not there", column(DATA, "task_index", [9] * 15), "episode 0", "task_index 9 is not in"),
-    Case("an image that is missing", column(DATA, "observation.images.image", lambda rows: pa.array(
-        [{"bytes": None, "path": "x.png"}, *rows[1:]])), "episode 0", "control step 0 has no image"),  # fmt: skip
-    Case("an image that is cut", column(DATA, "observation.images.image", lambda rows: pa.array(
-        [{"bytes": rows[0]["bytes"][:60], "path": None}, *rows[1:]])), "episode 0", "control step 0 cannot"),  # fmt: skip
+    Case(
+        "an image that is missing",
+        column(DATA, "observation.images.image", lambda rows: pa.array([{"bytes": None, "path": "x.png"}, *rows[1:]])),
+        "episode 0",
+        "control step 0 has no image",
+    ),  # fmt: skip
+    Case(
+        "an image that is cut",
+        column(
+            DATA,
+            "observation.images.image",
+            lambda rows: pa.array([{"bytes": rows[0]["bytes"][:60], "path": None}, *rows[1:]]),
+        ),
+        "episode 0",
+        "control step 0 cannot",
+    ),  # fmt: skip
     Case("a folder of nothing", lambda folder: folder, "test", "not a dataset that can be read here"),
     Case("no folder", lambda folder: folder / "none", "none", "no such folder or file"),
     Case("a path of 5,000 characters", lambda _: Path("a" * 5000), "aaaa", "no path of a folder or file"),
@@ -317,46 +363,84 @@ HDF5 = [
     Case("HDF5: the signature alone", bytes_file(b"\x89HDF\r\n\x1a\n" + bytes(40)), _FILE, "not a readable HDF5 file"),
     Case("HDF5: no group of data", robomimic(lambda file: file.move("data", "other")), _FILE, "'data' is missing"),
     Case("HDF5: data that are an array", put("data", np.zeros(3)), _FILE, "is an array"),
-    Case("HDF5: no demonstrations", robomimic(lambda file: [file["data"].__delitem__(f"demo_{i}") for i in (0, 1)]),
-         _FILE, "no episodes"),  # fmt: skip
+    Case(
+        "HDF5: no demonstrations",
+        robomimic(lambda file: [file["data"].__delitem__(f"demo_{i}") for i in (0, 1)]),
+        _FILE,
+        "no episodes",
+    ),  # fmt: skip
     Case("HDF5: no actions", put("data/demo_0/actions", None), _DEMO, "'actions' is missing"),
     Case("HDF5: actions that are a number", put("data/demo_0/actions", 3.0), _DEMO, "actions must be numbers"),
     Case("HDF5: actions of three axes", put("data/demo_0/actions", np.zeros((4, 3, 2))), _DEMO, "actions must be"),
     Case("HDF5: actions of texts", put("data/demo_0/actions", np.array([b"a"] * 4)), _DEMO, "actions must be numbers"),
     Case("HDF5: actions of no step", put("data/demo_0/actions", np.zeros((0, 3))), _DEMO, "at least one action"),
     Case("HDF5: actions of no dimension", put("data/demo_0/actions", np.zeros((4, 0))), _DEMO, "at least one action"),
-    Case("HDF5: actions that are a group", robomimic(lambda file: (file.__delitem__("data/demo_0/actions"),
-         file.create_group("data/demo_0/actions"))), _DEMO, "is a group; actions must"),  # fmt: skip
+    Case(
+        "HDF5: actions that are a group",
+        robomimic(lambda file: (file.__delitem__("data/demo_0/actions"), file.create_group("data/demo_0/actions"))),
+        _DEMO,
+        "is a group; actions must",
+    ),  # fmt: skip
     Case("HDF5: actions of NaN", put("data/demo_1/actions", np.full((4, 3), np.nan)), r"action\[0\]", "4 not finite"),
     Case("HDF5: actions of 3e38", put("data/demo_1/actions", np.full((4, 3), 3e38)), r"action\[0\]", "beyond"),
     Case("HDF5: no observations", put("data/demo_0/obs", None), _DEMO, "'obs' is missing"),
     Case("HDF5: fewer observations", put("data/demo_0/obs/state", np.zeros((3, 5))), _DEMO, "there are 4 actions"),
     Case("HDF5: an observation of one number", put("data/demo_0/obs/state", 1.0), _DEMO, "there are 4 actions"),
-    Case("HDF5: observations of records", put("data/demo_0/obs/state", np.zeros(4, [("a", "f4")])), _DEMO,
-         "not numbers"),  # fmt: skip
+    Case(
+        "HDF5: observations of records", put("data/demo_0/obs/state", np.zeros(4, [("a", "f4")])), _DEMO, "not numbers"
+    ),  # fmt: skip
     Case("HDF5: fewer rewards", put("data/demo_0/rewards", np.ones(3)), "demo_0", "reward has 3 rows.* 4"),
     Case("HDF5: rewards of texts", put("data/demo_0/rewards", np.array([b"a"] * 4)), _DEMO, "cannot be read"),
     Case("HDF5: dones of one number", put("data/demo_0/dones", 1), _DEMO, "cannot be read"),
     Case("HDF5: a link to another file", robomimic(link), _DEMO, "is a link to '/etc/other.hdf5'; copy"),
-    Case("HDF5: a link to nothing", robomimic(lambda file: (file.__delitem__("data/demo_0/obs"),
-         file.__setitem__("data/demo_0/obs", h5py.SoftLink("/nowhere")))), _DEMO, "'obs' is missing"),  # fmt: skip
+    Case(
+        "HDF5: a link to nothing",
+        robomimic(
+            lambda file: (
+                file.__delitem__("data/demo_0/obs"),
+                file.__setitem__("data/demo_0/obs", h5py.SoftLink("/nowhere")),
+            )
+        ),
+        _DEMO,
+        "'obs' is missing",
+    ),  # fmt: skip
     Case("HDF5: env_args not JSON", attribute("{"), _FILE, "env_args.*broken JSON"),
     Case("HDF5: env_args a list", attribute("[]"), _FILE, "env_args.*must be an object"),
     Case("HDF5: env_args a number", attribute(7), _FILE, "env_args.*not JSON"),
     Case("HDF5: env_kwargs a list", attribute('{"env_kwargs": []}'), _FILE, "env_kwargs.*must be an object"),
     Case("HDF5: control_freq 0", attribute('{"env_kwargs": {"control_freq": 0}}'), _FILE, "control_freq.* is 0"),
     Case("HDF5: control_freq a text", attribute('{"env_kwargs": {"control_freq": "x"}}'), _FILE, "control_freq.* 'x'"),
-    Case("Minari: no episodes", minari(lambda file: [file.__delitem__(f"episode_{i}") for i in (0, 1)]),
-         "main_data.hdf5", "no episodes"),  # fmt: skip
-    Case("Minari: an episode without a number", minari(lambda file: file.move("episode_1", "episode_x")),
-         "main_data.hdf5", "'episode_x' has no number; rename"),  # fmt: skip
+    Case(
+        "Minari: no episodes",
+        minari(lambda file: [file.__delitem__(f"episode_{i}") for i in (0, 1)]),
+        "main_data.hdf5",
+        "no episodes",
+    ),  # fmt: skip
+    Case(
+        "Minari: an episode without a number",
+        minari(lambda file: file.move("episode_1", "episode_x")),
+        "main_data.hdf5",
+        "'episode_x' has no number; rename",
+    ),  # fmt: skip
     Case("Minari: no rewards", minari(lambda file: file.__delitem__("episode_0/rewards")), "episode_0", "'rewards' is"),
-    Case("Minari: no ends", minari(lambda file: file.__delitem__("episode_0/terminations")), "episode_0",
-         "'terminations' is missing"),  # fmt: skip
-    Case("Minari: fewer ends", minari(swap("episode_0/truncations", np.zeros(2, bool))), "episode_0",
-         "truncations have shape"),  # fmt: skip
+    Case(
+        "Minari: no ends",
+        minari(lambda file: file.__delitem__("episode_0/terminations")),
+        "episode_0",
+        "'terminations' is missing",
+    ),  # fmt: skip
+    Case(
+        "Minari: fewer ends",
+        minari(swap("episode_0/truncations", np.zeros(2, bool))),
+        "episode_0",
+        "truncations have shape",
+    ),  # fmt: skip
     Case("Minari: metadata not JSON", minari(lambda file: None, "{"), "metadata.json", "broken JSON"),
     Case("Minari: metadata a list", minari(lambda file: None, "[]"), "metadata.json", "a list, not an object"),
-    Case("Minari: another number of episodes", minari(lambda file: None, '{"total_episodes": 9}'), "metadata.json",
-         "total_episodes is 9.* 2"),  # fmt: skip
+    Case(
+        "Minari: another number of episodes",
+        minari(lambda file: None, '{"total_episodes": 9}'),
+        "metadata.json",
+        "total_episodes is 9.* 2",
+    ),  # fmt: skip
 ]

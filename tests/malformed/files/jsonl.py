@@ -169,7 +169,11 @@ PAIRS = [
     Case("pairs: equal answers", pair(_pair(rejected="a")), _PAIR, "the same answer"),
     Case("pairs: a prompt that is a number", pair(_pair(prompt=7)), _PAIR, "must be one too, got 7"),
     Case("pairs: answers of two kinds", pair(_pair(rejected=[])), _PAIR, "missing or empty"),
-    Case("pairs: messages of another template", pair(_pair(chosen=[{"from": "x"}], rejected=[{"value": 1}])), _PAIR,
-         "no chat message"),  # fmt: skip
+    Case(
+        "pairs: messages of another template",
+        pair(_pair(chosen=[{"from": "x"}], rejected=[{"value": 1}])),
+        _PAIR,
+        "no chat message",
+    ),  # fmt: skip
     Case("pairs: not parquet", pair("x", "pairs.parquet"), r"pairs\.parquet", "not a readable parquet file.*copy"),
 ]

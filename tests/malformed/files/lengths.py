@@ -46,7 +46,12 @@ CASES = [
     Case("a question of 3,000 characters", problem("x" * 3000), _LINE, "has 3000 tokens.*" + _LONG),
     Case("a token too many", problem("x" * 1985), _LINE, "has 1985 tokens and sampling.max_tokens=64.*" + _LONG),
     Case("instructions that are too long", problem("x" * 990, instructions="y" * 1000), r"rows\.jsonl:2", _LONG),
-    Case("completions of 10^9 tokens", problem("x", max_tokens=10**9), r"rows\.jsonl:1", "max_tokens=1000000000.*" + _LONG),
+    Case(
+        "completions of 10^9 tokens",
+        problem("x", max_tokens=10**9),
+        r"rows\.jsonl:1",
+        "max_tokens=1000000000.*" + _LONG,
+    ),
     Case("completions of the whole context", problem("x", max_tokens=CONTEXT), r"rows\.jsonl:1", _LONG),
     Case("an answer of 200,000 characters", problem("x", "y" * 200_000), _LINE, "its answer more than 2048"),
     Case("an answer of 2,050 characters", problem("x", "y" * 2050), _LINE, "its answer 2050, more.*shorten the answer"),

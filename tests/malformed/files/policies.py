@@ -115,9 +115,15 @@ TEXT = [
     Case("no weights", text(lambda folder: (folder / WEIGHTS).unlink()), _FOLDER, "no file named model.safetensors"),
     Case("a weight of NaN", text(tensors(broken(float("nan")))), "model.layers", "1 of .* not finite"),
     Case("a weight that is infinite", text(tensors(broken(float("inf")))), "model.layers", "1 of .* not finite"),
-    Case("a weight that is missing", text(tensors(lambda t: t.pop("model.norm.weight"))), "model.norm.weight", "lacks 1"),
-    Case("a weight of another shape", text(tensors(lambda t: t.update({"model.norm.weight": torch.ones(8)}))),
-         "model.norm.weight", r"\[8\] in the file, \[32\]"),  # fmt: skip
+    Case(
+        "a weight that is missing", text(tensors(lambda t: t.pop("model.norm.weight"))), "model.norm.weight", "lacks 1"
+    ),
+    Case(
+        "a weight of another shape",
+        text(tensors(lambda t: t.update({"model.norm.weight": torch.ones(8)}))),
+        "model.norm.weight",
+        r"\[8\] in the file, \[32\]",
+    ),  # fmt: skip
     Case("another hidden_size", text(settings(hidden_size=64)), _FOLDER, r"not those of config.json.* 64\]"),
     Case("another vocabulary", text(settings(vocab_size=5)), "embed_tokens", r"\[5, 32\] in config.json"),
     Case("hidden_size of a text", text(settings(hidden_size="x")), _FOLDER, "hidden_size"),
@@ -147,8 +153,12 @@ CONTROL = [
     Case("control: weights of no bytes", control(put(WEIGHTS, b"")), _FILE, "not a readable safetensors file"),
     Case("control: weights that were cut", control(cut(-20)), _FILE, "not a readable safetensors file"),
     Case("control: a weight of NaN", control(tensors(broken(float("nan")))), _FILE, "not finite"),
-    Case("control: a weight too many", control(tensors(lambda t: t.update(more=torch.ones(1)))), _FILE,
-         "1 not of this policy: more"),  # fmt: skip
+    Case(
+        "control: a weight too many",
+        control(tensors(lambda t: t.update(more=torch.ones(1)))),
+        _FILE,
+        "1 not of this policy: more",
+    ),  # fmt: skip
     Case("control: a weight that is missing", control(tensors(lambda t: t.pop(sorted(t)[0]))), _FILE, "1 missing"),
 ]
 
@@ -183,16 +193,38 @@ CHECKPOINTS = [
     Case("checkpoint: weights that are a list", checkpoint(lambda saved: {"state_dict": []}), _CKPT, "state_dict"),
     Case("checkpoint: weights that are null", checkpoint(lambda saved: {"state_dict": None}), _CKPT, "state_dict"),
     Case("checkpoint: weights of nobody", checkpoint(lambda saved: {"state_dict": {}}), _CKPT, "of a policy"),
-    Case("checkpoint: of another program", checkpoint(lambda saved: {"state_dict": {"a": torch.ones(1)}}), _CKPT,
-         "none of its 1 weights is of a policy"),  # fmt: skip
-    Case("checkpoint: a weight that is a number", weights(lambda state: state.update({_NORM: 3})), _NORM, "not a tensor"),
-    Case("checkpoint: a weight of another shape", weights(lambda state: state.update({_NORM: torch.ones(8)})), "norm",
-         r"another shape: model.model.norm.weight \[8\] \(here \[32\]\)"),  # fmt: skip
+    Case(
+        "checkpoint: of another program",
+        checkpoint(lambda saved: {"state_dict": {"a": torch.ones(1)}}),
+        _CKPT,
+        "none of its 1 weights is of a policy",
+    ),  # fmt: skip
+    Case(
+        "checkpoint: a weight that is a number", weights(lambda state: state.update({_NORM: 3})), _NORM, "not a tensor"
+    ),
+    Case(
+        "checkpoint: a weight of another shape",
+        weights(lambda state: state.update({_NORM: torch.ones(8)})),
+        "norm",
+        r"another shape: model.model.norm.weight \[8\] \(here \[32\]\)",
+    ),  # fmt: skip
     Case("checkpoint: a weight that is missing", weights(lambda state: state.pop(_NORM)), "norm", "1 missing"),
-    Case("checkpoint: a weight too many", weights(lambda state: state.update({"policy.x": torch.ones(1)})), _CKPT,
-         "1 not of this policy: x"),  # fmt: skip
-    Case("checkpoint: a weight of NaN", weights(lambda state: state[_NORM].fill_(float("nan"))), "norm",
-         "32 of 32 numbers that are not finite"),  # fmt: skip
-    Case("checkpoint: a weight that is infinite", weights(lambda state: state[_NORM][:1].fill_(float("inf"))), "norm",
-         "1 of 32 numbers that are not finite"),  # fmt: skip
+    Case(
+        "checkpoint: a weight too many",
+        weights(lambda state: state.update({"policy.x": torch.ones(1)})),
+        _CKPT,
+        "1 not of this policy: x",
+    ),  # fmt: skip
+    Case(
+        "checkpoint: a weight of NaN",
+        weights(lambda state: state[_NORM].fill_(float("nan"))),
+        "norm",
+        "32 of 32 numbers that are not finite",
+    ),  # fmt: skip
+    Case(
+        "checkpoint: a weight that is infinite",
+        weights(lambda state: state[_NORM][:1].fill_(float("inf"))),
+        "norm",
+        "1 of 32 numbers that are not finite",
+    ),  # fmt: skip
 ]

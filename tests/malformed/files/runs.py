@@ -106,9 +106,17 @@ RESULTS = [
     Case("episodes.jsonl: no key", result(episodes=row(key="gone")), _EPISODES, r"\['key'\] missing" + _AGAIN),
     Case("episodes.jsonl: no scores", result(episodes=row(scores="gone")), _EPISODES, r"\['scores'\] missing" + _AGAIN),
     Case("episodes.jsonl: scores a list", result(episodes=row(scores=[1])), _EPISODES, "scores: must be an object"),
-    Case("episodes.jsonl: a score of text", result(episodes=row(scores={"exact": "1"})), _EPISODES,
-         "score 'exact' must be a number, is a text"),  # fmt: skip
-    Case("episodes.jsonl: a score that is null", result(episodes=row(scores={"exact": None})), _EPISODES,
-         "score 'exact' must be a number, is null"),  # fmt: skip
+    Case(
+        "episodes.jsonl: a score of text",
+        result(episodes=row(scores={"exact": "1"})),
+        _EPISODES,
+        "score 'exact' must be a number, is a text",
+    ),  # fmt: skip
+    Case(
+        "episodes.jsonl: a score that is null",
+        result(episodes=row(scores={"exact": None})),
+        _EPISODES,
+        "score 'exact' must be a number, is null",
+    ),  # fmt: skip
     Case("episodes.jsonl: a checkpoint of 7", result(episodes=row(checkpoint=7)), _EPISODES, "must be a text"),
 ]
