@@ -42,8 +42,9 @@ def image_path(folder: Path, name: str, place: str) -> Path:
     except (OSError, ValueError) as error:  # longer than a path may be, or a zero byte in it
         raise ValueError(f"{place} names {quoted(name)}, which is no path of a file; write the image's path") from error
     if not there:
+        shown = str(found) if str(found).isprintable() else quoted(str(found))
         raise FileNotFoundError(
-            f"{place} names {found if str(found).isprintable() else quoted(str(found))}, which does not exist; paths start at {folder} (task.image_folder)"
+            f"{place} names {shown}, which does not exist; paths start at {folder} (task.image_folder)"
         )
     return found
 

@@ -34,6 +34,6 @@ def open_dataset(path: str | Path, statistics: bool = True) -> Dataset:
     if not path.exists():
         raise ValueError(f"{path}: no such folder or file; name the folder or file of a dataset")
     raise ValueError(
-        f"{path}: not a dataset that can be read here; give another place: a LeRobotDataset v3.0 folder has {layout.INFO}, a Minari folder "
-        f"has data/{FILE}, a robomimic dataset is one .hdf5 file"
+        f"{path}: not a dataset that can be read here; give another place: a LeRobotDataset v3.0 folder has "
+        f"{layout.INFO}, a Minari folder has data/{FILE}, a robomimic dataset is one .hdf5 file"
     )

@@ -69,7 +69,8 @@ def read_statistics(
                 raise ValueError(f"{place} is not finite: {quoted(values)}; {remedy}")
             if name != "count" and size is not None and numbers.size != size:
                 raise ValueError(
-                    f"{place} has {numbers.size} numbers, meta/info.json says {size}; correct the shape there, or {remedy}"
+                    f"{place} has {numbers.size} numbers, meta/info.json says {size}; correct the shape there, or "
+                    f"{remedy}"
                 )
             out[key][name] = numbers
     return out

@@ -64,7 +64,8 @@ def pair(record: dict[str, Any], place: str) -> Pair:
         messages, answers = _conversations(prompt, chosen, rejected, place)
     if answers[0].strip() == answers[1].strip():
         raise BadPair(
-            f"{place}: chosen and rejected are the same answer {answers[0][:40]!r}; nothing is preferred: delete the row"
+            f"{place}: chosen and rejected are the same answer {answers[0][:40]!r}; nothing is preferred, so delete "
+            "the row"
         )
     return Pair(place, messages, *answers)
 

@@ -13,13 +13,14 @@ from mmrl.__main__ import main
 from tests.datasets.episodes import episode, write
 from tests.malformed.files import datasets, images, jsonl, policies
 from tests.malformed.files.case import Case
-from tests.malformed.test_files import commanded
+from tests.malformed.files.refusals import commanded
 
 TINY = ("policy=tiny_text", "policy.config.hidden_size=32", "policy.config.intermediate_size=64",
         "policy.config.num_hidden_layers=1", "trainer.max_epochs=1", "data.prompts=4", "trainer.accelerator=cpu",
         "trainer.logger=false", "trainer.enable_progress_bar=false", "trainer.callbacks.progress=null")  # fmt: skip
 SFT = ("fit", "recipe=sft", *TINY, "data.updates=1", "data.evaluation.count=2")
-CLONE = ("fit", "recipe=bc", "sim=null", "task=recorded", "rollout=recorded", "trainer.max_epochs=1", "trainer.logger=false",
+CLONE = ("fit", "recipe=bc", "sim=null", "task=recorded", "rollout=recorded", "trainer.max_epochs=1",
+         "trainer.logger=false",
          "trainer.accelerator=cpu", "trainer.enable_progress_bar=false", "trainer.callbacks.progress=null",
          "data.evaluation=null", "data.prompts=2", "curriculum=shuffled")  # fmt: skip
 

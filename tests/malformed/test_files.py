@@ -1,16 +1,13 @@
-"""Malformed files are refused before anything is trained: one short message with the place, the value and what to do."""
+"""Malformed files are refused before anything is trained, in a short message: the place, the value, what to do."""
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
-import time
 
 import numpy as np
 import pytest
 
-from mmrl.__main__ import main
 from mmrl.callbacks.start import load_policy
 from mmrl.commands.evaluation_data import check_contract
 from mmrl.config import ConfigError
@@ -19,47 +16,10 @@ from mmrl.evaluation.result import Result
 from mmrl.learners.prompt_lengths import check_prompt_lengths
 from mmrl.policies.control import ControlPolicy
 from mmrl.policies.text import TextPolicy
-from mmrl.refusal import raised_on_purpose
 from tasks.jsonl import JsonlTask
 from tests.malformed.files import datasets, images, jsonl, lengths, policies, runs
 from tests.malformed.files.case import Case
-
-LINES, WIDTH, SECONDS = 12, 160, 20
-REMEDY = re.compile(
-    r"\b(add|choose|convert|copy|correct|delete|fill in|give|leave|lower|make|measure|mend|must be|name|needs|paths start|"
-    r"raise|rename|replace|save|set|shorten|take|write|computes it|have to be)\b",
-    re.IGNORECASE,
-)
-
-
-def check_message(text, case, status=1):
-    assert status in (1, 2), f"exit code {status}"
-    assert "Traceback" not in text
-    length = sum(1 + len(line) // WIDTH for line in text.splitlines())
-    assert 0 < length <= LINES, f"{length} lines: {text[:3000]}"
-    assert re.search(case.place, text), f"does not name {case.place}: {text}"
-    assert re.search(case.said, text, re.DOTALL), f"does not say {case.said}: {text}"
-    assert REMEDY.search(text), f"does not say what to do: {text}"
-    assert all(character.isprintable() or character == "\n" for character in text), "control characters"
-
-
-def refused(read, case):
-    """What a reader says; it must have been raised by a `raise` of ours, which a command shows as one line."""
-    started = time.monotonic()
-    with pytest.raises(Exception) as caught:
-        read()
-    assert time.monotonic() - started < SECONDS
-    assert raised_on_purpose(caught.value), repr(caught.value)[:2000]
-    check_message(" ".join(str(caught.value).split()), case)
-
-
-def commanded(words, case, capsys):
-    """The same through the command line."""
-    capsys.readouterr()
-    started = time.monotonic()
-    status = main([str(word) for word in words])
-    assert time.monotonic() - started < SECONDS
-    check_message(capsys.readouterr().err, case, status)
+from tests.malformed.files.refusals import check_message, commanded, refused
 
 
 def table(*cases):

@@ -164,19 +164,19 @@ LEROBOT = [
         info("features", "observation.images.image", "shape", to=[32, 32]),
         _INFO,
         "height, width, channels",
-    ),  # fmt: skip
+    ),
     Case(
         "a camera of another size",
         info("features", "observation.images.image", "shape", to=[16, 32, 3]),
         "episode 0",
         "32 x 32 pixels",
-    ),  # fmt: skip
+    ),
     Case(
         "data_path with an unknown field",
         info("data_path", to="data/{episode}.parquet"),
         _INFO,
         "data_path.*its fields may be",
-    ),  # fmt: skip
+    ),
     Case("data_path with an attribute", info("data_path", to="{chunk_index.__class__}"), "set", "is missing|fields"),
     Case("data_path with half a field", info("data_path", to="data/{chunk_index"), _INFO, "its fields may be"),
     Case("data_path without a name", info("data_path", to="data/{}.parquet"), _INFO, "its fields may be"),
@@ -194,7 +194,7 @@ LEROBOT = [
         info("features", "observation.images.image", "dtype", to="video"),
         _INFO,
         "there is no video_path",
-    ),  # fmt: skip
+    ),
     Case("chunks_size is 0", info("chunks_size", to=0), _INFO, "chunks_size is 0"),
     Case("chunks_size is a text", info("chunks_size", to="many"), _INFO, "chunks_size is 'many'"),
     Case("total_episodes is another one", info("total_episodes", to=4), _INFO, "total_episodes is 4"),
@@ -215,7 +215,7 @@ LEROBOT = [
         edit("meta/mmrl.json", "names", to={"observation.state": 3}),
         _OWN,
         "is 3, not a text",
-    ),  # fmt: skip
+    ),
     Case("mmrl.json with one name twice", edit("meta/mmrl.json", "names", to={"a": "x", "b": "x"}), _OWN, "one name"),
     Case("no tasks", remove("meta/tasks.parquet"), "tasks.parquet", "is missing"),
     Case("tasks that are no parquet", write_text("meta/tasks.parquet", "x"), "tasks.parquet", "not a readable parquet"),
@@ -244,7 +244,7 @@ LEROBOT = [
         column(DATA, "action", [[1.0, 2.0, 3.0]] * 7 + [[1.0]] + [[1.0] * 3] * 7),
         "'action'",
         "numbers in 5 control steps",
-    ),  # fmt: skip
+    ),
     Case("an action that is NaN", action(float("nan")), r"action\[1\]", "1 not finite.*leave those episodes out"),
     Case("an action that is infinite", action(float("-inf")), r"action\[1\]", "1 not finite"),
     Case("an action of 3e38", action(3e38), r"action\[1\]", r"1 beyond 1e\+09"),
@@ -253,20 +253,20 @@ LEROBOT = [
         column(DATA, "timestamp", pa.array([float("nan")] * 15, pa.float32())),
         "episode 0",
         "timestamp nan",
-    ),  # fmt: skip
+    ),
     Case(
         "times of another rate",
         column(DATA, "timestamp", pa.array(np.arange(15) / 3, pa.float32())),
         "episode",
         "timestamp",
-    ),  # fmt: skip
+    ),
     Case("a task that is not there", column(DATA, "task_index", [9] * 15), "episode 0", "task_index 9 is not in"),
     Case(
         "an image that is missing",
         column(DATA, "observation.images.image", lambda rows: pa.array([{"bytes": None, "path": "x.png"}, *rows[1:]])),
         "episode 0",
         "control step 0 has no image",
-    ),  # fmt: skip
+    ),
     Case(
         "an image that is cut",
         column(
@@ -276,7 +276,7 @@ LEROBOT = [
         ),
         "episode 0",
         "control step 0 cannot",
-    ),  # fmt: skip
+    ),
     Case("a folder of nothing", lambda folder: folder, "test", "not a dataset that can be read here"),
     Case("no folder", lambda folder: folder / "none", "none", "no such folder or file"),
     Case("a path of 5,000 characters", lambda _: Path("a" * 5000), "aaaa", "no path of a folder or file"),
@@ -368,7 +368,7 @@ HDF5 = [
         robomimic(lambda file: [file["data"].__delitem__(f"demo_{i}") for i in (0, 1)]),
         _FILE,
         "no episodes",
-    ),  # fmt: skip
+    ),
     Case("HDF5: no actions", put("data/demo_0/actions", None), _DEMO, "'actions' is missing"),
     Case("HDF5: actions that are a number", put("data/demo_0/actions", 3.0), _DEMO, "actions must be numbers"),
     Case("HDF5: actions of three axes", put("data/demo_0/actions", np.zeros((4, 3, 2))), _DEMO, "actions must be"),
@@ -380,7 +380,7 @@ HDF5 = [
         robomimic(lambda file: (file.__delitem__("data/demo_0/actions"), file.create_group("data/demo_0/actions"))),
         _DEMO,
         "is a group; actions must",
-    ),  # fmt: skip
+    ),
     Case("HDF5: actions of NaN", put("data/demo_1/actions", np.full((4, 3), np.nan)), r"action\[0\]", "4 not finite"),
     Case("HDF5: actions of 3e38", put("data/demo_1/actions", np.full((4, 3), 3e38)), r"action\[0\]", "beyond"),
     Case("HDF5: no observations", put("data/demo_0/obs", None), _DEMO, "'obs' is missing"),
@@ -388,7 +388,7 @@ HDF5 = [
     Case("HDF5: an observation of one number", put("data/demo_0/obs/state", 1.0), _DEMO, "there are 4 actions"),
     Case(
         "HDF5: observations of records", put("data/demo_0/obs/state", np.zeros(4, [("a", "f4")])), _DEMO, "not numbers"
-    ),  # fmt: skip
+    ),
     Case("HDF5: fewer rewards", put("data/demo_0/rewards", np.ones(3)), "demo_0", "reward has 3 rows.* 4"),
     Case("HDF5: rewards of texts", put("data/demo_0/rewards", np.array([b"a"] * 4)), _DEMO, "cannot be read"),
     Case("HDF5: dones of one number", put("data/demo_0/dones", 1), _DEMO, "cannot be read"),
@@ -403,7 +403,7 @@ HDF5 = [
         ),
         _DEMO,
         "'obs' is missing",
-    ),  # fmt: skip
+    ),
     Case("HDF5: env_args not JSON", attribute("{"), _FILE, "env_args.*broken JSON"),
     Case("HDF5: env_args a list", attribute("[]"), _FILE, "env_args.*must be an object"),
     Case("HDF5: env_args a number", attribute(7), _FILE, "env_args.*not JSON"),
@@ -415,26 +415,26 @@ HDF5 = [
         minari(lambda file: [file.__delitem__(f"episode_{i}") for i in (0, 1)]),
         "main_data.hdf5",
         "no episodes",
-    ),  # fmt: skip
+    ),
     Case(
         "Minari: an episode without a number",
         minari(lambda file: file.move("episode_1", "episode_x")),
         "main_data.hdf5",
         "'episode_x' has no number; rename",
-    ),  # fmt: skip
+    ),
     Case("Minari: no rewards", minari(lambda file: file.__delitem__("episode_0/rewards")), "episode_0", "'rewards' is"),
     Case(
         "Minari: no ends",
         minari(lambda file: file.__delitem__("episode_0/terminations")),
         "episode_0",
         "'terminations' is missing",
-    ),  # fmt: skip
+    ),
     Case(
         "Minari: fewer ends",
         minari(swap("episode_0/truncations", np.zeros(2, bool))),
         "episode_0",
         "truncations have shape",
-    ),  # fmt: skip
+    ),
     Case("Minari: metadata not JSON", minari(lambda file: None, "{"), "metadata.json", "broken JSON"),
     Case("Minari: metadata a list", minari(lambda file: None, "[]"), "metadata.json", "a list, not an object"),
     Case(
@@ -442,5 +442,5 @@ HDF5 = [
         minari(lambda file: None, '{"total_episodes": 9}'),
         "metadata.json",
         "total_episodes is 9.* 2",
-    ),  # fmt: skip
+    ),
 ]

@@ -174,6 +174,6 @@ PAIRS = [
         pair(_pair(chosen=[{"from": "x"}], rejected=[{"value": 1}])),
         _PAIR,
         "no chat message",
-    ),  # fmt: skip
+    ),
     Case("pairs: not parquet", pair("x", "pairs.parquet"), r"pairs\.parquet", "not a readable parquet file.*copy"),
 ]

@@ -93,6 +93,10 @@ def settings(**changed: Any) -> Callable[[Path], object]:
     return edit
 
 
+def longer(folder: Path) -> None:
+    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes() + b"more")
+
+
 def pickled(folder: Path) -> None:
     (folder / WEIGHTS).unlink()
     torch.save(text_policy().model.state_dict(), folder / "pytorch_model.bin")
@@ -110,7 +114,7 @@ TEXT = [
     Case("weights of zeros", text(put(WEIGHTS, bytes(5000))), _FILE, "header is broken"),
     Case("weights cut in their header", text(cut(100)), _FILE, "not a safetensors file of 100 bytes"),
     Case("weights without their last bytes", text(cut(-100)), _FILE, "the file was cut"),
-    Case("weights with more bytes", text(lambda folder: open(folder / WEIGHTS, "ab").write(b"more")), _FILE, "was cut"),
+    Case("weights with more bytes", text(longer), _FILE, "was cut"),
     Case("pickled weights", text(pickled), "pytorch_model.bin", "pickle can run any program.*convert"),
     Case("no weights", text(lambda folder: (folder / WEIGHTS).unlink()), _FOLDER, "no file named model.safetensors"),
     Case("a weight of NaN", text(tensors(broken(float("nan")))), "model.layers", "1 of .* not finite"),
@@ -123,7 +127,7 @@ TEXT = [
         text(tensors(lambda t: t.update({"model.norm.weight": torch.ones(8)}))),
         "model.norm.weight",
         r"\[8\] in the file, \[32\]",
-    ),  # fmt: skip
+    ),
     Case("another hidden_size", text(settings(hidden_size=64)), _FOLDER, r"not those of config.json.* 64\]"),
     Case("another vocabulary", text(settings(vocab_size=5)), "embed_tokens", r"\[5, 32\] in config.json"),
     Case("hidden_size of a text", text(settings(hidden_size="x")), _FOLDER, "hidden_size"),
@@ -158,7 +162,7 @@ CONTROL = [
         control(tensors(lambda t: t.update(more=torch.ones(1)))),
         _FILE,
         "1 not of this policy: more",
-    ),  # fmt: skip
+    ),
     Case("control: a weight that is missing", control(tensors(lambda t: t.pop(sorted(t)[0]))), _FILE, "1 missing"),
 ]
 
@@ -198,7 +202,7 @@ CHECKPOINTS = [
         checkpoint(lambda saved: {"state_dict": {"a": torch.ones(1)}}),
         _CKPT,
         "none of its 1 weights is of a policy",
-    ),  # fmt: skip
+    ),
     Case(
         "checkpoint: a weight that is a number", weights(lambda state: state.update({_NORM: 3})), _NORM, "not a tensor"
     ),
@@ -207,24 +211,24 @@ CHECKPOINTS = [
         weights(lambda state: state.update({_NORM: torch.ones(8)})),
         "norm",
         r"another shape: model.model.norm.weight \[8\] \(here \[32\]\)",
-    ),  # fmt: skip
+    ),
     Case("checkpoint: a weight that is missing", weights(lambda state: state.pop(_NORM)), "norm", "1 missing"),
     Case(
         "checkpoint: a weight too many",
         weights(lambda state: state.update({"policy.x": torch.ones(1)})),
         _CKPT,
         "1 not of this policy: x",
-    ),  # fmt: skip
+    ),
     Case(
         "checkpoint: a weight of NaN",
         weights(lambda state: state[_NORM].fill_(float("nan"))),
         "norm",
         "32 of 32 numbers that are not finite",
-    ),  # fmt: skip
+    ),
     Case(
         "checkpoint: a weight that is infinite",
         weights(lambda state: state[_NORM][:1].fill_(float("inf"))),
         "norm",
         "1 of 32 numbers that are not finite",
-    ),  # fmt: skip
+    ),
 ]

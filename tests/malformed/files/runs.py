@@ -111,12 +111,12 @@ RESULTS = [
         result(episodes=row(scores={"exact": "1"})),
         _EPISODES,
         "score 'exact' must be a number, is a text",
-    ),  # fmt: skip
+    ),
     Case(
         "episodes.jsonl: a score that is null",
         result(episodes=row(scores={"exact": None})),
         _EPISODES,
         "score 'exact' must be a number, is null",
-    ),  # fmt: skip
+    ),
     Case("episodes.jsonl: a checkpoint of 7", result(episodes=row(checkpoint=7)), _EPISODES, "must be a text"),
 ]
