@@ -8,7 +8,7 @@ K kept ids, C,H,W image.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -257,6 +257,10 @@ class Task(ABC):
     def script(self, index: int) -> list[str]:
         """What that expert writes turn by turn where tools are called in between; the last one is the answer."""
         return [self.demonstrate(index)]
+
+    def prompts_to_check(self) -> Iterator[Prompt]:
+        """Prompts to hold against the policy's context: all that a user wrote, with blank images, or 64 generated."""
+        return (self[index] for index in range(0, len(self), max(1, len(self) // 64)))
 
     def demonstrations(self, prompts: Sequence[Prompt]) -> list[list[tuple[Mapping[str, Any], Any]]]:
         """For each prompt the expert's decisions: raw observation and output, in order."""

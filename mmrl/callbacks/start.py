@@ -15,6 +15,7 @@ import torch
 
 from mmrl import child, parallel
 from mmrl.policies.processor import refuse_other
+from mmrl.policies.weights import check_fits, checkpoint_weights
 from mmrl.proofs.content import content
 
 Take = Literal["all", "frozen"]
@@ -100,16 +101,12 @@ _LAUNCHED = {"WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MA
 def load_policy(policy: Any, checkpoint: str, take: Take = "all") -> None:
     """Give the policy the weights of a checkpoint; what is optional and not in it keeps its own, a value head say."""
     saved = torch.load(checkpoint, map_location="cpu", weights_only=False)
+    own = checkpoint_weights(saved, str(checkpoint))
     refuse_other(saved.get("policy_contract"), policy.contract(), str(checkpoint))
-    state = saved["state_dict"]
-    own = {k.removeprefix("policy."): v for k, v in state.items() if k.startswith("policy.")}
     kept = {name for name, part in policy.named_parameters() if take == "frozen" and part.requires_grad}
     if take == "frozen" and not any(not part.requires_grad for part in policy.parameters()):
         raise ValueError("trainer.callbacks.start.take=frozen: this run's policy trains all its weights; freeze a part")
-    missing, unexpected = policy.load_state_dict({k: v for k, v in own.items() if k not in kept}, strict=False)
-    missing = [name for name in missing if name not in kept and not name.startswith(policy.optional)]
-    if missing or unexpected:
-        raise ValueError(
-            f"the weights of {checkpoint} do not fit the policy: missing {missing[:5]}, unexpected {unexpected[:5]}; "
-            "train the start with the same policy"
-        )
+    given = {name: tensor for name, tensor in own.items() if name not in kept}
+    wanted = {name: tensor for name, tensor in policy.state_dict().items() if name not in kept}
+    check_fits(wanted, given, str(checkpoint), may_lack=policy.optional)
+    policy.load_state_dict(given, strict=False)

@@ -19,7 +19,8 @@ from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.datasets.opened import open_dataset
 from mmrl.datasets.recorded import Recorded
 from mmrl.datasets.sheet import contact_sheet
-from mmrl.datasets.statistics import flags, measured
+from mmrl.datasets.statistics import NOT_FINITE, TOO_LARGE, flags, measured
+from mmrl.outputs import writable
 
 SHOWN = ("min", "q01", "mean", "q99", "max", "std")
 _DRIFT = 0.05  # of a standard deviation, by which a stated mean may differ
@@ -31,24 +32,31 @@ def inspect(words: Sequence[str]) -> None:
     if len(places) != 1 or "=" in places[0]:
         raise ConfigError(f"mmrl data inspect: give one dataset, got {places}; for example `mmrl data inspect FOLDER`")
     place = Path(places[0])
-    dataset = open_dataset(place)
+    write = switch(given, "write", False)
+    dataset = open_dataset(place, statistics=not write)
     episodes = [_light(dataset.read(number), dataset) for number in range(len(dataset))]
     console = Console(width=None if Console().is_terminal else 140)
     _overview(console, dataset, episodes)
     _schema(console, dataset)
     found = measured(dataset, episodes)
-    _numbers(console, dataset, episodes, found)
+    unusable = _numbers(console, dataset, episodes, found)
     _pictures(console, dataset)
-    if switch(given, "write", False):
+    if write:
         _write(console, dataset, found)
     else:
         _drift(console, dataset, found)
     folder = Path(given["out"]) if "out" in given else place if place.is_dir() else place.parent
     name = "contact_sheet.png" if place.is_dir() else f"{place.stem}_contact_sheet.png"
     failed = [number for number, episode in enumerate(episodes) if episode.success is False]
-    sheet = contact_sheet(dataset, folder / name, failed=failed)
+    with writable(folder / name, "out"):
+        sheet = contact_sheet(dataset, folder / name, failed=failed)
     console.print("no camera, so no contact sheet" if sheet is None else f"written: {sheet}", highlight=False)
     dataset.close()
+    if unusable:
+        raise ValueError(
+            f"{place}: nothing may be learnt from {len(unusable)} dimensions: {'; '.join(unusable[:4])}"
+            f"{'; ...' if len(unusable) > 4 else ''}; leave those episodes out or mend them"
+        )
 
 
 def _light(episode: Recorded, dataset: Dataset) -> Recorded:
@@ -89,7 +97,11 @@ def _schema(console: Console, dataset: Dataset) -> None:
     console.print(table)
 
 
-def _numbers(console: Console, dataset: Dataset, episodes: Sequence[Recorded], found: dict[str, Statistics]) -> None:
+def _numbers(
+    console: Console, dataset: Dataset, episodes: Sequence[Recorded], found: dict[str, Statistics]
+) -> list[str]:
+    """Print the table; the dimensions with numbers that `Dataset.check` refuses."""
+    unusable: list[str] = []
     table = Table("dimension", *SHOWN, "look at", title="numbers")
     for name, feature in dataset.features.items():
         if feature.camera:
@@ -100,7 +112,10 @@ def _numbers(console: Console, dataset: Dataset, episodes: Sequence[Recorded], f
             label = feature.names[dim] if feature.names and dim < len(feature.names) else str(dim)
             numbers = [f"{found[name][part][dim]:.4g}" for part in SHOWN] if name in found else ["-"] * len(SHOWN)
             table.add_row(f"{name}[{label}]", *numbers, ", ".join(suspicious), style="yellow" if suspicious else None)
+            if broken := [flag for flag in suspicious if flag.endswith((NOT_FINITE, TOO_LARGE))]:
+                unusable.append(f"{name}[{label}]: {', '.join(broken)}")
     console.print(table)
+    return unusable
 
 
 def _pictures(console: Console, dataset: Dataset) -> None:
@@ -139,5 +154,6 @@ def _write(console: Console, dataset: Dataset, found: dict[str, Statistics]) -> 
     keys = {name: key for key, name in dataset.names.items()} | {"action": layout.ACTION}
     plain = {keys[name]: {part: value.tolist() for part, value in s.items()} for name, s in whole.items()}
     path = dataset.path / layout.STATS
-    path.write_text(json.dumps(plain, indent=2) + "\n")
+    with writable(path, "write=true"):
+        path.write_text(json.dumps(plain, indent=2) + "\n")
     console.print(f"written: {path}", highlight=False)

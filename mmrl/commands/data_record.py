@@ -20,6 +20,7 @@ from mmrl.config import ConfigError, compose
 from mmrl.datasets.lerobot.writer import LeRobotWriter
 from mmrl.datasets.record import Acting, Actor, Expert
 from mmrl.datasets.record import record as played
+from mmrl.outputs import writable
 
 OPTIONS = ("episodes", "out", "run", "policy", "checkpoint", "decode", "noise", "video", "format", "first", "split")
 
@@ -48,16 +49,18 @@ def record(words: Sequence[str]) -> None:
     count = min(int(number(given, "episodes", 50, 1)), len(task) - first)
     seeds = [task[i].info["seed"] for i in range(first, first + count)]
     sim = task.sim.stepwise()
-    writer = LeRobotWriter(given["out"], _fps(sim), switch(given, "video", True), task.contract(), robot=task.sim.name)
-    console, errors = Console(soft_wrap=True), 0
-    for outcome in played(sim, seeds, source.actor):
-        for episode in outcome.episodes:
-            writer.add(episode)
-        errors += outcome.errors
-        console.print(f"{len(writer.episodes) + errors} of {count} episodes", highlight=False)
-    if not writer.episodes:
-        raise ValueError(f"none of the {count} episodes could be recorded: the simulator failed in all of them")
-    writer.close()
+    fps = _fps(sim)
+    with writable(given["out"], "out"):
+        writer = LeRobotWriter(given["out"], fps, switch(given, "video", True), task.contract(), task.sim.name)
+        console, errors = Console(soft_wrap=True), 0
+        for outcome in played(sim, seeds, source.actor):
+            for episode in outcome.episodes:
+                writer.add(episode)
+            errors += outcome.errors
+            console.print(f"{len(writer.episodes) + errors} of {count} episodes", highlight=False)
+        if not writer.episodes:
+            raise ValueError(f"none of the {count} episodes could be recorded: the simulator failed in all of them")
+        writer.close()
     _report(console, writer, errors, source.said, Path(given["out"]))
 
 

@@ -29,6 +29,7 @@ from mmrl.evaluation.result import Played, Result
 from mmrl.evaluation.scenes import telling
 from mmrl.evaluation.tables import table
 from mmrl.evaluation.video import write_video
+from mmrl.outputs import check_writable, writable
 
 
 def evaluate(words: Sequence[str]) -> dict[str, Any]:
@@ -37,6 +38,7 @@ def evaluate(words: Sequence[str]) -> dict[str, Any]:
     Everything is written into the run's folder. Returns what is in evaluation.json.
     """
     asked = parse(words)
+    check_writable(asked.folder, "mmrl evaluate")
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     cli = load_run(asked.folder / "config.yaml", asked.words)
     data = measured_data(cli, asked)
@@ -58,7 +60,8 @@ def evaluate(words: Sequence[str]) -> dict[str, Any]:
     result = _result(asked, data, found, compared)
     if cli.trainer.is_global_zero:
         _print(asked, result, compared)
-        _write(asked, data, found, result, compared, shown)
+        with writable(asked.folder, "mmrl evaluate"):
+            _write(asked, data, found, result, compared, shown)
     return result
 
 

@@ -54,6 +54,11 @@ class Dataset(ABC):
     def __iter__(self) -> Iterator[Recorded]:
         return (self[number] for number in range(len(self)))
 
+    def check(self) -> None:
+        """Refuse numbers that are not finite or too large to be meant, in all episodes. Images are not read."""
+        for number in range(len(self)):
+            self[number]
+
     def success(self, number: int) -> bool | None:
         """Whether the episode succeeded; None where nobody said."""
         return self.read(number).success

@@ -7,7 +7,8 @@ from typing import Any
 
 
 def arrow() -> Any:
-    """The module pyarrow."""
+    """The module pyarrow, with pyarrow.compute."""
+    _need("pyarrow.compute")
     return _need("pyarrow")
 
 

@@ -52,8 +52,11 @@ class Pictures(Frames):
 
     def _one(self, step: int) -> np.ndarray:
         try:
-            image = np.array(Image.open(io.BytesIO(self.encoded[step])).convert("RGB"))
-        except (OSError, TypeError) as error:
+            opened = Image.open(io.BytesIO(self.encoded[step]))
+            if opened.size != (self.shape[2], self.shape[1]):  # before it is decoded: it could be of any size
+                raise ValueError(f"it has {opened.size[0]} x {opened.size[1]} pixels")
+            image = np.array(opened.convert("RGB"))
+        except (OSError, TypeError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
             raise ValueError(f"{self.where}: the image of control step {step} cannot be decoded: {error}") from error
         if image.shape != self.shape[1:]:
             raise ValueError(f"{self.where}: the image of control step {step} is {image.shape}, not {self.shape[1:]}")

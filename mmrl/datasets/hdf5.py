@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,12 @@ import numpy as np
 from mmrl.datasets.base import Dataset, Feature, Statistics
 from mmrl.datasets.extras import hdf5
 from mmrl.datasets.frames import Stored
+from mmrl.datasets.recorded import Recorded
 from mmrl.datasets.statistics import measured
+from mmrl.refusal import raised_on_purpose
+from mmrl.strict_json import kind, need_object, parse_json, quoted
+
+_REMEDY = "copy the file again from its source, or mend it"
 
 _TOLD = ("instruction", "mission", "language_instruction", "task")
 
@@ -28,9 +34,10 @@ class HDF5Dataset(Dataset):
     def __init__(self, path: str | Path):
         self.path = Path(path)
         self._file: Any = None
-        self.groups = self.find()
+        with readable(str(self.path)):
+            self.groups = self.find()
         if not self.groups:
-            raise ValueError(f"{self.path}: no episodes in it")
+            raise ValueError(f"{self.path}: no episodes in it; {_REMEDY}")
         first = self.read(0)
         self.features = {name: described(rows) for name, rows in first.observations.items()}
         self.features["action"] = described(first.actions)
@@ -38,6 +45,20 @@ class HDF5Dataset(Dataset):
     def find(self) -> list[str]:
         """The groups of the file that are episodes, in order."""
         raise NotImplementedError
+
+    def read_group(self, group: Any, where: str) -> Recorded:
+        """The episode of one group; `where` names it in messages."""
+        raise NotImplementedError
+
+    def read(self, number: int) -> Recorded:
+        where = f"{self.path} {self.groups[number]}"
+        with readable(where):
+            return self.read_group(self.root[self.groups[number]], where)
+
+    @property
+    def root(self) -> Any:
+        """What has the groups of the episodes."""
+        return self.file
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -64,15 +85,44 @@ class HDF5Dataset(Dataset):
 
     def need(self, group: Any, name: str) -> Any:
         """A dataset or group of an episode; refused by name where it is missing."""
-        if name not in group:
-            raise ValueError(f"{self.path}{group.name}: {name!r} is missing; it has {sorted(group)}")
+        if not hasattr(group, "keys"):
+            raise ValueError(f"{self.path}{group.name}: is an array, not a group that has {name!r}; {_REMEDY}")
+        refuse_external(group, name)
+        if group.get(name) is None:
+            raise ValueError(f"{self.path}{group.name}: {name!r} is missing; it has {quoted(sorted(group))}; {_REMEDY}")
         return group[name]
+
+
+@contextmanager
+def readable(where: str) -> Iterator[None]:
+    """Say of what HDF5 cannot read in which file and episode it is."""
+    try:
+        yield
+    except Exception as error:
+        if raised_on_purpose(error):
+            raise
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ValueError(f"{where}: cannot be read ({reason}); {_REMEDY}") from error
+
+
+def refuse_external(group: Any, name: str) -> None:
+    """Refuse an entry that is a link into another file."""
+    link = group.get(name, getlink=True)
+    if isinstance(link, hdf5().ExternalLink):
+        raise ValueError(
+            f"{group.file.filename}{group.name}: {name!r} is a link to {quoted(link.filename)}; copy its data into the "
+            "file"
+        )
 
 
 def attributes(group: Any, name: str) -> dict[str, Any]:
     """A JSON attribute of a group; empty where there is none."""
-    text = group.attrs.get(name)
-    return json.loads(text) if text is not None else {}
+    text, place = group.attrs.get(name), f"{group.file.filename}{group.name}: attribute {name!r}"
+    if text is None:
+        return {}
+    if not isinstance(text, str | bytes):
+        raise ValueError(f"{place} is {kind(text)}, not JSON; {_REMEDY}")
+    return need_object(parse_json(text, place, _REMEDY, finite=False), place, _REMEDY)
 
 
 def observed(node: Any, count: int, prefix: str = "") -> tuple[dict[str, Any], str]:
@@ -81,7 +131,11 @@ def observed(node: Any, count: int, prefix: str = "") -> tuple[dict[str, Any], s
     Rows beyond `count`, such as what was seen after the last action, are left out. A dataset without a name is "state".
     """
     if not hasattr(node, "keys"):
-        name = prefix or "state"
+        name, place = prefix or "state", f"{node.file.filename}{node.name}"
+        if not node.shape or len(node) < count:
+            raise ValueError(f"{place}: has shape {node.shape}, there are {count} actions; {_REMEDY}")
+        if node.dtype.kind not in "biufOS":
+            raise ValueError(f"{place}: holds {node.dtype}, not numbers; {_REMEDY}")
         if node.dtype.kind in "OS":
             first = node[0]
             return {}, first.decode() if isinstance(first, bytes) else str(first)
@@ -92,6 +146,7 @@ def observed(node: Any, count: int, prefix: str = "") -> tuple[dict[str, Any], s
     seen: dict[str, Any] = {}
     texts: dict[str, str] = {}
     for name in node:
+        refuse_external(node, name)
         rows, text = observed(node[name], count, f"{prefix}.{name}" if prefix else name)
         seen |= rows
         if text:
@@ -108,6 +163,12 @@ def described(rows: Any) -> Feature:
 
 def actions_of(node: Any) -> np.ndarray:
     """Actions [T, A]: float32, or integers as they are; [T] becomes [T, 1]."""
+    place = f"{node.file.filename}{node.name}"
+    if hasattr(node, "keys") or node.dtype.kind not in "biuf" or len(node.shape) not in (1, 2):
+        found = "a group" if hasattr(node, "keys") else f"{node.dtype} {list(node.shape)}"
+        raise ValueError(f"{place}: is {found}; actions must be numbers [steps, dimensions]; {_REMEDY}")
     rows = node[:]
+    if not rows.size:
+        raise ValueError(f"{place}: has shape {list(rows.shape)}; an episode needs at least one action; {_REMEDY}")
     rows = rows.astype(np.float32) if rows.dtype.kind == "f" else rows
     return rows[:, None] if rows.ndim == 1 else rows

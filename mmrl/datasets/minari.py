@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, observed
 from mmrl.datasets.recorded import Recorded
+from mmrl.strict_json import quoted, read_json_object
 
 FILE = "main_data.hdf5"
 
@@ -34,21 +34,27 @@ class MinariDataset(HDF5Dataset):
             raise ValueError(f"{path}: no data/{FILE} there; Minari datasets in Arrow files cannot be read")
         super().__init__(found)
         beside = found.parent / "metadata.json"
-        self.metadata: dict[str, Any] = json.loads(beside.read_text()) if beside.is_file() else {}
+        remedy = "copy the dataset again"
+        self.metadata = read_json_object(beside, remedy, finite=False) if beside.is_file() else {}
         said = self.metadata.get("total_episodes", len(self))
         if said != len(self):
-            raise ValueError(f"{beside}: total_episodes is {said}, {found.name} has {len(self)}; copy it again")
+            raise ValueError(f"{beside}: total_episodes is {quoted(said)}, {found.name} has {len(self)}; copy it again")
 
     def find(self) -> list[str]:
         numbered = [name for name in self.file if name.startswith("episode_")]
+        wrong = [name for name in numbered if not name.removeprefix("episode_").isdecimal()]
+        if wrong:
+            raise ValueError(f"{self.path}: group {quoted(wrong[0])} has no number; rename it to episode_N")
         return sorted(numbered, key=lambda name: int(name.removeprefix("episode_")))
 
-    def read(self, number: int) -> Recorded:
-        group = self.file[self.groups[number]]
-        where = f"{self.path} {self.groups[number]}"
+    def read_group(self, group: Any, where: str) -> Recorded:
         actions = actions_of(self.need(group, "actions"))
         observations, instruction = observed(self.need(group, "observations"), len(actions))
         terminations, truncations = (self.need(group, name)[:] for name in ("terminations", "truncations"))
+        for name, rows in (("terminations", terminations), ("truncations", truncations)):
+            if rows.shape != (len(actions),):
+                found = f"{name} have shape {list(rows.shape)}, there are {len(actions)} actions"
+                raise ValueError(f"{where}: {found}; copy the file again from its source, or mend it")
         seed = group.attrs.get("seed")
         return Recorded(
             actions=actions,

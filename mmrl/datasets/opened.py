@@ -9,20 +9,31 @@ from mmrl.datasets.lerobot import layout
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.datasets.minari import FILE, MinariDataset
 from mmrl.datasets.robomimic import RobomimicDataset
+from mmrl.strict_json import quoted
 
 
-def open_dataset(path: str | Path) -> Dataset:
-    """The dataset at a folder or file, recognised by what is in it."""
+def open_dataset(path: str | Path, statistics: bool = True) -> Dataset:
+    """The dataset at a folder or file, recognised by what is in it.
+
+    Args:
+        path: of the folder or file.
+        statistics: refuse a broken meta/stats.json.
+    """
     path = Path(path)
+    try:
+        path.exists()
+    except (OSError, ValueError) as error:  # longer than a path may be, or a zero byte in it
+        reason = getattr(error, "strerror", None) or str(error)[:100]
+        raise ValueError(f"{quoted(str(path))} is no path of a folder or file ({reason}); name a dataset") from error
     if (path / layout.INFO).is_file():
-        return LeRobotDataset(path)
+        return LeRobotDataset(path, statistics)
     if path.name == FILE or (path / FILE).is_file() or (path / "data" / FILE).is_file():
         return MinariDataset(path)
     if path.is_file() and path.suffix in (".hdf5", ".h5"):
         return RobomimicDataset(path)
     if not path.exists():
-        raise ValueError(f"{path}: no such folder or file")
+        raise ValueError(f"{path}: no such folder or file; name the folder or file of a dataset")
     raise ValueError(
-        f"{path}: not a dataset that can be read here; a LeRobotDataset v3.0 folder has {layout.INFO}, a Minari folder "
-        f"has data/{FILE}, a robomimic dataset is one .hdf5 file"
+        f"{path}: not a dataset that can be read here; give another place: a LeRobotDataset v3.0 folder has "
+        f"{layout.INFO}, a Minari folder has data/{FILE}, a robomimic dataset is one .hdf5 file"
     )

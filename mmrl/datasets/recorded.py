@@ -10,6 +10,17 @@ import numpy as np
 
 from mmrl.types import Ended
 
+LARGEST = 1e9
+"""A larger number is no action, observation or reward: float32 holds it to 64 units, and its square overflows soon."""
+
+
+def unusable(rows: np.ndarray) -> np.ndarray:
+    """Where rows [T, ...] are not finite or larger than `LARGEST`: indices [N, axes]; none of integers."""
+    if not np.issubdtype(rows.dtype, np.floating):
+        return np.empty((0, rows.ndim), np.int64)
+    with np.errstate(invalid="ignore"):
+        return np.argwhere(~(np.abs(rows) <= LARGEST))
+
 
 @dataclass
 class Recorded:
@@ -51,15 +62,15 @@ class Recorded:
         return rows | {name: value for name, value in given.items() if value is not None}
 
     def refuse_broken(self) -> Recorded:
-        """Itself, unless a number is not finite."""
+        """Itself, unless a number is not finite or larger than `LARGEST`."""
         for name, rows in self.columns().items():
-            if isinstance(rows, np.ndarray) and np.issubdtype(rows.dtype, np.floating):
-                broken = np.argwhere(~np.isfinite(rows))
-                if broken.size:
-                    raise ValueError(
-                        f"{self.where}: {name} is not finite at control step {broken[0][0]} "
-                        f"(index {broken[0].tolist()}, {len(broken)} numbers in all); leave the episode out or mend it"
-                    )
+            if isinstance(rows, np.ndarray) and len(broken := unusable(rows)):
+                value = rows[tuple(broken[0])]
+                said = f"{value:.4g}, larger than {LARGEST:g}," if np.isfinite(value) else "not finite"
+                raise ValueError(
+                    f"{self.where}: {name} is {said} at control step {broken[0][0]} (index {broken[0].tolist()}, "
+                    f"{len(broken)} such numbers in all); leave the episode out or mend it"
+                )
         return self
 
     def raw(self, step: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, attributes, observed
 from mmrl.datasets.recorded import Recorded
+from mmrl.strict_json import need_object, quoted
 
 
 class RobomimicDataset(HDF5Dataset):
@@ -29,18 +31,30 @@ class RobomimicDataset(HDF5Dataset):
         self.split = split
         super().__init__(path)
         kwargs = self._kwargs
-        self.fps = float(kwargs["control_freq"]) if "control_freq" in kwargs else None
+        self.fps = None
+        if "control_freq" in kwargs:
+            fps = kwargs["control_freq"]
+            if isinstance(fps, bool) or not isinstance(fps, int | float) or not 0 < fps < math.inf:
+                raise ValueError(f"{self.path}: control_freq of env_args is {quoted(fps)}; it must be a number above 0")
+            self.fps = float(fps)
 
     @property
     def _kwargs(self) -> dict[str, Any]:
-        return attributes(self.file["data"], "env_args").get("env_kwargs", {})
+        stated = attributes(self.root, "env_args").get("env_kwargs", {})
+        return need_object(stated, f"{self.path}: env_kwargs of env_args", "copy the file again from its source")
+
+    @property
+    def root(self) -> Any:
+        return self.need(self.file, "data")
 
     @property
     def splits(self) -> list[str]:
         return sorted(self.file.get("mask", {}))
 
     def find(self) -> list[str]:
-        data = self.need(self.file, "data")
+        data = self.root
+        if not hasattr(data, "keys"):
+            raise ValueError(f"{self.path}/data: is an array, not a group of demonstrations; copy the file again")
         names = sorted(data, key=lambda name: int(re.sub(r"\D", "", name) or -1))
         if self.split is None:
             return names
@@ -49,13 +63,12 @@ class RobomimicDataset(HDF5Dataset):
         chosen = {name.decode() for name in self.file["mask"][self.split][:]}
         return [name for name in names if name in chosen]
 
-    def read(self, number: int) -> Recorded:
-        group = self.file["data"][self.groups[number]]
+    def read_group(self, group: Any, where: str) -> Recorded:
         actions = actions_of(self.need(group, "actions"))
         observations, told = observed(self.need(group, "obs"), len(actions))
         rewards = group["rewards"][:].astype(np.float32) if "rewards" in group else None
         shaped = self._kwargs.get("reward_shaping", False)
-        own, whole = attributes(group, "ep_meta").get("lang"), attributes(self.file["data"], "problem_info")
+        own, whole = attributes(group, "ep_meta").get("lang"), attributes(self.root, "problem_info")
         instruction = told or own or whole.get("language_instruction", "")
         return Recorded(
             actions=actions,
@@ -64,5 +77,5 @@ class RobomimicDataset(HDF5Dataset):
             rewards=rewards,
             terminated=bool(group["dones"][-1]) if "dones" in group else False,
             success=None if rewards is None or shaped else bool((rewards > 0).any()),
-            where=f"{self.path} {self.groups[number]}",
+            where=where,
         )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mmrl.datasets.base import Dataset, Statistics
-from mmrl.datasets.recorded import Recorded
+from mmrl.datasets.recorded import LARGEST, Recorded
+from mmrl.strict_json import need_object, quoted
+
+NOT_FINITE, TOO_LARGE = "not finite", f"beyond {LARGEST:g}"
+"""Flags of numbers that nothing may be learnt from."""
 
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 PICTURES = 20  # images per episode that enter a camera's statistics
@@ -37,6 +43,37 @@ def camera_statistics(images: np.ndarray) -> Statistics:
     pixels = vector_statistics(np.asarray(images).reshape(-1, images.shape[-1]) / 255.0)
     shaped = {name: value.reshape(-1, 1, 1) for name, value in pixels.items() if name != "count"}
     return {**shaped, "count": np.array([len(images)])}
+
+
+def read_statistics(
+    stated: Mapping[str, Any], sizes: Mapping[str, int | None], file: Path, remedy: str
+) -> dict[str, Statistics]:
+    """Those of the named columns that a file states, as float64; refused where they are not finite numbers.
+
+    Args:
+        stated: by column, then by name of the statistic.
+        sizes: of the columns that are wanted: D of a vector; None for a camera.
+        file: for messages.
+        remedy: the end of every message.
+    """
+    out: dict[str, Statistics] = {}
+    for key in [key for key in stated if key in sizes]:
+        out[key] = {}
+        for name, values in need_object(stated[key], f"{file}: {key}", remedy).items():
+            place, size = f"{file}: {name} of {key}", sizes[key]
+            try:
+                numbers = np.asarray(values, np.float64)
+            except (ValueError, TypeError, OverflowError) as error:
+                raise ValueError(f"{place} is {quoted(values)}, not numbers; {remedy}") from error
+            if not np.isfinite(numbers).all():
+                raise ValueError(f"{place} is not finite: {quoted(values)}; {remedy}")
+            if name != "count" and size is not None and numbers.size != size:
+                raise ValueError(
+                    f"{place} has {numbers.size} numbers, meta/info.json says {size}; correct the shape there, or "
+                    f"{remedy}"
+                )
+            out[key][name] = numbers
+    return out
 
 
 def sampled(rows: object, most: int = PICTURES) -> np.ndarray:
@@ -73,7 +110,9 @@ def flags(values: np.ndarray) -> list[list[str]]:
 
 def _flags(column: np.ndarray) -> list[str]:
     finite = column[np.isfinite(column)]
-    found = [f"{len(column) - len(finite)} not finite"] if len(finite) < len(column) else []
+    found = [f"{len(column) - len(finite)} {NOT_FINITE}"] if len(finite) < len(column) else []
+    if large := int((np.abs(finite) > LARGEST).sum()):
+        found.append(f"{large} {TOO_LARGE}")
     if not len(finite):
         return found
     low, high = finite.min(), finite.max()

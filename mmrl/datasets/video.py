@@ -62,7 +62,7 @@ def duration_frames(path: Path) -> int:
     try:
         with _need().open(str(path)) as file:
             return file.streams.video[0].frames
-    except (av.error.FFmpegError, IndexError) as error:
+    except (av.error.FFmpegError, IndexError, ValueError) as error:
         raise ValueError(f"{path}: not a readable video ({error}); copy it again from its source") from error
 
 

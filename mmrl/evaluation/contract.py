@@ -9,8 +9,12 @@ from typing import Any
 
 from rich.console import Console
 
+from mmrl.strict_json import read_json_object
+
 NAME = "contract.json"
 ENVIRONMENT = "environment.json"
+
+_SHOWN, _WIDTH = 6, 140  # lines that are shown of a long list, and characters of a long line
 
 
 def record(folder: str | Path, stated: Mapping[str, Any], name: str = NAME) -> None:
@@ -21,9 +25,12 @@ def record(folder: str | Path, stated: Mapping[str, Any], name: str = NAME) -> N
 
 
 def recorded(folder: str | Path, name: str = NAME) -> dict[str, Any] | None:
-    """What was stated when the run began; None when the folder does not say."""
+    """What was stated when the run began; None when the folder does not say. A broken file is refused by name."""
     path = Path(folder) / name
-    return json.loads(path.read_text()) if path.exists() else None
+    remedy = "copy the run's folder again"
+    if name == ENVIRONMENT:
+        remedy += ", or delete this file: it only says which versions the run was trained with"
+    return read_json_object(path, remedy, finite=False) if path.exists() else None
 
 
 def differences(
@@ -68,5 +75,6 @@ def warn(headline: str, lines: Sequence[str], console: Console | None = None) ->
     """Say in red what differs, a line for each entry; without colour where no terminal reads it."""
     console = console or Console(stderr=True)
     console.print(headline, style="bold red", markup=False, highlight=False, soft_wrap=True)
-    for line in lines:
+    for line in [*lines[:_SHOWN], *([f"... and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])]:
+        line = line if len(line) <= _WIDTH else f"{line[:_WIDTH]}..."
         console.print(f"  {line}", style="red", markup=False, highlight=False, soft_wrap=True)

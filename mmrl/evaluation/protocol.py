@@ -13,6 +13,7 @@ import numpy as np
 
 from mmrl.evaluation.contract import differences
 from mmrl.evaluation.held_out import HeldOut
+from mmrl.strict_json import need_object, quoted, read_json_object
 from mmrl.types import Episode, Prompt, Task
 
 NAME = "protocol.json"
@@ -46,12 +47,13 @@ class Protocol:
 
     @classmethod
     def read(cls, folder: str | Path) -> Protocol:
-        """What was written there; refused when it was changed afterwards."""
-        path = Path(folder) / NAME
-        stored = json.loads(path.read_text())
-        made = cls(**{each.name: stored[each.name] for each in fields(cls)})
-        if made.hash != stored["hash"]:
-            raise ValueError(f"{path} says hash {stored['hash']} and its entries have {made.hash}: it was edited")
+        """What was written there; refused when it is broken or was changed afterwards."""
+        path, remedy = Path(folder) / NAME, f"measure again: mmrl evaluate {folder}"
+        stored, names = read_json_object(path, remedy, finite=False), [each.name for each in fields(cls)]
+        made = cls(**{name: need_object(stored.get(name), f"{path}: {name}", remedy) for name in names})
+        if made.hash != stored.get("hash"):
+            said = quoted(stored.get("hash"))
+            raise ValueError(f"{path} says hash {said} and its entries have {made.hash}: it was edited; {remedy}")
         return made
 
     def against(self, other: Protocol) -> list[str]:

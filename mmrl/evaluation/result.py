@@ -10,9 +10,15 @@ from typing import Any
 
 from mmrl.evaluation.by_task import task_of
 from mmrl.evaluation.protocol import NAME, Protocol
+from mmrl.strict_json import kind, need_object, parse_json
 from mmrl.types import Episode, Prompt
 
 EPISODES = "episodes.jsonl"
+
+_ENTRIES = (
+    *("checkpoint", "decode", "key", "slot", "attempt", "seed", "task", "instruction", "ended", "error"),
+    *("scores", "decisions", "tokens"),
+)
 
 Played = Mapping[str, Mapping[str, Sequence[Episode]]]
 """checkpoint -> decode -> light episodes."""
@@ -52,11 +58,14 @@ class Result:
                 f"{folder} holds no measurement ({', '.join(missing)} missing): run mmrl evaluate {folder}"
             )
         played: dict[str, dict[str, list[Episode]]] = {}
-        for line in (folder / EPISODES).read_text().splitlines():
-            one = json.loads(line)
-            decodes = played.setdefault(one["checkpoint"], {})
-            decodes.setdefault(one["decode"], []).append(_episode(one))
-        return cls(Protocol.read(folder), played)
+        protocol, remedy = Protocol.read(folder), f"measure again: mmrl evaluate {folder}"
+        for number, line in enumerate((folder / EPISODES).read_bytes().split(b"\n"), start=1):
+            if line:
+                one = _read_row(line, f"{folder / EPISODES}:{number}", remedy)
+                played.setdefault(one["checkpoint"], {}).setdefault(one["decode"], []).append(_episode(one))
+        if not played:
+            raise ValueError(f"{folder / EPISODES} has no episodes; {remedy}")
+        return cls(protocol, played)
 
 
 def row(episode: Episode) -> dict[str, Any]:
@@ -75,6 +84,21 @@ def row(episode: Episode) -> dict[str, Any]:
         "decisions": info.get("decisions"),
         "tokens": info.get("tokens"),
     }
+
+
+def _read_row(line: bytes, place: str, remedy: str) -> dict[str, Any]:
+    """One line of episodes.jsonl, with every entry that `row` writes."""
+    one = need_object(parse_json(line, place, remedy, finite=False), place, remedy)
+    absent = [name for name in _ENTRIES if name not in one]
+    if absent:
+        raise ValueError(f"{place}: {absent} missing; {remedy}")
+    for name in ("checkpoint", "decode", "key"):
+        if not isinstance(one[name], str):
+            raise ValueError(f"{place}: {name} must be a text, is {kind(one[name])}; {remedy}")
+    for name, score in need_object(one["scores"], f"{place}: scores", remedy).items():
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            raise ValueError(f"{place}: score {name!r} must be a number, is {kind(score)}; {remedy}")
+    return one
 
 
 def _episode(one: Mapping[str, Any]) -> Episode:

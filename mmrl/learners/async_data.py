@@ -51,6 +51,7 @@ class AsyncRolloutData(RolloutData):
         self._landed: dict[str, Any] | None = None  # progress made by the collections that were learnt from
 
     def setup(self, stage: str) -> None:
+        super().setup(stage)
         if self.staleness:
             parallel.refuse_threads(self.trainer, f"data.staleness={self.staleness}")
 

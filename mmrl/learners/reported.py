@@ -14,6 +14,7 @@ from mmrl.learners.processes import check_processes
 from mmrl.learners.schedules import Options, apply_configuration, highest_learning_rate
 from mmrl.policies.base import Policy
 from mmrl.policies.processor import refuse_other
+from mmrl.policies.weights import check_fits, checkpoint_weights
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,10 @@ class Reported(L.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         refuse_other(checkpoint.get("policy_contract"), self.policy.contract(), "the checkpoint")
+        if "state_dict" in checkpoint:  # of a sharded run it is read apart
+            place = f"ckpt_path={self.trainer.ckpt_path}"
+            checkpoint_weights(checkpoint, place)
+            check_fits(self.state_dict(), checkpoint["state_dict"], place)
 
     def on_train_start(self) -> None:
         """Measure the starting policy too, so that a run holds its own before and after.

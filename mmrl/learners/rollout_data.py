@@ -27,6 +27,7 @@ from mmrl.learners.finite import check_columns
 from mmrl.learners.metrics import episode_metrics
 from mmrl.learners.parity import Parity
 from mmrl.learners.playing import Playing
+from mmrl.learners.prompt_lengths import check_prompt_lengths
 from mmrl.learners.staleness import age
 from mmrl.learners.windows import Pass, cut_passes
 from mmrl.objectives.weighting import Weighting
@@ -123,6 +124,15 @@ class RolloutData(L.LightningDataModule):
         self.last_episodes: list[Episode] = []  # of this rank, for callbacks that show them
 
     # ---------------------------------------------------------------- Lightning's side
+
+    def setup(self, stage: str) -> None:
+        """Read all problems and check that they fit into the policy's context, before the first step."""
+        policy = self.trainer.lightning_module.policy
+        if stage == "fit":
+            check_prompt_lengths(self.task, policy, self.sampling.max_tokens)
+        if self.evaluation is not None:
+            longest = max(sampling.max_tokens for sampling in self.evaluation.sampling.values())
+            check_prompt_lengths(self.task.on(self.evaluation.split), policy, longest)
 
     def train_dataloader(self) -> _Loader:
         if getattr(self.trainer.lightning_module, "takes_passes", False):

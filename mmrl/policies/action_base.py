@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
@@ -17,9 +17,14 @@ from mmrl.policies.action_transformer import ContextTransformer
 from mmrl.policies.action_value import StateValue, seen_said_felt
 from mmrl.policies.base import Policy, need
 from mmrl.policies.instruction_tokenizer import instruction_tokenizer
+from mmrl.policies.loading import checkpoint_error
 from mmrl.policies.processor import Processor
 from mmrl.policies.vision_encoder import SMALL_CONVNEXT, VisionEncoder
+from mmrl.policies.weights import fill, read_weights
+from mmrl.strict_json import need_object, read_json_object
 from mmrl.types import Observation
+
+_REMEDY = "give a folder that save_pretrained wrote (policy.path)"
 
 Reads = Literal["shared", "detached", "own"]
 """What a value reads: the context as the policy read it (its gradient trains the transformer), the same without that
@@ -116,11 +121,9 @@ class ActionPolicy(Policy):
         self.tokenizer.save_pretrained(folder / "tokenizer")
 
     def _load(self, folder: Path) -> None:
-        missing, unexpected = self.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
-        # a value head may be new, or no longer wanted; anything else is another network
-        wrong = [name for name in (*missing, *unexpected) if not name.startswith(self.optional)]
-        if wrong:
-            raise ValueError(f"policy.path={folder}: weights do not fit the architecture in config.json: {wrong}")
+        path = folder / "model.safetensors"
+        # a value head may be new, or no longer wanted; anything else is another network than config.json describes
+        fill(self, read_weights(path, _REMEDY), str(path), self.optional)
 
     def _look(self, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
         """Visual tokens [N, K, D] and map logits: from the image, or the tokens that were stored instead of it."""
@@ -181,14 +184,17 @@ class ActionPolicy(Policy):
             raise FileNotFoundError(
                 f"policy.path={path}: no config.json there; give a folder written by save_pretrained"
             )
-        config = json.loads(file.read_text())
+        config = read_json_object(file, _REMEDY)
         if config.get("policy") != cls.__name__:
             raise ValueError(f"{file} is not of an {cls.__name__}; policy.path must name a folder that it saved")
-        architecture = config["architecture"]
+        architecture = need_object(config.get("architecture"), f"{file}: architecture", _REMEDY)
         # the weights are in the folder
-        architecture["vision_args"] = {**architecture["vision_args"], "pretrained": False}
+        vision = need_object(architecture.get("vision_args"), f"{file}: architecture.vision_args", _REMEDY)
+        architecture["vision_args"] = {**vision, "pretrained": False}
+        config["architecture"] = architecture
         return config
 
 
 def _saved_tokenizer(path: str) -> PreTrainedTokenizerFast:
-    return PreTrainedTokenizerFast.from_pretrained(Path(path) / "tokenizer")
+    with checkpoint_error(path):
+        return PreTrainedTokenizerFast.from_pretrained(Path(path) / "tokenizer")

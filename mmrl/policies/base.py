@@ -61,6 +61,16 @@ class Policy(nn.Module, ABC):
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
+    @property
+    def context_length(self) -> int | None:
+        """The most tokens that prompt and completion may have together; None where the network names no limit."""
+        return None
+
+    @property
+    def token_characters(self) -> int:
+        """Characters of the longest token; only for policies with a `context_length`."""
+        raise NotImplementedError(f"{type(self).__name__} reads no tokens of text")
+
     @abstractmethod
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """One raw observation as tensors without a batch axis. Refuses, by name, an input that it lacks."""

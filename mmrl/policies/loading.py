@@ -3,24 +3,78 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
+from transformers.utils import logging as transformers_logging
+
+from mmrl.policies.weights import check_finite, check_folder
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
 def checkpoint_error(path: str) -> Iterator[None]:
     """Say which checkpoint could not be read, and what to do."""
+    check_folder(path)
     try:
         yield
-    except (OSError, ValueError, KeyError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    except Exception as error:  # transformers, tokenizers and safetensors raise of every kind at a broken file
+        reason = " ".join(str(error).split())[:300].rstrip(". ") or type(error).__name__
         raise ValueError(
-            f"policy.path={path!r} cannot be loaded: {first}. Give a folder written by save_pretrained with its "
+            f"policy.path={path!r} cannot be loaded: {reason}. Give a folder written by save_pretrained with its "
             "tokenizer or processor, or a hub id that this machine can reach"
         ) from error
+
+
+def refuse_empty(tokenizer: Any) -> Any:
+    """The tokenizer, unless it knows no token: transformers makes an empty one where tokenizer.json is missing."""
+    if not set(tokenizer("a policy", add_special_tokens=False)["input_ids"]) - set(tokenizer.all_special_ids):
+        raise ValueError("its tokenizer has no vocabulary; tokenizer.json is missing or empty")
+    return tokenizer
+
+
+def loaded_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **options: Any) -> Any:
+    """The transformers model of a checkpoint in safetensors. Weights that it lacks are refused, not drawn at random.
+
+    Args:
+        auto_model: a model class of transformers.
+        path: hub id or folder.
+        may_lack: beginnings of the names of weights that the checkpoint may lack.
+        options: of `from_pretrained`.
+
+    Raises:
+        ValueError: missing weights, weights of another shape, or weights that are not finite.
+    """
+    options |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
+    with _quiet():  # the report of many lines that transformers prints; what is wrong is said below
+        model, report = auto_model.from_pretrained(path, **options)
+    missing = sorted(name for name in report["missing_keys"] if not name.startswith(may_lack))
+    if missing:
+        raise ValueError(f"the checkpoint lacks {len(missing)} weights, the first of them {missing[0]}")
+    if other := sorted(report["mismatched_keys"], key=str):
+        name, found, wanted = other[0]
+        raise ValueError(
+            f"{len(other)} weights are not those of config.json, the first of them {name}: {list(found)} in the file, "
+            f"{list(wanted)} in config.json"
+        )
+    check_finite(model.named_parameters(), path)
+    if unused := sorted(report["unexpected_keys"]):
+        log.warning("%s: %d weights are not used, the first of them %s", path, len(unused), unused[0])
+    return model
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    before = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(before)
 
 
 def without_dropout(model: nn.Module) -> nn.Module:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PI0ForConditionalGeneration
 
@@ -19,11 +19,13 @@ from mmrl.policies.action_value import StateValue
 from mmrl.policies.base import need
 from mmrl.policies.chains import Chain
 from mmrl.policies.chains.base import check_teacher
-from mmrl.policies.loading import adapted, checkpoint_error, merged, without_dropout
+from mmrl.policies.loading import adapted, checkpoint_error, loaded_model, merged, without_dropout
 from mmrl.policies.margin import Margin
 from mmrl.policies.pi0_network import Pi0Network, checkpointed
 from mmrl.policies.pi0_reading import Pi0Reading
 from mmrl.policies.processor import Processor
+from mmrl.policies.weights import fill, read_weights
+from mmrl.strict_json import read_json_object
 from mmrl.types import Observation
 
 HEADS = ("value_head", "spread")  # modules of ours beside the transformers model
@@ -128,11 +130,11 @@ class Pi0Policy(ChainPolicy):
             nn.init.zeros_(self.spread.weight)
             nn.init.zeros_(self.spread.bias)
         file = Path(self.path) / EXTRA
-        saved = load_file(file) if file.is_file() else {}
+        saved = read_weights(file, "save the policy there again") if file.is_file() else {}
         for name in HEADS:
             part = {key.removeprefix(f"{name}."): value for key, value in saved.items() if key.startswith(f"{name}.")}
             if part and getattr(self, name) is not None:
-                getattr(self, name).load_state_dict(part)
+                fill(getattr(self, name), part, f"{file}: {name}")
 
     # ---------------------------------------------------------------- what it reads
 
@@ -228,11 +230,8 @@ class Pi0Policy(ChainPolicy):
 
 def _loaded(path: str, **options: Any) -> Any:
     """The transformers model. Weights that it needs and does not get are refused, not drawn at random."""
-    loaded: Any = PI0ForConditionalGeneration.from_pretrained(path, output_loading_info=True, **options)
-    model, report = loaded
-    missing = sorted(name for name in report["missing_keys"] if "dit.embed_tokens" not in name)  # nobody reads those
-    if missing:
-        raise ValueError(f"the checkpoint lacks {len(missing)} weights of pi0, the first of them {missing[0]}")
+    unread = ("model.dit.embed_tokens", "dit.embed_tokens")  # nobody reads those
+    model = loaded_model(PI0ForConditionalGeneration, path, unread, **options)
     return model.train()  # as other new modules are; transformers loads for evaluation
 
 
@@ -252,7 +251,7 @@ def _units(path: str, reading: Pi0Reading, given: Processor | None) -> Processor
     """As given, or as saved by us, or the statistics that came with the checkpoint."""
     file = Path(path) / OWN
     if file.is_file():
-        saved = json.loads(file.read_text())["processor"]
+        saved = read_json_object(file, "save the policy there again").get("processor")
     else:
         units = reading.units()
         saved = None if units is None else units.plain()

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
+
+from mmrl.policies.weights import fill, read_weights
+from mmrl.strict_json import read_json_object
 
 _SETTINGS, _WEIGHTS = "config.json", "model.safetensors"
 
@@ -25,8 +28,11 @@ def settings(folder: str | Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The stored settings; refused where one that was asked for (not None) is another."""
     file = Path(folder) / _SETTINGS
     if not file.is_file():
-        raise ValueError(f"policy.path={folder} is not a folder that save_pretrained wrote: {file} is missing")
-    stored = json.loads(file.read_text())
+        raise ValueError(f"policy.path={folder}: {file} is missing; give a folder that save_pretrained wrote")
+    stored = read_json_object(file, "give a folder that save_pretrained wrote", finite=False)
+    absent = sorted(set(asked) - set(stored))
+    if absent:
+        raise ValueError(f"{file}: {absent} missing; give a folder that save_pretrained wrote")
     differing = {name: value for name, value in asked.items() if value is not None and value != stored[name]}
     if differing:
         found = {name: stored[name] for name in differing}
@@ -36,4 +42,5 @@ def settings(folder: str | Path, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def load(folder: str | Path, module: nn.Module) -> None:
     """Give the module the stored weights."""
-    module.load_state_dict(load_file(Path(folder) / _WEIGHTS))
+    path = Path(folder) / _WEIGHTS
+    fill(module, read_weights(path, "give a folder that save_pretrained wrote"), str(path))

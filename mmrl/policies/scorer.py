@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from mmrl.batch import Batch, pad_stack
 from mmrl.policies.base import Action, Policy, need
 from mmrl.policies.control import perceptron
-from mmrl.policies.loading import checkpoint_error, without_dropout
+from mmrl.policies.loading import checkpoint_error, loaded_model, refuse_empty, without_dropout
 from mmrl.policies.tiny import character_tokenizer, special_ids
 from mmrl.policies.tokenizer import join_messages, set_pad_token
+from mmrl.policies.weights import fill, read_weights
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
+
+HEADS = ("score", "classifier")
+"""Beginnings of the names that transformers gives to the head of a sequence classifier."""
 
 
 class ScoringPolicy(Policy):
@@ -49,8 +53,9 @@ class ScoringPolicy(Policy):
         self.path = path
         if path is not None:
             with checkpoint_error(path):
-                self.tokenizer: Any = AutoTokenizer.from_pretrained(path)
-                model = AutoModelForSequenceClassification.from_pretrained(path, num_labels=1, dtype=dtype)
+                self.tokenizer: Any = refuse_empty(AutoTokenizer.from_pretrained(path))
+                # of a language model, the head starts at random
+                model = loaded_model(AutoModelForSequenceClassification, path, HEADS, num_labels=1, dtype=dtype)
         else:
             self.tokenizer = character_tokenizer()
             full = {**(config or {}), **special_ids(self.tokenizer), "num_labels": 1}
@@ -67,7 +72,7 @@ class ScoringPolicy(Policy):
             self.model.requires_grad_(False)
             saved = Path(path or "") / "score_head.safetensors"
             if path is not None and saved.exists():
-                self.head.load_state_dict(load_file(saved))
+                fill(self.head, read_weights(saved, "save the policy there again"), str(saved))
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:

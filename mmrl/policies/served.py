@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,16 @@ class ServedPolicy(Policy):
     @property
     def tokenizer(self) -> Any:
         return getattr(self.processor, "tokenizer", self.processor)
+
+    @property
+    def context_length(self) -> int | None:
+        """max_position_embeddings of the language model."""
+        stated = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        return stated if isinstance(stated, int) and stated > 0 else None
+
+    @functools.cached_property
+    def token_characters(self) -> int:  # type: ignore[override]
+        return max(map(len, self.tokenizer.get_vocab()))
 
     def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
         """Ids with one placeholder per image, and the images. The engine expands the placeholders as `encode` does."""

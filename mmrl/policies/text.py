@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
@@ -22,7 +22,7 @@ from mmrl.policies.cache import empty_cache
 from mmrl.policies.capture import Capture
 from mmrl.policies.generate import generate
 from mmrl.policies.layout import Lengths, Price, Sheet, best_layout, most_tokens, shares
-from mmrl.policies.loading import adapted, checkpoint_error, merged, without_dropout
+from mmrl.policies.loading import adapted, checkpoint_error, loaded_model, merged, refuse_empty, without_dropout
 from mmrl.policies.prefix_attention import know_prefixes
 from mmrl.policies.reading import Reading
 from mmrl.policies.scoring import score_tokens
@@ -31,6 +31,7 @@ from mmrl.policies.sharing import Sharing
 from mmrl.policies.statistics import Statistic
 from mmrl.policies.tiny import character_tokenizer, special_ids
 from mmrl.policies.tokenizer import encode_answer, set_pad_token
+from mmrl.policies.weights import fill, read_weights
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
@@ -76,7 +77,7 @@ class TextPolicy(ServedPolicy):
             with checkpoint_error(path):
                 self.processor = self.load_processor(path)
                 model = build_model(
-                    lambda kind: self.auto_model.from_pretrained(path, dtype=dtype, attn_implementation=kind), attention
+                    lambda kind: loaded_model(self.auto_model, path, dtype=dtype, attn_implementation=kind), attention
                 )
             set_pad_token(self.tokenizer, path)
         else:
@@ -98,7 +99,7 @@ class TextPolicy(ServedPolicy):
             nn.init.zeros_(self.value_head.bias)
             head = Path(path or "") / "value_head.safetensors"
             if path is not None and head.exists():
-                self.value_head.load_state_dict(load_file(head))
+                fill(self.value_head, read_weights(head, "save the policy there again"), str(head))
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
@@ -108,7 +109,7 @@ class TextPolicy(ServedPolicy):
     # ---------------------------------------------------------------- what a vision-language policy overrides
 
     def load_processor(self, path: str) -> Any:
-        return AutoTokenizer.from_pretrained(path, padding_side="left")
+        return refuse_empty(AutoTokenizer.from_pretrained(path, padding_side="left"))
 
     def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:
         """A configuration that fits the character tokenizer, and that tokenizer."""

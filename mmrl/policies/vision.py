@@ -13,6 +13,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from mmrl.batch import Ragged, pad_stack
 from mmrl.policies.base import need
+from mmrl.policies.loading import refuse_empty
 from mmrl.policies.text import TextPolicy
 from mmrl.policies.tiny import llava_parts
 from mmrl.types import Observation
@@ -35,7 +36,7 @@ class VisionLanguagePolicy(TextPolicy):
             raise ValueError(
                 f"its processor is a {type(processor).__name__}, which takes no images; use a text policy for it"
             )
-        processor.tokenizer.padding_side = "left"
+        refuse_empty(processor.tokenizer).padding_side = "left"
         return processor
 
     def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:

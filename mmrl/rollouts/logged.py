@@ -49,9 +49,19 @@ class LoggedEpisodes(Rollout):
         return [e for slot, _ in prompts for e in _episodes(self._log[(first + slot) % len(self._log)], slot, ctx)]
 
     def _read(self) -> Log:
-        kept: Log = torch.load(self.path, weights_only=True)
+        remedy = "delete the file, so that rollout.play makes it again"
+        try:
+            kept: Log = torch.load(self.path, weights_only=True)
+        except Exception as error:  # of every kind, at a broken file
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            raise ValueError(f"rollout.path={self.path} is no log of episodes ({reason}); {remedy}") from error
         if not kept:
-            raise ValueError(f"rollout.path={self.path} holds no episodes")
+            raise ValueError(f"rollout.path={self.path} holds no episodes; {remedy}")
+        entries = kept if isinstance(kept, list) else [None]
+        if not all(
+            isinstance(entry, dict) and entry.keys() >= {"key", "observations", "attempts"} for entry in entries
+        ):
+            raise ValueError(f"rollout.path={self.path} is no log of episodes: no list of groups; {remedy}")
         return kept
 
     def _played(self, ctx: Context) -> Log:

@@ -73,6 +73,7 @@ class RecordedEpisodes(Rollout):
                     + "\n  ".join(lines)
                     + "\nset the sim's options to those of the recording, or rollout.any_contract=true"
                 )
+            dataset.check()
             flagged = [dataset.success(n) for n in range(len(dataset))]
             self._numbers = [n for n, success in enumerate(flagged) if self.failed or success is not False]
             if not self._numbers:

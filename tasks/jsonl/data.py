@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image, UnidentifiedImageError
+from mmrl.strict_json import MAX_DIGITS, kind, parse_json, quoted
+from tasks.images import image_path, image_sizes
+from tasks.jsonl.verify import number
+
+_REMEDY = "write one complete object per line"
+_NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]*(?:e[+-]?[0-9]+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,14 @@ class Columns:
 
 
 @dataclass(frozen=True)
+class Images:
+    """Where the images of the rows lie, and how large one may be."""
+
+    folder: Path | None  # None for the folder of the JSON Lines file
+    max_pixels: int
+
+
+@dataclass(frozen=True)
 class Row:
     """One problem and where it stands in the user's file."""
 
@@ -29,6 +41,7 @@ class Row:
     question: str
     answer: str
     image: Path | None = None
+    image_size: tuple[int, int] | None = None  # (height, width)
 
 
 @dataclass(frozen=True)
@@ -42,38 +55,45 @@ class Version:
 
 def version(path: str, part: str) -> Version:
     """The file at `path` as it is now; `part` names the setting that gave the path."""
-    file = Path(path).expanduser().resolve()
-    if not file.is_file():
+    try:
+        file = Path(path).expanduser().resolve()
+        there = file.is_file()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a zero byte, a loop of links, an unknown user
+        reason = getattr(error, "strerror", None) or str(error)[:100]
+        raise FileNotFoundError(
+            f"task 'jsonl': {quoted(path)} is no path of a file ({reason}); set {part} to a JSON Lines file"
+        ) from error
+    if not there:
         raise FileNotFoundError(f"task 'jsonl': there is no file {file}; set {part} to a JSON Lines file")
     stat = file.stat()
     return Version(file, stat.st_mtime_ns, stat.st_size)
 
 
-def read(file: Path, columns: Columns) -> tuple[Row, ...]:
-    """All rows of the file in order; blank lines are skipped."""
+def read(file: Path, columns: Columns, images: Images) -> tuple[Row, ...]:
+    """All rows of the file in order; blank lines are skipped. Every image is decoded once."""
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read ({error.strerror}); copy it again or change its rights") from error
+    folder = file.parent if images.folder is None else images.folder
     rows = []
-    for number, line in enumerate(file.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+    for line_number, line in enumerate(text.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if line.strip():
-            rows.append(_row(line, f"{file}:{number}", file.parent, columns))
+            rows.append(_row(line, f"{file}:{line_number}", folder, columns))
     if not rows:
         raise ValueError(f"{file} has no rows; write one JSON object per line")
-    return tuple(rows)
+    places = {row.image: row.place for row in reversed(rows) if row.image is not None}
+    sizes = image_sizes(dict(reversed(places.items())), images.max_pixels)
+    return tuple(row if row.image is None else replace(row, image_size=sizes[row.image]) for row in rows)
 
 
 def _row(line: bytes, place: str, folder: Path, columns: Columns) -> Row:
-    try:
-        record = json.loads(line.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{place}: not UTF-8 text (byte {error.start}); save the file as UTF-8") from error
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{place}: broken JSON at character {error.colno}: {error.msg}; write one complete object per line"
-        ) from error
+    record = parse_json(line, place, _REMEDY, finite=False)
     if not isinstance(record, dict):
-        raise ValueError(f"{place}: the line is a {type(record).__name__}, not an object with named columns")
+        raise ValueError(f"{place}: the line is {kind(record)}, not an object with named columns; {_REMEDY}")
     question = _column(record, columns.question, "question", place)
     if not isinstance(question, str):
-        raise ValueError(f"{place}: column {columns.question!r} must be text, got {question!r}")
+        raise ValueError(f"{place}: column {columns.question!r} must be text, got {quoted(question)}")
     answer = _column(record, columns.answer, "answer", place)
     image = None if columns.image is None else _image(record, columns.image, place, folder)
     return Row(place, question, _answer_text(answer, columns.answer, place), image)
@@ -83,7 +103,7 @@ def _column(record: dict[str, Any], name: str, role: str, place: str) -> Any:
     value = record.get(name)
     if name not in record:
         raise ValueError(
-            f"{place}: column {name!r} is missing, the row has {sorted(record)}; "
+            f"{place}: column {name!r} is missing, the row has {quoted(sorted(record))}; "
             f"add it or set task.{role} to the column that holds the {role}"
         )
     if value is None or (isinstance(value, str) and not value.strip()):
@@ -92,28 +112,27 @@ def _column(record: dict[str, Any], name: str, role: str, place: str) -> Any:
 
 
 def _answer_text(value: Any, name: str, place: str) -> str:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not (number or isinstance(value, str)):
-        raise ValueError(f"{place}: column {name!r} must be text or a finite number, got {value!r}")
-    return str(value)
+    real = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not (real or isinstance(value, str)):
+        raise ValueError(f"{place}: column {name!r} must be text or a finite number, got {quoted(value)}")
+    text = str(value)
+    digits = text.strip()
+    if not digits or not _NUMBER.fullmatch(digits) or number(digits.lower()) is not None:
+        return text
+    if "e" in digits.lower():
+        raise ValueError(
+            f"{place}: column {name!r} is {quoted(digits)}, a number that replies cannot be compared with: at most two "
+            "digits may stand in the exponent and 40 on each side of the point; write it in another way"
+        )
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(
+            f"{place}: column {name!r} is a number of {len(digits)} digits, more than {MAX_DIGITS}; shorten the answer"
+        )
+    return text  # of more than 40 digits: compared as text
 
 
 def _image(record: dict[str, Any], name: str, place: str, folder: Path) -> Path:
     value = _column(record, name, "image", place)
     if not isinstance(value, str):
-        raise ValueError(f"{place}: column {name!r} must be the path of an image file, got {value!r}")
-    found = folder / Path(value).expanduser()  # an absolute path stays as it is
-    if not found.is_file():
-        raise FileNotFoundError(
-            f"{place}: column {name!r} names {found}, which does not exist; paths start at the JSON Lines file's folder"
-        )
-    return found
-
-
-def load_image(path: Path, place: str) -> np.ndarray:
-    """The image of the row at `place` as uint8 [height, width, 3]."""
-    try:
-        with Image.open(path) as image:
-            return np.array(image.convert("RGB"))
-    except (UnidentifiedImageError, OSError) as error:
-        raise ValueError(f"{place}: {path} cannot be read as an image ({error}); replace the file") from error
+        raise ValueError(f"{place}: column {name!r} must be the path of an image file, got {quoted(value)}")
+    return image_path(folder, value, f"{place}: column {name!r}")

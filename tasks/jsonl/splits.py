@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mmrl.rng import derived_rng
+from mmrl.strict_json import quoted
 from tasks.jsonl.data import Row
+from tasks.jsonl.verify import verify
 
 
 def share(rows: Sequence[Row], held_out_fraction: float, seed: int) -> dict[str, tuple[Row, ...]]:
@@ -35,6 +37,18 @@ def apart(train: Sequence[Row], held_out: Sequence[Row]) -> dict[str, tuple[Row,
                 f"{row.place}: the same problem is trained on, {trained[_problem(row)]}; delete one of them"
             )
     return {"train": tuple(train), "held_out": tuple(held_out)}
+
+
+def refuse_contradictions(rows: Sequence[Row]) -> None:
+    """Refuse a problem that stands twice with different answers: no reply to it could always be right."""
+    first: dict[tuple[str, Path | None], Row] = {}
+    for row in rows:
+        known = first.setdefault(_problem(row), row)
+        if known is not row and not verify(known.answer, row.answer)["exact"]:
+            raise ValueError(
+                f"{row.place}: the answer is {quoted(row.answer)}, but {known.place} answers the same question with "
+                f"{quoted(known.answer)}; delete one of the rows"
+            )
 
 
 def _problem(row: Row) -> tuple[str, Path | None]:

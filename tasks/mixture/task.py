@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from mmrl.rng import derived_rng
@@ -74,6 +75,9 @@ class Mixture(Task):
         prompt = self._of_split[name][place]
         info = {**prompt.info, "task": name}
         return replace(prompt, key=f"{self.name}/{name}/{self.split}/{index}", info=info)
+
+    def prompts_to_check(self) -> Iterator[Prompt]:
+        return chain.from_iterable(part.prompts_to_check() for part in self._of_split.values())
 
     def on(self, split: str) -> Mixture:
         return replace(self, split=split)

@@ -7,11 +7,14 @@ alike, and what they share is the prompt.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from mmrl.strict_json import BrokenJSON, kind, parse_json, quoted
+
+_REMEDY = "write one complete object per line"
 
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -50,7 +53,7 @@ def pair(record: dict[str, Any], place: str) -> Pair:
     missing = [name for name in ("chosen", "rejected") if record.get(name) in (None, "", [])]
     if missing:
         raise BadPair(
-            f"{place}: {missing} missing or empty, the row has {sorted(record)}; every row needs both answers"
+            f"{place}: {missing} missing or empty, the row has {quoted(sorted(record))}; every row needs both answers"
         )
     chosen, rejected, prompt = record["chosen"], record["rejected"], record.get("prompt")
     if type(chosen) is not type(rejected):
@@ -60,13 +63,16 @@ def pair(record: dict[str, Any], place: str) -> Pair:
     else:
         messages, answers = _conversations(prompt, chosen, rejected, place)
     if answers[0].strip() == answers[1].strip():
-        raise BadPair(f"{place}: chosen and rejected are the same answer {answers[0][:40]!r}; nothing is preferred")
+        raise BadPair(
+            f"{place}: chosen and rejected are the same answer {answers[0][:40]!r}; nothing is preferred, so delete "
+            "the row"
+        )
     return Pair(place, messages, *answers)
 
 
 def _plain(prompt: Any, place: str) -> tuple[dict[str, Any], ...]:
     if not isinstance(prompt, str) or not prompt.strip():
-        raise BadPair(f"{place}: answers are texts, so 'prompt' must be one too, got {prompt!r}")
+        raise BadPair(f"{place}: answers are texts, so 'prompt' must be one too, got {quoted(prompt)}")
     return ({"role": "user", "content": prompt},)
 
 
@@ -103,7 +109,7 @@ def _messages(value: Any, name: str, place: str) -> tuple[dict[str, Any], ...]:
         fits = isinstance(message, dict) and isinstance(message.get("content"), str) and message.get("role") in ROLES
         if not fits:
             raise BadPair(
-                f"{place}: {name!r} holds {str(message)[:80]}, which is no chat message: it needs 'content', a text, "
+                f"{place}: {name!r} holds {quoted(message)}, which is no chat message: it needs 'content', a text, "
                 f"and 'role', one of {ROLES}; other templates ('from' and 'value', say) have to be converted"
             )
     return tuple({"role": message["role"], "content": message["content"]} for message in value)
@@ -116,21 +122,35 @@ def _kind(value: Any) -> str:
 def _records(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """(place, row) of a JSON Lines or parquet file."""
     if file.suffix == ".parquet":
-        try:
-            import pyarrow.parquet as parquet
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(f"{file}: parquet needs pyarrow: pip install 'mmrl[data]'") from error
-        for number, record in enumerate(parquet.read_table(file).to_pylist(), start=1):
-            yield f"{file}:row {number}", record
+        yield from _parquet(file)
         return
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read ({error.strerror}); copy it again or change its rights") from error
+    for number, line in enumerate(text.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not line.strip():
             continue
         place = f"{file}:{number}"
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise BadPair(f"{place}: broken JSON at character {error.colno}: {error.msg}") from error
+            record = parse_json(line, place, _REMEDY)
+        except BrokenJSON as error:
+            raise BadPair(str(error)) from error
         if not isinstance(record, dict):
-            raise BadPair(f"{place}: the line is a {_kind(record)}, not an object with named columns")
+            raise BadPair(f"{place}: the line is {kind(record)}, not an object with named columns; {_REMEDY}")
         yield place, record
+
+
+def _parquet(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    try:
+        import pyarrow
+        import pyarrow.parquet as parquet
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{file}: parquet needs pyarrow: pip install 'mmrl[data]'") from error
+    try:
+        rows = parquet.read_table(file).to_pylist()
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"{file}: not a readable parquet file ({reason}); copy it again") from error
+    for number, record in enumerate(rows, start=1):
+        yield f"{file}:row {number}", record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -62,6 +63,11 @@ class Preferences(Task):
             answer=pair.chosen,
             info={"chosen": pair.chosen, "rejected": pair.rejected, "place": pair.place},
         )
+
+    def prompts_to_check(self) -> Iterator[Prompt]:
+        for index, pair in enumerate(self._pairs):
+            longer = max(pair.chosen, pair.rejected, key=len)
+            yield Prompt(f"{self.name}/{self.split}/{index}", pair.messages, answer=longer, info={"place": pair.place})
 
     def on(self, split: str) -> Preferences:
         return replace(self, split=split)

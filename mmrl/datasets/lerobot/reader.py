@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mmrl.datasets.base import Dataset, Feature, Statistics, plain_name
-from mmrl.datasets.extras import arrow, parquet
+from mmrl.datasets.extras import arrow
 from mmrl.datasets.frames import Clip, Pictures
 from mmrl.datasets.lerobot import layout
-from mmrl.datasets.lerobot.table import as_array, read_tasks
-from mmrl.datasets.recorded import Recorded
+from mmrl.datasets.lerobot.episodes import read_episodes
+from mmrl.datasets.lerobot.info import (
+    UNREAD,
+    check_sizes,
+    check_version,
+    inside,
+    read_features,
+    read_fps,
+    read_own,
+    read_paths,
+)
+from mmrl.datasets.lerobot.table import as_array, opened_table, read_table, read_tasks
+from mmrl.datasets.recorded import Recorded, unusable
+from mmrl.datasets.statistics import read_statistics
 from mmrl.datasets.video import duration_frames
+from mmrl.strict_json import read_json_object
 
 _TOLERANCE_S = 1e-3  # of a timestamp, seconds: float32 after some hours, not a wrong rate
 
@@ -24,43 +37,39 @@ class LeRobotDataset(Dataset):
 
     Args:
         path: the folder that has meta/info.json.
+        statistics: refuse a broken meta/stats.json; one that is missing is refused where it is needed.
     """
 
     format = "LeRobotDataset v3.0"
     fps: float
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | Path, statistics: bool = True):
         self.path = Path(path)
-        self.info = self._json(layout.INFO, "is this the folder of a dataset?")
-        version = self.info.get("codebase_version")
-        if version != layout.VERSION:
-            older = str(version).startswith(("v1", "v2"))
-            how = (
-                "convert it once, with lerobot installed: python -m lerobot.datasets.v30.convert_dataset_v21_to_v30 "
-                "--repo-id=NAME (lerobot/scripts in newer releases)"
-                if older
-                else "this is newer than what can be read here"
-            )
-            raise ValueError(
-                f"{self.path / layout.INFO}: codebase_version is {version!r}, not {layout.VERSION!r}; {how}"
-            )
-        self.fps = float(self.info["fps"])
-        self.columns = {key: layout.read_feature(plain) for key, plain in self.info["features"].items()}
-        absent = [key for key in (layout.ACTION, *layout.INDEX) if key not in self.columns]
-        if absent:
-            raise ValueError(f"{self.path / layout.INFO}: features lack {absent}")
+        file = self.path / layout.INFO
+        if not file.is_file():
+            raise ValueError(f"{file} is missing; is this the folder of a dataset?")
+        self.info = read_json_object(file, "copy the dataset again from its source")
+        check_version(self.info, file)
+        check_sizes(self.info, file)
+        self.fps, self.columns = read_fps(self.info, file), read_features(self.info, file)
+        self.data_path, self.video_path = read_paths(self.info, file)
         own = self.path / layout.OWN
-        kept = json.loads(own.read_text()) if own.is_file() else {}
-        self.contract = kept.get("contract") or None
+        kept = read_json_object(own, "delete it or copy it again", finite=False) if own.is_file() else {}
+        self.contract, names = read_own(kept, own)
         seen = [key for key in self.columns if key.startswith("observation.") and self._usable(key)]
-        self.names = {key: kept.get("names", {}).get(key, plain_name(key)) for key in seen}
+        self.names = {key: names.get(key, plain_name(key)) for key in seen}
         self.features = {self.names[key]: self.columns[key] for key in seen} | {"action": self.columns[layout.ACTION]}
+        videos = [key for key in seen if self.columns[key].dtype == "video"]
+        if videos and self.video_path is None:
+            raise ValueError(f"{file}: {videos[0]} is a video, but there is no video_path; copy the dataset again")
         self.tasks = read_tasks(self._file(layout.TASKS))
-        self.episodes = self._episodes()
+        self.episodes = read_episodes(self.path, self.info, file, videos)
+        if statistics and (self.path / layout.STATS).exists():
+            self.statistics()
         self._open: tuple[Path, Any] | None = None
 
     def _usable(self, key: str) -> bool:
-        return self.columns[key].camera or self.columns[key].dtype not in ("string", "language")
+        return self.columns[key].camera or self.columns[key].dtype not in UNREAD
 
     def __len__(self) -> int:
         return len(self.episodes)
@@ -74,20 +83,39 @@ class LeRobotDataset(Dataset):
 
     def statistics(self) -> dict[str, Statistics]:
         """meta/stats.json, by the names of the observations."""
-        kept = self._json(layout.STATS, f"`mmrl data inspect {self.path} write=true` computes it")
+        file, remedy = self.path / layout.STATS, f"`mmrl data inspect {self.path} write=true` computes it"
+        if not file.is_file():
+            raise ValueError(f"{file} is missing; {remedy}")
         names = {**self.names, layout.ACTION: "action"}
-        return {
-            names[key]: {name: np.asarray(value, np.float64) for name, value in statistics.items()}
-            for key, statistics in kept.items()
-            if key in names
-        }
+        sizes = {key: None if self.columns[key].camera else math.prod(self.columns[key].shape) for key in names}
+        stated = read_statistics(read_json_object(file, remedy, finite=False), sizes, file, remedy)
+        return {names[key]: statistics for key, statistics in stated.items()}
+
+    def check(self) -> None:
+        """Refuse numbers that are not finite or too large to be meant, in all data files. Images are not read."""
+        read = {*self.names, layout.ACTION, layout.EXECUTED, "next.reward"}
+        for place in sorted({(entry["data/chunk_index"], entry["data/file_index"]) for entry in self.episodes}):
+            path = self._data_file(*place)
+            file = opened_table(path)
+            there = [name for name in file.schema_arrow.names if name in read and self._plain(name)]
+            names = [name for name in there if self.columns[name].dtype.startswith("float")]
+            table = read_table(path, ["episode_index", *names], file=file)
+            numbers, order = table["episode_index"].to_pylist(), [entry["episode_index"] for entry in self.episodes]
+            for name in names:
+                rows = as_array(table[name], self.columns[name], f"{path}, column {name!r}")
+                for row in unusable(rows)[:1]:
+                    self[order.index(numbers[row[0]])]  # refuses the episode by its control step
 
     def read(self, number: int) -> Recorded:
         entry = self.episodes[number]
         where = f"{self.path} episode {number}"
         table = self._table(entry, where)
         count = table.num_rows
-        data = {k: as_array(table[k], self.columns[k]) for k in table.column_names if self._plain(k)}
+        data = {
+            key: as_array(table[key], self.columns[key], f"{where}, column {key!r}")
+            for key in table.column_names
+            if self._plain(key)
+        }
         self._check_times(data["timestamp"], where)
         observations = {name: self._observed(key, table, data, entry, where) for key, name in self.names.items()}
         done, cut = (data.get(key, np.zeros(count, bool))[-1] for key in ("next.done", "next.truncated"))
@@ -97,7 +125,7 @@ class LeRobotDataset(Dataset):
         return Recorded(
             actions=data[layout.ACTION].reshape(count, *self.columns[layout.ACTION].shape),
             observations=observations,
-            instruction=self.tasks.get(int(data["task_index"][0]), ""),
+            instruction=self._instruction(int(data["task_index"][0]), where),
             rewards=data.get("next.reward"),
             terminated=bool(done and not cut),
             truncated=bool(cut),
@@ -106,6 +134,11 @@ class LeRobotDataset(Dataset):
             executed=data.get(layout.EXECUTED),
             where=where,
         )
+
+    def _instruction(self, task: int, where: str) -> str:
+        if task not in self.tasks:
+            raise ValueError(f"{where}: task_index {task} is not in {layout.TASKS}; copy the dataset again")
+        return self.tasks[task]
 
     def close(self) -> None:
         if self._open is not None:
@@ -118,18 +151,14 @@ class LeRobotDataset(Dataset):
     # ---------------------------------------------------------------- files
 
     def _plain(self, key: str) -> bool:
-        return key in self.columns and self.columns[key].dtype not in ("image", "video", "string", "language")
+        return key in self.columns and self.columns[key].dtype not in ("image", "video", *UNREAD)
 
     def _table(self, entry: dict[str, Any], where: str) -> Any:
         """The rows of one episode: of its data file only the row groups that hold them."""
-        place = {"chunk_index": entry["data/chunk_index"], "file_index": entry["data/file_index"]}
-        path = self._file(self.info["data_path"].format(**place))
+        path = self._data_file(entry["data/chunk_index"], entry["data/file_index"])
         if self._open is None or self._open[0] != path:
             self.close()
-            try:
-                self._open = (path, parquet().ParquetFile(path))
-            except arrow().ArrowInvalid as error:
-                raise ValueError(f"{path}: not a readable parquet file ({error}); copy it again") from error
+            self._open = (path, opened_table(path))
         file = self._open[1]
         absent = [k for k, f in self.columns.items() if f.dtype != "video" and k not in file.schema_arrow.names]
         if absent:
@@ -137,14 +166,14 @@ class LeRobotDataset(Dataset):
                 f"{path}: columns {absent} of meta/info.json are missing; copy it again, or drop them there"
             )
         groups = [g for g in range(file.num_row_groups) if _may_hold(file, g, entry["episode_index"])]
-        table = file.read_row_groups(groups)
+        table = read_table(path, groups=groups, file=file)
         table = table.filter(arrow().compute.equal(table["episode_index"], entry["episode_index"]))
         if table.num_rows != entry["length"]:
             raise ValueError(f"{where}: {path} holds {table.num_rows} rows of it, meta/episodes says {entry['length']}")
         return table
 
     def _check_times(self, seconds: np.ndarray, where: str) -> None:
-        wrong = np.flatnonzero(np.abs(seconds - np.arange(len(seconds)) / self.fps) > _TOLERANCE_S)
+        wrong = np.flatnonzero(~(np.abs(seconds - np.arange(len(seconds)) / self.fps) <= _TOLERANCE_S))
         if wrong.size:
             step = int(wrong[0])
             per_second = (len(seconds) - 1) / max(float(seconds[-1] - seconds[0]), 1e-9)
@@ -159,12 +188,12 @@ class LeRobotDataset(Dataset):
         if feature.dtype == "video":
             return self._clip(key, feature, entry, where)
         if feature.dtype == "image":
-            return Pictures([row["bytes"] for row in table[key].to_pylist()], feature.shape, f"{where}, {key}")
+            return Pictures(_encoded(table[key], f"{where}, {key}"), feature.shape, f"{where}, {key}")
         return data[key].reshape(len(data[key]), *feature.shape)
 
     def _clip(self, key: str, feature: Feature, entry: dict[str, Any], where: str) -> Clip:
         place = {"chunk_index": entry[f"videos/{key}/chunk_index"], "file_index": entry[f"videos/{key}/file_index"]}
-        path = self._file(self.info["video_path"].format(video_key=key, **place))
+        path = self._file(str(self.video_path).format(video_key=key, **place))
         start = float(entry[f"videos/{key}/from_timestamp"])
         there, needed = duration_frames(path), round(start * self.fps) + entry["length"]
         if there and there < needed:  # 0 where the file does not say
@@ -174,36 +203,22 @@ class LeRobotDataset(Dataset):
             )
         return Clip(path, start, entry["length"], self.fps, feature.shape)
 
-    def _episodes(self) -> list[dict[str, Any]]:
-        """meta/episodes in order, without the statistics of each."""
-        paths = sorted(self.path.glob("meta/episodes/*/*.parquet"))
-        if not paths:
-            raise ValueError(f"{self.path}: no meta/episodes/chunk-000/file-000.parquet; the recording was not closed")
-        entries: list[dict[str, Any]] = []
-        for path in paths:
-            names = [n for n in parquet().read_schema(path).names if not n.startswith("stats/")]
-            entries += parquet().read_table(path, columns=names).to_pylist()
-        entries.sort(key=lambda entry: entry["episode_index"])
-        for name, found in {"episodes": len(entries), "frames": sum(e["length"] for e in entries)}.items():
-            if self.info.get(f"total_{name}", found) != found:
-                said = self.info[f"total_{name}"]
-                raise ValueError(f"{self.path / layout.INFO}: total_{name} is {said}, meta/episodes has {found}")
-        return entries
+    def _data_file(self, chunk: int, file: int) -> Path:
+        return self._file(self.data_path.format(chunk_index=chunk, file_index=file))
 
     def _file(self, name: str) -> Path:
-        path = self.path / name
+        path = inside(self.path, name, f"a file of {self.path}")
         if not path.is_file():
             raise ValueError(f"{path} is missing; copy the dataset again from its source")
         return path
 
-    def _json(self, name: str, hint: str) -> dict[str, Any]:
-        path = self.path / name
-        if not path.is_file():
-            raise ValueError(f"{path} is missing; {hint}")
-        try:
-            return json.loads(path.read_text())
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}: not JSON ({error})") from error
+
+def _encoded(column: Any, where: str) -> list[bytes]:
+    """The bytes of every image of a column."""
+    rows = column.to_pylist()
+    if wrong := [step for step, row in enumerate(rows) if not isinstance(row, dict) or not row.get("bytes")]:
+        raise ValueError(f"{where}: control step {wrong[0]} has no image; leave the episode out or mend it")
+    return [row["bytes"] for row in rows]
 
 
 def _may_hold(file: Any, group: int, episode: int) -> bool:

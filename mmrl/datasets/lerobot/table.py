@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import numpy as np
 
 from mmrl.datasets.base import Feature
 from mmrl.datasets.extras import arrow, parquet
+from mmrl.strict_json import quoted
+
+_REMEDY = "copy the dataset again from its source, or correct meta/info.json"
 
 
 def as_table(columns: dict[str, Any], features: dict[str, Feature]) -> Any:
@@ -32,17 +36,62 @@ def as_table(columns: dict[str, Any], features: dict[str, Feature]) -> Any:
     return pa.table(made)
 
 
-def as_array(column: Any, feature: Feature) -> np.ndarray:
-    """A column of a table as [T, ...]; nested lists of any kind, scalars stay [T]."""
+def as_array(column: Any, feature: Feature, place: str) -> np.ndarray:
+    """A column of a table as [T, ...]; nested lists of any kind, scalars stay [T].
+
+    Args:
+        column: of the table.
+        feature: what meta/info.json says of it.
+        place: file, episode and column, for messages.
+    """
     flat = column.combine_chunks() if hasattr(column, "combine_chunks") else column
     count = len(flat)
     pa = arrow()
     while pa.types.is_list(flat.type) or pa.types.is_large_list(flat.type) or pa.types.is_fixed_size_list(flat.type):
         flat = flat.flatten()
-    values = flat.to_numpy(zero_copy_only=False).astype(feature.dtype)  # a copy: arrow's memory may not be written to
-    if feature.shape == (1,):
-        return values.reshape(count)
-    return values.reshape(count, *feature.shape)
+    if flat.null_count:
+        raise ValueError(f"{place}: {flat.null_count} numbers are missing (null); leave the episode out or mend it")
+    try:  # a copy: arrow's memory may not be written to
+        values = flat.to_numpy(zero_copy_only=False).astype(feature.dtype)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise ValueError(f"{place}: holds {flat.type}, meta/info.json says {feature.dtype}; {_REMEDY}") from error
+    shape = (count,) if feature.shape == (1,) else (count, *feature.shape)
+    if values.size != math.prod(shape):
+        raise ValueError(
+            f"{place}: {values.size} numbers in {count} control steps, meta/info.json says {list(feature.shape)} in "
+            f"each; {_REMEDY}"
+        )
+    return values.reshape(shape)
+
+
+def opened_table(path: Path) -> Any:
+    """The parquet file, of which nothing but its description is read yet."""
+    pa = arrow()
+    try:
+        return parquet().ParquetFile(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise ValueError(f"{path}: not a readable parquet file ({_reason(error)}); {_REMEDY}") from error
+
+
+def read_table(path: Path, columns: list[str] | None = None, groups: list[int] | None = None, file: Any = None) -> Any:
+    """Rows of a parquet file.
+
+    Args:
+        path: of the file.
+        columns: None for all.
+        groups: row groups; None for all.
+        file: the opened file; None opens it.
+    """
+    pa = arrow()
+    file = opened_table(path) if file is None else file
+    try:
+        return file.read(columns=columns) if groups is None else file.read_row_groups(groups, columns=columns)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise ValueError(f"{path}: not a readable parquet file ({_reason(error)}); {_REMEDY}") from error
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def write_tasks(path: Path, tasks: dict[str, int]) -> None:
@@ -67,8 +116,12 @@ def write_tasks(path: Path, tasks: dict[str, int]) -> None:
 
 def read_tasks(path: Path) -> dict[int, str]:
     """Instructions by number."""
-    table = parquet().read_table(path)
+    table = read_table(path)
     named = [name for name in ("task", "__index_level_0__") if name in table.column_names]
     if "task_index" not in table.column_names or not named:
         raise ValueError(f"{path}: needs columns 'task_index' and 'task', has {table.column_names}")
-    return dict(zip(table["task_index"].to_pylist(), table[named[0]].to_pylist()))
+    tasks = dict(zip(table["task_index"].to_pylist(), table[named[0]].to_pylist()))
+    for number, text in tasks.items():
+        if not isinstance(number, int) or not isinstance(text, str):
+            raise ValueError(f"{path}: task {quoted(number)} is {quoted(text)}, not a text; {_REMEDY}")
+    return tasks

@@ -42,10 +42,13 @@ class LeRobotWriter:
         crf: int = 18,
     ):
         self.folder, self.fps, self.video, self.robot, self.crf = Path(folder), fps, video, robot, crf
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"{self.folder} is a file; give the folder of a new dataset")
         if self.folder.exists() and any(self.folder.iterdir()):
             raise ValueError(f"{self.folder} is not empty; give the folder of a new dataset")
         if not fps > 0:
             raise ValueError(f"a dataset needs its control steps per second, got fps={fps}")
+        self.folder.mkdir(parents=True, exist_ok=True)  # fails now and not after the first episodes were played
         self.contract = dict(contract or {})
         self.features: dict[str, Feature] = {}
         self.keys: dict[str, str] = {}  # column of each observation, by its name

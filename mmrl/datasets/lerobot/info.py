@@ -1,0 +1,133 @@
+"""meta/info.json of a LeRobotDataset, checked entry by entry."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mmrl.datasets.base import Feature
+from mmrl.datasets.lerobot import layout
+from mmrl.strict_json import kind, need_object, quoted
+
+UNREAD = ("string", "language")
+"""Types of columns that no policy reads."""
+
+_CAMERAS = ("image", "video")
+_MOST = 2**27  # numbers of one feature in one control step
+_REMEDY = "copy the dataset again from its source, or correct the file"
+
+
+def check_version(info: Mapping[str, Any], file: Path) -> None:
+    """Refuse another version of the format, with the command that converts an older one."""
+    version = info.get("codebase_version")
+    if version == layout.VERSION:
+        return
+    how = "this is newer than what can be read here"
+    if str(version).startswith(("v1", "v2")):
+        how = (
+            "convert it once, with lerobot installed: python -m lerobot.datasets.v30.convert_dataset_v21_to_v30 "
+            "--repo-id=NAME (lerobot/scripts in newer releases)"
+        )
+    raise ValueError(f"{file}: codebase_version is {quoted(version)}, not {layout.VERSION!r}; {how}")
+
+
+def read_fps(info: Mapping[str, Any], file: Path) -> float:
+    """Control steps per second: a positive number."""
+    fps = info.get("fps")
+    if isinstance(fps, bool) or not isinstance(fps, int | float) or not 0 < fps < math.inf:
+        raise ValueError(f"{file}: fps is {quoted(fps)}; it must be the control steps per second, a number above 0")
+    return float(fps)
+
+
+def check_sizes(info: Mapping[str, Any], file: Path) -> None:
+    """Refuse file sizes that no writer of the format could have used."""
+    for name in ("chunks_size", "data_files_size_in_mb", "video_files_size_in_mb"):
+        size = info.get(name, 1)
+        if isinstance(size, bool) or not isinstance(size, int | float) or not size > 0:
+            raise ValueError(f"{file}: {name} is {quoted(size)}; it must be a number above 0; {_REMEDY}")
+
+
+def read_features(info: Mapping[str, Any], file: Path) -> dict[str, Feature]:
+    """The columns of the dataset, in the order of the file."""
+    stated = need_object(info.get("features"), f"{file}: features", _REMEDY)
+    columns = {key: _feature(plain, f"{file}: feature {quoted(key)}") for key, plain in stated.items()}
+    absent = [key for key in (layout.ACTION, *layout.INDEX) if key not in columns]
+    if absent:
+        raise ValueError(f"{file}: features lack {absent}; {_REMEDY}")
+    action = columns[layout.ACTION]
+    if action.camera or action.dtype in UNREAD or len(action.shape) != 1:
+        raise ValueError(
+            f"{file}: feature 'action' is {action.dtype} {list(action.shape)} per control step; it must be a vector "
+            "of numbers, such as float32 [7]"
+        )
+    return columns
+
+
+def _feature(plain: Any, place: str) -> Feature:
+    plain = need_object(plain, place, _REMEDY)
+    dtype, shape = plain.get("dtype"), plain.get("shape")
+    if not isinstance(dtype, str) or not (dtype in (*_CAMERAS, *UNREAD) or _is_number(dtype)):
+        raise ValueError(f"{place}: dtype {quoted(dtype)} is not known; {_REMEDY}")
+    whole = isinstance(shape, list) and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in shape)
+    if not whole or not shape or math.prod(shape) > _MOST:
+        raise ValueError(f"{place}: shape {quoted(shape)} must be a list of whole numbers above 0; {_REMEDY}")
+    if dtype in _CAMERAS and len(shape) != 3:
+        raise ValueError(f"{place}: shape {quoted(shape)} of a camera must be [height, width, channels]; {_REMEDY}")
+    return layout.read_feature(plain)
+
+
+def _is_number(dtype: str) -> bool:
+    try:
+        return np.dtype(dtype).kind in "biuf"
+    except TypeError:
+        return False
+
+
+def read_paths(info: Mapping[str, Any], file: Path) -> tuple[str, str | None]:
+    """The patterns of data and video files; refused where one has an unknown field or leaves the dataset's folder."""
+    video = info.get("video_path")
+    patterns = {"data_path": info.get("data_path"), **({} if video is None else {"video_path": video})}
+    for name, pattern in patterns.items():
+        if not isinstance(pattern, str):
+            raise ValueError(f"{file}: {name} is {kind(pattern)}; it must be a text such as {layout.DATA!r}")
+        try:
+            example = pattern.format(video_key="camera", chunk_index=0, file_index=0)
+        except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
+            raise ValueError(
+                f"{file}: {name} is {quoted(pattern)}; its fields may be chunk_index, file_index and video_key, as in "
+                f"{layout.DATA!r}"
+            ) from error
+        inside(Path(), example, f"{file}: {name}")
+    return patterns["data_path"], video
+
+
+def inside(folder: Path, name: str, place: str) -> Path:
+    """The file `name` of the folder; refused where it lies outside. Symbolic links are followed.
+
+    Args:
+        folder: of the dataset.
+        name: relative path.
+        place: what names it, for the message.
+    """
+    normal = os.path.normpath(name)
+    if os.path.isabs(name) or normal.split(os.sep)[0] == os.pardir or "\0" in name:
+        raise ValueError(f"{place} is {quoted(name)}, which leaves the folder of the dataset; {_REMEDY}")
+    return folder / normal
+
+
+def read_own(kept: Mapping[str, Any], file: Path) -> tuple[dict[str, Any] | None, dict[str, str]]:
+    """The simulator's contract and the names of observations of meta/mmrl.json."""
+    remedy = "delete the file if the dataset was not recorded by mmrl, or copy it again"
+    contract = kept.get("contract")
+    contract = None if contract is None else need_object(contract, f"{file}: contract", remedy)
+    names = need_object(kept.get("names", {}), f"{file}: names", remedy)
+    if wrong := [key for key, name in names.items() if not isinstance(name, str) or not name]:
+        raise ValueError(f"{file}: the name of {quoted(wrong[0])} is {quoted(names[wrong[0]])}, not a text; {remedy}")
+    if len(set(names.values())) < len(names):
+        raise ValueError(f"{file}: names gives two observations one name: {quoted(names)}; {remedy}")
+    return contract or None, names

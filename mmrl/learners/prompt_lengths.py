@@ -1,0 +1,100 @@
+"""Checks, before the first step, that every prompt and its completion fit into the policy's context."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Any
+
+from mmrl.policies.base import Policy
+from mmrl.types import Prompt, Task
+
+_TEXT = "text"  # key of a content part of a message
+
+
+def check_prompt_lengths(task: Task, policy: Policy, max_tokens: int) -> None:
+    """Refuse a task with a prompt that does not fit into the policy's context together with its completion.
+
+    The rows of a file are read in any case. A prompt is only tokenised where its number of characters does not decide
+    already. A task whose answers are texts must leave room for them too: no reply to it could be right otherwise.
+
+    Args:
+        task: on the split that is used.
+        policy: its `context_length` is the limit; None for no check.
+        max_tokens: longest completion, tokens.
+    """
+    limit = policy.context_length
+    if limit is None:
+        len(task)  # reads the rows of a file, and refuses broken ones
+        return
+    lengths = _Lengths(policy, limit)
+    for prompt in task.prompts_to_check():
+        place = prompt.info.get("place", prompt.key)
+        shown, tokens = lengths.prompt(prompt, max_tokens)
+        if tokens + max_tokens > limit:
+            raise ValueError(
+                f"{place}: the prompt has {shown} tokens and sampling.max_tokens={max_tokens} come after it, more than "
+                f"the model's context of {limit} (max_position_embeddings); shorten the prompt, lower "
+                "sampling.max_tokens, or choose a model with a longer context"
+            )
+        if isinstance(prompt.answer, str):
+            said, answer = lengths.text(prompt.answer, limit - tokens)
+            if tokens + answer > limit:
+                raise ValueError(
+                    f"{place}: the prompt has {shown} tokens and its answer {said}, more than the model's context of "
+                    f"{limit} (max_position_embeddings); shorten the answer or choose a model with a longer context"
+                )
+
+
+class _Lengths:
+    """Upper bounds of token counts where they suffice, and the counts themselves where they do not."""
+
+    def __init__(self, policy: Policy, limit: int):
+        self.policy, self.limit = policy, limit
+        self._around: dict[Hashable, int] = {}
+
+    def prompt(self, prompt: Prompt, more: int) -> tuple[str, int]:
+        """Tokens of a prompt, as words and as a number: an upper bound where that and `more` fit."""
+        messages = list(prompt.messages)
+        shapes = tuple(image.shape for image in prompt.images)
+        frame = (shapes, tuple(str(_with_text(message, "")) for message in messages))
+        if frame not in self._around:  # what the template and the images add to the texts
+            short = replace(prompt, messages=tuple(_with_text(message, "x") for message in messages))
+            self._around[frame] = len(self.policy.encode(short.observation)["input_ids"])
+        written = "".join(text for message in messages for text in _texts(message))
+        return self._bounded(
+            written, self._around[frame], more, lambda: len(self.policy.encode(prompt.observation)["input_ids"])
+        )
+
+    def text(self, text: str, room: int) -> tuple[str, int]:
+        """Tokens of a text, in the same way: an upper bound where it fits into `room`."""
+        return self._bounded(text, 0, self.limit - room, lambda: len(self.policy.tokens(text)))
+
+    def _bounded(self, text: str, around: int, more: int, count: Callable[[], int]) -> tuple[str, int]:
+        longest = self.limit * self.policy.token_characters
+        if len(text) > longest:  # too long whatever the tokens are; tokenising it could take minutes
+            return f"more than {self.limit}", self.limit + 1
+        most = around + max(_bytes(text), _bytes(unicodedata.normalize("NFKC", text)))
+        if most + more <= self.limit:
+            return f"at most {most}", most
+        tokens = count()
+        return str(tokens), tokens
+
+
+def _bytes(text: str) -> int:
+    """No tokenizer makes more tokens of a text than it has bytes."""
+    return len(text.encode())
+
+
+def _texts(message: dict[str, Any]) -> list[str]:
+    content = message["content"]
+    return [content] if isinstance(content, str) else [part[_TEXT] for part in content if part.get(_TEXT) is not None]
+
+
+def _with_text(message: dict[str, Any], text: str) -> dict[str, Any]:
+    """The message with every text of it replaced."""
+    content = message["content"]
+    if isinstance(content, str):
+        return {**message, "content": text}
+    return {**message, "content": [part if part.get(_TEXT) is None else {**part, _TEXT: text} for part in content]}

@@ -1,0 +1,1 @@
+"""Tables of malformed files by kind, and the small builders that make them."""
