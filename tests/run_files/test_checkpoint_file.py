@@ -14,6 +14,7 @@ from torch.testing import assert_close
 
 from mmrl.runs.checkpoint_file import PARTS, WEIGHTS, CheckpointError, read_checkpoint, read_manifest, write_checkpoint
 from mmrl.types import PICKLED
+from tests.run_files.processes import run
 from tests.runs import ROOT
 
 
@@ -155,24 +156,24 @@ def other_file_system(tmp_path: Path) -> Path:
     pytest.skip("there is one file system only")
 
 
+def die_while_saving(path):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # kills in the middle of the file
+    write_checkpoint({**checkpoint(1), "state_dict": {"w": torch.zeros(1_000_000)}}, path)
+
+
 def test_a_process_killed_while_it_saves_leaves_the_checkpoint_that_was_there(tmp_path):
     """On a file system other than /tmp's too: the new file grows beside the old one."""
     for folder in (tmp_path, other_file_system(tmp_path) / f"mmrl-{os.getpid()}"):
         path = folder / "last.ckpt"
         write_checkpoint(checkpoint(), path)
         before = path.read_bytes()
-        child = os.fork()
-        if child == 0:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))  # SIGXFSZ kills in the middle
-            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-            large = {**checkpoint(1), "state_dict": {"w": torch.zeros(1_000_000)}}
-            write_checkpoint(large, path)
-            os._exit(0)
-        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGXFSZ
-        assert path.read_bytes() == before
+        assert run(die_while_saving, path) == -signal.SIGXFSZ
+        assert path.read_bytes() == before and len(os.listdir(folder)) == 2
         write_checkpoint(checkpoint(2), path)
         assert os.listdir(folder) == ["last.ckpt"]  # what the killed one left is gone
         path.unlink()
+        folder.rmdir()
 
 
 def test_a_full_file_system_leaves_the_checkpoint_that_was_there(tmp_path):

@@ -10,6 +10,7 @@ import lightning as L
 import pytest
 
 from mmrl.runs.checkpoint_file import read_checkpoint, read_manifest
+from tests.run_files.processes import run
 from tests.run_files.words import fit
 from tests.runs import ROOT
 
@@ -40,7 +41,10 @@ def words(number, epoch=1, **more):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_ends_after_its_iteration_and_resumes_as_if_it_had_not(number, tmp_path, capsys):
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
-    quiet = ("trainer.callbacks.last.every_n_epochs=50", "trainer.callbacks.curve=null")  # the stop makes the checkpoint
+    quiet = (
+        "trainer.callbacks.last.every_n_epochs=50",
+        "trainer.callbacks.curve=null",
+    )  # the stop makes the checkpoint
     with pytest.raises(SystemExit) as ended:
         fit(tmp_path / "run", *words(number), *quiet)
     assert ended.value.code == 128 + number
@@ -70,16 +74,12 @@ def test_before_the_first_iteration_a_run_ends_at_once(tmp_path, capsys):
     assert "there is no checkpoint yet" in capsys.readouterr().err
 
 
+def interrupt_twice(folder):
+    fit(folder, *words(signal.SIGINT, times=2))
 
 
 def test_a_second_ctrl_c_ends_at_once(tmp_path):
-    child = os.fork()
-    if child == 0:
-        os.close(2)
-        os.open(os.devnull, os.O_WRONLY)
-        fit(tmp_path, *words(signal.SIGINT, times=2))
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+    assert run(interrupt_twice, tmp_path) == 130
     assert read_manifest(tmp_path / "checkpoints" / "last.ckpt")["epoch"] == 0  # of the iteration before
 
 
