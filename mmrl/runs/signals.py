@@ -74,7 +74,7 @@ def stop_request() -> Iterator[StopRequest]:
 
 
 class StopAfterIteration(Checkpoint):
-    """Ends the run at the end of the iteration in which a stop was requested, once <run_dir>/checkpoints/last.ckpt is there.
+    """Ends the run after the iteration in which a stop was requested, with <run_dir>/checkpoints/last.ckpt.
 
     The end of an iteration is the only moment at which a checkpoint holds the whole state of a run. With several
     processes it is enough that one of them was asked.
@@ -88,7 +88,7 @@ class StopAfterIteration(Checkpoint):
         self.request, self.last = request, last_checkpoint(run_dir)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.request.install()  # again: Lightning has handlers of its own, which end a run in the middle of an iteration
+        self.request.install()  # again: Lightning's own handlers end a run in the middle of an iteration
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.request.in_iteration = True

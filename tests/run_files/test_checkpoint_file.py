@@ -80,10 +80,10 @@ def test_flipped_bytes_are_refused(part, tmp_path):
 def test_a_part_that_was_exchanged_is_refused(tmp_path):
     write_checkpoint(checkpoint(0), tmp_path / "a.ckpt")
     write_checkpoint(checkpoint(1), tmp_path / "b.ckpt")
-    with zipfile.ZipFile(tmp_path / "a.ckpt") as one, zipfile.ZipFile(tmp_path / "b.ckpt") as two:
-        with zipfile.ZipFile(tmp_path / "c.ckpt", "w") as mixed:
-            for name in one.namelist():
-                mixed.writestr(name, (two if name == WEIGHTS else one).read(name))
+    one, two = (zipfile.ZipFile(tmp_path / name) for name in ("a.ckpt", "b.ckpt"))
+    with one, two, zipfile.ZipFile(tmp_path / "c.ckpt", "w") as mixed:
+        for name in one.namelist():
+            mixed.writestr(name, (two if name == WEIGHTS else one).read(name))
     with pytest.raises(CheckpointError, match=r"weights\.safetensors is damaged, its SHA-256"):
         read_checkpoint(tmp_path / "c.ckpt")
 
