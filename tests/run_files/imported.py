@@ -7,5 +7,8 @@ import mmrl.cli
 import mmrl.commands.fit
 import mmrl.learners.learner
 import mmrl.learners.rollout_data
+import mmrl.policies.action_token
+import mmrl.policies.vision
+import sims.tabletop.sim
 import tests.run_files.words
 import tests.runs
