@@ -20,15 +20,9 @@ from gymnasium.envs.registration import EnvSpec
 LEAVES = (type(None), bool, int, float, str)
 CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset", deque: "deque"}
 _MAKERS = {name: kind for kind, name in CONTAINERS.items()}
-_CONSTANTS = (
-    type,
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.MethodType,
-    types.ModuleType,
-    EnvSpec,
-    np.dtype,
-)
+_CODE = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
+_CONSTANTS = (*_CODE, EnvSpec, np.dtype)
+_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
 
 class NotPlainError(TypeError):

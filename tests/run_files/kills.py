@@ -103,6 +103,7 @@ class Case:
             if now and seen > skip:
                 time.sleep(chance.uniform(0, 0.002))
                 return
+            time.sleep(0.0002)  # leaves the processor to the run
 
 
 def differences(killed: Path, whole: Path) -> list[str]:

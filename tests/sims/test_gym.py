@@ -1,6 +1,7 @@
 """gymnasium environments as simulators."""
 
 import copy
+
 import gymnasium
 import numpy as np
 import pytest
