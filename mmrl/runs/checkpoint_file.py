@@ -238,7 +238,7 @@ def _load(source: Any, path: Path, trust: bool) -> Any:
     try:
         return torch.load(source, map_location="cpu", weights_only=not trust)
     except Exception as error:
-        if not trust and "weights_only" in str(error).lower().replace("-", "_").replace(" ", "_"):
+        if not trust and "weights only load failed" in str(error).lower() and (source is not path or _is_pickle(path)):
             raise CheckpointError(
                 f"{path} holds pickled objects, and reading them can run any code that the file holds; give trust=true "
                 "if you know who wrote it"
@@ -250,6 +250,12 @@ def _load(source: Any, path: Path, trust: bool) -> Any:
 def _begins_as_archive(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(4) == b"PK\x03\x04"
+
+
+def _is_pickle(path: Path) -> bool:
+    """Whether the file begins as what torch.save and pickle write, and not as anything else."""
+    with path.open("rb") as file:
+        return file.read(1) in (b"\x80", b"P")
 
 
 def _pickled(node: Any, place: str = "") -> str | None:
