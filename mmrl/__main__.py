@@ -19,6 +19,7 @@ USAGE = """mmrl: reinforcement learning for text, vision-language and vision-lan
 
 mmrl COMMAND --help says more.
 Keys: recipe task sim policy engine seed run_dir ckpt_path, and everything below trainer. data. model.
+overwrite=true begins a run in a folder that holds one; trust=true loads pickled objects from a checkpoint.
 """
 
 

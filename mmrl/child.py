@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
 
 def run(command: Sequence[str], env: Mapping[str, str]) -> None:
     """Wait for a command; when this process is told to end (SIGTERM, Ctrl-C), so is the command. Main thread only.
+
+    Then this waits until the command has ended, which may take it until a safe point. On Linux the command is killed
+    too when this process is killed and cannot tell it.
 
     Raises:
         subprocess.CalledProcessError: it ended with another code than 0.
@@ -18,9 +23,11 @@ def run(command: Sequence[str], env: Mapping[str, str]) -> None:
     def ended(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, ended)  # by default a process ends at once and leaves its children behind
+    before = signal.getsignal(signal.SIGTERM)
+    if before in (signal.SIG_DFL, None):  # by default a process ends at once and leaves its children behind
+        signal.signal(signal.SIGTERM, ended)
     try:
-        with subprocess.Popen(command, env=env) as child:
+        with subprocess.Popen(command, env=env, preexec_fn=_PREPARE) as child:
             try:
                 code = child.wait()
             except BaseException:
@@ -31,3 +38,15 @@ def run(command: Sequence[str], env: Mapping[str, str]) -> None:
         signal.signal(signal.SIGTERM, before)
     if code:
         raise subprocess.CalledProcessError(code, command)
+
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None  # found before the fork, after which little is safe
+
+
+def _die_with_parent() -> None:
+    """In the new process: be killed by the kernel when the process that started it ends."""
+    _LIBRARY.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # type: ignore[union-attr]
+
+
+_PREPARE = _die_with_parent if _LIBRARY is not None else None

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import warnings
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from jsonargparse import ArgumentError, Namespace
+from lightning.fabric.plugins.io import CheckpointIO
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+from mmrl import parallel
+from mmrl.callbacks.start import Start
 from mmrl.config import ConfigError
 from mmrl.refusal import raised_on_purpose, readable
+from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
+from mmrl.runs.checkpoint_io import CheckpointFiles
 from mmrl.wiring import check_wiring
 
 # the words are ours to read; they stay in sys.argv, because further processes are started with the same command
@@ -46,6 +49,7 @@ class CLI(LightningCLI):
 
     def __init__(self, args: Sequence[str] | dict[str, Any], build: bool = True):
         self._build = build
+        self.checkpoints = CheckpointFiles()
         try:
             super().__init__(
                 LightningModule,
@@ -88,24 +92,93 @@ class CLI(LightningCLI):
         """The whole configuration as YAML."""
         return self.parser.dump(self.config, skip_none=False)
 
-    def fit(self) -> None:
-        """Train, from the start or from ckpt_path."""
+    def build(self) -> None:
+        """Make the parts, where the constructor only parsed and checked."""
+        self._build = True
+        self.instantiate_classes()
+
+    def move_outputs(self, run_dirs: Sequence[str]) -> None:
+        """Let everything that a configuration file writes below its own run folder go below this run's.
+
+        Args:
+            run_dirs: run folders that the files name.
+        """
+        for old in run_dirs:
+            _move_outputs(self.config.get("trainer"), old.rstrip("/"), self.config.run_dir)
+            _move_outputs(self.config.get("data"), old.rstrip("/"), self.config.run_dir)
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """Lightning's Trainer, which saves and loads checkpoints by `CheckpointFiles`."""
+        given = self.config_init["trainer"].get("plugins") or []
+        plugins = list(given) if isinstance(given, (list, tuple)) else [given]
+        if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
+            plugins.append(self.checkpoints)
+        return super().instantiate_trainer(plugins=plugins, **kwargs)
+
+    def fit(self, trust: bool = False) -> None:
+        """Train, from the start or from ckpt_path.
+
+        Args:
+            trust: also load pickled objects from ckpt_path and start.checkpoint; whoever wrote them can run any code.
+        """
         path = self.config.ckpt_path
+        self.checkpoints.trust = trust
+        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, Start):
+                callback.trust = trust
         if path is not None:
-            check_checkpoint(path)
-        self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=False if path else None)
+            check_resumable(path, trust, parallel.shards(self.trainer))
+        self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=not trust if path else None)
 
 
-def check_checkpoint(path: str) -> None:
-    """Refuse a checkpoint that is not there or cannot be read, by name."""
+OUTPUTS = ("run_dir", "save_dir", "dirpath", "default_root_dir", "logs", "path")
+"""Arguments that name where something is written; `path` is that of logged episodes, which stand in the run folder."""
+
+
+def _move_outputs(node: Any, old: str, new: str) -> None:
+    """Replace the folder `old` by `new` in every argument that names an output."""
+    pairs = enumerate(node) if isinstance(node, list) else vars(node).items() if isinstance(node, Namespace) else ()
+    pairs = node.items() if isinstance(node, dict) else pairs
+    for key, value in list(pairs):
+        if isinstance(value, str) and key in OUTPUTS and (value == old or value.startswith(f"{old}/")):
+            node[key] = new + value.removeprefix(old)
+        else:
+            _move_outputs(value, old, new)
+
+
+def check_resumable(path: str, trust: bool, shards: bool) -> None:
+    """Refuse, by name, a checkpoint that is not there, cannot be read, is not trusted or cannot be resumed.
+
+    Args:
+        path: `ckpt_path`.
+        trust: whether pickled objects may be loaded.
+        shards: whether this run's checkpoints are folders, a file for each process.
+    """
     if not os.path.exists(path):
         raise ConfigError(f"ckpt_path={path}: no such file; give a .ckpt file of a run's checkpoints folder")
-    if os.path.isdir(path):  # a sharded checkpoint
+    if os.path.isdir(path):
+        if not (Path(path) / ".metadata").is_file():
+            raise ConfigError(f"ckpt_path={path}: a folder without a checkpoint; give a .ckpt of a checkpoints folder")
+        if not trust:
+            raise ConfigError(
+                f"ckpt_path={path}: a sharded checkpoint is read with pickle, which can run any code that it holds; "
+                "give trust=true if you know who wrote it"
+            )
         return
+    if shards:
+        raise ConfigError(
+            f"ckpt_path={path}: the checkpoint of a run without sharding, which a sharded run cannot resume; begin "
+            f"with its weights: trainer.callbacks.start.checkpoint={path}"
+        )
     try:
-        torch.load(path, map_location="cpu", weights_only=False, mmap=zipfile.is_zipfile(path))
-    except Exception as error:
-        raise ConfigError(f"ckpt_path={path}: not a readable checkpoint ({type(error).__name__}: {error})") from error
+        checkpoint = read_checkpoint(path, trust)
+    except CheckpointError as error:
+        raise ConfigError(f"ckpt_path={error}") from error
+    if missing := [name for name in ("loops", "optimizer_states", "lr_schedulers", "epoch") if name not in checkpoint]:
+        raise ConfigError(
+            f"ckpt_path={path} has no {', '.join(missing)}, so it cannot be resumed, only begun with: "
+            f"trainer.callbacks.start.checkpoint={path}"
+        )
 
 
 def load_run(config: str | Path, words: Sequence[str] = ()) -> CLI:

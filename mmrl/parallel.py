@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from lightning.pytorch.strategies import SingleDeviceStrategy
+from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, SingleDeviceStrategy
 from torch import Tensor, nn
 
 from mmrl.policies.base import Policy
@@ -45,6 +45,16 @@ def barrier(trainer: Any, name: str) -> None:
     """Wait until every process is here."""
     if trainer.world_size > 1:
         trainer.strategy.barrier(name)
+
+
+def shards(trainer: Any) -> bool:
+    """Whether each process saves its share of the weights, so that a checkpoint is a folder."""
+    return isinstance(trainer.strategy, ModelParallelStrategy | FSDPStrategy)
+
+
+def on_any(trainer: Any, told: bool) -> bool:
+    """Whether any process was told. Collective."""
+    return trainer.strategy.reduce_boolean_decision(told, all=False) if trainer.world_size > 1 else told
 
 
 def precision(trainer: Any) -> AbstractContextManager:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import lightning as L
-import torch
 
 from mmrl import child, parallel
 from mmrl.policies.processor import refuse_other
 from mmrl.policies.weights import check_fits, checkpoint_weights
 from mmrl.proofs.content import content
+from mmrl.runs.checkpoint_file import read_weights
+from mmrl.runs.files import replace_file
 
 Take = Literal["all", "frozen"]
 
@@ -50,6 +51,7 @@ class Start(L.Callback):
     ):
         self.run_dir, self.stages, self.common, self.checkpoint = Path(run_dir), stages or {}, common or [], checkpoint
         self.take = take
+        self.trust = False  # whether the checkpoint may hold pickled objects; the command line says so
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if stage != "fit" or trainer.ckpt_path is not None or getattr(pl_module.policy, "path", None) is not None:
@@ -62,26 +64,31 @@ class Start(L.Callback):
             checkpoint = str(folder / "checkpoints" / "last.ckpt")
         parallel.barrier(trainer, "start")
         if checkpoint is not None:
-            load_policy(pl_module.policy, checkpoint, self.take)
+            load_policy(pl_module.policy, checkpoint, self.take, self.trust)
 
     def _run(self, name: str, words: list[str], folder: Path, checkpoint: str | None) -> None:
         kept = _kept([*self.common, *words], checkpoint)
         last = folder / "checkpoints" / "last.ckpt"
         if kept is not None and kept.exists():
             log.info("start stage %r: taken from %s", name, kept)
-            last.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(kept, last)
+            _copy(kept, last)
             return
-        command = [*self.common, *words, f"run_dir={folder}"]
+        command = [*self.common, *words, f"run_dir={folder}", "overwrite=true"]  # the stage is part of this run
         if checkpoint is not None:
             command.append(f"trainer.callbacks.start.checkpoint={checkpoint}")
+        if self.trust:
+            command.append("trust=true")
         log.info("start stage %r: mmrl fit %s", name, " ".join(command))
         environment = {k: v for k, v in os.environ.items() if k not in _LAUNCHED}
         child.run([sys.executable, "-m", "mmrl", "fit", *command], environment)
         if kept is not None:
-            whole = kept.with_name(f"{kept.name}.{os.getpid()}")
-            shutil.copyfile(last, whole)
-            whole.replace(kept)  # at once, should another run look
+            _copy(last, kept)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy as a whole, should another run look."""
+    with source.open("rb") as read, replace_file(target, f"{os.getpid()}.part") as write:
+        shutil.copyfileobj(read, write)
 
 
 def _kept(words: list[str], checkpoint: str | None) -> Path | None:
@@ -98,9 +105,16 @@ def _kept(words: list[str], checkpoint: str | None) -> Path | None:
 _LAUNCHED = {"WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK"}
 
 
-def load_policy(policy: Any, checkpoint: str, take: Take = "all") -> None:
-    """Give the policy the weights of a checkpoint; what is optional and not in it keeps its own, a value head say."""
-    saved = torch.load(checkpoint, map_location="cpu", weights_only=False)
+def load_policy(policy: Any, checkpoint: str, take: Take = "all", trust: bool = False) -> None:
+    """Give the policy the weights of a checkpoint; what is optional and not in it keeps its own, a value head say.
+
+    Args:
+        policy: gets the weights.
+        checkpoint: the file.
+        take: which weights.
+        trust: whether pickled objects in the file may be loaded.
+    """
+    saved = read_weights(checkpoint, trust)
     own = checkpoint_weights(saved, str(checkpoint))
     refuse_other(saved.get("policy_contract"), policy.contract(), str(checkpoint))
     kept = {name for name, part in policy.named_parameters() if take == "frozen" and part.requires_grad}

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
 from mmrl.callbacks.progress import Progress
 from mmrl.callbacks.start import load_policy
-from mmrl.cli import CLI, check_checkpoint, load_run
+from mmrl.cli import CLI, load_run
 from mmrl.commands.evaluation_data import check_protocol, earlier, measured_data
 from mmrl.commands.evaluation_words import Asked, parse
 from mmrl.commands.versions import environment, versions
@@ -30,6 +29,7 @@ from mmrl.evaluation.scenes import telling
 from mmrl.evaluation.tables import table
 from mmrl.evaluation.video import write_video
 from mmrl.outputs import check_writable, writable
+from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint, read_manifest
 
 
 def evaluate(words: Sequence[str]) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def evaluate(words: Sequence[str]) -> dict[str, Any]:
     cli.trainer.callbacks = [Progress()] if Console().is_terminal else []  # type: ignore[attr-defined]
     played: dict[str, Any] = {} if there is None else {"before": list(there.played.values())[-1]}
     for title, path in asked.checkpoints.items():
-        _load(cli, path)
+        _load(cli, path, asked.trust)
         cli.trainer.validate(cli.model, data, verbose=False)
         played[title] = data.evaluation.latest
     compared = pairs(played["before"], played["after"], measured.rates(data.evaluation)) if len(played) > 1 else {}
@@ -65,10 +65,11 @@ def evaluate(words: Sequence[str]) -> dict[str, Any]:
     return result
 
 
-def _load(cli: CLI, path: Path) -> None:
-    check_checkpoint(str(path))
+def _load(cli: CLI, path: Path, trust: bool) -> None:
     try:
-        load_policy(cli.model.policy, str(path))  # type: ignore[arg-type]
+        load_policy(cli.model.policy, str(path), trust=trust)  # type: ignore[arg-type]
+    except CheckpointError as error:
+        raise ConfigError(str(error)) from error
     except (ValueError, RuntimeError) as error:
         raise ConfigError(f"{path}: {error}") from error
 
@@ -86,7 +87,7 @@ def _films(cli: CLI, asked: Asked, data: Any, played: Played) -> dict[str, dict[
     judged = _score(data)
     decodes = asked.decodes or list(data.evaluation.sampling)[:1]  # pictures cost more than playing
     for title, path in asked.checkpoints.items():
-        _load(cli, path)
+        _load(cli, path, asked.trust)
         for decode in decodes:
             last = list(played.values())[-1][decode]
             slots = dict.fromkeys([*range(asked.clips), *telling(last, judged)])
@@ -104,7 +105,7 @@ def _result(asked: Asked, data: Any, found: Result, compared: dict[str, list[Pai
     return {
         "run": str(asked.folder),
         "protocol": found.protocol.hash,
-        "checkpoints": {title: _described(path) for title, path in asked.checkpoints.items()},
+        "checkpoints": {title: _described(path, asked.trust) for title, path in asked.checkpoints.items()},
         "against": None if asked.against is None else str(asked.against),
         "task": data.task.name,
         **{name: entries["problems"][name] for name in ("split", "first", "count")},
@@ -125,8 +126,8 @@ def _result(asked: Asked, data: Any, found: Result, compared: dict[str, list[Pai
     }
 
 
-def _described(path: Path) -> dict[str, Any]:
-    state = torch.load(path, map_location="cpu", weights_only=False, mmap=True)
+def _described(path: Path, trust: bool) -> dict[str, Any]:
+    state = read_manifest(path) or read_checkpoint(path, trust)
     return {"path": str(path), "optimiser_steps": state.get("global_step"), "epoch": state.get("epoch")}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mmrl.config import ROOTS, SHORT, ConfigError
 
-OPTIONS = ("checkpoint", "compare", "count", "attempts", "decode", "video", "clips", "accept")
+OPTIONS = ("checkpoint", "compare", "count", "attempts", "decode", "video", "clips", "accept", "trust")
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Asked:
         video: film the first `clips` held-out initial states of a simulator.
         clips: how many.
         accept: entries of the simulator's contract that may differ from the training's; they are said in red.
+        trust: whether pickled objects in a checkpoint may be loaded; they can run any code.
         words: LightningCLI words that change the configuration of the run.
     """
 
@@ -40,6 +41,7 @@ class Asked:
     video: bool = False
     clips: int = 6
     accept: tuple[str, ...] = ()
+    trust: bool = False
     words: tuple[str, ...] = field(default=())
 
     @property
@@ -82,6 +84,7 @@ def parse(words: Sequence[str]) -> Asked:
         video=_switch(given, "video"),
         clips=_number(given, "clips") or 6,
         accept=_names(given, "accept"),
+        trust=_switch(given, "trust"),
         words=tuple(more),
     )
 

@@ -3,27 +3,100 @@
 from __future__ import annotations
 
 import logging
+import os
+import shlex
+import signal
+import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
+from itertools import pairwise
+from pathlib import Path
+
+import yaml
 
 from mmrl.cli import CLI
 from mmrl.config import ConfigError, compose, typed
+from mmrl.runs.files import FULL
+from mmrl.runs.run_folder import checkpoints_of, own_folder, resume_command
+from mmrl.runs.signals import StopAfterIteration, StopRequest, stop_request
+
+SWITCHES = ("trust", "overwrite")
+"""Words about this start of a run alone: they come from the command line, and no configuration file can give them."""
 
 
 def fit(words: Sequence[str]) -> None:
     """Hydra words (key=value) or LightningCLI words (--key value); --print_config only prints the resolved file."""
     only_print = "--print_config" in words
-    words = [word for word in words if word != "--print_config"]
+    words, switches = _split_switches([word for word in words if word != "--print_config"])
     dashed = any(word.startswith("--") for word in words)
     if dashed and any(not w.startswith("--") and "=" in w and not _value_of(words, i) for i, w in enumerate(words)):
         raise ConfigError("give either Hydra words (key=value) or LightningCLI words (--key value), not both")
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
-    cli = CLI(words if dashed else typed(compose(words)), build=not only_print)
-    if only_print:
-        print(cli.resolved(), end="")
-        return
-    cli.fit()
+    with stop_request() as request:
+        cli = CLI(words if dashed else typed(compose(words)), build=False)
+        if dashed:
+            cli.move_outputs(_run_dirs(words))
+        if only_print:
+            print(cli.resolved(), end="")
+            return
+        first = "LOCAL_RANK" not in os.environ and os.environ.get("RANK", "0") == "0"  # the others follow it
+        folder = own_folder(cli.config.run_dir, cli.config.ckpt_path, switches["overwrite"]) if first else nullcontext()
+        with folder:
+            _run(cli, request, switches["trust"], first)
+
+
+def _run(cli: CLI, request: StopRequest, trust: bool, first: bool) -> None:
+    run_dir = Path(cli.config.run_dir)
+    try:
+        cli.build()
+        cli.trainer.callbacks.append(StopAfterIteration(request, run_dir))  # type: ignore[attr-defined]
+        cli.fit(trust)
+    except SystemExit:
+        if request.number is not None and first:
+            print(_stopped(request, run_dir, trust), file=sys.stderr)
+        raise
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise ConfigError(
+            f"{error.filename or run_dir}: {error.strerror}; make room, then {_go_on(run_dir, trust)}"
+        ) from error
     if cli.trainer.is_global_zero:
-        print(f"run folder: {cli.config.run_dir}")
+        print(f"run folder: {run_dir}")
+
+
+def _stopped(request: StopRequest, run_dir: Path, trust: bool) -> str:
+    name = signal.Signals(request.number or signal.SIGTERM).name
+    return f"mmrl fit: stopped by {name}; {_go_on(run_dir, trust)}"
+
+
+def _go_on(run_dir: Path, trust: bool) -> str:
+    """How to go on with the run."""
+    if not checkpoints_of(run_dir):
+        return "there is no checkpoint yet, the same command begins the run again"
+    return f"resume with: {shlex.join(shlex.split(resume_command(run_dir)))}{' trust=true' if trust else ''}"
+
+
+def _split_switches(words: Sequence[str]) -> tuple[list[str], dict[str, bool]]:
+    """The words without the switches, and the switches: trust=true, also as --trust=true."""
+    rest, switches = [], dict.fromkeys(SWITCHES, False)
+    for word in words:
+        name, _, value = word.removeprefix("--").partition("=")
+        if name not in SWITCHES:
+            rest.append(word)
+        elif value not in ("true", "false"):
+            raise ConfigError(f"{word}: write {name}=true or {name}=false")
+        else:
+            switches[name] = value == "true"
+    return rest, switches
+
+
+def _run_dirs(words: Sequence[str]) -> list[str]:
+    """The run folders that the configuration files among the words name."""
+    files = [word.partition("=")[2] for word in words if word.startswith("--config=")]
+    files += [after for word, after in pairwise(words) if word == "--config"]
+    found = [yaml.safe_load(Path(file).read_text()) for file in files if Path(file).is_file()]
+    return [config["run_dir"] for config in found if isinstance(config, dict) and config.get("run_dir")]
 
 
 def _value_of(words: Sequence[str], i: int) -> bool:

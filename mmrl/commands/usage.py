@@ -13,6 +13,7 @@ USAGES = {
       decode=argmax    a decode of the configuration, or sample, argmax, mean; all that are configured by default
       video=true       of the first clips=6 held-out initial states of a simulator
       accept=ENTRY     of the simulator's contract that may differ from the training's, as suite.renderer
+      trust=true       also load pickled objects from a checkpoint: whoever wrote it can run any code here
       sim.KEY=VALUE engine.KEY=VALUE ...                     changes the run's configuration, as for mmrl fit
 
 Written into the run's folder: report.html, evaluation.json, protocol.json, episodes.jsonl, videos/.

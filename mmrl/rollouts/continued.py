@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -106,13 +105,13 @@ class ContinuedEnv:
         """Everything that the next step depends on, as tensors; refused by simulators that cannot be saved."""
         if not hasattr(self.venv, "state_dict"):
             raise NotImplementedError(f"{self.venv} has no state_dict")
-        seen = pickle.dumps((self._observations, self.acting))
-        return {"venv": self.venv.state_dict(), "seen": torch.frombuffer(bytearray(seen), dtype=torch.uint8)}
+        seen = _plain(self._observations)
+        return {"venv": self.venv.state_dict(), "seen": seen, "acting": torch.from_numpy(self.acting.copy())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state. It holds a pickle: load only what you trust."""
+        """Go on from a saved state."""
         self.venv.load_state_dict(state["venv"])  # type: ignore[attr-defined]
-        self._observations, self.acting = pickle.loads(state["seen"].numpy().tobytes())
+        self._observations, self.acting = _observed(state["seen"]), state["acting"].numpy().copy()
 
     def _check_finite(self) -> None:
         seen = self._observations
@@ -129,6 +128,30 @@ def raw_observation(observations: Any, world: int) -> dict[str, Any]:
     if isinstance(observations, Mapping):
         return {name: part[world] for name, part in observations.items()}
     return {"state": observations[world]}
+
+
+def _plain(observations: Any) -> Any:
+    """Batched observations as tensors, text and containers of them."""
+    if isinstance(observations, np.ndarray):
+        if observations.dtype.kind not in "fiub":
+            raise NotImplementedError(f"observations of {observations.dtype} cannot be saved")
+        return torch.from_numpy(observations.copy())
+    if isinstance(observations, Mapping):
+        return {name: _plain(part) for name, part in observations.items()}
+    if isinstance(observations, (list, tuple)):
+        return type(observations)(_plain(part) for part in observations)
+    if observations is None or isinstance(observations, (str, bool, int, float)):
+        return observations
+    raise NotImplementedError(f"observations of {type(observations).__name__} cannot be saved")
+
+
+def _observed(saved: Any) -> Any:
+    """What `_plain` saved."""
+    if isinstance(saved, torch.Tensor):
+        return saved.numpy().copy()
+    if isinstance(saved, Mapping):
+        return {name: _observed(part) for name, part in saved.items()}
+    return type(saved)(_observed(part) for part in saved) if isinstance(saved, (list, tuple)) else saved
 
 
 def _end(world: int, terminated: bool, final: Any, reports: Mapping[str, Any]) -> End:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import pickle
 from copy import deepcopy
 from typing import Any
@@ -15,8 +16,12 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import concatenate, iterate
 from PIL import Image
 
+from mmrl.types import PICKLED
 from sims.gym.guard import Guard, finite
 from sims.gym.infos import merged
+from sims.gym.plain_state import NotPlainError, Packer, Unpacker
+
+log = logging.getLogger(__name__)
 
 _BUFFERS = ("_env_obs", "_observations", "_rewards", "_terminations", "_truncations", "_autoreset_envs")
 
@@ -28,6 +33,7 @@ class GymVectorEnv(SyncVectorEnv):
     """
 
     envs: list[Guard]  # type: ignore[assignment]
+    _template: Guard | None = None  # a world that shows whether new ones take a state; made when first needed
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """As gymnasium's own, with one look at the numbers of all worlds instead of one at each, and without copies."""
@@ -85,23 +91,70 @@ class GymVectorEnv(SyncVectorEnv):
         return np.asarray(picture.resize((size, size), Image.Resampling.BILINEAR))
 
     def state_dict(self) -> dict[str, Any]:
-        """Environments with their random streams, counters and physics, and what the next step depends on."""
+        """Environments with their random streams, counters and physics, and what the next step depends on.
+
+        Plain data where new environments take it exactly; else pickled bytes, under the name that says so.
+        """
+        try:
+            return {"plain": self._pack()}
+        except NotPlainError as reason:
+            log.info("the worlds are saved as pickled objects: %s", reason)
         buffer = io.BytesIO()
         try:
             _EnvPickler(buffer).dump({name: getattr(self, name) for name in ("envs", *_BUFFERS)})
         except (TypeError, AttributeError, pickle.PicklingError) as error:
             raise NotImplementedError(f"{self.envs[0]} cannot be saved: {error}") from error
-        return {"worlds": torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)}
+        return {PICKLED: torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state. It holds a pickle: load only what you trust."""
-        stored = pickle.loads(state["worlds"].numpy().tobytes())
-        if len(stored["envs"]) != self.num_envs:
-            raise ValueError(f"the saved simulator has {len(stored['envs'])} worlds, this one {self.num_envs}")
-        for env in self.envs:
-            env.close()
+        """Go on from a saved state. A pickled one can run any code: load it only where you trust who wrote it."""
+        if "plain" in state:
+            worlds, buffers = state["plain"]
+            self._refuse_other_number(len(worlds))
+            for world, env in zip(worlds, self.envs):
+                _fill_plain(world, env)
+            stored = Unpacker().unpack(buffers)
+        else:
+            stored = pickle.loads(state[PICKLED].numpy().tobytes())
+            self._refuse_other_number(len(stored["envs"]))
+            for env in self.envs:
+                env.close()
         for name, value in stored.items():
             setattr(self, name, value)
+
+    def _refuse_other_number(self, saved: int) -> None:
+        if saved != self.num_envs:
+            raise ValueError(f"the saved simulator has {saved} worlds, this one {self.num_envs}")
+
+    def _pack(self) -> list[Any]:
+        """The worlds and the buffers as plain data that a new world was seen to take."""
+        worlds = [Packer().pack(env) for env in self.envs]
+        if self._template is None:
+            self._template = self.env_fns[0]()
+        for world in worlds:
+            _fill_plain(world, self._template)
+            if not _equal(Packer().pack(self._template), world):
+                raise NotPlainError("a new environment does not take all of the state")
+        return [worlds, Packer().pack({name: getattr(self, name) for name in _BUFFERS})]
+
+
+def _fill_plain(world: Any, env: gymnasium.Env) -> None:
+    try:
+        env.reset(seed=0)  # some make their parts at the first reset
+        Unpacker().unpack(world, env)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise NotPlainError(f"a new environment does not take the state: {error}") from error
+
+
+def _equal(one: Any, two: Any) -> bool:
+    """Whether two packed states are the same, NaN equal to itself."""
+    if isinstance(one, torch.Tensor):
+        return isinstance(two, torch.Tensor) and one.numpy().tobytes() == two.numpy().tobytes()
+    if isinstance(one, dict):
+        return isinstance(two, dict) and one.keys() == two.keys() and all(_equal(one[key], two[key]) for key in one)
+    if isinstance(one, list):
+        return isinstance(two, list) and len(one) == len(two) and all(map(_equal, one, two))
+    return one == two or (one != one and two != two)
 
 
 def _begun(env: Guard) -> tuple[Any, float, bool, bool, dict[str, Any]]:

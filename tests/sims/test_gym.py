@@ -1,5 +1,7 @@
 """gymnasium environments as simulators."""
 
+import copy
+
 import gymnasium
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import torch
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.control import ControlPolicy
 from mmrl.rollouts.env import EnvEpisodes
-from mmrl.types import Context, Sampling
+from mmrl.types import PICKLED, Context, Sampling
 from sims.gym import GymSim
 from sims.gym.guard import Guard
 from sims.task import SimTask
@@ -92,7 +94,7 @@ def test_a_saved_simulator_goes_on_bit_for_bit(name):
         return out
 
     play(venv, actions[:7])
-    again.load_state_dict({k: v.clone() for k, v in venv.state_dict().items()})
+    again.load_state_dict(copy.deepcopy(venv.state_dict()))
     expected = play(venv, actions[7:])
     assert play(again, actions[7:]) == expected
     with pytest.raises(ValueError, match="the saved simulator has 2 worlds, this one 3"):
@@ -170,8 +172,40 @@ def test_cameras_are_made_cheap():
     assert GymSim("InvertedPendulum-v5", fast_render=False).world().unwrapped.model.vis.quality.shadowsize > 0
 
 
-def test_the_state_is_tensors_only(tmp_path):
-    venv = GymSim("CartPole-v1").make(1)
-    venv.reset(seed=0)
+CLASSIC, PHYSICS = ("CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0"), ("InvertedPendulum-v5", "HalfCheetah-v5")
+
+
+def played(venv, actions):
+    """Everything that some steps give."""
+    out = []
+    for action in actions:
+        seen, rewards, terminated, truncated, _ = venv.step(action)
+        out.append((seen.tobytes(), rewards.tolist(), terminated.tolist(), truncated.tolist()))
+    return out
+
+
+@pytest.mark.parametrize("name", [*CLASSIC, *PHYSICS])
+def test_the_state_is_plain_data_that_a_new_simulator_goes_on_from(name, tmp_path):
+    if name in PHYSICS:
+        pytest.importorskip("mujoco")
+    venv, again = (GymSim(name, autoreset="same_step", max_episode_steps=15).make(2) for _ in range(2))
+    venv.reset(seed=[3, 4])
+    venv.action_space.seed(0)
+    actions = [venv.action_space.sample() for _ in range(60)]
+    played(venv, actions[:20])
     torch.save(venv.state_dict(), tmp_path / "state.pt")
-    assert torch.load(tmp_path / "state.pt", weights_only=True)["worlds"].dtype == torch.uint8
+    saved = torch.load(tmp_path / "state.pt", weights_only=True)
+    assert list(saved) == ["plain"]
+    again.load_state_dict(saved)
+    assert played(again, actions[20:]) == played(venv, actions[20:])
+
+
+def test_a_state_that_is_more_than_data_says_that_it_is_pickled(tmp_path):
+    pytest.importorskip("minigrid")
+    venv, again = (GymSim("BabyAI-GoToRedBall-v0").make(1) for _ in range(2))
+    venv.reset(seed=[3])
+    venv.step(np.array([1]))
+    state = venv.state_dict()
+    assert list(state) == [PICKLED] and state[PICKLED].dtype == torch.uint8
+    again.load_state_dict(state)
+    assert again.envs[0].unwrapped.agent_dir == venv.envs[0].unwrapped.agent_dir

@@ -1,0 +1,271 @@
+"""The checkpoint file: weights and optimizer state in safetensors, the rest as plain data, a SHA-256 of each part.
+
+A `.ckpt` file is a zip archive without compression:
+
+    weights.safetensors    the model's state_dict
+    optimizer.safetensors  tensors of the optimizers, named by their place, as in 0.state.3.exp_avg
+    state.pt               everything else, read by torch.load(weights_only=True)
+    manifest.json          the format's version, epoch and step, and the SHA-256 of every other part
+
+One file, because a folder cannot be replaced by one rename; an archive, because its parts then are files that other
+programs read (`unzip last.ckpt weights.safetensors`). Nothing in it is unpickled except by torch's own restricted
+reader, which makes tensors, numbers, strings and containers of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from mmrl.runs.files import FULL, replace_file
+from mmrl.types import PICKLED
+
+FORMAT = "mmrl checkpoint 1"
+WEIGHTS, OPTIMIZER, STATE, MANIFEST = "weights.safetensors", "optimizer.safetensors", "state.pt", "manifest.json"
+PARTS = (WEIGHTS, OPTIMIZER, STATE)
+_ELSEWHERE = "tensor in safetensors"  # a dictionary with this key alone stands for the tensor of that name
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be written or must not be read; the message names the file and what to do."""
+
+
+def write_checkpoint(checkpoint: Mapping[str, Any], path: str | Path) -> None:
+    """Write a checkpoint of Lightning's Trainer and put it in the place of `path` when it is complete and synced.
+
+    Raises:
+        CheckpointError: the file system is full; what was at `path` is untouched.
+    """
+    rest = dict(checkpoint)
+    weights = rest.pop("state_dict")
+    plain, aliases = _storable(weights)
+    rest["state_dict"] = {name: value for name, value in weights.items() if name not in plain and name not in aliases}
+    optimizer: dict[str, Tensor] = {}
+    if "optimizer_states" in rest:
+        rest["optimizer_states"] = _lift(rest["optimizer_states"], "", optimizer)
+    writers: dict[str, Callable[[Any], Any]] = {
+        WEIGHTS: lambda file: file.write(safetensors.torch.save(plain, aliases)),
+        OPTIMIZER: lambda file: file.write(safetensors.torch.save(optimizer)),
+        STATE: lambda file: torch.save(rest, file),
+    }
+    try:
+        with replace_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+            sums = {}
+            for name, write in writers.items():
+                with archive.open(name, "w", force_zip64=True) as part:
+                    hashed = _Hashed(part)
+                    write(hashed)
+                    sums[name] = hashed.sha256.hexdigest()
+            told = {name: rest.get(name) for name in ("epoch", "global_step")}
+            archive.writestr(MANIFEST, json.dumps({"format": FORMAT, **told, "sha256": sums}, indent=2))
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        kept = "the checkpoint that was there is intact" if Path(path).exists() else "nothing was there before"
+        raise CheckpointError(
+            f"{path}: {error.strerror}, so the checkpoint was not written; {kept}. Make room, then resume from it"
+        ) from error
+
+
+def read_checkpoint(path: str | Path, trust: bool = False) -> dict[str, Any]:
+    """The checkpoint as Lightning's Trainer takes it, tensors on the CPU.
+
+    Args:
+        path: a file of `write_checkpoint`, or one that torch.save wrote.
+        trust: also unpickle. Unpickling runs whatever code the file holds.
+
+    Raises:
+        CheckpointError: it is damaged, is no checkpoint, or holds pickled objects and is not trusted.
+    """
+    checkpoint = _read(Path(path), trust)
+    if not trust and (place := _pickled(checkpoint)):
+        raise CheckpointError(
+            f"{path} holds a pickled simulator state ({place}), and reading it can run any code that the file holds; "
+            "give trust=true if you know who wrote it"
+        )
+    return checkpoint
+
+
+def _read(path: Path, trust: bool) -> dict[str, Any]:
+    if not path.exists():
+        raise CheckpointError(f"{path}: no such file")
+    if path.is_dir():
+        raise CheckpointError(f"{path} is a sharded checkpoint, a folder; a single file is needed here")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = _read_parts(archive, path, trust) if MANIFEST in archive.namelist() else None
+    except CheckpointError:
+        raise
+    except Exception as error:
+        if not isinstance(error, zipfile.BadZipFile) or _begins_as_archive(path):
+            raise CheckpointError(f"{path}: not a readable checkpoint, the file is damaged ({error})") from error
+        found = None  # not an archive: torch's own reader says what it is
+    checkpoint = _load(path, path, trust) if found is None else found
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
+        raise CheckpointError(f"{path}: not a readable checkpoint, it has no state_dict; give a .ckpt file of a run")
+    return checkpoint
+
+
+def read_weights(path: str | Path, trust: bool = False) -> dict[str, Any]:
+    """The checkpoint's entries that say what the policy is: state_dict and policy_contract.
+
+    A simulator's state that is pickled is not needed for it and is left alone; see `read_checkpoint` for the rest.
+    """
+    checkpoint = _read(Path(path), trust)
+    return {name: checkpoint[name] for name in ("state_dict", "policy_contract") if name in checkpoint}
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """Epoch, step and checksums of a checkpoint file, without its tensors; empty for one that torch.save wrote."""
+    if not zipfile.is_zipfile(path):
+        return {}
+    with zipfile.ZipFile(path) as archive:
+        return json.loads(archive.read(MANIFEST)) if MANIFEST in archive.namelist() else {}
+
+
+# ---------------------------------------------------------------- writing
+
+
+class _Hashed:
+    """A file that knows the SHA-256 of what was written to it."""
+
+    def __init__(self, file: Any):
+        self.file, self.sha256 = file, hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        self.sha256.update(data)
+        return self.file.write(data)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+
+def _storable(tensors: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors that safetensors can hold, and for each that is another one of them under a further name, its name.
+
+    Tied weights are one tensor with two names. Views that overlap otherwise are copied.
+    """
+    plain: dict[str, Tensor] = {}
+    aliases: dict[str, str] = {}
+    places: dict[tuple, str] = {}
+    storages: set[int] = set()
+    for name, tensor in tensors.items():
+        if not _is_plain(tensor):
+            continue
+        tensor = tensor.detach()
+        storage = tensor.untyped_storage().data_ptr()
+        place = (storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+        if tensor.numel() and place in places:
+            aliases[name] = places[place]
+            continue
+        places[place] = name
+        plain[name] = tensor.clone() if storage in storages else tensor.contiguous()
+        storages.add(storage)
+    return plain, aliases
+
+
+_DTYPES = {
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+}
+
+
+def _is_plain(value: Any) -> bool:
+    kinds = (Tensor, torch.nn.Parameter)
+    return type(value) in kinds and value.layout is torch.strided and value.dtype in _DTYPES
+
+
+def _lift(node: Any, place: str, tensors: dict[str, Tensor]) -> Any:
+    """The tree with its tensors taken out into `tensors`, by their place in it."""
+    if isinstance(node, dict):
+        return {key: _lift(value, f"{place}.{key}" if place else str(key), tensors) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_lift(value, f"{place}.{i}" if place else str(i), tensors) for i, value in enumerate(node)]
+    if _is_plain(node) and place not in tensors:
+        tensors[place] = node.detach().clone()  # apart from the others: safetensors refuses shared memory
+        return {_ELSEWHERE: place}
+    return node
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _read_parts(archive: zipfile.ZipFile, path: Path, trust: bool) -> dict[str, Any]:
+    manifest = json.loads(archive.read(MANIFEST))
+    if manifest.get("format") != FORMAT:
+        raise CheckpointError(f"{path} has format {manifest.get('format')!r}, this version reads {FORMAT!r}")
+    parts = {name: _read_part(archive, path, name, manifest) for name in PARTS}
+    checkpoint = _load(io.BytesIO(parts[STATE]), path, trust)
+    weights, optimizer = (safetensors.torch.load(parts[name]) for name in (WEIGHTS, OPTIMIZER))
+    weights |= {name: weights[kept] for name, kept in _aliases(parts[WEIGHTS]).items()}
+    checkpoint["state_dict"] |= weights
+    if "optimizer_states" in checkpoint:
+        checkpoint["optimizer_states"] = _put_back(checkpoint["optimizer_states"], optimizer)
+    return checkpoint
+
+
+def _read_part(archive: zipfile.ZipFile, path: Path, name: str, manifest: Mapping[str, Any]) -> bytes:
+    stored = name in archive.namelist() and archive.getinfo(name).compress_type == zipfile.ZIP_STORED
+    content = archive.read(name) if stored else b""
+    if hashlib.sha256(content).hexdigest() != manifest["sha256"].get(name):
+        raise CheckpointError(f"{path}: {name} is damaged, its SHA-256 is not the one that was written; use another")
+    return content
+
+
+def _aliases(weights: bytes) -> dict[str, str]:
+    header = json.loads(weights[8 : 8 + int.from_bytes(weights[:8], "little")])
+    return header.get("__metadata__") or {}
+
+
+def _put_back(node: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if isinstance(node, dict):
+        if node.keys() == {_ELSEWHERE}:
+            return tensors[node[_ELSEWHERE]]
+        return {key: _put_back(value, tensors) for key, value in node.items()}
+    return [_put_back(value, tensors) for value in node] if isinstance(node, list) else node
+
+
+def _load(source: Any, path: Path, trust: bool) -> Any:
+    try:
+        return torch.load(source, map_location="cpu", weights_only=not trust)
+    except Exception as error:
+        if not trust and "weights only load failed" in str(error).lower() and (source is not path or _is_pickle(path)):
+            raise CheckpointError(
+                f"{path} holds pickled objects, and reading them can run any code that the file holds; give trust=true "
+                "if you know who wrote it"
+            ) from error
+        first = (str(error).strip().splitlines() or [""])[0]
+        raise CheckpointError(f"{path}: not a readable checkpoint ({type(error).__name__}: {first})") from error
+
+
+def _begins_as_archive(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PK\x03\x04"
+
+
+def _is_pickle(path: Path) -> bool:
+    """Whether the file begins as what torch.save and pickle write, and not as anything else."""
+    with path.open("rb") as file:
+        return file.read(1) in (b"\x80", b"P")
+
+
+def _pickled(node: Any, place: str = "") -> str | None:
+    """Where in the tree pickled bytes are; None where nowhere."""
+    if isinstance(node, dict):
+        if PICKLED in node:
+            return place
+        pairs: Any = node.items()
+    elif isinstance(node, (list, tuple)):
+        pairs = enumerate(node)
+    else:
+        return None
+    return next((found for key, value in pairs if (found := _pickled(value, f"{place}.{key}".lstrip(".")))), None)

@@ -1,0 +1,33 @@
+"""How Lightning's Trainer saves and loads checkpoints: complete or not at all, and without running code from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lightning.fabric.plugins.io import CheckpointIO
+
+from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint, write_checkpoint
+
+
+class CheckpointFiles(CheckpointIO):
+    """Lightning's CheckpointIO over `write_checkpoint` and `read_checkpoint`.
+
+    Args:
+        trust: also load pickled objects, which can run any code that the file holds.
+    """
+
+    def __init__(self, trust: bool = False):
+        self.trust = trust
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
+        if "://" in str(path):
+            raise CheckpointError(f"{path}: checkpoints are written to folders of this machine; mount the storage")
+        write_checkpoint(checkpoint, path)
+
+    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
+        """`weights_only` is Lightning's word; here `trust` alone decides what is unpickled."""
+        return read_checkpoint(path, self.trust)
+
+    def remove_checkpoint(self, path: Any) -> None:
+        Path(path).unlink(missing_ok=True)

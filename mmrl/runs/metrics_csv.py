@@ -1,0 +1,101 @@
+"""metrics.csv: the numbers of every iteration, each row on the disk when it is logged, through kills and resumes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.loggers.logger import Logger
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from mmrl.runs.files import replace_file
+
+NAME, INDEX = "metrics.csv", "iterations"
+
+
+class MetricsCSV(Logger):
+    """Appends each row to <run_dir>/metrics.csv at once, and keeps the rows of the run that is resumed.
+
+    The first row of this process that names its iteration takes the place of all rows that an earlier process wrote
+    from that iteration on: they belong to what is played again. A column that is new is added to the rows before it,
+    empty. A row that a killed process wrote in part is dropped.
+
+    Args:
+        run_dir: folder of the run.
+    """
+
+    def __init__(self, run_dir: str):
+        super().__init__()
+        self.path = Path(run_dir) / NAME
+        self._columns: list[str] | None = None  # None until the file was looked at
+        self._earlier = 0  # rows of earlier processes, until it is known which of them stay
+
+    @property
+    def name(self) -> str:
+        return ""
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    @property
+    def save_dir(self) -> str:
+        return str(self.path.parent)
+
+    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
+        """The configuration is in config.yaml."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Write one row.
+
+        Args:
+            metrics: numbers by column; "iterations" says how many iterations the run has done.
+            step: optimiser steps so far, a column too.
+        """
+        row = {name: value.item() if hasattr(value, "item") else value for name, value in metrics.items()}
+        row["step"] = step
+        cut = self._earlier > 0 and INDEX in row
+        known = self._columns
+        if known is None or cut or not row.keys() <= set(known):
+            rows = read_rows(self.path)
+            if known is None:
+                self._earlier = len(rows)
+                cut = self._earlier > 0 and INDEX in row
+            if cut:
+                rows = [*_before(rows[: self._earlier], float(row[INDEX])), *rows[self._earlier :]]
+                self._earlier = 0
+            self._columns = sorted({*row, *(name for each in rows for name in each)})
+            with replace_file(self.path) as file:
+                file.write(_lines(self._columns, [*rows, row], header=True))
+            return
+        with self.path.open("ab", buffering=0) as file:
+            file.write(_lines(known, [row]))
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The complete rows of a metrics file, as text, without empty values; none where there is no file."""
+    if not path.exists():
+        return []
+    text = path.read_text()
+    whole = text[: text.rfind("\n") + 1]  # a last line without an end was being written
+    reader = csv.DictReader(io.StringIO(whole, newline=""))
+    return [{name: value for name, value in row.items() if name and value} for row in reader]
+
+
+def _before(rows: list[dict[str, str]], iteration: float) -> list[dict[str, str]]:
+    """The rows up to the first of this iteration or a later one; the file is in the order of time."""
+    first = next((i for i, row in enumerate(rows) if INDEX in row and float(row[INDEX]) >= iteration), len(rows))
+    return rows[:first]
+
+
+def _lines(columns: list[str], rows: list[dict[str, Any]], header: bool = False) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    if header:
+        writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()

@@ -1,0 +1,116 @@
+"""The folder of a run: one process owns it, and a run that is in it is resumed or kept."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mmrl.config import ConfigError
+
+LOCK = ".lock"
+RESULTS = (
+    *("checkpoints", "metrics.csv", "tensorboard", "policy", "pictures", "learning_curve.png", "config.yaml"),
+    *("contract.json", "environment.json", "report.html", "evaluation.json", "protocol.json", "episodes.jsonl"),
+    *("videos", "start", "logged.pt", "servers"),
+)
+"""What runs and their evaluations write into the folder; `overwrite=true` removes these and nothing else."""
+
+
+def last_checkpoint(folder: Path) -> Path:
+    """Where a run keeps its newest checkpoint."""
+    return folder / "checkpoints" / "last.ckpt"
+
+
+def resume_command(folder: Path) -> str:
+    """The words that resume the run of a folder."""
+    return f"mmrl fit --config {folder / 'config.yaml'} --ckpt_path {last_checkpoint(folder)}"
+
+
+def checkpoints_of(folder: Path) -> list[Path]:
+    """Checkpoints that a run can be resumed from, oldest first; start.ckpt holds weights alone and is none of them."""
+    found = [path for path in (folder / "checkpoints").glob("*.ckpt") if path.name != "start.ckpt"]
+    return sorted(found, key=lambda path: path.stat().st_mtime)
+
+
+@contextmanager
+def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False) -> Iterator[Path]:
+    """Lock the folder for this process, and prepare it for a run that begins or resumes.
+
+    A run that resumes from one of the folder's own checkpoints finds everything as it is. A run that begins finds no
+    results of another one: a folder in which nothing can be resumed loses its metrics, and one with a run in it is
+    refused unless `overwrite`.
+
+    Args:
+        run_dir: the folder; it is made where it is missing.
+        ckpt_path: checkpoint that the run resumes from, None for a run that begins.
+        overwrite: remove the results of the run that is in the folder.
+
+    Raises:
+        ConfigError: the folder cannot be used; the message names it and the choices.
+    """
+    if not run_dir.strip():
+        raise ConfigError("run_dir is empty; name a folder, or leave the word out for runs/<recipe>/<time>")
+    if overwrite and ckpt_path is not None:
+        raise ConfigError("give either ckpt_path=..., which resumes a run, or overwrite=true, which removes it")
+    folder = Path(run_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / LOCK).open("a+")
+    except OSError as error:
+        raise ConfigError(f"run_dir={run_dir}: {error.strerror}; name a folder that can be written to") from error
+    with lock:
+        _lock(lock, folder)
+        _prepare(folder, ckpt_path, overwrite)
+        yield folder
+
+
+def _lock(lock: object, folder: Path) -> None:
+    """Hold the lock until this process ends, however it ends.
+
+    A record lock and not flock's: children that a process forks do not hold it beyond the process's end.
+    """
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[arg-type]
+    except OSError as error:
+        lock.seek(0)  # type: ignore[attr-defined]
+        owner = lock.read().strip() or "another process"  # type: ignore[attr-defined]
+        raise ConfigError(
+            f"run_dir={folder} is in use by a run that goes on ({owner}); wait for its end or name another folder"
+        ) from error
+    lock.truncate(0)  # type: ignore[attr-defined]
+    lock.write(f"process {os.getpid()} on {os.uname().nodename}\n")  # type: ignore[attr-defined]
+    lock.flush()  # type: ignore[attr-defined]
+
+
+def _prepare(folder: Path, ckpt_path: str | None, overwrite: bool) -> None:
+    there = checkpoints_of(folder)
+    if ckpt_path is not None and Path(ckpt_path).resolve().is_relative_to((folder / "checkpoints").resolve()):
+        return
+    if overwrite:
+        for name in RESULTS:
+            _remove(folder / name)
+        return
+    if there or (folder / "policy").exists():
+        resume = f"ckpt_path={there[-1]}" if there else None
+        if resume and ckpt_path is None:
+            raise ConfigError(
+                f"run_dir={folder} holds a run already: resume it with {resume}, or give another run_dir, or "
+                "overwrite=true, which removes that run"
+            )
+        raise ConfigError(
+            f"run_dir={folder} holds another run already: give another run_dir, or overwrite=true without ckpt_path, "
+            "which removes that run"
+        )
+    if ckpt_path is None:
+        _remove(folder / "metrics.csv")  # of a run that ended before its first checkpoint
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
