@@ -15,9 +15,12 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+from mmrl.building import blamed, place_of
 from mmrl.config import ConfigError
-from mmrl.refusal import raised_on_purpose, readable
+from mmrl.preflight import check_config, check_numbers
+from mmrl.refusal import raised_in_callback, readable
 from mmrl.wiring import check_wiring
+from mmrl.yaml_files import check_yaml
 
 # the words are ours to read; they stay in sys.argv, because further processes are started with the same command
 warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
@@ -46,6 +49,10 @@ class CLI(LightningCLI):
 
     def __init__(self, args: Sequence[str] | dict[str, Any], build: bool = True):
         self._build = build
+        self._failed: tuple[Any, dict[str, Any], Exception] | None = None  # the first part that could not be built
+        self._whole = False  # whether all parts are built
+        if isinstance(args, dict):
+            check_numbers(args)  # before the parser, which needs longer
         try:
             super().__init__(
                 LightningModule,
@@ -66,9 +73,31 @@ class CLI(LightningCLI):
         parser.add_argument("--run_dir", type=str, default="runs/run", help="folder of this run")
         parser.add_argument("--ckpt_path", type=str | None, default=None, help="checkpoint to resume from")
 
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        super().parse_arguments(parser, args)
+        check_config(self._plain())
+
+    def _plain(self) -> dict[str, Any]:
+        return self.config.as_dict() if isinstance(self.config, Namespace) else self.config
+
     def before_instantiate_classes(self) -> None:
-        config = self.config.as_dict() if isinstance(self.config, Namespace) else self.config
+        config = self._plain()
         check_wiring(config["model"], config["data"], config.get("recipe"))
+        self.parser.add_instantiator(self._part, object)
+
+    def _part(self, class_type: Any, *args: Any, **kwargs: Any) -> Any:
+        """Build one part; what it raises is remembered, because the parser wraps it in texts of its own."""
+        try:
+            return class_type(*args, **kwargs)
+        except Exception as error:
+            if self._whole:  # an optimiser, which waited for its parameters
+                raise self._blamed(class_type, kwargs, error) from error
+            self._failed = self._failed or (class_type, kwargs, error)
+            raise
+
+    def _blamed(self, class_type: Any, given: dict[str, Any], error: Exception) -> ConfigError:
+        path = f"{class_type.__module__}.{class_type.__qualname__}"
+        return blamed(error, place_of(self._plain(), path, given) or class_type.__name__, path, given)
 
     def instantiate_classes(self) -> None:
         if not self._build:
@@ -76,13 +105,21 @@ class CLI(LightningCLI):
             return
         try:
             super().instantiate_classes()
-        except ValueError as error:  # jsonargparse wraps what a constructor raised
-            cause = error.__cause__ or error.__context__
-            if cause is None or not raised_on_purpose(cause):
-                raise
-            raise ConfigError(str(cause)) from cause
-        except MisconfigurationException as error:  # what Lightning finds wrong with the trainer's words
-            raise ConfigError(f"trainer: {error} (trainer.callbacks.NAME=null takes a callback out)") from error
+        except ConfigError:
+            raise
+        except Exception as error:  # jsonargparse wraps what a constructor raised
+            if self._failed is not None:
+                raise self._blamed(*self._failed) from self._failed[2]
+            cause = error.__cause__ or error
+            raise blamed(cause, "model or data", type(cause).__name__) from cause
+        self._whole = True
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        try:
+            return super().instantiate_trainer(**kwargs)
+        except Exception as error:  # what Lightning finds wrong with the trainer's words
+            text = " ".join(str(error).split())
+            raise ConfigError(f"trainer: {text} (trainer.callbacks.NAME=null takes a callback out)") from error
 
     def resolved(self) -> str:
         """The whole configuration as YAML."""
@@ -93,7 +130,13 @@ class CLI(LightningCLI):
         path = self.config.ckpt_path
         if path is not None:
             check_checkpoint(path)
-        self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=False if path else None)
+        try:
+            self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=False if path else None)
+        except (MisconfigurationException, RuntimeError) as error:
+            if not isinstance(error, MisconfigurationException) and not raised_in_callback(error):
+                raise
+            text = " ".join(str(error).split())
+            raise ConfigError(f"trainer: {text} (trainer.callbacks.NAME=null takes a callback out)") from error
 
 
 def check_checkpoint(path: str) -> None:
@@ -116,6 +159,5 @@ def load_run(config: str | Path, words: Sequence[str] = ()) -> CLI:
         words: LightningCLI words that change the configuration.
     """
     config = Path(config)
-    if not config.exists():
-        raise ConfigError(f"{config}: no such file; is this the folder of a run?")
+    check_yaml(config)
     return CLI(["--config", str(config), "--trainer.logger=false", "--trainer.callbacks=null", *words])

@@ -6,7 +6,9 @@ import logging
 from collections.abc import Sequence
 
 from mmrl.cli import CLI
-from mmrl.config import ConfigError, compose, typed
+from mmrl.commands.fit_words import check_dashed
+from mmrl.config import ConfigError, compose, groups, typed
+from mmrl.overrides import check_groups
 
 
 def fit(words: Sequence[str]) -> None:
@@ -15,7 +17,14 @@ def fit(words: Sequence[str]) -> None:
     words = [word for word in words if word != "--print_config"]
     dashed = any(word.startswith("--") for word in words)
     if dashed and any(not w.startswith("--") and "=" in w and not _value_of(words, i) for i, w in enumerate(words)):
-        raise ConfigError("give either Hydra words (key=value) or LightningCLI words (--key value), not both")
+        raise ConfigError(
+            "give either Hydra words (key=value) or LightningCLI words (--key value), not both; several runs at once are "
+            "scripts/train.py --multirun key=a,b"
+        )
+    if dashed:
+        check_dashed(words)
+    else:
+        check_groups(words, groups())
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     cli = CLI(words if dashed else typed(compose(words)), build=not only_print)
     if only_print:

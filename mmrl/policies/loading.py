@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -13,6 +14,11 @@ from torch import nn
 @contextmanager
 def checkpoint_error(path: str) -> Iterator[None]:
     """Say which checkpoint could not be read, and what to do."""
+    if _is_folder(path) and not Path(path).is_dir():
+        raise ValueError(
+            f"policy.path={path!r}: no such folder. Give a folder written by save_pretrained with its tokenizer or "
+            "processor, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct"
+        )
     try:
         yield
     except (OSError, ValueError, KeyError) as error:
@@ -21,6 +27,11 @@ def checkpoint_error(path: str) -> Iterator[None]:
             f"policy.path={path!r} cannot be loaded: {first}. Give a folder written by save_pretrained with its "
             "tokenizer or processor, or a hub id that this machine can reach"
         ) from error
+
+
+def _is_folder(path: str) -> bool:
+    """Whether a path cannot be a hub id, NAME or OWNER/NAME."""
+    return not path.strip() or path.startswith((".", "/", "~")) or path.count("/") > 1
 
 
 def without_dropout(model: nn.Module) -> nn.Module:

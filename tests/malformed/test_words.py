@@ -1,0 +1,2 @@
+import re
+def cut(words): return re.split(r" (?=[\w./]+=)", words)
