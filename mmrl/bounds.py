@@ -74,6 +74,7 @@ BOUNDS = {
     "trainer.callbacks.*.every_n_epochs": Bound(1, remedy=_OUT),
     "trainer.callbacks.*.save_top_k": Bound(-1, remedy="-1 keeps all, 0 none"),
     "trainer.callbacks.*.patience": Bound(0),
+    "data.staleness": Bound(0, 64, remedy="each version is a further copy of the trained weights"),
     "*optimizer.lr": Bound(0, 1000, whole=False),
     "model.rates.*": Bound(0, 1000, whole=False),
     "model.companions.*": Bound(0, 1000, whole=False),
@@ -101,7 +102,12 @@ def bound_of(key: str) -> Bound:
 
 def refusal(key: str, value: Any) -> str | None:
     """What is wrong with the value of an option; None where nothing is."""
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST and not key.endswith("seed"):
+    if (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and abs(value) > LARGEST
+        and "seed" not in key.rpartition(".")[2]
+    ):
         limit = "at most" if value > 0 else "at least"
         return f"must be {limit} {LARGEST if value > 0 else -LARGEST}, got {value}: no run can mean that"
     return bound_of(key).refusal(value)

@@ -17,7 +17,9 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from mmrl.building import blamed, place_of
 from mmrl.config import ConfigError
-from mmrl.preflight import check_config, check_numbers
+from mmrl.part_checks import check_parts
+from mmrl.preflight import check_config, check_numbers, check_seed
+from mmrl.prompt_checks import check_prompts
 from mmrl.refusal import raised_in_callback, readable
 from mmrl.wiring import check_wiring
 from mmrl.yaml_files import check_yaml
@@ -52,6 +54,7 @@ class CLI(LightningCLI):
         self._failed: tuple[Any, dict[str, Any], Exception] | None = None  # the first part that could not be built
         self._whole = False  # whether all parts are built
         if isinstance(args, dict):
+            check_seed("seed", args.get("seed_everything"))
             check_numbers(args)  # before the parser, which needs longer
         try:
             super().__init__(
@@ -82,6 +85,7 @@ class CLI(LightningCLI):
 
     def before_instantiate_classes(self) -> None:
         config = self._plain()
+        check_parts(config["model"], config["data"])
         check_wiring(config["model"], config["data"], config.get("recipe"))
         self.parser.add_instantiator(self._part, object)
 
@@ -130,6 +134,7 @@ class CLI(LightningCLI):
         path = self.config.ckpt_path
         if path is not None:
             check_checkpoint(path)
+        check_prompts(self.model.policy, self.datamodule)
         try:
             self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=False if path else None)
         except (MisconfigurationException, RuntimeError) as error:
@@ -143,7 +148,9 @@ def check_checkpoint(path: str) -> None:
     """Refuse a checkpoint that is not there or cannot be read, by name."""
     if not os.path.exists(path):
         raise ConfigError(f"ckpt_path={path}: no such file; give a .ckpt file of a run's checkpoints folder")
-    if os.path.isdir(path):  # a sharded checkpoint
+    if os.path.isdir(path):
+        if not os.path.exists(os.path.join(path, ".metadata")):  # what torch writes into a sharded checkpoint
+            raise ConfigError(f"ckpt_path={path}: a folder without a sharded checkpoint; give a .ckpt file of a run")
         return
     try:
         torch.load(path, map_location="cpu", weights_only=False, mmap=zipfile.is_zipfile(path))

@@ -39,7 +39,7 @@ def check_config(config: Mapping[str, Any]) -> None:
     check_numbers(config)
     for key, value in _leaves(config):
         if key.rpartition(".")[2] in _FOLDERS and value is not None:
-            _check_folder(key, value)
+            check_folder(key, value)
     data, model, trainer = (config.get(name) or {} for name in ("data", "model", "trainer"))
     _check_sizes(_arguments(data), trainer)
     _check_lengths(_arguments(data), _arguments(model))
@@ -70,7 +70,7 @@ def _arguments(part: Any) -> Mapping[str, Any]:
     return (part.get("init_args") or {}) if isinstance(part, Mapping) else {}
 
 
-def _check_folder(key: str, name: Any) -> None:
+def check_folder(key: str, name: Any) -> None:
     """Refuse a folder that cannot be made, without making it."""
     if not isinstance(name, (str, os.PathLike)):
         raise ConfigError(f"{key} must be a folder's name (text), got {name!r}")
@@ -96,7 +96,9 @@ def _check_folder(key: str, name: Any) -> None:
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
-        raise ConfigError(f"{key}={text}: {there} cannot be written ({error.strerror}); choose another folder") from error
+        raise ConfigError(
+            f"{key}={text}: {there} cannot be written ({error.strerror}); choose another folder"
+        ) from error
 
 
 def _check_sizes(data: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:

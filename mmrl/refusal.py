@@ -55,6 +55,7 @@ class _Complaint:
     part: str | None
     texts: list[str] = field(default_factory=list)
     value: str | None = None
+    listed: bool = False  # whether it is one of the alternatives of a union, after which the value is said
 
 
 def readable(text: str) -> str:
@@ -62,6 +63,11 @@ def readable(text: str) -> str:
 
     Its text looks like 'Parser key "model": ... Problem with given class_path 'C': ... Option 'x' is not accepted'.
     """
+    if found := re.match(r"unrecognized arguments: --(?:trainer\.)?(\S+)", text):
+        part = "lightning.pytorch.Trainer" if "--trainer." in text else None
+        return f"{found[0].rpartition('--')[2]}: unknown key.{_alternatives(found[1], part) or ' See `mmrl fit --help`'}"
+    if found := re.match(r"argument --(\S+): expected one argument", text):
+        return f"{found[1]} needs a value, as in --{found[1]} VALUE"
     best = _deepest(text)
     if best is None:
         return text.strip().splitlines()[0] if text.strip() else "the configuration cannot be read"
@@ -88,7 +94,7 @@ def _deepest(text: str) -> _Complaint | None:
         words = line.removeprefix("- ")
         indent = len(raw) - len(raw.lstrip()) + len(line) - len(words)
         if not words or words.startswith(_NOISE):
-            if words.startswith("Given value: ") and best is not None and best.value is None:
+            if words.startswith("Given value: ") and best is not None and best.listed and best.value is None:
                 best.value = _short(words.removeprefix("Given value: "))
             continue
         stack = [entry for entry in stack if entry[0] < indent]
@@ -112,7 +118,7 @@ def _deepest(text: str) -> _Complaint | None:
         keys = [name for _, kind, name in stack if kind == "key"]
         if best is None or len(stack) > best.depth:
             parts = [name for _, kind, name in stack if kind == "class"]
-            best = _Complaint(len(stack), keys, parts[-1] if parts else None)
+            best = _Complaint(len(stack), keys, parts[-1] if parts else None, listed=line.startswith("- "))
         if best.depth == len(stack) and best.keys == keys and best.value is None:
             best.texts.append(words)
     return best
@@ -121,11 +127,13 @@ def _deepest(text: str) -> _Complaint | None:
 def _plain(complaint: _Complaint) -> str:
     text = complaint.texts[0]
     if found := re.match(r"Option '([^']+)' is not accepted", text):
-        return f"unknown key {found[1]!r}.{_alternatives(found[1], complaint.part)}"
+        top = "" if complaint.keys or complaint.part else " The sections are trainer, model and data"
+        return f"unknown key {found[1]!r}.{_alternatives(found[1], complaint.part)}{top}"
     if found := re.match(r"No module named '([^']+)'", text):
         return f"{text}; install it, or put its folder on PYTHONPATH"
-    if found := re.match(r"Not a valid subclass of (\w+)", text):
-        return f"must be a {found[1]}, named by its class in _target_ (class_path); got {complaint.value}"
+    if found := re.match(r"(?:Not a valid|Import path does not correspond to a) subclass of (\w+)", text):
+        got = f"; got {complaint.value}" if complaint.value else ""
+        return f"must be a {found[1]}, named by its class in _target_ (class_path){got}"
     if found := re.match(r"Expected '([^']+)' to be a subclass of <class '([^']+)'>", text):
         return f"{found[1]} is no {found[2]}; name a class that is one"
     wanted = []
@@ -136,7 +144,7 @@ def _plain(complaint: _Complaint) -> str:
             complaint.value = complaint.value or _short(found[3] or "")
     if not wanted:
         return _short(text, 400)
-    return f"must be {' or '.join(wanted)}, got {complaint.value or 'nothing'}"
+    return f"must be {' or '.join(wanted)}" + (f", got {complaint.value}" if complaint.value else "")
 
 
 def _short(value: str, longest: int = _LONGEST) -> str:
@@ -166,4 +174,6 @@ def _alternatives(word: str, part: str | None, group: str | None = None) -> str:
     near = difflib.get_close_matches(word.split(".")[0], known, n=1)
     if near and len(known) > _MANY:
         return f" Did you mean {near[0]!r}?"
-    return (f" Did you mean {near[0]!r}?" if near else "") + f" It takes {', '.join(known) or 'nothing'}"
+    more = f" and {len(known) - _MANY} more" if len(known) > _MANY else ""
+    taken = f" It takes {', '.join(known[:_MANY]) or 'nothing'}{more}"
+    return (f" Did you mean {near[0]!r}?" if near else "") + taken

@@ -71,7 +71,7 @@ class Start(L.Callback):
             last.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(kept, last)
             return
-        command = [*self.common, *words, f"run_dir={folder}"]
+        command = [*_shared(self.common, words), *words, f"run_dir={folder}"]
         if checkpoint is not None:
             command.append(f"trainer.callbacks.start.checkpoint={checkpoint}")
         log.info("start stage %r: mmrl fit %s", name, " ".join(command))
@@ -81,6 +81,12 @@ class Start(L.Callback):
             whole = kept.with_name(f"{kept.name}.{os.getpid()}")
             shutil.copyfile(last, whole)
             whole.replace(kept)  # at once, should another run look
+
+
+def _shared(common: list[str], words: list[str]) -> list[str]:
+    """The common words without the groups for which the stage names another option: each can be given once."""
+    named = {word.partition("=")[0] for word in words}
+    return [word for word in common if "." in word.partition("=")[0] or word.partition("=")[0] not in named]
 
 
 def _kept(words: list[str], checkpoint: str | None) -> Path | None:

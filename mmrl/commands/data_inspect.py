@@ -28,7 +28,10 @@ _DRIFT = 0.05  # of a standard deviation, by which a stated mean may differ
 def inspect(words: Sequence[str]) -> None:
     """Read every episode's table, print what is in it, and draw a contact sheet."""
     given, places = options(words, ("out", "write"))
-    if len(places) != 1 or "=" in places[0]:
+    rewrite = switch(given, "write", False)
+    if wrong := [word for word in places if "=" in word and not Path(word).exists()]:
+        raise ConfigError(f"mmrl data inspect: unknown option {wrong[0]}; the options are out=FOLDER and write=true")
+    if len(places) != 1:
         raise ConfigError(f"mmrl data inspect: give one dataset, got {places}; for example `mmrl data inspect FOLDER`")
     place = Path(places[0])
     dataset = open_dataset(place)
@@ -39,7 +42,7 @@ def inspect(words: Sequence[str]) -> None:
     found = measured(dataset, episodes)
     _numbers(console, dataset, episodes, found)
     _pictures(console, dataset)
-    if switch(given, "write", False):
+    if rewrite:
         _write(console, dataset, found)
     else:
         _drift(console, dataset, found)

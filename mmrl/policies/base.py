@@ -43,6 +43,7 @@ class Policy(nn.Module, ABC):
     memoised: frozenset[str] = frozenset()  # observation keys dropped from storage when `Action.memo` is given
     chunk: int | None = None  # H, control steps per decision, where an action is [H, A]; None where it is [A] or a text
     optional: tuple[str, ...] = ("value_head",)  # modules that a checkpoint may lack, or have in excess
+    limit: int | None = None  # positions of a prompt and its completion together; None for any number
     one_pass: bool = False  # whether `forward` must call the network once, as processes that share weights have to
 
     @classmethod
@@ -62,6 +63,9 @@ class Policy(nn.Module, ABC):
     @abstractmethod
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """One raw observation as tensors without a batch axis. Refuses, by name, an input that it lacks."""
+
+    def check_sampling(self, sampling: Sampling) -> None:
+        """Refuse a decode that this policy does not have; called before the first step."""
 
     def continued(self, observation: Observation, ids: Tensor) -> Observation:
         """The encoded observation with these ids [P] after it, as the context of the choices that follow."""

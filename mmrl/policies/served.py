@@ -32,6 +32,14 @@ class ServedPolicy(Policy):
     processor: Any
 
     @property
+    def limit(self) -> int | None:  # type: ignore[override]
+        """The model's context length, where its configuration says one."""
+        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+
+    def check_sampling(self, sampling: Sampling) -> None:
+        refuse_mean(sampling)
+
+    @property
     def tokenizer(self) -> Any:
         return getattr(self.processor, "tokenizer", self.processor)
 

@@ -67,7 +67,7 @@ DATA_COMMAND: list[Row] = [
     ("data record run=RUN decode=beam out=OUT", "decode=beam", "argmax"),
     ("data inspect", "one dataset", "mmrl data inspect FOLDER"),
     ("data inspect /no /such", "one dataset", "mmrl data inspect FOLDER"),
-    ("data inspect /no/such", "/no/such", "LeRobot"),
+    ("data inspect /no/such", "/no/such", "no such folder"),
     ("data inspect /etc/passwd", "/etc/passwd", "hdf5"),
     ("data inspect /no/such write=maybe", "write=maybe", "true or false"),
     ("data inspect rows=5 /no/such", "rows=5", "out"),

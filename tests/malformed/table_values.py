@@ -96,7 +96,11 @@ TRAINER: list[Row] = [
     ("trainer.callbacks.start.take=some", "take", "'frozen'"),
     ("trainer.callbacks.start.stages=abc", "stages", "Callback"),
     ("trainer.callbacks.start.checkpoint=/no/such.ckpt", "/no/such.ckpt", "no such file"),
-    ("trainer.callbacks.progress={_target_: mmrl.callbacks.progress.Progress}", "trainer", "trainer.callbacks.NAME=null"),
+    (
+        "trainer.callbacks.progress={_target_: mmrl.callbacks.progress.Progress}",
+        "trainer",
+        "trainer.callbacks.NAME=null",
+    ),
     ("recipe=sft_start data.evaluation=null", "val/greedy/exact/mean", "data.evaluation"),
     (
         "trainer.callbacks.stop={_target_: lightning.pytorch.callbacks.EarlyStopping, monitor: val/x, mode: up}",
