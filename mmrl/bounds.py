@@ -43,7 +43,7 @@ class Bound:
         hint = f"; {self.remedy}" if self.remedy else ""
         if isinstance(value, float) and not math.isfinite(value):
             return f"must be a finite number, got {value}{hint}"
-        if self.whole and value != int(value):
+        if self.whole and isinstance(value, float):
             return f"must be a whole number (int), got {value}{hint}"
         if self.low is not None and (value <= self.low if self.open else value < self.low):
             return f"must be {'greater than' if self.open else 'at least'} {self.low:g}, got {value}{hint}"
@@ -74,6 +74,7 @@ BOUNDS = {
     "trainer.callbacks.*.every_n_epochs": Bound(1, remedy=_OUT),
     "trainer.callbacks.*.save_top_k": Bound(-1, remedy="-1 keeps all, 0 none"),
     "trainer.callbacks.*.patience": Bound(0),
+    **{f"data.{name}": _COUNT for name in ("prompts", "group_size", "passes", "updates")},
     "data.staleness": Bound(0, 64, remedy="each version is a further copy of the trained weights"),
     "*optimizer.lr": Bound(0, 1000, whole=False),
     "model.rates.*": Bound(0, 1000, whole=False),

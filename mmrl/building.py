@@ -27,7 +27,10 @@ def blamed(error: BaseException, key: str, part: str, arguments: Mapping[str, An
     complaint = f"{type(error).__name__}: {text}" if len(text.split()) < 4 else text
     if len(complaint) > _LONGEST:
         complaint = f"{complaint[:_LONGEST]} ..."
-    given = ", ".join(f"{name}={value!r}" for name, value in _plain(arguments or {}).items())
+    told = _plain(arguments or {})
+    if "None" in complaint:
+        told |= {name: None for name, value in (arguments or {}).items() if value is None}
+    given = ", ".join(f"{name}={value!r}" for name, value in told.items())
     return ConfigError(f"{key} ({part}): {complaint.rstrip('. ')}. It was given {given[:_LONGEST]}; {_HINT}")
 
 

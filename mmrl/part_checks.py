@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from mmrl.building import blamed
+from mmrl.errors import ConfigError
 from mmrl.learners.parity import Parity
 from mmrl.types import Sampling
 from mmrl.wiring import load, made
@@ -30,6 +31,8 @@ def check_parts(model: Mapping[str, Any], data: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: with the key, the class and what its constructor says.
     """
+    _check_nulls(model, "model")
+    _check_nulls(data, "data")
     learner, module = model.get("init_args") or {}, data.get("init_args") or {}
     for key, spec in _specs(learner, "model"):
         _try(key, spec)
@@ -46,6 +49,23 @@ def check_parts(model: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         _try(f"data.evaluation.sampling.{name}", spec, kind=Sampling)
     for name, spec in (held_out.get("evaluators") or {}).items():
         _try(f"data.evaluation.evaluators.{name}", spec)
+
+
+def _check_nulls(node: Any, key: str) -> None:
+    """Refuse null for an argument whose type has none; the typed parser lets it pass."""
+    if not isinstance(node, Mapping):
+        return
+    part = load(node["class_path"]) if "class_path" in node else None
+    inside = node.get("init_args") or {} if part is not None else node
+    known = inspect.signature(part).parameters if inspect.isclass(part) else {}
+    for name, value in inside.items():
+        if value is None and name in known:
+            kind = str(known[name].annotation)
+            if known[name].default is not None and not any(
+                word in kind for word in ("None", "Optional", "Any", "_empty")
+            ):
+                raise ConfigError(f"{key}.{name} must be {kind}, got null ({node['class_path']}); leave it out")
+        _check_nulls(value, f"{key}.{name}")
 
 
 def _specs(node: Any, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -24,7 +24,9 @@ def check_numbers(config: Mapping[str, Any]) -> None:
     Args:
         config: nested plain values; a part is {_target_, ...} or {class_path, init_args}. Interpolations are skipped.
     """
-    for key, value in _leaves(config):
+    first = ("seed_everything", "trainer", "data")  # what the rest is computed from
+    ordered = {name: config[name] for name in (*first, *config) if name in config}
+    for key, value in _leaves(ordered):
         if (wrong := refusal(key, value)) is not None:
             raise ConfigError(f"{key} {wrong}")
 
@@ -118,6 +120,7 @@ def _check_sizes(data: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
 def _check_lengths(data: Mapping[str, Any], model: Mapping[str, Any]) -> None:
     """Completions against the positions of a model that the configuration describes."""
     config = _arguments(model.get("policy")).get("config")
+    _check_heads(config, "model.policy.config")
     limit = config.get("max_position_embeddings") if isinstance(config, Mapping) else None
     if not isinstance(limit, int):
         return
@@ -131,6 +134,23 @@ def _check_lengths(data: Mapping[str, Any], model: Mapping[str, Any]) -> None:
                 f"{key}.max_tokens={asked} leaves no room for a prompt in the {limit} positions of the model "
                 "(model.policy.config.max_position_embeddings); lower max_tokens"
             )
+
+
+def _check_heads(config: Any, key: str) -> None:
+    """Attention heads of a transformer that the configuration describes, at any depth."""
+    if not isinstance(config, Mapping):
+        return
+    size, heads, pairs = (config.get(name) for name in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
+    if isinstance(size, int) and isinstance(heads, int) and "head_dim" not in config and size % heads:
+        raise ConfigError(
+            f"{key}.hidden_size={size} is not divisible by {key}.num_attention_heads={heads}; change one of them"
+        )
+    if isinstance(heads, int) and isinstance(pairs, int) and heads % pairs:
+        raise ConfigError(
+            f"{key}.num_attention_heads={heads} is not divisible by {key}.num_key_value_heads={pairs}; change one of them"
+        )
+    for name, part in config.items():
+        _check_heads(part, f"{key}.{name}")
 
 
 def _check_callbacks(callbacks: Any, data: Mapping[str, Any]) -> None:

@@ -65,7 +65,9 @@ def readable(text: str) -> str:
     """
     if found := re.match(r"unrecognized arguments: --(?:trainer\.)?(\S+)", text):
         part = "lightning.pytorch.Trainer" if "--trainer." in text else None
-        return f"{found[0].rpartition('--')[2]}: unknown key.{_alternatives(found[1], part) or ' See `mmrl fit --help`'}"
+        return (
+            f"{found[0].rpartition('--')[2]}: unknown key.{_alternatives(found[1], part) or ' See `mmrl fit --help`'}"
+        )
     if found := re.match(r"argument --(\S+): expected one argument", text):
         return f"{found[1]} needs a value, as in --{found[1]} VALUE"
     best = _deepest(text)
@@ -139,7 +141,11 @@ def _plain(complaint: _Complaint) -> str:
     wanted = []
     for each in complaint.texts:
         if found := re.match(r"Expected an? (?:<class '([^']+)'>|(.+?))(?:\. Got value: (.*))?$", each):
-            kind = (found[1] or found[2]).replace("typing.", "").replace("collections.abc.", "")
+            kind = (
+                re.sub(r"^dot import path string: .*", "an import path", found[1] or found[2])
+                .replace("typing.", "")
+                .replace("collections.abc.", "")
+            )
             wanted += [kind.removeprefix("Literal[").removesuffix("]")] if kind.startswith("Literal[") else [kind]
             complaint.value = complaint.value or _short(found[3] or "")
     if not wanted:
