@@ -1,7 +1,7 @@
 """Which numbers an option of a library may have: those that the library itself does not refuse, or refuses too late.
 
-Constructors of this project refuse their own arguments; here are the options of Lightning's Trainer, of optimisers and of
-transformers configurations, and what holds for every number of a configuration.
+Constructors of this project refuse their own arguments; here are the options of Lightning's Trainer, of optimisers and
+of transformers configurations, and what holds for every number of a configuration.
 """
 
 from __future__ import annotations

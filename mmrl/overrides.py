@@ -64,8 +64,8 @@ def quoted(override: str) -> str:
             else:
                 return text
         raise ConfigError(
-            f"{shown}={value}: the value cannot be read; close its brackets and quotes, and put a text in quotes, as in "
-            f"{shown}='a, b'"
+            f"{shown}={value}: the value cannot be read; close its brackets and quotes, and put a text in quotes, "
+            f"as in {shown}='a, b'"
         ) from error
     if parsed.is_sweep_override():
         raise ConfigError(f"{key.lstrip('+~')}={value}: {_SWEEP}")

@@ -19,6 +19,8 @@ _PARTS = ("curriculum", "parity", "weighting", "sampling")
 _PLAIN = {"sampling": Sampling, "parity": Parity}
 """Parts of one class, which a configuration need not name."""
 _NAMED = ("stages", "episodes")
+_NULL = ("None", "Optional", "Any", "_empty")
+"""What the type of an argument that may be null has in it, or one that says nothing."""
 
 
 def check_parts(model: Mapping[str, Any], data: Mapping[str, Any]) -> None:
@@ -61,9 +63,7 @@ def _check_nulls(node: Any, key: str) -> None:
     for name, value in inside.items():
         if value is None and name in known:
             kind = str(known[name].annotation)
-            if known[name].default is not None and not any(
-                word in kind for word in ("None", "Optional", "Any", "_empty")
-            ):
+            if known[name].default is not None and not any(word in kind for word in _NULL):
                 raise ConfigError(f"{key}.{name} must be {kind}, got null ({node['class_path']}); leave it out")
         _check_nulls(value, f"{key}.{name}")
 

@@ -147,7 +147,7 @@ def _check_heads(config: Any, key: str) -> None:
         )
     if isinstance(heads, int) and isinstance(pairs, int) and heads % pairs:
         raise ConfigError(
-            f"{key}.num_attention_heads={heads} is not divisible by {key}.num_key_value_heads={pairs}; change one of them"
+            f"{key}.num_attention_heads={heads} is not divisible by {key}.num_key_value_heads={pairs}; change one"
         )
     for name, part in config.items():
         _check_heads(part, f"{key}.{name}")
@@ -155,7 +155,7 @@ def _check_heads(config: Any, key: str) -> None:
 
 def _check_callbacks(callbacks: Any, data: Mapping[str, Any]) -> None:
     saved: dict[tuple, list[str]] = defaultdict(list)
-    for number, part in enumerate(callbacks if isinstance(callbacks, list) else []):
+    for part in callbacks if isinstance(callbacks, list) else []:
         given, name = _arguments(part), str(part.get("class_path", "")) if isinstance(part, Mapping) else ""
         monitor = given.get("monitor")
         if isinstance(monitor, str) and monitor.startswith("val/") and data.get("evaluation") is None:
@@ -166,11 +166,9 @@ def _check_callbacks(callbacks: Any, data: Mapping[str, Any]) -> None:
         if name.endswith(".ModelCheckpoint"):
             when = tuple(given.get(key) for key in ("monitor", "mode", "every_n_train_steps", "every_n_epochs"))
             saved[(*when, str(given.get("train_time_interval")))].append(f"{given.get('filename')!r}")
-        elif name.endswith(".Start") and given.get("checkpoint") is not None:
-            if not Path(str(given["checkpoint"])).exists():
-                raise ConfigError(
-                    f"trainer.callbacks.start.checkpoint={given['checkpoint']}: no such file; give a .ckpt file of a run"
-                )
+        file = given.get("checkpoint") if name.endswith(".Start") else None
+        if file is not None and not Path(str(file)).exists():
+            raise ConfigError(f"trainer.callbacks.start.checkpoint={file}: no such file; give a .ckpt file of a run")
     for when, files in saved.items():
         if len(files) > 1:
             raise ConfigError(

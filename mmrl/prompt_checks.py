@@ -46,7 +46,8 @@ def _check_split(policy: Any, task: Task, key: str, asked: int) -> None:
         if length + asked > policy.limit:
             raise ConfigError(
                 f"{prompt.key}: a prompt of {length} tokens and {key}.max_tokens={asked} are more than the "
-                f"{policy.limit} positions of the model (max_position_embeddings); shorten the prompt or lower max_tokens"
+                f"{policy.limit} positions of the model (max_position_embeddings); shorten the prompt or lower "
+                "max_tokens"
             )
 
 

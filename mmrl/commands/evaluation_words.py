@@ -74,7 +74,8 @@ def parse(words: Sequence[str]) -> Asked:
         unknown = [word for word in words if "=" in word and word.partition("=")[0] not in OPTIONS and "." not in word]
         missing = f"; {unknown[0]} is neither an option nor a folder that is there" if unknown and not places else ""
         raise ConfigError(
-            f"give one run folder or checkpoint, got {places}{missing}; for example `mmrl evaluate runs/demo compare=start`"
+            f"give one run folder or checkpoint, got {places}{missing}; for example "
+            "`mmrl evaluate runs/demo compare=start`"
         )
     given, more = {}, []
     for word in words:

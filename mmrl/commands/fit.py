@@ -18,8 +18,8 @@ def fit(words: Sequence[str]) -> None:
     dashed = any(word.startswith("--") for word in words)
     if dashed and any(not w.startswith("--") and "=" in w and not _value_of(words, i) for i, w in enumerate(words)):
         raise ConfigError(
-            "give either Hydra words (key=value) or LightningCLI words (--key value), not both; several runs at once are "
-            "scripts/train.py --multirun key=a,b"
+            "give either Hydra words (key=value) or LightningCLI words (--key value), not both; several runs at once "
+            "are scripts/train.py --multirun key=a,b"
         )
     if dashed:
         check_dashed(words)

@@ -5,7 +5,6 @@ The tables hold what is typed and what the message must name; a message has at m
 
 from __future__ import annotations
 
-import gc
 import logging
 import re
 import signal
@@ -27,16 +26,20 @@ BASE = (
 """A run of a second; a row's own words replace those with the same key."""
 SECONDS = 60
 """A refusal takes a second or two on an idle core; hanging is what is looked for."""
-FIT = [
+QUICK = [*table_keys.WORDS, *table_keys.OPTIONS]
+"""Refused before anything is composed, most of them."""
+COMPOSED = [
     row
     for table, names in (
-        (table_keys, ("WORDS", "OPTIONS", "KEYS", "CLASSES")),
+        (table_keys, ("KEYS", "CLASSES")),
         (table_values, ("RUN", "TRAINER", "OPTIMIZER", "SAMPLING")),
         (table_data, ("DATA", "OBJECTIVE", "POLICY", "SIMS")),
     )
     for name in names
     for row in getattr(table, name)
 ]
+"""Half a second to two seconds each: every third of them is looked at always, the others are marked slow."""
+FIT = [*QUICK, *COMPOSED]
 COMMANDS = [*table_commands.EVALUATE, *table_commands.DATA_COMMAND, *table_commands.OTHERS]
 VALID = (
     "seed=4294967295",
@@ -67,15 +70,6 @@ VALID = (
 """Command lines that look odd and are right."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def frozen_heap():
-    """The objects of torch and transformers are not looked at again at every collection of garbage: twice as fast."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture(autouse=True)
 def silence(monkeypatch, tmp_path):
     """Lightning's log handler keeps the error stream of the first test; what is written by mistake goes to tmp_path."""
@@ -104,6 +98,11 @@ def run(configuration, tmp_path) -> Path:
 def cut(words: str | tuple[str, ...]) -> list[str]:
     """The words of a row: a text is cut before every key=."""
     return list(words) if isinstance(words, tuple) else re.split(r" (?=[\w./]+=)", words)
+
+
+def _param(number: int, row: table_keys.Row) -> object:
+    slow = () if number < len(QUICK) or (number - len(QUICK)) % 3 == 0 else pytest.mark.slow
+    return pytest.param(*row, id=str(row[0])[:80], marks=slow)
 
 
 def with_base(words: list[str], folder: Path) -> list[str]:
@@ -138,7 +137,7 @@ def refused(argv: list[str], key: str, remedy: str, capsys, folder: Path) -> Non
     assert not [*folder.glob("checkpoints/*"), *folder.glob("policy/*"), *folder.glob("metrics.csv")]
 
 
-@pytest.mark.parametrize(("words", "key", "remedy"), FIT, ids=[str(row[0])[:80] for row in FIT])
+@pytest.mark.parametrize(("words", "key", "remedy"), [_param(number, row) for number, row in enumerate(FIT)])
 def test_fit_refuses(words, key, remedy, capsys, tmp_path):
     folder = tmp_path / "new"
     refused(["fit", *with_base(cut(words), folder)], key, remedy, capsys, folder)
@@ -181,5 +180,6 @@ def test_what_looks_odd_and_is_right_is_accepted(words, tmp_path):
 
 def test_there_are_enough_of_them():
     rows = [*FIT, *COMMANDS, *table_yaml.FILES, *table_yaml.WORDS]
-    assert len(rows) >= 280 and len(VALID) >= 20
+    always = [*QUICK, *COMPOSED[::3], *COMMANDS, *table_yaml.FILES, *table_yaml.WORDS]
+    assert len(rows) >= 500 and len(always) >= 280 and len(VALID) >= 20
     assert len({str(row[:3]) for row in rows}) == len(rows)
