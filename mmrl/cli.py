@@ -15,12 +15,17 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveCon
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from mmrl import parallel
+from mmrl.building import blamed, place_of
 from mmrl.callbacks.start import Start
 from mmrl.config import ConfigError
-from mmrl.refusal import raised_on_purpose, readable
+from mmrl.decode_checks import check_decodes
+from mmrl.part_checks import check_parts
+from mmrl.preflight import check_config, check_numbers, check_seed
+from mmrl.refusal import raised_in_callback, readable
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
 from mmrl.runs.checkpoint_io import CheckpointFiles
 from mmrl.wiring import check_wiring
+from mmrl.yaml_files import check_yaml
 
 # the words are ours to read; they stay in sys.argv, because further processes are started with the same command
 warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
@@ -50,6 +55,11 @@ class CLI(LightningCLI):
     def __init__(self, args: Sequence[str] | dict[str, Any], build: bool = True):
         self._build = build
         self.checkpoints = CheckpointFiles()
+        self._failed: tuple[Any, dict[str, Any], Exception] | None = None  # the first part that could not be built
+        self._whole = False  # whether all parts are built
+        if isinstance(args, dict):
+            check_seed("seed", args.get("seed_everything"))
+            check_numbers(args)  # before the parser, which needs longer
         try:
             super().__init__(
                 LightningModule,
@@ -70,23 +80,46 @@ class CLI(LightningCLI):
         parser.add_argument("--run_dir", type=str, default="runs/run", help="folder of this run")
         parser.add_argument("--ckpt_path", type=str | None, default=None, help="checkpoint to resume from")
 
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        super().parse_arguments(parser, args)
+        check_config(self._plain())
+
+    def _plain(self) -> dict[str, Any]:
+        return self.config.as_dict() if isinstance(self.config, Namespace) else self.config
+
     def before_instantiate_classes(self) -> None:
-        config = self.config.as_dict() if isinstance(self.config, Namespace) else self.config
+        config = self._plain()
+        check_parts(config["model"], config["data"])
         check_wiring(config["model"], config["data"], config.get("recipe"))
+        self.parser.add_instantiator(self._part, object)
+
+    def _part(self, class_type: Any, *args: Any, **kwargs: Any) -> Any:
+        """Build one part; what it raises is remembered, because the parser wraps it in texts of its own."""
+        try:
+            return class_type(*args, **kwargs)
+        except Exception as error:
+            if self._whole:  # an optimiser, which waited for its parameters
+                raise self._blamed(class_type, kwargs, error) from error
+            self._failed = self._failed or (class_type, kwargs, error)
+            raise
+
+    def _blamed(self, class_type: Any, given: dict[str, Any], error: Exception) -> ConfigError:
+        path = f"{class_type.__module__}.{class_type.__qualname__}"
+        return blamed(error, place_of(self._plain(), path, given) or class_type.__name__, path, given)
 
     def instantiate_classes(self) -> None:
         if not self._build:
-            self.before_instantiate_classes()
             return
         try:
             super().instantiate_classes()
-        except ValueError as error:  # jsonargparse wraps what a constructor raised
-            cause = error.__cause__ or error.__context__
-            if cause is None or not raised_on_purpose(cause):
-                raise
-            raise ConfigError(str(cause)) from cause
-        except MisconfigurationException as error:  # what Lightning finds wrong with the trainer's words
-            raise ConfigError(f"trainer: {error} (trainer.callbacks.NAME=null takes a callback out)") from error
+        except ConfigError:
+            raise
+        except Exception as error:  # jsonargparse wraps what a constructor raised
+            if self._failed is not None:
+                raise self._blamed(*self._failed) from self._failed[2]
+            cause = error.__cause__ or error
+            raise blamed(cause, "model or data", type(cause).__name__) from cause
+        self._whole = True
 
     def resolved(self) -> str:
         """The whole configuration as YAML."""
@@ -113,7 +146,11 @@ class CLI(LightningCLI):
         plugins = list(given) if isinstance(given, (list, tuple)) else [given]
         if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
             plugins.append(self.checkpoints)
-        return super().instantiate_trainer(plugins=plugins, **kwargs)
+        try:
+            return super().instantiate_trainer(plugins=plugins, **kwargs)
+        except Exception as error:  # what Lightning finds wrong with the trainer's words
+            text = " ".join(str(error).split())
+            raise ConfigError(f"trainer: {text} (trainer.callbacks.NAME=null takes a callback out)") from error
 
     def fit(self, trust: bool = False) -> None:
         """Train, from the start or from ckpt_path.
@@ -128,7 +165,14 @@ class CLI(LightningCLI):
                 callback.trust = trust
         if path is not None:
             check_resumable(path, trust, parallel.shards(self.trainer))
-        self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=not trust if path else None)
+        check_decodes(self.model.policy, self.datamodule)
+        try:
+            self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=not trust if path else None)
+        except (MisconfigurationException, RuntimeError) as error:
+            if not isinstance(error, MisconfigurationException) and not raised_in_callback(error):
+                raise
+            text = " ".join(str(error).split())
+            raise ConfigError(f"trainer: {text} (trainer.callbacks.NAME=null takes a callback out)") from error
 
 
 OUTPUTS = ("run_dir", "save_dir", "dirpath", "default_root_dir", "logs", "path")
@@ -189,6 +233,5 @@ def load_run(config: str | Path, words: Sequence[str] = ()) -> CLI:
         words: LightningCLI words that change the configuration.
     """
     config = Path(config)
-    if not config.exists():
-        raise ConfigError(f"{config}: no such file; is this the folder of a run?")
+    check_yaml(config)
     return CLI(["--config", str(config), "--trainer.logger=false", "--trainer.callbacks=null", *words])

@@ -23,6 +23,9 @@ from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from mmrl.errors import ConfigError
+from mmrl.overrides import check_effect, check_word, drop_leftovers, quoted
+
 CONF = next(
     folder
     for folder in (Path(__file__).parent / "conf", Path(__file__).parent.parent / "conf")
@@ -47,7 +50,15 @@ SHORT = {
 }
 """What `slot.key=value` stands for."""
 
-OmegaConf.register_new_resolver("product", lambda *factors: math.prod(factors), replace=True)
+
+def _product(*factors: Any) -> int:
+    """${product:a,b}: how often something happens in a run."""
+    if any(isinstance(factor, bool) or not isinstance(factor, int) for factor in factors):
+        raise ConfigError(f"it is the product of {list(map(str, factors))}, and each must be a whole number (int)")
+    return math.prod(factors)
+
+
+OmegaConf.register_new_resolver("product", _product, replace=True)
 
 
 def _sim_size(name: str, *, _root_: DictConfig) -> Any:
@@ -93,10 +104,8 @@ _SHARED_KEYS = tuple(f"{key}." for slot in SHARED for key in (slot, SHORT[slot])
 
 PLAIN = ("seed", "run_dir", "ckpt_path")
 ROOTS = ("trainer", "model", "data")
-
-
-class ConfigError(ValueError):
-    """A word, key or value of the configuration that cannot be used; the message says which and what to do."""
+NEEDED = ("trainer", "learner", "data")
+"""Groups that no run can do without; what a learner or a data module needs, the typed parser knows."""
 
 
 def groups() -> dict[str, list[str]]:
@@ -113,21 +122,20 @@ def hydra_words(words: Sequence[str]) -> list[str]:
     options = groups()
     out = []
     for word in words:
-        if "=" not in word:
-            raise ConfigError(f"{word!r} is not of the form key=value, for example recipe=grpo or trainer.max_epochs=5")
+        check_word(word)
         key, value = word.split("=", 1)
         key = key.lstrip("+~") if key.startswith(("+", "~")) else key
         head, _, rest = key.partition(".")
         if not rest and key in options:
-            if value not in options[key] and value != "null":
+            if value not in options[key] and (value != "null" or key in NEEDED):
                 near = _suggest(value, options[key]) or f" {key} can be {options[key]}"
                 raise ConfigError(f"{key}={value}: no such {key}.{near}; `mmrl list {key}` says what each is")
             out.append(f"~{key}" if value == "null" else f"{key}={value}")
         elif rest and head in SHORT:
             out.append(f"++{SHORT[head]}.{rest}={value}")
-        elif key in PLAIN or head in ROOTS:
+        elif key in PLAIN or (rest and head in ROOTS):
             out.append(f"++{key}={value}")
-        elif key in SHORT:
+        elif key in SHORT or key in ROOTS:
             raise ConfigError(f"{key}={value}: {key!r} has no named options; set its keys, as in {key}.KEY=VALUE")
         else:
             known = [*PLAIN, *ROOTS, *SHORT, *options]
@@ -138,8 +146,11 @@ def hydra_words(words: Sequence[str]) -> list[str]:
 def compose(words: Sequence[str]) -> DictConfig:
     """The words composed over conf/, with the run folder filled in; still with Hydra's `_target_`."""
     try:
+        overrides = [quoted(override) for override in hydra_words(words)]
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            cfg = hydra_compose("config", overrides=hydra_words(words), return_hydra_config=True)
+            cfg = hydra_compose("config", overrides=overrides, return_hydra_config=True)
+        check_effect(cfg, overrides)
+        drop_leftovers(cfg, overrides, _class)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(str(error).strip()) from error
     choices: Any = OmegaConf.to_container(cfg.hydra.runtime.choices)
@@ -178,12 +189,15 @@ def typed(cfg: DictConfig) -> dict[str, Any]:
     except MissingMandatoryValue as error:
         raise ConfigError(f"{error.full_key} is missing: give it as {_short(str(error.full_key))}=...") from error
     except OmegaConfBaseException as error:
-        # of a refusal by a resolver of ours only its own words
-        said = str(error).strip().removeprefix("ConfigError raised while resolving interpolation: ")
-        raise ConfigError(said if said == str(error).strip() else said.splitlines()[0]) from error
+        raise ConfigError(_uncomputed(cfg, error)) from error
+    except RecursionError as error:
+        raise ConfigError("an interpolation ${...} contains itself; write a value in its place") from error
     unknown = sorted(set(plain) - {*PLAIN, *ROOTS, "choices", "paper", "prove"})
     if unknown:
         raise ConfigError(f"unknown top-level keys {unknown}; they must be under trainer, model or data")
+    for key in ("run_dir", "ckpt_path"):
+        if plain.get(key) is not None and not isinstance(plain[key], str):
+            plain[key] = _text(key, plain[key])
     out = {root: to_class_path(plain[root]) for root in ROOTS}
     for name in ("callbacks", "logger"):  # named here, so that they can be changed one by one; a list for Lightning
         named = out["trainer"].get(name)
@@ -217,7 +231,30 @@ def to_class_path(node: Any) -> Any:
             inner[key] = {name: part for name, part in inner[key].items() if part is not None}
     if "_target_" not in node:
         return inner
+    if not isinstance(node["_target_"], str):
+        raise ConfigError(f"_target_={node['_target_']!r}: must be a class's import path, as in torch.optim.AdamW")
     return {"class_path": node["_target_"], "init_args": inner}
+
+
+def _text(key: str, value: Any) -> str:
+    """A number is a name too; a list or a mapping is none."""
+    if isinstance(value, (list, dict)):
+        raise ConfigError(f"{key} must be a text, got {value}; put it in quotes if it is meant as a name")
+    return str(value)
+
+
+def _uncomputed(cfg: DictConfig, error: OmegaConfBaseException) -> str:
+    """Which key could not be computed, what stands there, and why; of a refusal by a resolver of ours its own words."""
+    said = str(error).strip()
+    own = said.removeprefix("ConfigError raised while resolving interpolation: ")
+    key = str(error.full_key or "")
+    raw: Any = OmegaConf.to_container(cfg, resolve=False)
+    for part in key.replace("[", ".").replace("]", "").split("."):
+        raw = raw.get(part) if isinstance(raw, dict) else None
+    if own != said and "${product" not in str(raw):
+        return own.splitlines()[0]
+    cause = own.splitlines()[0].removeprefix("InterpolationResolutionError raised while resolving interpolation: ")
+    return f"{_short(key)}={raw} cannot be computed: {cause}; write a value in its place"
 
 
 def _short(key: str) -> str:

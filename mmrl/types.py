@@ -7,6 +7,7 @@ K kept ids, C,H,W image.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,6 +67,10 @@ class Sampling:
     def __post_init__(self) -> None:
         if self.temperature <= 0:
             raise ValueError(f"sampling.temperature must be > 0, got {self.temperature}; for greedy use decode=argmax")
+        if not math.isfinite(self.temperature):
+            raise ValueError(f"sampling.temperature must be finite, got {self.temperature}")
+        if self.max_tokens < 1:
+            raise ValueError(f"sampling.max_tokens must be at least 1, got {self.max_tokens}")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"sampling.top_p must be in (0, 1], got {self.top_p}")
         if self.top_k < 0:

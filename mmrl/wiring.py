@@ -51,7 +51,10 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
             raise ConfigError(f"{where}{part} {hint.format(missing=missing)}")
 
     stages = module.get("stages") or {}
-    for name in module.get("pipeline") or []:
+    pipeline = module.get("pipeline") or []
+    for name in pipeline:
+        if pipeline.count(name) > 1:
+            raise ConfigError(f"{where}data.pipeline={pipeline} names {name!r} twice: once is enough, leave one out")
         if stages.get(name) is None:
             raise ConfigError(f"{where}data.pipeline names {name!r}, but data.stages has {sorted(stages)}")
         stage = build(stages[name])

@@ -73,7 +73,8 @@ class Start(L.Callback):
             log.info("start stage %r: taken from %s", name, kept)
             _copy(kept, last)
             return
-        command = [*self.common, *words, f"run_dir={folder}", "overwrite=true"]  # the stage is part of this run
+        # the stage is part of this run, so it may replace what an earlier start left in its folder
+        command = [*_shared(self.common, words), *words, f"run_dir={folder}", "overwrite=true"]
         if checkpoint is not None:
             command.append(f"trainer.callbacks.start.checkpoint={checkpoint}")
         if self.trust:
@@ -89,6 +90,12 @@ def _copy(source: Path, target: Path) -> None:
     """Copy as a whole, should another run look."""
     with source.open("rb") as read, replace_file(target, f"{os.getpid()}.part") as write:
         shutil.copyfileobj(read, write)
+
+
+def _shared(common: list[str], words: list[str]) -> list[str]:
+    """The common words without the groups for which the stage names another option: each can be given once."""
+    named = {word.partition("=")[0] for word in words}
+    return [word for word in common if "." in word.partition("=")[0] or word.partition("=")[0] not in named]
 
 
 def _kept(words: list[str], checkpoint: str | None) -> Path | None:

@@ -109,8 +109,8 @@ def first_line(part: Any) -> str:
 
 
 def plural(name: str) -> str:
-    """policy -> policies, stage -> stages; data stays."""
-    if name == "data":
+    """policy -> policies, stage -> stages; data and phases stay."""
+    if name in ("data", "phases"):
         return name
     return name[:-1] + "ies" if name.endswith("y") else ("curricula" if name == "curriculum" else name + "s")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from mmrl.bounds import LARGEST
 from mmrl.commands.usage import USAGES
 from mmrl.config import ConfigError
 
@@ -47,11 +49,23 @@ def switch(given: dict[str, str], name: str, default: bool) -> bool:
 
 
 def number(given: dict[str, str], name: str, default: float, least: float) -> float:
-    """A word that must be a number of at least `least`."""
+    """A word that must be a finite number of at least `least`."""
     try:
         value = float(given.get(name, default))
     except ValueError as error:
         raise ConfigError(f"{name}={given[name]}: must be a number") from error
-    if not value >= least:
+    if not math.isfinite(value):
+        raise ConfigError(f"{name}={given[name]}: must be a finite number")
+    if value < least:
         raise ConfigError(f"{name}={given[name]}: must be at least {least:g}")
     return value
+
+
+def whole(given: dict[str, str], name: str, default: int, least: int) -> int:
+    """A word that must be a whole number of at least `least`."""
+    value = number(given, name, default, least)
+    if value != int(value) or "e" in given.get(name, "").lower():
+        raise ConfigError(f"{name}={given[name]}: must be a whole number")
+    if value > LARGEST:
+        raise ConfigError(f"{name}={given[name]}: must be at most {LARGEST}")
+    return int(value)

@@ -29,10 +29,12 @@ _DRIFT = 0.05  # of a standard deviation, by which a stated mean may differ
 def inspect(words: Sequence[str]) -> None:
     """Read every episode's table, print what is in it, and draw a contact sheet."""
     given, places = options(words, ("out", "write"))
-    if len(places) != 1 or "=" in places[0]:
+    write = switch(given, "write", False)
+    if wrong := [word for word in places if "=" in word and not Path(word).exists()]:
+        raise ConfigError(f"mmrl data inspect: unknown option {wrong[0]}; the options are out=FOLDER and write=true")
+    if len(places) != 1:
         raise ConfigError(f"mmrl data inspect: give one dataset, got {places}; for example `mmrl data inspect FOLDER`")
     place = Path(places[0])
-    write = switch(given, "write", False)
     dataset = open_dataset(place, statistics=not write)
     episodes = [_light(dataset.read(number), dataset) for number in range(len(dataset))]
     console = Console(width=None if Console().is_terminal else 140)

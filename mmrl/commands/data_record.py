@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
@@ -14,14 +15,17 @@ from rich.console import Console
 
 from mmrl.callbacks.start import load_policy
 from mmrl.cli import CLI, load_run
-from mmrl.commands.data import number, options, switch
+from mmrl.commands.data import number, options, switch, whole
 from mmrl.commands.evaluation_words import parse
 from mmrl.config import ConfigError, compose
 from mmrl.datasets.lerobot.writer import LeRobotWriter
 from mmrl.datasets.record import Acting, Actor, Expert
 from mmrl.datasets.record import record as played
 from mmrl.outputs import writable
+from mmrl.preflight import check_folder
+from mmrl.types import Sampling
 
+DECODES = get_args(get_type_hints(Sampling)["decode"])
 OPTIONS = ("episodes", "out", "run", "policy", "checkpoint", "decode", "noise", "video", "format", "first", "split")
 
 
@@ -37,21 +41,30 @@ class Source:
 def record(words: Sequence[str]) -> None:
     """Write episodes as a LeRobotDataset v3.0, failures among them, flagged."""
     given, more = options(words, OPTIONS)
-    if "out" not in given:
-        raise ConfigError("out=FOLDER is missing: where the dataset goes")
+    if not given.get("out", "").strip():
+        raise ConfigError("out=FOLDER is missing: name the folder where the dataset goes")
+    for word in more:
+        near = difflib.get_close_matches(word.partition("=")[0], OPTIONS, n=1)
+        if "=" in word and "." not in word.partition("=")[0] and near:
+            raise ConfigError(f"{word}: unknown option. Did you mean {near[0]!r}?")
     if given.get("format", "lerobot") != "lerobot":
         raise ConfigError(f"format={given['format']}: datasets are written as format=lerobot")
-    split, first = given.get("split", "train"), int(number(given, "first", 0, 0))
+    split, first = given.get("split", "train"), whole(given, "first", 0, 0)
     if split not in ("train", "held_out"):
         raise ConfigError(f"split={split}: must be train or held_out")
-    source = _policy(given, more) if "run" in given else _expert(given, more)
+    wanted, video = whole(given, "episodes", 50, 1), switch(given, "video", True)
+    noise = number(given, "noise", 0.0, 0)
+    check_folder("out", given["out"])
+    source = _policy(given, more) if "run" in given else _expert(given, more, noise)
     task = source.task.on(split)
-    count = min(int(number(given, "episodes", 50, 1)), len(task) - first)
+    if first >= len(task):
+        raise ConfigError(f"first={first}: {split} has {len(task)} initial states; must be at most {len(task) - 1}")
+    count = min(wanted, len(task) - first)
     seeds = [task[i].info["seed"] for i in range(first, first + count)]
     sim = task.sim.stepwise()
     fps = _fps(sim)
     with writable(given["out"], "out"):
-        writer = LeRobotWriter(given["out"], fps, switch(given, "video", True), task.contract(), task.sim.name)
+        writer = LeRobotWriter(given["out"], fps, video, task.contract(), task.sim.name)
         console, errors = Console(soft_wrap=True), 0
         for outcome in played(sim, seeds, source.actor):
             for episode in outcome.episodes:
@@ -64,7 +77,7 @@ def record(words: Sequence[str]) -> None:
     _report(console, writer, errors, source.said, Path(given["out"]))
 
 
-def _expert(given: dict[str, str], more: Sequence[str]) -> Source:
+def _expert(given: dict[str, str], more: Sequence[str], noise: float) -> Source:
     if given.get("policy", "expert") != "expert":
         raise ConfigError(f"policy={given['policy']}: policy=expert, or run=RUN_FOLDER for a trained one")
     for name in ("checkpoint", "decode"):
@@ -76,7 +89,7 @@ def _expert(given: dict[str, str], more: Sequence[str]) -> Source:
     task = instantiate(OmegaConf.to_container(node, resolve=True, throw_on_missing=True), _convert_="object")
     if not hasattr(task.sim, "expert"):
         raise ConfigError(f"sim {task.sim.name!r} has no scripted expert; record a trained policy with run=RUN_FOLDER")
-    noise, sim = number(given, "noise", 0.0, 0), task.sim.stepwise()
+    sim = task.sim.stepwise()
     return Source(task, lambda seeds: Expert(sim, seeds, noise), f"the expert of {task.sim.name}, noise {noise:g}")
 
 
@@ -84,6 +97,8 @@ def _policy(given: dict[str, str], more: Sequence[str]) -> Source:
     for name in ("policy", "noise"):
         if name in given:
             raise ConfigError(f"{name}={given[name]} is of the expert; with run=... the policy of the run plays")
+    if given.get("decode", DECODES[0]) not in DECODES:
+        raise ConfigError(f"decode={given['decode']}: must be one of {', '.join(DECODES)}")
     named = [f"checkpoint={given['checkpoint']}"] if "checkpoint" in given else []
     asked = parse([given["run"], *named, *more])
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)

@@ -7,9 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mmrl.bounds import LARGEST
 from mmrl.config import ROOTS, SHORT, ConfigError
 
 OPTIONS = ("checkpoint", "compare", "count", "attempts", "decode", "video", "clips", "accept", "trust")
+_EMPTY = {
+    "checkpoint": "must be last, start or a file",
+    "compare": "must be start, a file or another run's folder",
+    "count": "must be a whole number of at least 1",
+    "attempts": "must be a whole number of at least 1",
+    "clips": "must be a whole number of at least 1",
+    "decode": "must be sample, argmax, mean, or a decode of the configuration",
+    "video": "must be true or false",
+}
+"""What is said of an option without a value."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +67,26 @@ class Asked:
 
 def parse(words: Sequence[str]) -> Asked:
     """The words after `mmrl evaluate`: a run folder or a checkpoint, then key=value."""
-    places = [word for word in words if "=" not in word]
-    if len(places) != 1:
+    if flags := [word for word in words if word.startswith("-")]:
+        raise ConfigError(f"{flags[0]}: options are written key=value, as in video=true; see `mmrl evaluate --help`")
+    places = [
+        word for word in words if "=" not in word or (word.partition("=")[0] not in OPTIONS and Path(word).exists())
+    ]
+    if len(places) != 1 or not places[0].strip():
+        unknown = [word for word in words if "=" in word and word.partition("=")[0] not in OPTIONS and "." not in word]
+        missing = f"; {unknown[0]} is neither an option nor a folder that is there" if unknown and not places else ""
         raise ConfigError(
-            f"give one run folder or checkpoint, got {places}; for example `mmrl evaluate runs/demo compare=start`"
+            f"give one run folder or checkpoint, got {places}{missing}; for example "
+            "`mmrl evaluate runs/demo compare=start`"
         )
     given, more = {}, []
     for word in words:
         key, _, value = word.partition("=")
-        if key in OPTIONS:
-            given[key] = value
+        if key in OPTIONS and word not in places:
+            if given.setdefault(key, value) != value:
+                raise ConfigError(f"{key}={given[key]} and {key}={value}: give {key} once")
+            if not value.strip():
+                raise ConfigError(f"{word}: {_EMPTY.get(key, f'{key} is empty; leave it out or give a value')}")
         elif word not in places:
             more.append(_typed(key, value))
     folder, file = _place(Path(places[0]))
@@ -138,8 +159,10 @@ def _names(given: dict[str, str], name: str) -> tuple[str, ...]:
 def _number(given: dict[str, str], name: str) -> int | None:
     if name not in given:
         return None
-    if not given[name].isdigit() or int(given[name]) < 1:
+    if not (given[name].isascii() and given[name].isdigit()) or int(given[name]) < 1:
         raise ConfigError(f"{name}={given[name]}: must be a whole number of at least 1")
+    if int(given[name]) > LARGEST:
+        raise ConfigError(f"{name}={given[name]}: must be at most {LARGEST}")
     return int(given[name])
 
 

@@ -15,7 +15,9 @@ from pathlib import Path
 import yaml
 
 from mmrl.cli import CLI
-from mmrl.config import ConfigError, compose, typed
+from mmrl.commands.fit_words import check_dashed
+from mmrl.config import ConfigError, compose, groups, typed
+from mmrl.overrides import check_groups
 from mmrl.runs.files import FULL
 from mmrl.runs.run_folder import checkpoints_of, own_folder, resume_command
 from mmrl.runs.signals import StopAfterIteration, StopRequest, stop_request
@@ -30,7 +32,14 @@ def fit(words: Sequence[str]) -> None:
     words, switches = _split_switches([word for word in words if word != "--print_config"])
     dashed = any(word.startswith("--") for word in words)
     if dashed and any(not w.startswith("--") and "=" in w and not _value_of(words, i) for i, w in enumerate(words)):
-        raise ConfigError("give either Hydra words (key=value) or LightningCLI words (--key value), not both")
+        raise ConfigError(
+            "give either Hydra words (key=value) or LightningCLI words (--key value), not both; several runs at once "
+            "are scripts/train.py --multirun key=a,b"
+        )
+    if dashed:
+        check_dashed(words)
+    else:
+        check_groups(words, groups())
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     with stop_request() as request:
         cli = CLI(words if dashed else typed(compose(words)), build=False)

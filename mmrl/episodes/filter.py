@@ -25,6 +25,10 @@ class DropUniform(EpisodeTransform):
 
     min_group_size = 2
 
+    def __post_init__(self) -> None:
+        if self.tolerance < 0:
+            raise ValueError(f"drop_uniform.tolerance must be >= 0, got {self.tolerance}")
+
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         return [
             episode

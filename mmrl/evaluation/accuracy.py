@@ -10,6 +10,7 @@ from mmrl.episodes.filter import grouped
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.finished import binary_score, failures, finished
 from mmrl.evaluation.intervals import wilson
+from mmrl.evaluation.power import quantile
 from mmrl.types import Episode
 
 
@@ -27,6 +28,9 @@ class Rate(Evaluator):
 
     score: str = "exact"
     level: float = 0.95
+
+    def __post_init__(self) -> None:
+        quantile(self.level)  # refuses a level that is none
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
         valid = finished(episodes)

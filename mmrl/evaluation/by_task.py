@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mmrl.evaluation.accuracy import Rate
 from mmrl.evaluation.base import Evaluator
+from mmrl.evaluation.power import quantile
 from mmrl.types import Episode
 
 
@@ -33,6 +34,9 @@ class RateByTask(Evaluator):
 
     score: str = "success"
     level: float = 0.95
+
+    def __post_init__(self) -> None:
+        quantile(self.level)  # refuses a level that is none
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
         rate = Rate(self.score, self.level)

@@ -45,6 +45,11 @@ class HeldOut:
         split: str = "held_out",
         episodes: dict[str, EpisodeTransform] | None = None,
     ):
+        for name, value, least in (("count", count, 1), ("attempts", attempts, 1), ("first", first, 0)):
+            if value < least:
+                raise ValueError(f"data.evaluation.{name} must be at least {least}, got {value}")
+        if split not in ("held_out", "train"):
+            raise ValueError(f"data.evaluation.split must be held_out or train, got {split!r}")
         self.rollout, self.sampling, self.evaluators = rollout, sampling, evaluators
         self.count, self.attempts, self.seed, self.first, self.split = count, attempts, seed, first, split
         self.episodes = episodes or {}

@@ -12,6 +12,7 @@ from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.finished import binary_score, failures
 from mmrl.evaluation.intervals import wilson
 from mmrl.evaluation.plots import COLOURS
+from mmrl.evaluation.power import quantile
 from mmrl.types import Episode
 
 
@@ -45,6 +46,7 @@ class PassAtK(Evaluator):
     level: float = 0.95
 
     def __post_init__(self) -> None:
+        quantile(self.level)  # refuses a level that is none
         if not self.ks or min(self.ks) < 1:
             raise ValueError(f"evaluator.ks must be numbers of attempts, at least 1 each, got {self.ks}")
 

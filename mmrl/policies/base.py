@@ -75,6 +75,9 @@ class Policy(nn.Module, ABC):
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """One raw observation as tensors without a batch axis. Refuses, by name, an input that it lacks."""
 
+    def check_sampling(self, sampling: Sampling) -> None:
+        """Refuse a decode that this policy does not have; called before the first step."""
+
     def continued(self, observation: Observation, ids: Tensor) -> Observation:
         """The encoded observation with these ids [P] after it, as the context of the choices that follow."""
         raise NotImplementedError(

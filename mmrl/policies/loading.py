@@ -6,6 +6,7 @@ import copy
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -19,6 +20,11 @@ log = logging.getLogger(__name__)
 @contextmanager
 def checkpoint_error(path: str) -> Iterator[None]:
     """Say which checkpoint could not be read, and what to do."""
+    if _is_folder(path) and not Path(path).is_dir():
+        raise ValueError(
+            f"policy.path={path!r}: no such folder. Give a folder written by save_pretrained with its tokenizer or "
+            "processor, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct"
+        )
     check_folder(path)
     try:
         yield
@@ -75,6 +81,11 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         transformers_logging.set_verbosity(before)
+
+
+def _is_folder(path: str) -> bool:
+    """Whether a path cannot be a hub id, NAME or OWNER/NAME."""
+    return not path.strip() or path.startswith((".", "/", "~")) or path.count("/") > 1
 
 
 def without_dropout(model: nn.Module) -> nn.Module:

@@ -34,6 +34,9 @@ class ServedPolicy(Policy):
     processor: Any
     path: str | None
 
+    def check_sampling(self, sampling: Sampling) -> None:
+        refuse_mean(sampling)
+
     @property
     def tokenizer(self) -> Any:
         return getattr(self.processor, "tokenizer", self.processor)

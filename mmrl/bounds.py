@@ -1,0 +1,114 @@
+"""Which numbers an option of a library may have: those that the library itself does not refuse, or refuses too late.
+
+Constructors of this project refuse their own arguments; here are the options of Lightning's Trainer, of optimisers and
+of transformers configurations, and what holds for every number of a configuration.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+LARGEST = 10**9
+"""No count of a configuration is larger: 1e9 problems, rows or steps are a slip of the hand."""
+LARGEST_REAL = 1e12
+SEEDS = 2**32 - 1
+"""NumPy's largest seed."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The numbers from `low` to `high`.
+
+    Args:
+        low: smallest one; None for any.
+        high: largest one.
+        open: whether `low` itself is refused.
+        whole: whether it must be a whole number; null stays possible where the option has it.
+        remedy: what to write instead.
+    """
+
+    low: float | None = None
+    high: float = LARGEST
+    open: bool = False
+    whole: bool = True
+    remedy: str = ""
+
+    def refusal(self, value: Any) -> str | None:
+        """What is wrong with the value; None where nothing is. Values of other kinds are the typed parser's."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return None
+        hint = f"; {self.remedy}" if self.remedy else ""
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"must be a finite number, got {value}{hint}"
+        if self.whole and isinstance(value, float):
+            return f"must be a whole number (int), got {value}{hint}"
+        if self.low is not None and (value <= self.low if self.open else value < self.low):
+            return f"must be {'greater than' if self.open else 'at least'} {self.low:g}, got {value}{hint}"
+        if value > self.high:
+            return f"must be at most {self.high:.15g}, got {value}{hint}"
+        return None
+
+
+_OUT = "trainer.callbacks.NAME=null takes a callback out"
+_COUNT = Bound(1)
+BOUNDS = {
+    "trainer.max_epochs": Bound(-1, remedy="-1 goes on until it is stopped"),
+    "trainer.min_epochs": Bound(0),
+    "trainer.max_steps": Bound(-1, remedy="-1 for no limit"),
+    "trainer.min_steps": Bound(0),
+    "trainer.accumulate_grad_batches": Bound(1, 10**6),
+    "trainer.gradient_clip_val": Bound(0, open=True, whole=False, remedy="null does not clip"),
+    "trainer.check_val_every_n_epoch": Bound(1, remedy="data.evaluation=null measures nothing"),
+    "trainer.val_check_interval": Bound(0, open=True, whole=False),
+    "trainer.log_every_n_steps": Bound(0),
+    "trainer.num_sanity_val_steps": Bound(-1),
+    "trainer.num_nodes": _COUNT,
+    "trainer.devices": Bound(-1),
+    "trainer.limit_*_batches": Bound(0, whole=False),
+    "trainer.overfit_batches": Bound(0, whole=False),
+    "trainer.fast_dev_run": Bound(0),
+    "trainer.reload_dataloaders_every_n_epochs": Bound(0),
+    "trainer.callbacks.*.every_n_epochs": Bound(1, remedy=_OUT),
+    "trainer.callbacks.*.save_top_k": Bound(-1, remedy="-1 keeps all, 0 none"),
+    "trainer.callbacks.*.patience": Bound(0),
+    **{f"data.{name}": _COUNT for name in ("prompts", "group_size", "passes", "updates")},
+    "data.staleness": Bound(0, 64, remedy="each version is a further copy of the trained weights"),
+    "*optimizer.lr": Bound(0, 1000, whole=False),
+    "model.rates.*": Bound(0, 1000, whole=False),
+    "model.companions.*": Bound(0, 1000, whole=False),
+    "*scheduler.total_iters": Bound(0),
+    "*scheduler.total_steps": _COUNT,
+    "*seed": Bound(0, SEEDS, remedy="a seed is a whole number"),
+    "seed_everything": Bound(0, SEEDS, remedy="a seed is a whole number"),
+    **{
+        f"model.policy.config*.{name}": Bound(1, 10**7)
+        for name in (
+            *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"),
+            *("max_position_embeddings", "vocab_size", "head_dim"),
+        )
+    },
+    "model.policy.lora.r": _COUNT,
+    "*": Bound(None, LARGEST_REAL, whole=False),
+}
+"""By the key as one writes it, with * for any part; the first that fits counts."""
+
+
+def bound_of(key: str) -> Bound:
+    """The bound of an option, by its dotted key without `init_args`."""
+    return next(bound for pattern, bound in BOUNDS.items() if fnmatchcase(key, pattern))
+
+
+def refusal(key: str, value: Any) -> str | None:
+    """What is wrong with the value of an option; None where nothing is."""
+    if (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and abs(value) > LARGEST
+        and "seed" not in key.rpartition(".")[2]
+    ):
+        limit = "at most" if value > 0 else "at least"
+        return f"must be {limit} {LARGEST if value > 0 else -LARGEST}, got {value}: no run can mean that"
+    return bound_of(key).refusal(value)

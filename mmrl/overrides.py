@@ -1,0 +1,118 @@
+"""Words of the command line, key=value, as Hydra reads them: what is refused, quoted, or would have no effect."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from mmrl.errors import ConfigError
+
+_FLAGS = ("-m", "--multirun", "--cfg", "-c", "--info", "--package", "-p")
+_PART = re.compile(r"[\w-]+")
+_STRUCTURED = ("[", "{", "'", '"')
+_SWEEP = "several values, and `mmrl fit` is one run; scripts/train.py --multirun takes a sweep"
+
+
+def check_word(word: str) -> None:
+    """Refuse a word that is no key=value, or whose key cannot be one."""
+    key, equals, _ = word.partition("=")
+    if word.partition(" ")[0] in _FLAGS:
+        raise ConfigError(f"{word}: an option of Hydra; words are key=value, and scripts/train.py --multirun sweeps")
+    if not equals or not key.lstrip("+~"):
+        raise ConfigError(f"{word!r} is not of the form key=value, for example recipe=grpo or trainer.max_epochs=5")
+    for part in key.lstrip("+~").split("."):
+        if not part:
+            raise ConfigError(f"{word}: the key has an empty part between its dots; write it as in data.prompts=8")
+        if part != part.strip() or " " in part:
+            raise ConfigError(f"{word}: the key has spaces in it; write it as in data.prompts=8")
+        if not _PART.fullmatch(part) and "/" not in part:
+            raise ConfigError(f"{key}: {part!r} is no key; keys have letters, digits, _ and -, as in data.prompts=8")
+
+
+def check_groups(words: Sequence[str], groups: Mapping[str, list[str]]) -> None:
+    """Refuse two options of one group: a recipe twice, say. Of a plain key the last value counts."""
+    chosen: dict[str, str] = {}
+    for word in words:
+        key, _, value = word.lstrip("+").partition("=")
+        if key in groups and chosen.setdefault(key, value) != value:
+            raise ConfigError(f"{key}={chosen[key]} and {key}={value}: {key} can be given once; leave one of them out")
+
+
+def quoted(override: str) -> str:
+    """An override that Hydra can parse: a text that it would stumble over, such as runs/lr=1e-4, in quotes."""
+    parser = OverridesParser.create()
+    key, _, value = override.partition("=")
+    try:
+        parsed = parser.parse_override(override)
+    except HydraException as error:
+        shown = key.lstrip("+~")
+        plain = not value.startswith(_STRUCTURED) and "${" not in value
+        if bad := [character for character in value if not character.isprintable()]:
+            raise ConfigError(f"{shown}={value!r}: the character {bad[0]!r} cannot be read; leave it out") from error
+        if plain:
+            text = f"{key}='" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+            try:
+                parser.parse_override(text)
+            except HydraException:
+                plain = False
+            else:
+                return text
+        raise ConfigError(
+            f"{shown}={value}: the value cannot be read; close its brackets and quotes, and put a text in quotes, "
+            f"as in {shown}='a, b'"
+        ) from error
+    if parsed.is_sweep_override():
+        raise ConfigError(f"{key.lstrip('+~')}={value}: {_SWEEP}")
+    return override
+
+
+def check_effect(cfg: DictConfig, overrides: Sequence[str]) -> None:
+    """Refuse `key={}` where it is merged with what is there and so changes nothing."""
+    for override in overrides:
+        key, _, value = override.lstrip("+~").partition("=")
+        if value.replace(" ", "") == "{}":
+            there = OmegaConf.select(cfg, key, throw_on_missing=False)
+            if isinstance(there, DictConfig) and len(there):
+                raise ConfigError(
+                    f"{key}={{}} changes nothing: a mapping is merged with what is there, {sorted(map(str, there))}; "
+                    f"take one out with {key}.{sorted(map(str, there))[0]}=null"
+                )
+
+
+def drop_leftovers(cfg: DictConfig, overrides: Sequence[str], load: Callable[[str], Any]) -> None:
+    """Where `key._target_=CLASS` replaces a part, remove the arguments of the old one that the new one does not take.
+
+    Args:
+        cfg: composed; changed in place.
+        overrides: Hydra's; arguments that they name stay, so that a wrong one is refused by name.
+        load: the class behind an import path, or None.
+    """
+    given = {override.lstrip("+~").partition("=")[0] for override in overrides}
+    for key in sorted(given):
+        if not key.endswith("._target_"):
+            continue
+        node = OmegaConf.select(cfg, key.removesuffix("._target_"))
+        taken = _taken(load(str(node["_target_"]))) if isinstance(node, DictConfig) else None
+        if taken is None:
+            continue
+        prefix = key.removesuffix("_target_")
+        own = {name for name in map(str, node) if any((g + ".").startswith(f"{prefix}{name}.") for g in given)}
+        with open_dict(node):
+            for name in [str(name) for name in node if name not in {"_target_", *taken, *own}]:
+                del node[name]
+
+
+def _taken(part: Any) -> set[str] | None:
+    """Names of a constructor's parameters; None where any name is taken or none can be known."""
+    if not inspect.isclass(part):
+        return None
+    parameters = inspect.signature(part).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return {parameter.name for parameter in parameters}
