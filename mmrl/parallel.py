@@ -69,6 +69,17 @@ def plain(trainer: Any) -> bool:
     return alone and by_norm and str(trainer.precision) == "32-true" and trainer.accumulate_grad_batches == 1
 
 
+def mesh_sizes(trainer: Any) -> dict[str, int] | None:
+    """Processes along each dimension of the device mesh of a strategy that has one; None for other strategies."""
+    mesh = getattr(trainer.strategy, "device_mesh", None)
+    return None if mesh is None else dict(zip(mesh.mesh_dim_names, mesh.shape))
+
+
+def scales_gradients(trainer: Any) -> bool:
+    """Whether gradients may be infinite: fp16, whose gradient scaler then skips the step and lowers its scale."""
+    return str(trainer.precision) == "16-mixed"
+
+
 def step(optimizer: Any, trainer: Any) -> None:
     """An optimiser's step of a plain run: counted as Lightning counts it, without what else it does around."""
     counted = trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress

@@ -173,18 +173,6 @@ class PolicyOutput:
     extra: dict[str, Tensor] = field(default_factory=dict)
     others: dict[str, PolicyOutput] = field(default_factory=dict)  # of further passes: other contexts, other models
 
-    @staticmethod
-    def joined(parts: Sequence[PolicyOutput]) -> PolicyOutput:
-        """The rows of several passes with equal numbers of choices, one after the other."""
-        values = [part.values for part in parts if part.values is not None]
-        return PolicyOutput(
-            torch.cat([part.logprobs for part in parts]),
-            torch.cat([part.entropy for part in parts]),
-            torch.cat(values) if values else None,
-            {name: torch.cat([part.extra[name] for part in parts]) for name in parts[0].extra},
-            {name: PolicyOutput.joined([part.others[name] for part in parts]) for name in parts[0].others},
-        )
-
     def other(self, name: str, part: str) -> PolicyOutput:
         """The output of a further pass; names the part that asks when there was none."""
         if name not in self.others:

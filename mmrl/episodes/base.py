@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from mmrl.types import Context, Episode
 
@@ -16,3 +17,14 @@ class EpisodeTransform(ABC):
 
     @abstractmethod
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]: ...
+
+
+def check_group_size(transforms: Mapping[str, EpisodeTransform], group_size: int) -> None:
+    """Raise ValueError where a transform compares more attempts at a problem than there are."""
+    for name, transform in transforms.items():
+        if group_size < transform.min_group_size:
+            raise ValueError(
+                f"data.episodes.{name} ({type(transform).__name__}) compares the attempts at one problem and would "
+                f"drop all of them with data.group_size={group_size}; set data.group_size to at least "
+                f"{transform.min_group_size}, or data.episodes.{name}=null"
+            )

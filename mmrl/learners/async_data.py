@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mmrl import parallel
-from mmrl.learners.rollout_data import Played, RolloutData
+from mmrl.learners.playing import Played
+from mmrl.learners.rollout_data import RolloutData
 from mmrl.learners.snapshots import Snapshots
 from mmrl.types import Context
 

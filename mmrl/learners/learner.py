@@ -16,7 +16,7 @@ from mmrl.learners.finite import check_gradients, check_loss
 from mmrl.learners.flat import Flat
 from mmrl.learners.idle import idle
 from mmrl.learners.low_precision import refuse_lost_updates
-from mmrl.learners.parts import output_of, parts_of
+from mmrl.learners.parts import join_outputs, output_of, parts_of
 from mmrl.learners.reported import Reported
 from mmrl.learners.schedules import options_of
 from mmrl.learners.windows import Pass
@@ -160,7 +160,7 @@ class Learner(Reported):
     def on_before_optimizer_step(self, optimizer: Any) -> None:
         """Stop before a loss or a gradient that is not finite reaches the weights."""
         check_loss(self._window, self.trainer)
-        if str(self.trainer.precision) != "16-mixed":  # whose gradient scaler skips the step and lowers its scale
+        if not parallel.scales_gradients(self.trainer):
             check_gradients(self.named_parameters(), self.trainer)
 
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
@@ -217,7 +217,7 @@ class Learner(Reported):
         check_loss(self._terms, self.trainer)
         rows = windows.batch.with_columns(weights=torch.cat(weights).cpu() / len(weights))
         rows = parallel.moved(rows, self.trainer)
-        self._notes.append(self.objective.notes(PolicyOutput.joined(outs), rows))
+        self._notes.append(self.objective.notes(join_outputs(outs), rows))
 
     def _gradient(self, window: Batch) -> tuple[PolicyOutput, dict[str, torch.Tensor]]:
         """Set the gradient of a window's loss; the policy's output and the parts of the loss."""

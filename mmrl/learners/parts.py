@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 from mmrl.named import under
@@ -25,3 +26,15 @@ def output_of(parts: Mapping[str, Tensor]) -> PolicyOutput:
     passes = dict.fromkeys(name.partition("/")[0] for name in parts if "/" in name)
     others = {name: output_of(under(name, parts)) for name in passes}
     return PolicyOutput(own["logprobs"], own["entropy"], own.get("values"), extra, others)
+
+
+def join_outputs(outs: Sequence[PolicyOutput]) -> PolicyOutput:
+    """The rows of several passes with equal numbers of choices, one after the other."""
+    values = [out.values for out in outs if out.values is not None]
+    return PolicyOutput(
+        torch.cat([out.logprobs for out in outs]),
+        torch.cat([out.entropy for out in outs]),
+        torch.cat(values) if values else None,
+        {name: torch.cat([out.extra[name] for out in outs]) for name in outs[0].extra},
+        {name: join_outputs([out.others[name] for out in outs]) for name in outs[0].others},
+    )

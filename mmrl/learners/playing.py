@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mmrl import parallel
 from mmrl.curricula.base import Curriculum
 from mmrl.episodes.filter import grouped
+from mmrl.policies.base import Policy
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import score
 from mmrl.rollouts.base import Rollout
 from mmrl.types import Context, Episode, Prompt, Task
+
+
+@dataclass(frozen=True)
+class Played:
+    """What one collection gave, on this rank."""
+
+    episodes: list[Episode]  # to learn from
+    collected: list[Episode]  # all that were played at first
+    everyone: list[Episode]  # those of all ranks, without tensors
+    metrics: dict[str, float]
+    policy: Policy  # with the weights that sampled
 
 
 class Playing:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from mmrl import parallel
+
 REPLICATED = (
     "train copies of the weights instead (trainer.strategy=ddp_find_unused_parameters_true), with policy.lora.r=16 or "
     "policy.gradient_checkpointing=true where memory is short"
@@ -21,9 +23,9 @@ def check_processes(trainer: Any) -> None:
     size, data = trainer.world_size, trainer.datamodule
     if size == 1:
         return
-    mesh = getattr(trainer.strategy, "device_mesh", None)
-    if mesh is not None:
-        _check_mesh(mesh, size)
+    sizes = parallel.mesh_sizes(trainer)
+    if sizes is not None:
+        _check_mesh(sizes, size)
         if data.samples or data.pipeline:
             raise ValueError(
                 "trainer.strategy: sharded weights (FSDP2) cannot be sampled from yet, and this run samples in its "
@@ -38,8 +40,7 @@ def check_processes(trainer: Any) -> None:
         )
 
 
-def _check_mesh(mesh: Any, size: int) -> None:
-    sizes = dict(zip(mesh.mesh_dim_names, mesh.shape))
+def _check_mesh(sizes: dict[str, int], size: int) -> None:
     if sizes.get("tensor_parallel", 1) != 1 or sizes.get("data_parallel") != size:
         raise ValueError(
             f"trainer.strategy: ModelParallelStrategy with {sizes} does not shard the weights over the {size} "

@@ -15,7 +15,9 @@ from mmrl.engines.base import Engine
 from mmrl.episodes.base import EpisodeTransform
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.learners.collate import collate
-from mmrl.learners.rollout_data import Played, RolloutData, _Loader
+from mmrl.learners.loader import Loader
+from mmrl.learners.playing import Played
+from mmrl.learners.rollout_data import RolloutData
 from mmrl.objectives.weighting import Weighting
 from mmrl.policies.base import Policy
 from mmrl.policies.uniform import Uniform
@@ -94,8 +96,8 @@ class ReplayData(RolloutData):
             raise ValueError(f"data.random and data.at_once must be at least 1, got {random} and {at_once}")
         self.replay, self.random, self.at_once = replay, random, at_once
 
-    def train_dataloader(self) -> _Loader:
-        return _Loader(self._iteration, math.ceil(self.updates / self.at_once))
+    def train_dataloader(self) -> Loader:
+        return Loader(self._iteration, math.ceil(self.updates / self.at_once))
 
     def _progress_made(self) -> dict[str, Any]:
         return {**super()._progress_made(), "replay": parallel.gathered([self.replay.state_dict()])}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,35 +18,25 @@ from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.curricula.base import Curriculum
 from mmrl.engines.base import Engine
-from mmrl.episodes.base import EpisodeTransform
+from mmrl.episodes.base import EpisodeTransform, check_group_size
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.learners.collate import learnable
 from mmrl.learners.empty_iterations import EmptyIterations
 from mmrl.learners.finite import check_columns
+from mmrl.learners.loader import Loader
 from mmrl.learners.metrics import episode_metrics
 from mmrl.learners.parity import Parity
-from mmrl.learners.playing import Playing
+from mmrl.learners.playing import Played, Playing
 from mmrl.learners.prompt_lengths import check_prompt_lengths
 from mmrl.learners.staleness import age
 from mmrl.learners.windows import Pass, cut_passes
 from mmrl.objectives.weighting import Weighting
-from mmrl.policies.base import Policy, evaluating
+from mmrl.policies.base import evaluating
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import score
 from mmrl.rollouts.base import Rollout
 from mmrl.stages.base import Stage
 from mmrl.types import Context, Episode, Sampling, Task
-
-
-@dataclass(frozen=True)
-class Played:
-    """What one collection gave, on this rank."""
-
-    episodes: list[Episode]  # to learn from
-    collected: list[Episode]  # all that were played at first
-    everyone: list[Episode]  # those of all ranks, without tensors
-    metrics: dict[str, float]
-    policy: Policy  # with the weights that sampled
 
 
 class RolloutData(L.LightningDataModule):
@@ -109,13 +98,7 @@ class RolloutData(L.LightningDataModule):
         stages = stages or {}
         self.pipeline = [(name, stages[name]) for name in (pipeline or [])]
         self.transforms = episodes or {}
-        for name, transform in self.transforms.items():
-            if group_size < transform.min_group_size:
-                raise ValueError(
-                    f"data.episodes.{name} ({type(transform).__name__}) compares the attempts at one problem and would "
-                    f"drop all of them with data.group_size={group_size}; set data.group_size to at least "
-                    f"{transform.min_group_size}, or data.episodes.{name}=null"
-                )
+        check_group_size(self.transforms, group_size)
         self.evaluation, self.parity = evaluation, parity
         self.prompts, self.group_size, self.passes, self.updates, self.seed = prompts, group_size, passes, updates, seed
         self.iteration = 0
@@ -134,13 +117,13 @@ class RolloutData(L.LightningDataModule):
             longest = max(sampling.max_tokens for sampling in self.evaluation.sampling.values())
             check_prompt_lengths(self.task.on(self.evaluation.split), policy, longest)
 
-    def train_dataloader(self) -> _Loader:
+    def train_dataloader(self) -> Loader:
         if getattr(self.trainer.lightning_module, "takes_passes", False):
-            return _Loader(self._passes, self.passes)
-        return _Loader(self._iteration, self.passes * self.updates * self.trainer.accumulate_grad_batches)
+            return Loader(self._passes, self.passes)
+        return Loader(self._iteration, self.passes * self.updates * self.trainer.accumulate_grad_batches)
 
-    def val_dataloader(self) -> list | _Loader:
-        return [] if self.evaluation is None else _Loader(self._measured, 1)
+    def val_dataloader(self) -> list | Loader:
+        return [] if self.evaluation is None else Loader(self._measured, 1)
 
     def teardown(self, stage: str) -> None:
         self.close()
@@ -309,16 +292,3 @@ class RolloutData(L.LightningDataModule):
 
     def _measured(self) -> Iterator[dict[str, float]]:
         yield self.measure()
-
-
-class _Loader:
-    """A sized iterable whose every pass calls `make` afresh."""
-
-    def __init__(self, make: Any, length: int):
-        self._make, self._length = make, length
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator:
-        return self._make()
