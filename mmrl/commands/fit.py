@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mmrl.cli import CLI
 from mmrl.commands.fit_words import check_dashed
-from mmrl.config import ConfigError, compose, groups, typed
+from mmrl.config import ConfigError, compose, groups, hydra_words, typed
 from mmrl.overrides import check_groups
 
 
@@ -24,6 +24,7 @@ def fit(words: Sequence[str]) -> None:
     if dashed:
         check_dashed(words)
     else:
+        hydra_words(words)  # an option that there is not is said before one that is there twice
         check_groups(words, groups())
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     cli = CLI(words if dashed else typed(compose(words)), build=not only_print)
