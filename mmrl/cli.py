@@ -134,7 +134,7 @@ class CLI(LightningCLI):
         path = self.config.ckpt_path
         if path is not None:
             check_checkpoint(path)
-        check_prompts(self.model.policy, self.datamodule)
+        check_prompts(getattr(self.model, "policy", None), self.datamodule)
         try:
             self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=False if path else None)
         except (MisconfigurationException, RuntimeError) as error:

@@ -8,7 +8,7 @@ from mmrl.errors import ConfigError
 from mmrl.types import Prompt, Task
 
 LOOKED_AT = 2000
-"""Prompts of a split of which the longest are measured; every policy refuses the others when it meets them."""
+"""Prompts of a split, evenly spread, of which the longest are measured. The policy refuses others as it meets them."""
 _MEASURED = 4
 
 
@@ -19,6 +19,8 @@ def check_prompts(policy: Any, data: Any) -> None:
         policy: with its weights; `check_sampling` refuses a decode, `limit` is its context length or None.
         data: the data module.
     """
+    if policy is None or getattr(data, "sampling", None) is None:
+        return  # a learner or a data module of another kind
     held_out = getattr(data, "evaluation", None)
     decodes = {"data.sampling": data.sampling}
     if held_out is not None:

@@ -34,7 +34,8 @@ class ServedPolicy(Policy):
     @property
     def limit(self) -> int | None:  # type: ignore[override]
         """The model's context length, where its configuration says one."""
-        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        stated = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        return stated if isinstance(stated, int) and stated > 0 else None
 
     def check_sampling(self, sampling: Sampling) -> None:
         refuse_mean(sampling)

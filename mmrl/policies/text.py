@@ -152,6 +152,11 @@ class TextPolicy(ServedPolicy):
     def attempts(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
         refuse_mean(sampling)
         ids, attention = observation["input_ids"], observation["attention_mask"]
+        if self.limit is not None and ids.shape[1] >= self.limit:
+            raise ValueError(
+                f"a prompt of {ids.shape[1]} tokens leaves no room for an answer in the {self.limit} positions of the "
+                "model (max_position_embeddings); shorten the prompts"
+            )
         inputs = {"input_ids": ids, **self.extra_inputs(observation)}
         positions = self.positions(ids, attention, inputs)
         owner = owner.to(ids.device)
