@@ -165,7 +165,7 @@ class CLI(LightningCLI):
                 callback.trust = trust
         if path is not None:
             check_resumable(path, trust, parallel.shards(self.trainer))
-        check_decodes(self.model.policy, self.datamodule)
+        check_decodes(getattr(self.model, "policy", None), self.datamodule)
         try:
             self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=not trust if path else None)
         except (MisconfigurationException, RuntimeError) as error:

@@ -9,6 +9,8 @@ from mmrl.errors import ConfigError
 
 def check_decodes(policy: Any, data: Any) -> None:
     """Refuse a decode of `data.sampling` or `data.evaluation.sampling` that the policy's `check_sampling` refuses."""
+    if policy is None or getattr(data, "sampling", None) is None:
+        return  # a learner or a data module of another kind
     decodes = {"data.sampling": data.sampling}
     if getattr(data, "evaluation", None) is not None:
         decodes |= {f"data.evaluation.sampling.{name}": part for name, part in data.evaluation.sampling.items()}

@@ -140,13 +140,12 @@ def _plain(complaint: _Complaint) -> str:
         return f"{found[1]} is no {found[2]}; name a class that is one"
     wanted = []
     for each in complaint.texts:
-        if found := re.match(r"Expected an? (?:<class '([^']+)'>|(.+?))(?:\. Got value: (.*))?$", each):
-            kind = (
-                re.sub(r"^dot import path string: .*", "an import path", found[1] or found[2])
-                .replace("typing.", "")
-                .replace("collections.abc.", "")
-            )
-            wanted += [kind.removeprefix("Literal[").removesuffix("]")] if kind.startswith("Literal[") else [kind]
+        if found := re.match(r"Expected a dot import path string: (.*)", each):
+            wanted.append("an import path")
+            complaint.value = complaint.value or _short(found[1])
+        elif found := re.match(r"Expected an? (?:<class '([^']+)'>|(.+?))(?:\. Got value: (.*))?$", each):
+            kind = (found[1] or found[2]).replace("typing.", "").replace("collections.abc.", "")
+            wanted.append(kind.removeprefix("Literal[").removesuffix("]") if kind.startswith("Literal[") else kind)
             complaint.value = complaint.value or _short(found[3] or "")
     if not wanted:
         return _short(text, 400)

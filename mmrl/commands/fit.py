@@ -16,7 +16,7 @@ import yaml
 
 from mmrl.cli import CLI
 from mmrl.commands.fit_words import check_dashed
-from mmrl.config import ConfigError, compose, groups, typed
+from mmrl.config import ConfigError, compose, groups, hydra_words, typed
 from mmrl.overrides import check_groups
 from mmrl.runs.files import FULL
 from mmrl.runs.run_folder import checkpoints_of, own_folder, resume_command
@@ -39,6 +39,7 @@ def fit(words: Sequence[str]) -> None:
     if dashed:
         check_dashed(words)
     else:
+        hydra_words(words)  # an option that there is not is said before one that is there twice
         check_groups(words, groups())
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     with stop_request() as request:

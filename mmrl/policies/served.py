@@ -34,6 +34,14 @@ class ServedPolicy(Policy):
     processor: Any
     path: str | None
 
+    def refuse_long(self, tokens: int) -> None:
+        """Raise where a prompt of so many tokens leaves no room for a completion."""
+        if self.context_length is not None and tokens >= self.context_length:
+            raise ValueError(
+                f"a prompt of {tokens} tokens leaves no room for an answer in the {self.context_length} positions of the "
+                "model (max_position_embeddings); shorten the prompts"
+            )
+
     def check_sampling(self, sampling: Sampling) -> None:
         refuse_mean(sampling)
 

@@ -163,6 +163,7 @@ class TextPolicy(ServedPolicy):
     def attempts(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
         refuse_mean(sampling)
         ids, attention = observation["input_ids"], observation["attention_mask"]
+        self.refuse_long(ids.shape[1])
         inputs = {"input_ids": ids, **self.extra_inputs(observation)}
         positions = self.positions(ids, attention, inputs)
         owner = owner.to(ids.device)
