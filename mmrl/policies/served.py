@@ -38,8 +38,8 @@ class ServedPolicy(Policy):
         """Raise where a prompt of so many tokens leaves no room for a completion."""
         if self.context_length is not None and tokens >= self.context_length:
             raise ValueError(
-                f"a prompt of {tokens} tokens leaves no room for an answer in the {self.context_length} positions of the "
-                "model (max_position_embeddings); shorten the prompts"
+                f"a prompt of {tokens} tokens leaves no room for an answer in the {self.context_length} positions of "
+                "the model (max_position_embeddings); shorten the prompts"
             )
 
     def check_sampling(self, sampling: Sampling) -> None:
