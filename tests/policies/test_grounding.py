@@ -47,7 +47,13 @@ def test_maps_and_answers_find_the_named_square() -> None:
     place = torch.stack([(share.sum(1) * cells).sum(1), (share.sum(2) * cells).sum(1)], dim=1)  # [n, 2] x, y
     columns = {f"obs.{name}": column for name, column in policy.collate([policy.encode(raw) for raw in raws]).items()}
     action = torch.stack([policy.imitate(raw, p[None]) for raw, p in zip(raws, place)])
-    data = Batch(action=action, temperature=torch.ones(640), target_mask=masks[:, None], **columns)
+    data = Batch(
+        action=action,
+        mask=torch.ones_like(action, dtype=torch.bool),
+        temperature=torch.ones(640),
+        target_mask=masks[:, None],
+        **columns,
+    )
     look, point = MapCrossEntropy(maps=2), SmoothedNegativeLogLikelihood(width=1.0)
     optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
     for step in range(80):

@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 from transformers import Qwen2Config
 
-from mmrl.batch import Batch
+from mmrl.batch import Batch, Ragged
 from mmrl.engines.local import LocalEngine
 from mmrl.learners.collate import collate
 from mmrl.policies import layout
@@ -265,7 +265,9 @@ def test_attempts_that_begin_alike_are_read_alike(kind, tmp_path):
     assert of.common((group[0], group[2])) == 14 and size((group[0], group[1]), of)[1] == 14 + 9
     same_in_all_layouts(policy, batch)
     # which ids were kept, or the temperature, may differ where the choices do not
-    assert policy.reading(batch.with_columns(kept=batch["action"][..., None])).lengths.text is None
+    ids = Ragged(batch["action"].flatten(), torch.full((batch.rows,), batch["action"].shape[1]))
+    kept = {"support_ids": ids, "support_sizes": torch.ones_like(batch["action"])}
+    assert policy.reading(batch.with_columns(**kept)).lengths.text is None
     hotter = batch["temperature"] * (1 + (torch.arange(batch.rows) == 0))
     assert policy.reading(batch.with_columns(temperature=hotter)).lengths.text is None
 
