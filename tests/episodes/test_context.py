@@ -61,9 +61,10 @@ def test_hand_computed():
     batch = Batch(mask=torch.ones(1, 2).bool(), weights=torch.full((1, 2), 0.5))
     assert_close(KL(other="blind")(out, batch), torch.tensor([[0.193147, 0.0]]), rtol=0, atol=1e-6)
     terms = {"p": KL(other="blind"), "h": NegativeLogLikelihood(), "b": NegativeLogLikelihood(other="blind")}
-    loss, parts = Objective(terms, {"p": -0.01, "h": 0.03, "b": 0.03})(out, batch)
-    assert {name: float(part) for name, part in parts.items()} == pytest.approx(
-        {"p": 0.096574, "h": 0.458145, "b": 0.804719}, abs=1e-6
+    objective = Objective(terms, {"p": -0.01, "h": 0.03, "b": 0.03})
+    loss, sums = objective(out, batch)
+    assert {name: float(part) for name, part in objective.average(sums).items()} == pytest.approx(
+        {"p": 0.096574, "p/mean": 0.096574, "h": 0.458145, "b": 0.804719}, abs=1e-6
     )
     assert float(loss) == pytest.approx(-0.000966 + 0.037886, abs=1e-6)
 
