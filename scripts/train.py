@@ -23,12 +23,16 @@ def main(cfg: DictConfig) -> None:
     from hydra.types import RunMode
 
     from mmrl.cli import CLI
+    from mmrl.commands.fit import train
+    from mmrl.runs.signals import stop_request
 
     about = HydraConfig.get()
     many = about.mode == RunMode.MULTIRUN
     cfg.run_dir = job_folder(cfg.run_dir, about.sweep.dir if many else None, about.job.num if many else None)
     choices = OmegaConf.to_container(about.runtime.choices)
-    CLI(typed(finish(cfg, choices, job_words(about.overrides.task)))).fit()  # type: ignore[arg-type]
+    with stop_request() as request:
+        cli = CLI(typed(finish(cfg, choices, job_words(about.overrides.task))), build=False)  # type: ignore[arg-type]
+        train(cli, request)
 
 
 if __name__ == "__main__":

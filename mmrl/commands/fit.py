@@ -49,10 +49,22 @@ def fit(words: Sequence[str]) -> None:
         if only_print:
             print(cli.resolved(), end="")
             return
-        first = "LOCAL_RANK" not in os.environ and os.environ.get("RANK", "0") == "0"  # the others follow it
-        folder = own_folder(cli.config.run_dir, cli.config.ckpt_path, switches["overwrite"]) if first else nullcontext()
-        with folder:
-            _run(cli, request, switches["trust"], first)
+        train(cli, request, **switches)
+
+
+def train(cli: CLI, request: StopRequest, trust: bool = False, overwrite: bool = False) -> None:
+    """Train in a folder that this run owns, until its end or until it is asked to stop.
+
+    Args:
+        cli: parsed and checked; its parts are built here.
+        request: of the signals that end the run.
+        trust: load pickled objects from checkpoints too.
+        overwrite: remove the results of a run that is in the folder.
+    """
+    first = "LOCAL_RANK" not in os.environ and os.environ.get("RANK", "0") == "0"  # the others follow it
+    folder = own_folder(cli.config.run_dir, cli.config.ckpt_path, overwrite) if first else nullcontext()
+    with folder:
+        _run(cli, request, trust, first)
 
 
 def _run(cli: CLI, request: StopRequest, trust: bool, first: bool) -> None:
