@@ -77,7 +77,12 @@ def _sim_size(name: str, *, _root_: DictConfig) -> Any:
 
 @functools.cache
 def _sizes(sim: str) -> dict[str, Any]:
-    return instantiate(json.loads(sim)).sizes()
+    node = json.loads(sim)
+    try:
+        return instantiate(node).sizes()
+    except Exception as error:  # Hydra wraps what the simulator says
+        cause = " ".join(str(error.__cause__ or error).split())
+        raise ConfigError(f"data.task.sim ({node['_target_']}): {cause}") from error
 
 
 def _class(path: str | None) -> Any:

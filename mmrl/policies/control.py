@@ -222,5 +222,7 @@ class Perceptron(nn.Sequential):
 
 def perceptron(sizes: Sequence[int], activation: type[nn.Module]) -> Perceptron:
     """Linear layers of these widths with the activation after each."""
+    if any(size < 1 for size in sizes):
+        raise ValueError(f"policy.hidden: every layer's width must be at least 1, got {list(sizes)[1:]}")
     layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), activation())]
     return Perceptron(*layers)
