@@ -49,7 +49,8 @@ def fit(words: Sequence[str]) -> None:
         if only_print:
             print(cli.resolved(), end="")
             return
-        first = "LOCAL_RANK" not in os.environ and os.environ.get("RANK", "0") == "0"  # the others follow it
+        ranks = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
+        first = all(os.environ.get(rank, "0") == "0" for rank in ranks)  # the other processes of the run follow it
         folder = own_folder(cli.config.run_dir, cli.config.ckpt_path, switches["overwrite"]) if first else nullcontext()
         with folder:
             _run(cli, request, switches["trust"], first)
