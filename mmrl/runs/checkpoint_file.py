@@ -26,8 +26,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from mmrl.pickled import PICKLED
 from mmrl.runs.files import FULL, replace_file
-from mmrl.types import PICKLED
 
 FORMAT = "mmrl checkpoint 1"
 WEIGHTS, OPTIMIZER, STATE, MANIFEST = "weights.safetensors", "optimizer.safetensors", "state.pt", "manifest.json"
