@@ -27,10 +27,6 @@ Ended = Literal["done", "length", "time", "cut", "error"]
 """Why an episode stopped: by itself, at the token limit, at the time limit, at a segment's end, or by a failure."""
 
 
-PICKLED = "pickled"
-"""The name under which a state holds pickled bytes: a checkpoint with one is only read where it is trusted."""
-
-
 @dataclass(frozen=True)
 class Prompt:
     """One problem: what the policy is told, and what the verifier needs to judge the answer."""

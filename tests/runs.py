@@ -138,7 +138,9 @@ def words(folder: Path, *more: str) -> list[str]:
     """A text run unless `more` begins with another recipe of its own."""
     recorder = f"trainer.callbacks.recorder={{_target_: tests.runs.Recorder, folder: '{folder}/record'}}"
     base = () if more and more[0] in OWN else TEXT
-    return [*base, *QUIET, f"run_dir='{folder}'", recorder, *more]
+    given = [*base, *QUIET, f"run_dir='{folder}'", recorder, *more]
+    last = {word.partition("=")[0]: word for word in given}  # a group can be given once
+    return list(last.values())
 
 
 def fit(folder: Path, *more: str) -> dict[str, Any]:

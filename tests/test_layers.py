@@ -23,7 +23,7 @@ ALLOWED = {
     "mmrl.columns": set(),
     "mmrl.rng": set(),
     "tasks": {"mmrl.types", "mmrl.rng", "mmrl.strict_json", "mmrl.rewards", "mmrl.tools", "mmrl.games", "tasks"},
-    "sims": {"mmrl.types", "mmrl.rng", "mmrl.rewards", "sims"},
+    "sims": {"mmrl.types", "mmrl.rng", "mmrl.rewards", "mmrl.pickled", "sims"},
 }
 FORBIDDEN = {
     "mmrl": {"tasks", "sims", "tests"},

@@ -61,7 +61,8 @@ def train(cli: CLI, request: StopRequest, trust: bool = False, overwrite: bool =
         trust: load pickled objects from checkpoints too.
         overwrite: remove the results of a run that is in the folder.
     """
-    first = "LOCAL_RANK" not in os.environ and os.environ.get("RANK", "0") == "0"  # the others follow it
+    ranks = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
+    first = all(os.environ.get(rank, "0") == "0" for rank in ranks)  # the other processes of the run follow it
     folder = own_folder(cli.config.run_dir, cli.config.ckpt_path, overwrite) if first else nullcontext()
     with folder:
         _run(cli, request, trust, first)

@@ -26,8 +26,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from mmrl.pickled import PICKLED
 from mmrl.runs.files import FULL, replace_file
-from mmrl.types import PICKLED
 
 FORMAT = "mmrl checkpoint 1"
 WEIGHTS, OPTIMIZER, STATE, MANIFEST = "weights.safetensors", "optimizer.safetensors", "state.pt", "manifest.json"
@@ -168,7 +168,9 @@ def _storable(tensors: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, 
             aliases[name] = places[place]
             continue
         places[place] = name
-        plain[name] = tensor.clone() if storage in storages else tensor.contiguous()
+        plain[name] = (
+            tensor.clone(memory_format=torch.contiguous_format) if storage in storages else tensor.contiguous()
+        )
         storages.add(storage)
     return plain, aliases
 
@@ -191,7 +193,9 @@ def _lift(node: Any, place: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(node, list):
         return [_lift(value, f"{place}.{i}" if place else str(i), tensors) for i, value in enumerate(node)]
     if _is_plain(node) and place not in tensors:
-        tensors[place] = node.detach().clone()  # apart from the others: safetensors refuses shared memory
+        tensors[place] = node.detach().clone(
+            memory_format=torch.contiguous_format
+        )  # apart from the others: safetensors refuses shared memory
         return {_ELSEWHERE: place}
     return node
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -30,4 +31,8 @@ class CheckpointFiles(CheckpointIO):
         return read_checkpoint(path, self.trust)
 
     def remove_checkpoint(self, path: Any) -> None:
-        Path(path).unlink(missing_ok=True)
+        """Remove a file, or the folder that a sharded run wrote."""
+        if Path(path).is_dir():
+            shutil.rmtree(path)
+        else:
+            Path(path).unlink(missing_ok=True)

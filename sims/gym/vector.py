@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import concatenate, iterate
 from PIL import Image
 
-from mmrl.types import PICKLED
+from mmrl.pickled import PICKLED
 from sims.gym.guard import Guard, finite
 from sims.gym.infos import merged
 from sims.gym.plain_state import NotPlainError, Packer, Unpacker

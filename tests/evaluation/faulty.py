@@ -44,7 +44,7 @@ class RememberingReach(Reach):
 class DivergingReach(Reach):
     """Reach in which a joint of every third world starts to spin in its second decision."""
 
-    speed: float = 1e6  # rad/s; nan for a number that is none
+    speed: float = 1e6  # rad/s; 0 writes NaN in its place
 
     def make(self, num_envs: int) -> Any:
         return _Diverging(super().make(num_envs), self.speed)
@@ -57,7 +57,7 @@ class _Diverging(VectorWrapper):
 
     def step(self, actions: Any) -> Any:
         spinning = self.env.live & (self.env.decisions == 1) & (np.arange(self.num_envs) % 3 == 0)
-        self.env.worlds.batch.bind("qvel")[spinning, 0] = self.speed
+        self.env.worlds.batch.bind("qvel")[spinning, 0] = self.speed or np.nan
         return self.env.step(actions)
 
 

@@ -68,7 +68,7 @@ def failed(episodes) -> list:
     return [e for e in episodes if e.ended == "error"]
 
 
-@pytest.mark.parametrize("speed", [1e6, float("nan")])
+@pytest.mark.parametrize("speed", [1e6, 0.0])
 def test_a_diverging_world_is_an_error_and_the_others_do_not_notice(speed):
     options = {"image_size": 16, "threads": 1}
     sound = play(SimTask(Reach(**options), count=64), Guess(), range(9), attempts=1)
@@ -94,7 +94,7 @@ def test_errors_are_counted_beside_the_rate():
     assert numbers["sample/success/mean"] == wins / 6
 
 
-@pytest.mark.parametrize("speed", ["1e6", ".nan"])
+@pytest.mark.parametrize("speed", ["1e6", "0.0"])
 def test_an_iteration_learns_from_the_other_episodes_only(tmp_path, speed):
     target = "data.task.sim._target_=tests.evaluation.faulty.DivergingReach"
     entropy = "objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}"

@@ -12,8 +12,8 @@ import safetensors.torch
 import torch
 from torch.testing import assert_close
 
+from mmrl.pickled import PICKLED
 from mmrl.runs.checkpoint_file import PARTS, WEIGHTS, CheckpointError, read_checkpoint, read_manifest, write_checkpoint
-from mmrl.types import PICKLED
 from tests.run_files.processes import run
 from tests.runs import ROOT
 

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from mmrl.engines.local import LocalEngine
+from mmrl.pickled import PICKLED
 from mmrl.policies.control import ControlPolicy
 from mmrl.rollouts.env import EnvEpisodes
-from mmrl.types import PICKLED, Context, Sampling
+from mmrl.types import Context, Sampling
 from sims.gym import GymSim
 from sims.gym.guard import Guard
 from sims.task import SimTask
