@@ -134,13 +134,17 @@ class Killed(L.Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+def override(base: Sequence[str], more: Sequence[str]) -> list[str]:
+    """The words of both, without those of `base` whose key is in `more`: a key may be given once."""
+    given = {word.partition("=")[0] for word in more}
+    return [*(word for word in base if word.partition("=")[0] not in given), *more]
+
+
 def words(folder: Path, *more: str) -> list[str]:
     """A text run unless `more` begins with another recipe of its own."""
     recorder = f"trainer.callbacks.recorder={{_target_: tests.runs.Recorder, folder: '{folder}/record'}}"
     base = () if more and more[0] in OWN else TEXT
-    given = [*base, *QUIET, f"run_dir='{folder}'", recorder, *more]
-    last = {word.partition("=")[0]: word for word in given}  # a group can be given once
-    return list(last.values())
+    return override([*base, *QUIET, f"run_dir='{folder}'", recorder], more)
 
 
 def fit(folder: Path, *more: str) -> dict[str, Any]:

@@ -31,12 +31,12 @@ from mmrl.runs.checkpoint_file import read_checkpoint
 from mmrl.runs.metrics_csv import read_rows
 from tests.run_files.processes import command, run, start
 from tests.run_files.words import LOGGED
-from tests.runs import TEXT
+from tests.runs import TEXT, override
 
 QUIET = ("trainer.callbacks.curve=null", "trainer.check_val_every_n_epoch=2")
 RUNS = {
     "text": (*TEXT, "model.scheduler.total_iters=100"),
-    "vlm": (*TEXT, "policy=tiny_vlm", "data.task.picture=true", "model.scheduler.total_iters=100"),
+    "vlm": override(TEXT, ["policy=tiny_vlm", "data.task.picture=true", "model.scheduler.total_iters=100"]),
     "vla": (  # a random arm hardly succeeds: the entropy gives it something to learn
         "recipe=demo_vla",
         "objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}",

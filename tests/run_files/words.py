@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mmrl.__main__ import main
-from tests.runs import TEXT
+from tests.runs import TEXT, override
 
 LOGGED = (
     "trainer.accelerator=cpu",
@@ -17,4 +17,4 @@ LOGGED = (
 
 def fit(folder: Path, *more: str) -> int:
     """`mmrl fit` in this process; the exit status."""
-    return main(["fit", *TEXT, *LOGGED, f"run_dir={folder}", *more])
+    return main(["fit", *override([*TEXT, *LOGGED, f"run_dir={folder}"], more)])
