@@ -11,8 +11,7 @@ def test_a_run_compares_itself_with_its_start_and_draws(tmp_path):
         "evaluation.attempts=2",
         "evaluation.evaluators.pass.ks=[1,2]",
         "trainer.check_val_every_n_epoch=1",
-        "trainer.logger={csv: {_target_: lightning.pytorch.loggers.CSVLogger, "
-        f"save_dir: '{tmp_path}', name: '', version: ''}}}}",
+        f"trainer.logger={{csv: {{_target_: mmrl.runs.metrics_csv.MetricsCSV, run_dir: '{tmp_path}'}}}}",
     )
     fit(tmp_path, *words, "trainer.max_epochs=1")
     with (tmp_path / "metrics.csv").open() as file:

@@ -8,8 +8,7 @@ from tests.runs import fit
 
 
 def test_the_phases_make_up_the_iteration(tmp_path):
-    logger = "trainer.logger={_target_: lightning.pytorch.loggers.CSVLogger, save_dir: '" + str(tmp_path)
-    logger += "', name: '', version: ''}"
+    logger = f"trainer.logger={{csv: {{_target_: mmrl.runs.metrics_csv.MetricsCSV, run_dir: '{tmp_path}'}}}}"
     words = ("trainer.max_epochs=2", "trainer.check_val_every_n_epoch=1", "data.pipeline=[old, group_advantage]")
     words += ("data.episodes={drop_uniform: null}",)  # rollout/episodes counts those that are learnt from
     fit(tmp_path, *words, logger)
