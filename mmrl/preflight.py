@@ -166,9 +166,6 @@ def _check_callbacks(callbacks: Any, data: Mapping[str, Any]) -> None:
         if name.endswith(".ModelCheckpoint"):
             when = tuple(given.get(key) for key in ("monitor", "mode", "every_n_train_steps", "every_n_epochs"))
             saved[(*when, str(given.get("train_time_interval")))].append(f"{given.get('filename')!r}")
-        file = given.get("checkpoint") if name.endswith(".Start") else None
-        if file is not None and not Path(str(file)).exists():
-            raise ConfigError(f"trainer.callbacks.start.checkpoint={file}: no such file; give a .ckpt file of a run")
     for when, files in saved.items():
         if len(files) > 1:
             raise ConfigError(

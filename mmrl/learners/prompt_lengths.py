@@ -30,6 +30,8 @@ def check_prompt_lengths(task: Task, policy: Policy, max_tokens: int) -> None:
         return
     lengths = _Lengths(policy, limit)
     for prompt in task.prompts_to_check():
+        if not prompt.messages:
+            continue  # a simulator's initial state
         place = prompt.info.get("place", prompt.key)
         shown, tokens = lengths.prompt(prompt, max_tokens)
         if tokens + max_tokens > limit:

@@ -61,7 +61,7 @@ def version(path: str, part: str) -> Version:
     except (OSError, ValueError, RuntimeError) as error:  # too long, a zero byte, a loop of links, an unknown user
         reason = getattr(error, "strerror", None) or str(error)[:100]
         raise FileNotFoundError(
-            f"task 'jsonl': {quoted(path)} is no path of a file ({reason}); set {part} to a JSON Lines file"
+            f"task 'jsonl': {quoted(Path(path).name)} is no path of a file ({reason}); set {part} to a JSON Lines file"
         ) from error
     if not there:
         raise FileNotFoundError(f"task 'jsonl': there is no file {file}; set {part} to a JSON Lines file")

@@ -200,7 +200,7 @@ def test_a_folder_that_does_not_fit_is_refused(tmp_path) -> None:
     config = json.loads((tmp_path / "config.json").read_text())
     config["architecture"]["layers"] = 3
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="weights do not fit"):
+    with pytest.raises(ValueError, match="do not fit the policy"):
         ActionTokenPolicy(path=str(tmp_path))
 
 
