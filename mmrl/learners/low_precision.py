@@ -4,7 +4,7 @@ A bf16 number w with 2^e <= |w| < 2^(e+1) has 8 significant bits, so its neighbo
 rounded to the nearest of them: w + u = w for every |u| < 2^(e-8). A step of Adam has about the size of the learning
 rate, hence it is lost wherever |w| > 2^9 lr, and never where |w| < 2^8 lr. Weights of standard deviation 0.02 lie
 within 0.02 for two thirds, so that a learning rate has to be about 0.02 / 2^8 = 8e-5 for two thirds of them to move;
-at 1e-6, 98 % stay where they are for ever. fp16 has 11 significant bits: there it is 0.02 / 2^11 = 1e-5.
+at 1e-6, 98 % never change. fp16 has 11 significant bits: there it is 0.02 / 2^11 = 1e-5.
 """
 
 from __future__ import annotations

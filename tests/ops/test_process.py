@@ -14,6 +14,21 @@ OUTCOME = torch.tensor([1.0, 0.0])
 ALL = torch.ones(2, 2).bool()
 
 
+def attempts() -> tuple[Batch, Context]:
+    """Two attempts at one problem, one of them right, scored by the reward model."""
+    batch = Batch(
+        mask=ALL,
+        group=torch.zeros(2).long(),
+        episode=torch.arange(2),
+        step=torch.zeros(2).long(),
+        episode_reward=OUTCOME,
+        reward_logprobs=PROCESS - 1,
+        ref_logprobs=torch.full((2, 2), -1.0),
+    )
+    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0)
+    return batch, ctx
+
+
 def test_leave_one_out():
     one = torch.zeros(2).long()
     # means .3 and 0: q 2 - .3 = (.1, .5) and (-.5, -.1); outcomes 2 o - 1 = (1, -1) at the end
@@ -26,16 +41,7 @@ def test_leave_one_out():
 
 
 def test_the_stage_whitens_over_all_choices():
-    batch = Batch(
-        mask=ALL,
-        group=torch.zeros(2).long(),
-        episode=torch.arange(2),
-        step=torch.zeros(2).long(),
-        episode_reward=OUTCOME,
-        reward_logprobs=PROCESS - 1,
-        ref_logprobs=torch.full((2, 2), -1.0),
-    )
-    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0)
+    batch, ctx = attempts()
     stage = ProcessAdvantage(scale=1.0)
     found = stage(batch, ctx)
     # (8, 7.5, -8, -5.5): mean .5, sample deviation 8.436
@@ -57,16 +63,7 @@ def test_cross_entropy_of_the_outcome():
 
 def test_token_rewards_are_scaled_as_in_the_training_of_their_model():
     # beta 2 in place of 1: process 2 * 5 * (.6, .5, -.6, -.1), outcome 5 * (1, -1): (11, 10, -11, -6), whitened
-    batch = Batch(
-        mask=ALL,
-        group=torch.zeros(2).long(),
-        episode=torch.arange(2),
-        step=torch.zeros(2).long(),
-        episode_reward=OUTCOME,
-        reward_logprobs=PROCESS - 1,
-        ref_logprobs=torch.full((2, 2), -1.0),
-    )
-    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0)
+    batch, ctx = attempts()
     raw = torch.tensor([[11.0, 10.0], [-11.0, -6.0]])
     expected = (raw - raw.mean()) / raw.std()
     assert_close(ProcessAdvantage(scale=2.0)(batch, ctx)["advantages"], expected, rtol=0, atol=1e-5)
