@@ -98,7 +98,7 @@ def drop_leftovers(cfg: DictConfig, overrides: Sequence[str], load: Callable[[st
         if not key.endswith("._target_"):
             continue
         node = OmegaConf.select(cfg, key.removesuffix("._target_"))
-        taken = _taken(load(str(node["_target_"]))) if isinstance(node, DictConfig) else None
+        taken = _list_parameters(load(str(node["_target_"]))) if isinstance(node, DictConfig) else None
         if taken is None:
             continue
         prefix = key.removesuffix("_target_")
@@ -108,7 +108,7 @@ def drop_leftovers(cfg: DictConfig, overrides: Sequence[str], load: Callable[[st
                 del node[name]
 
 
-def _taken(part: Any) -> set[str] | None:
+def _list_parameters(part: Any) -> set[str] | None:
     """Names of a constructor's parameters; None where any name is taken or none can be known."""
     if not inspect.isclass(part):
         return None

@@ -19,7 +19,7 @@ class NonFiniteError(RuntimeError):
 
 
 def check_columns(batch: Batch, names: Iterable[str], part: str, trainer: Any) -> None:
-    """Raise where a real column is not finite at a choice that is learnt from, or in a row [N].
+    """Raise where a real column is not finite at a choice that is learnt from ([N, T] or [N, T, A]), or in a row [N].
 
     Args:
         batch: rows of this rank.
@@ -31,10 +31,10 @@ def check_columns(batch: Batch, names: Iterable[str], part: str, trainer: Any) -
         column = batch[name]
         if not isinstance(column, Tensor) or not column.is_floating_point():
             continue
-        wrong = ~column.isfinite()
-        if column.shape == batch["mask"].shape:
-            wrong &= batch["mask"]
-        if column.shape[:2] == batch["mask"].shape or column.dim() == 1:
+        wrong, mask = ~column.isfinite(), batch["mask"]
+        if column.shape[:2] == mask.shape:  # [N, T] or [N, T, A]
+            wrong &= mask.view(*mask.shape, *[1] * (column.dim() - 2))
+        if column.shape[:2] == mask.shape or column.dim() == 1:
             _refuse(wrong, f"column {name!r}, written by {part},", column, trainer)
 
 

@@ -1,11 +1,14 @@
 """Numbers that are not finite stop a run before they reach a checkpoint or an export."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from mmrl.__main__ import main
+from mmrl.batch import Batch
+from mmrl.learners.finite import NonFiniteError, check_columns
 from mmrl.objectives.policy import PolicyGradient
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import score
@@ -89,6 +92,18 @@ def test_a_run_stops_there_and_exports_nothing(case, tmp_path, capfd):
     told = capfd.readouterr().err
     assert all(name in told for name in named) and "Traceback" not in told, told
     assert not (tmp_path / "policy").exists()
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4)])
+def test_columns_are_checked_at_choices_and_not_at_padding(shape):
+    trainer = SimpleNamespace(current_epoch=3, callbacks=[], checkpoint_callbacks=[])
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    column = torch.zeros(shape)
+    column[~mask] = float("nan")
+    check_columns(Batch(mask=mask, means=column), ["means"], "the rollout", trainer)
+    column[1, 0] = float("nan")
+    with pytest.raises(NonFiniteError, match=r"iteration 3: column 'means', written by the rollout, is nan in row 1"):
+        check_columns(Batch(mask=mask, means=column), ["means"], "the rollout", trainer)
 
 
 class NanReward(Reward):
