@@ -4,7 +4,8 @@ import pytest
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
-from tests.runs import command, fit, record
+from tests.run_files.processes import run_ranks
+from tests.runs import command, fit, record, words
 
 GLOO = "lightning.pytorch.strategies.DDPStrategy, process_group_backend: gloo"
 DDP = f"trainer.strategy={{_target_: {GLOO}, find_unused_parameters: true}}"  # a vision tower has layers without use
@@ -63,9 +64,13 @@ def windows(record: dict, size: int) -> list[list]:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_two_processes_are_one_run(name, tmp_path):
-    words = (*RUNS[name], f"trainer.max_epochs={ITERATIONS}", "trainer.check_val_every_n_epoch=1")
-    alone = fit(tmp_path / "alone", *words)
-    first = command(tmp_path / "both", *words, "trainer.devices=2", DDP)
+    chosen = (*RUNS[name], f"trainer.max_epochs={ITERATIONS}", "trainer.check_val_every_n_epoch=1")
+    alone = fit(tmp_path / "alone", *chosen)
+    if name == "uneven":  # Lightning starts the second process
+        first = command(tmp_path / "both", *chosen, "trainer.devices=2", DDP)
+    else:  # torchrun starts both
+        run_ranks(["fit", *words(tmp_path / "both", *chosen, "trainer.devices=2", DDP)], tmp_path)
+        first = record(tmp_path / "both", 0)
     second = record(tmp_path / "both", 1)
 
     size = 3 if name == "uneven" else 1
@@ -87,11 +92,11 @@ def test_two_processes_are_one_run(name, tmp_path):
 @pytest.mark.slow
 def test_sharded_weights_make_the_same_run(tmp_path):
     """FSDP2: each process holds a share of every weight; learning, checkpoint and export go through it."""
-    words = ("recipe=sft", "task=arithmetic", "policy=tiny_text", "data.prompts=8", "data.updates=2")
-    words += ("data.evaluation=null", "trainer.max_epochs=2", "trainer.gradient_clip_val=null", "optimizer.eps=1e-3")
+    chosen = ("recipe=sft", "task=arithmetic", "policy=tiny_text", "data.prompts=8", "data.updates=2")
+    chosen += ("data.evaluation=null", "trainer.max_epochs=2", "trainer.gradient_clip_val=null", "optimizer.eps=1e-3")
     strategy = "lightning.pytorch.strategies.ModelParallelStrategy, data_parallel_size: 2, tensor_parallel_size: 1"
-    alone = fit(tmp_path / "alone", *words)
-    both = command(tmp_path / "both", *words, "trainer.devices=2", f"trainer.strategy={{_target_: {strategy}}}")
+    alone = fit(tmp_path / "alone", *chosen)
+    both = command(tmp_path / "both", *chosen, "trainer.devices=2", f"trainer.strategy={{_target_: {strategy}}}")
     assert_close(both["weights"], alone["weights"], atol=2e-6, rtol=0)
     other = record(tmp_path / "both", 1)
     for whole, mine, theirs in zip(*(windows(part, 1) for part in (alone, both, other))):

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tests.runs import fit, start, words
+from tests.run_files.processes import command, run
+from tests.runs import fit, words
 
 RUNS = {
     "text": (
@@ -91,9 +92,9 @@ def test_a_resumed_run_is_the_uninterrupted_one(uninterrupted, tmp_path):
 def test_a_killed_run_resumes_as_if_nothing_had_happened(uninterrupted, tmp_path):
     chosen, whole = uninterrupted
     killer = "trainer.callbacks.killed={_target_: tests.runs.Killed, epoch: 2}"
-    process = start(words(tmp_path / "first", *chosen, f"trainer.max_epochs={LAST}", killer))
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == -signal.SIGKILL, errors[-3000:]
+    log = tmp_path / "log"
+    status = run(command, ["fit", *words(tmp_path / "first", *chosen, f"trainer.max_epochs={LAST}", killer)], log)
+    assert status == -signal.SIGKILL, log.read_text()[-3000:]
     checkpoint = f"ckpt_path='{tmp_path / 'first/checkpoints/last.ckpt'}'"
     resumed = fit(tmp_path / "second", *chosen, f"trainer.max_epochs={LAST}", checkpoint)
     assert len(resumed["metrics"]) == len(whole["metrics"]) / 2
