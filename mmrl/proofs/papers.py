@@ -12,14 +12,6 @@ from mmrl.proofs.stored import FOLDER, proof_of, told
 
 HEADERS = ("recipe", "command", "paper", "card", "status", "what differs", "proof")
 
-CORRECTED = (
-    "Measured before the recipe or its baseline was corrected, and to be measured again (`python scripts/prove.py "
-    "NAME`):\n`grpo` (its baseline REINFORCE dropped groups without a difference and took four steps on each batch), "
-    "`dars`, `siren`,\n`seele`, `rl_plus` (groups without a difference did not count in the denominator), `prime` "
-    "(token rewards had another scale\nthan their model), `ppo_vla`, `push_ppo_vla`, `suite_vla` (episodes that ran "
-    "out of time were bootstrapped)."
-)
-
 
 def page(conf: Path = CONF, proofs: Path = FOLDER) -> str:
     """docs/papers.md."""
@@ -30,8 +22,7 @@ def page(conf: Path = CONF, proofs: Path = FOLDER) -> str:
         "Made by `python scripts/paper_index.py`; a test checks it.\n"
         "`python scripts/prove.py NAME` its proof: method and named baseline at equal budget over seeds, with a\n"
         "Student 95 % interval of the paired difference, or of the gain over the start where no baseline is named.\n"
-        "[proofs/](proofs) holds every seed.\n\n"
-        f"{CORRECTED}\n\n" + "\n".join(lines) + "\n"
+        "[proofs/](proofs) holds every seed.\n\n" + "\n".join(lines) + "\n"
     )
 
 

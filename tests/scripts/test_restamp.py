@@ -1,0 +1,70 @@
+"""A stored result stays valid when code changed and no number did, and in no other case."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+spec = importlib.util.spec_from_file_location("restamp", ROOT / "scripts" / "restamp.py")
+restamp = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(restamp)
+
+STORED = {"method": "old"}
+
+
+def side(content="old", config=None, checksum="same"):
+    return {"method": {"content": content, "config": config or {"model": 1}, "checksum": checksum}}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "reason"),
+    [
+        (side(), side("new"), None),
+        (side("older"), side("new"), "not current"),
+        (side(), side("new", config={"model": 2}), "configuration of the method"),
+        (side(), side("new", checksum="other"), "other weights"),
+    ],
+)
+def test_only_what_was_current_and_computes_the_same_is_kept(before, now, reason):
+    said = restamp.reason(STORED, before, now)
+    assert (said is None) == (reason is None) and (reason or "") in (said or "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new", "kept"),
+    [
+        ("logistic_preference", "preference_loss", True),
+        ("-(1 - smoothing) * logsigmoid", "-logsigmoid(-margin) - logsigmoid", False),
+    ],
+)
+def test_an_operation_with_another_name_keeps_results_and_another_loss_does_not(old, new, kept, tmp_path):
+    def run(*words):
+        environment = os.environ | {"PYTHONPATH": str(tmp_path / "copy")}
+        done = subprocess.run(
+            words, cwd=tmp_path / "copy", env=environment, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tmp_path / "copy")], check=True)
+    name = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
+    state = "from mmrl.proofs.stored import plan_of, state; plan = plan_of('bradley_terry'); "
+    content = run(sys.executable, "-c", f"{state}print(plan.content()['method'])").strip()
+    stored = tmp_path / "copy" / "docs" / "proofs" / "bradley_terry.json"
+    stored.write_text(re.sub(r'"method": "[0-9a-f]{16}"', f'"method": "{content}"', stored.read_text()))
+    run("git", *name, "commit", "--quiet", "--allow-empty", "-am", "A current result")
+
+    changed = [file for file in (tmp_path / "copy" / "mmrl").rglob("*.py") if old in file.read_text()]
+    assert changed
+    for file in changed:
+        file.write_text(file.read_text().replace(old, new))
+    assert run(sys.executable, "-c", f"{state}print(state(plan))").strip() == "stale"
+    said = run(sys.executable, "scripts/restamp.py", "HEAD", "bradley_terry")
+    assert said.splitlines()[-1].startswith("bradley_terry: kept" if kept else "bradley_terry: run it again")
+    assert run(sys.executable, "-c", f"{state}print(state(plan))").strip() == ("current" if kept else "stale")
