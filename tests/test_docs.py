@@ -1,9 +1,31 @@
+"""The pages show what there is: tables, recipes and commands."""
+
+import re
+import shlex
 from pathlib import Path
 
+import pytest
+
+from mmrl.__main__ import main
+from mmrl.cli import CLI
 from mmrl.columns import table
+from mmrl.config import CONF, compose, typed
 from mmrl.proofs.stored import table as proofs
 
 DOCS = Path(__file__).parent.parent / "docs"
+PAGES = (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")))
+
+
+def commands() -> list[str]:
+    """The words of every `mmrl fit` with key=value words in the blocks and tables of the pages."""
+    found: list[str] = []
+    for page in PAGES:
+        text = page.read_text().replace("\\\n", " ")
+        for block in re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL):
+            found += re.findall(r"^(?:\S*/)?mmrl fit ([^#&|>\n]*=[^#&|>\n]*)", block, flags=re.MULTILINE)
+        found += re.findall(r"`mmrl fit ([^`]*=[^`]*)`", text)
+    named = {f"recipe={file.stem}" for file in (CONF / "recipe").glob("*.yaml")}  # tests of recipes look at these
+    return sorted({" ".join(words.split()) for words in found if "--" not in words} - named)
 
 
 def test_the_data_dictionary_is_current():
@@ -14,3 +36,17 @@ def test_the_readme_shows_proofs_as_they_are_stored():
     measured = (DOCS.parent / "README.md").read_text().split("## Measured")[1].split("## Licence")[0]
     rows = [line for line in measured.splitlines() if line.startswith("| `")]
     assert rows and set(rows) <= set(proofs().splitlines())
+
+
+def test_the_recipe_that_readme_shows_is_the_file():
+    text = (DOCS.parent / "README.md").read_text()
+    _, name, shown = re.split(r"This is all of `conf/(.+?)`:\n\n```yaml\n", text, maxsplit=1)
+    assert shown.split("```")[0] == (CONF / name).read_text()
+
+
+@pytest.mark.parametrize("words", commands())
+def test_every_fit_of_the_pages_is_a_run(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if "data/push" in words:
+        assert main(["data", "record", "sim=push", "episodes=1", "out=data/push"]) == 0
+    CLI(typed(compose(shlex.split(words))), build=False)
