@@ -13,18 +13,16 @@ Where all three hold, today's hash is stored. Otherwise the result is left as it
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mmrl.rewards.base import Reward
+from tiny_runs import train
 
 ROOT = Path(__file__).resolve().parent.parent
 WRITTEN = ("callbacks", "logger", "plugins", "default_root_dir")
@@ -43,40 +41,8 @@ def config_of(words: Sequence[str]) -> dict[str, Any]:
     return {"trainer": trainer, "model": plain["model"], "data": plain["data"], "start": start}
 
 
-def checksum(words: Sequence[str], folder: Path) -> str:
-    """The weights after a tiny run of these words, as a hash."""
-    from mmrl.cli import CLI
-    from mmrl.config import compose, typed
-    from tests.test_recipes import SMALL, TINY
-
-    cfg = compose(words)
-    tiny = [*words, *TINY, *SMALL[cfg.choices.policy], f"run_dir='{folder}'", "data.evaluation=null"]
-    tiny += ["trainer.max_epochs=2"]
-    if cfg.data.group_size > 1:
-        tiny.append("data.group_size=2")
-    if "max_tokens" in cfg.data.sampling:
-        tiny.append("data.sampling.max_tokens=3")
-    if "replay" in cfg.data:
-        tiny += ["data.random=8", "data.replay.batch=4", "data.replay.capacity=100"]
-    else:
-        tiny.append("data.passes=1")
-    if cfg.choices.rollout == "hinted":
-        tiny.append("data.rollout.rounds=2")
-    if cfg.choices.rollout == "segments":
-        tiny += ["data.rollout.num_envs=2", "data.rollout.horizon=8"]
-    cfg = compose(tiny)
-    if "replay" not in cfg.data:
-        cfg.data.reward = {"_target_": "restamp.Alternating"}
-    cli = CLI(typed(cfg))
-    cli.fit()
-    digest = hashlib.sha256()
-    for name, value in sorted(cli.model.state_dict().items()):
-        digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
 def record(recipes: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """By recipe and side: hash, configuration and the checksum of a tiny run, in the checkout that is imported."""
+    """By recipe and side: content hash, configuration and weights of a tiny run, in the checkout that is imported."""
     from mmrl.proofs.content import content
     from mmrl.proofs.stored import plan_of
 
@@ -88,8 +54,8 @@ def record(recipes: Sequence[str]) -> dict[str, dict[str, Any]]:
             for side, words in (plan.sides() if plan else {}).items():
                 key = tuple(words)
                 if key not in sums:
-                    sums[key] = checksum(words, Path(folder) / str(len(sums)))
-                one = {"content": content(words), "config": config_of(words), "checksum": sums[key]}
+                    sums[key] = train(words, Path(folder) / str(len(sums)))["weights"]
+                one = {"content": content(words), "config": config_of(words), "weights": sums[key]}
                 found.setdefault(recipe, {})[side] = one
             print(recipe, file=sys.stderr, flush=True)
     return found
@@ -111,7 +77,7 @@ def reason(stored: dict[str, str], before: dict[str, Any], now: dict[str, Any]) 
     for side, one in now.items():
         if one["config"] != before[side]["config"]:
             return f"the configuration of the {side} has changed"
-        if one["checksum"] != before[side]["checksum"]:
+        if one["weights"] != before[side]["weights"]:
             return f"a tiny run of the {side} gives other weights"
     return None
 
@@ -144,15 +110,6 @@ def restamp(commit: str, recipes: Sequence[str]) -> dict[str, str | None]:
             if proof_of(recipe)["content"] != contents:  # type: ignore[index]
                 raise RuntimeError(f"{path}: the hash could not be replaced")
     return reasons
-
-
-class Alternating(Reward):
-    """Pays the attempts at a problem 0 and 1 in turn, so that a policy without any training has something to learn."""
-
-    def __call__(self, group: Sequence[Any]) -> list[float]:
-        if len(group) == 1 and isinstance(group[0].output, str):
-            return [float(zlib.crc32(group[0].output.encode()) % 2)]
-        return [float((place + episode.group + episode.group // 2) % 2) for place, episode in enumerate(group)]
 
 
 def main() -> None:
