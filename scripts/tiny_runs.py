@@ -1,8 +1,8 @@
 """Compare the numbers of every recipe before and after a change: python scripts/tiny_runs.py record|compare FILE.
 
-Each recipe, or those named after FILE, makes two iterations at a tiny size from random weights, with a reward that gives
-them something to learn. Metrics and the weights at the end have to be equal bit for bit; names of weights and of metrics
-may differ. Record and compare on one machine.
+Each recipe, or those named after FILE, makes two iterations at a tiny size from random weights, with a reward that
+gives them something to learn. Metrics and the weights at the end have to be equal bit for bit; names of weights and of
+metrics may differ. Record and compare on one machine.
 """
 
 from __future__ import annotations
