@@ -36,6 +36,10 @@ def attack(programs: list[Hostile]) -> list[str]:
             worker, began = sandbox._worker.pid, time.monotonic()
             ran = sandbox.run(program.aim(targets))
             took = time.monotonic() - began
+            if took > sandbox.limits.seconds + 1.0:  # once more: a busy machine is late now and then, an escape always
+                began = time.monotonic()
+                ran = sandbox.run(program.aim(targets))
+                took = time.monotonic() - began
             if "ESCAPED" in ran.output or ran.outcome not in program.ends:
                 wrong.append(f"{program.name}: {ran}")
             refused = program.ends == ("raised",) and not program.name.startswith(LASTING)

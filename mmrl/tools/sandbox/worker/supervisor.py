@@ -77,6 +77,7 @@ def run(job: dict[str, Any], place: Place, trainer: int) -> dict[str, Any]:
         _, status, used = os.wait4(pid, 0)
     if word[:1] != b"1":
         return {"down": word[1:].decode(errors="replace") or "the program's process ended before it was confined"}
+    _read_rest(watched, limits)
     return _report(watched, limits, status, used.ru_utime + used.ru_stime) | {"missing": json.loads(word[1:])}
 
 
@@ -94,7 +95,7 @@ def _read_setup(end: int) -> bytes:
 def _watch(watched: Watched, limits: dict[str, Any], scratch: MountedScratch | FolderScratch, trainer: int) -> None:
     """Until the program's process has ended, or has to be."""
     late = time.monotonic() + limits["seconds"]
-    allowed = {"out": int(limits["output"]), "reason": REASON}
+    allowed = _allowed(limits)
     events = select.poll()
     names = {end: name for name, end in watched.ends.items()}
     for end in names:
@@ -129,12 +130,22 @@ def _watch(watched: Watched, limits: dict[str, Any], scratch: MountedScratch | F
             watched.verdict = "timed_out"
             return
         if life in ready or (life is None and os.waitid(os.P_PID, watched.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)):
-            break
-    for name, most in allowed.items():  # what was left in the pipes, whose other ends are gone
+            return
+
+
+def _read_rest(watched: Watched, limits: dict[str, Any]) -> None:
+    """Read what an ended process left in its pipes, also where it was ended for another reason than its output."""
+    allowed = _allowed(limits)
+    for name, most in allowed.items():
         while len(watched.read[name]) <= most and watched.take(name, most):
             pass
-    if len(watched.read["out"]) > allowed["out"]:
+    if watched.verdict is None and len(watched.read["out"]) > allowed["out"]:
         watched.verdict = "too_long"
+
+
+def _allowed(limits: dict[str, Any]) -> dict[str, int]:
+    """The bytes that are read of each pipe."""
+    return {"out": int(limits["output"]), "reason": REASON}
 
 
 def _open_process(pid: int) -> int | None:
