@@ -39,8 +39,9 @@ def train(words: Sequence[str], folder: Path) -> dict[str, Any]:
     from tests.test_recipes import SMALL, TINY
 
     cfg = compose(words)
-    tiny = [*words, *TINY, *SMALL[cfg.choices.policy], f"run_dir='{folder}'", "data.evaluation=null"]
-    tiny += ["trainer.max_epochs=2"]
+    tiny = [*words, *TINY, *SMALL[cfg.choices.policy], f"run_dir='{folder}'", "trainer.max_epochs=2"]
+    if cfg.data.get("evaluation") is not None:
+        tiny.append("data.evaluation.count=4")
     if cfg.data.group_size > 1:
         tiny.append("data.group_size=2")
     if "max_tokens" in cfg.data.sampling:
