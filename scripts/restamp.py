@@ -7,6 +7,7 @@ stale one, or those named, and compares the checkout with COMMIT, at which the r
 2. the composed configuration of every side (method, baseline) is the same at both,
 3. a tiny run of every side from the same seed, two iterations with optimiser steps, gives the same weights bit for bit.
 
+Runs are made tiny by `shrink` of each checkout's own tests/test_recipes.py, so COMMIT has to have it.
 Where all three hold, today's hash is stored. Otherwise the result is left as it is, and the reason is printed.
 """
 

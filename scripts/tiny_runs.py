@@ -12,51 +12,23 @@ import hashlib
 import json
 import sys
 import tempfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mmrl.rewards.base import Reward
-
 TIMED = ("second", "gib")
 """Parts of the names of metrics that no two runs share."""
-
-
-class Alternating(Reward):
-    """Pays the attempts at a problem 0 and 1 in turn, so that a policy without any training has something to learn."""
-
-    def __call__(self, group: Sequence[Any]) -> list[float]:
-        if len(group) == 1 and isinstance(group[0].output, str):
-            return [float(zlib.crc32(group[0].output.encode()) % 2)]
-        return [float((place + episode.group + episode.group // 2) % 2) for place, episode in enumerate(group)]
 
 
 def train(words: Sequence[str], folder: Path) -> dict[str, Any]:
     """Run two tiny iterations of these words; a hash of the weights, and the sorted metrics."""
     from mmrl.cli import CLI
     from mmrl.config import compose, typed
-    from tests.test_recipes import SMALL, TINY
+    from tests.test_recipes import shrink
 
-    cfg = compose(words)
-    tiny = [*words, *TINY, *SMALL[cfg.choices.policy], f"run_dir='{folder}'", "trainer.max_epochs=2"]
-    if cfg.data.get("evaluation") is not None:
-        tiny.append("data.evaluation.count=4")
-    if cfg.data.group_size > 1:
-        tiny.append("data.group_size=2")
-    if "max_tokens" in cfg.data.sampling:
-        tiny.append("data.sampling.max_tokens=3")
-    if "replay" in cfg.data:
-        tiny += ["data.random=8", "data.replay.batch=4", "data.replay.capacity=100"]
-    else:
-        tiny.append("data.passes=1")
-    if cfg.choices.rollout == "hinted":
-        tiny.append("data.rollout.rounds=2")
-    if cfg.choices.rollout == "segments":
-        tiny += ["data.rollout.num_envs=2", "data.rollout.horizon=8"]
-    cfg = compose(tiny)
+    cfg = compose([*shrink(tuple(words), folder), "trainer.max_epochs=2"])
     if "replay" not in cfg.data:
-        cfg.data.reward = {"_target_": "tiny_runs.Alternating"}
+        cfg.data.reward = {"_target_": "tests.runs.Alternating"}
     cli = CLI(typed(cfg))
     cli.fit()
     found = {**cli.trainer.callback_metrics, **cli.datamodule.metrics}

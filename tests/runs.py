@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import zlib
@@ -168,6 +169,13 @@ def start(words: Sequence[str]) -> subprocess.Popen:
     return subprocess.Popen(
         line, env=environment, cwd=ROOT, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
+
+
+def free_port() -> int:
+    """A TCP port of this machine that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def record(folder: Path, rank: int = 0) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Recipes that others are compared with compute what their papers say, with nothing hidden in front of them."""
 
-import functools
-
 import numpy as np
 import pytest
 import torch
@@ -13,10 +11,9 @@ from mmrl.batch import Batch
 from mmrl.config import compose
 from mmrl.proofs.stored import plan_of
 from mmrl.types import Context, Episode, Prompt, Sampling
-from tests.test_recipes import RECIPES, plain_of
+from tests.test_recipes import RECIPES, compose_words, plain_of
 
 GROUPS, SIZE = 8, 8
-compose_words = functools.cache(lambda words: compose([*words, "run_dir=same"]))
 
 
 def transformed(recipe: str, episodes: list[Episode]) -> list[Episode]:
@@ -79,7 +76,7 @@ def test_score_function_losses_take_one_step_on_each_batch_also_as_baselines():
         plan = plan_of(recipe)
         sides += [(recipe, *words) for words in (plan.sides().values() if plan else ())]
     for recipe, *words in sides:
-        plain = compose_words(tuple(words)) if len(words) > 1 else plain_of(words[0].removeprefix("recipe="))
+        plain = compose_words(tuple(words))
         term = ((plain.model.get("objective") or {}).get("terms") or {}).get("policy") or {}
         if term.get("_target_", "").endswith("PolicyGradient") and not term.get("correction"):
             told = "off-policy" in plain.paper.differs  # a recipe that takes more says so

@@ -72,15 +72,25 @@ def text_of(recipe: str) -> str:
 
 
 @functools.cache
+def compose_words(words: tuple[str, ...]) -> DictConfig:
+    """The composed configuration of these words; not to be changed."""
+    return compose([*words, "run_dir=same"])
+
+
 def plain_of(recipe: str) -> DictConfig:
     """The recipe as it is; not to be changed."""
-    return compose([f"recipe={recipe}", "run_dir=same"])
+    return compose_words((f"recipe={recipe}",))
 
 
 def words_of(recipe: str, folder) -> list[str]:
     """The recipe at a tiny size."""
-    plain = plain_of(recipe)
-    words = [f"recipe={recipe}", *TINY, *SMALL[plain.choices.policy], f"run_dir='{folder}'"]
+    return shrink((f"recipe={recipe}",), folder)
+
+
+def shrink(chosen: tuple[str, ...], folder) -> list[str]:
+    """These words with those that make their run tiny."""
+    plain = compose_words(chosen)
+    words = [*chosen, *TINY, *SMALL[plain.choices.policy], f"run_dir='{folder}'"]
     if plain.data.group_size > 1:
         words.append("data.group_size=2")
     if plain.data.get("evaluation") is not None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import socket
 from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from mmrl.__main__ import main
+from tests.runs import free_port
 
 _CONTEXT = multiprocessing.get_context("forkserver")  # a process with threads, such as torch's, cannot be forked
 _CONTEXT.set_forkserver_preload(["tests.run_files.imported"])
@@ -56,9 +56,7 @@ def run_ranks(words: Sequence[str], folder: Path, ranks: int = 2, seconds: float
     Raises:
         RuntimeError: where one ends with an error or takes too long; with the end of its log in `folder`.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     logs = [folder / f"rank{rank}.log" for rank in range(ranks)]
     started = [start(ranked, list(words), log, rank, ranks, port) for rank, log in enumerate(logs)]
     for process in started:

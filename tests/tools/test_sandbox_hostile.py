@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from mmrl.tools.sandbox import Limits, Sandbox
+from mmrl.tools.sandbox import Limits, Ran, Sandbox
 from tests.tools import hostile_calls, hostile_files, hostile_others, hostile_outcomes
 from tests.tools.confined import bare, in_process, planted
 from tests.tools.hostile import Hostile
@@ -25,6 +25,12 @@ LASTING = ("scratch", "outcome", "resource")  # what could be left for the next 
 WAIT = 0.25  # seconds of a program that is known to run into its limit
 
 
+def run_timed(sandbox: Sandbox, source: str) -> tuple[Ran, float]:
+    """How a program ended, and after how many seconds."""
+    began = time.monotonic()
+    return sandbox.run(source), time.monotonic() - began
+
+
 def attack(programs: list[Hostile]) -> list[str]:
     """Run hostile programs in this process's sandbox; what went wrong, in words."""
     wrong: list[str] = []
@@ -33,13 +39,10 @@ def attack(programs: list[Hostile]) -> list[str]:
         patient.run(""), short.run("")  # their workers are there
         for program in programs:
             sandbox = short if program.ends == ("timed_out",) else patient
-            worker, began = sandbox._worker.pid, time.monotonic()
-            ran = sandbox.run(program.aim(targets))
-            took = time.monotonic() - began
+            worker = sandbox._worker.pid
+            ran, took = run_timed(sandbox, program.aim(targets))
             if took > sandbox.limits.seconds + 1.0:  # once more: a busy machine is late now and then, an escape always
-                began = time.monotonic()
-                ran = sandbox.run(program.aim(targets))
-                took = time.monotonic() - began
+                took = run_timed(sandbox, program.aim(targets))[1]
             if "ESCAPED" in ran.output or ran.outcome not in program.ends:
                 wrong.append(f"{program.name}: {ran}")
             refused = program.ends == ("raised",) and not program.name.startswith(LASTING)

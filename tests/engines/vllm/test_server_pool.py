@@ -18,17 +18,12 @@ from mmrl.engines.vllm.client import picture
 from mmrl.engines.vllm.diagnosis import diagnose
 from mmrl.engines.vllm.replica import Client, Launched
 from mmrl.engines.vllm.server import Server, words
+from tests.runs import free_port
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
 DRAWING = Drawing(1.0, 0, 1.0, 0.0, 8, False, (), (), (), 0)
 WORKER = "(Worker pid=7) ERROR 11-21 07:11:54 [m.py:953]"
 LONG = Drawing(1.0, 0, 1.0, 0.0, 60, False, (), (), (), 0)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def prompts(count: int) -> list[EnginePrompt]:
