@@ -1,4 +1,4 @@
-"""Dense side of the project: a dict of columns that share their first axis, the rows."""
+"""Batch: a dict of columns that share their first axis, the rows."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type c
         return Batch({**self, **columns})
 
     @property
-    def read(self) -> Tensor:
+    def score_mask(self) -> Tensor:
         """[N, T] bool: what has to be scored, the policy's choices, what is taught within them, probes after them."""
         read = self["mask"]
         for name in ("taught", "probe"):
@@ -104,7 +104,7 @@ class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type c
                 read = read | self[name]
         return read
 
-    def under(self, context: str) -> Batch:
+    def with_context(self, context: str) -> Batch:
         """The same choices in another context: its columns, other.<context>.*, are the policy's inputs."""
         prefix = f"other.{context}."
         there = {name.removeprefix(prefix): column for name, column in self.items() if name.startswith(prefix)}

@@ -1,4 +1,4 @@
-"""What a constructor of a library raised, as one message that names the key, the class and the complaint."""
+"""Convert what a constructor raised to one message that names the key, the class and the complaint."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _LONGEST = 400  # characters of a complaint; some libraries print whole models
 _HINT = "change it or leave it out; MMRL_TRACEBACK=1 shows where it was refused"
 
 
-def blamed(error: BaseException, key: str, part: str, arguments: Mapping[str, Any] | None = None) -> ConfigError:
-    """The refusal of a part: words of ours as they are, those of a library with the key, the class and a remedy.
+def explain_error(error: BaseException, key: str, part: str, arguments: Mapping[str, Any] | None = None) -> ConfigError:
+    """The error of a part: our own messages as they are, a library's with the key, the class and a remedy.
 
     Args:
         error: what the constructor raised.

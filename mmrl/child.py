@@ -1,4 +1,4 @@
-"""A process that does not outlive the one that waits for it."""
+"""Run a subprocess that ends with its parent."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def run(command: Sequence[str], env: Mapping[str, str]) -> None:
         subprocess.CalledProcessError: it ended with another code than 0.
     """
 
-    def ended(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
     before = signal.getsignal(signal.SIGTERM)
     if before in (signal.SIG_DFL, None):  # by default a process ends at once and leaves its children behind
-        signal.signal(signal.SIGTERM, ended)
+        signal.signal(signal.SIGTERM, on_signal)
     try:
         with subprocess.Popen(command, env=env, preexec_fn=_PREPARE) as child:
             try:

@@ -1,4 +1,4 @@
-"""The typed front door: parses, checks the wiring, builds, and runs with Lightning."""
+"""The command line of `mmrl fit`: parse, check the wiring, build, and run with Lightning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveCon
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from mmrl import parallel
-from mmrl.building import blamed, place_of
+from mmrl.building import explain_error, place_of
 from mmrl.callbacks.start import Start
 from mmrl.config import ConfigError
 from mmrl.decode_checks import check_decodes
@@ -48,7 +48,7 @@ class CLI(LightningCLI):
     """LightningCLI over any learner and data module.
 
     Args:
-        args: command-line words, or the nested dictionary that `mmrl.config.typed` makes.
+        args: command-line words, or the nested dictionary that `mmrl.config.to_lightning` makes.
         build: False parses and checks only; no model is made.
     """
 
@@ -99,13 +99,13 @@ class CLI(LightningCLI):
             return class_type(*args, **kwargs)
         except Exception as error:
             if self._whole:  # an optimiser, which waited for its parameters
-                raise self._blamed(class_type, kwargs, error) from error
+                raise self._explain_error(class_type, kwargs, error) from error
             self._failed = self._failed or (class_type, kwargs, error)
             raise
 
-    def _blamed(self, class_type: Any, given: dict[str, Any], error: Exception) -> ConfigError:
+    def _explain_error(self, class_type: Any, given: dict[str, Any], error: Exception) -> ConfigError:
         path = f"{class_type.__module__}.{class_type.__qualname__}"
-        return blamed(error, place_of(self._plain(), path, given) or class_type.__name__, path, given)
+        return explain_error(error, place_of(self._plain(), path, given) or class_type.__name__, path, given)
 
     def instantiate_classes(self) -> None:
         if not self._build:
@@ -116,12 +116,12 @@ class CLI(LightningCLI):
             raise
         except Exception as error:  # jsonargparse wraps what a constructor raised
             if self._failed is not None:
-                raise self._blamed(*self._failed) from self._failed[2]
+                raise self._explain_error(*self._failed) from self._failed[2]
             cause = error.__cause__ or error
-            raise blamed(cause, "model or data", type(cause).__name__) from cause
+            raise explain_error(cause, "model or data", type(cause).__name__) from cause
         self._whole = True
 
-    def resolved(self) -> str:
+    def to_yaml(self) -> str:
         """The whole configuration as YAML."""
         return self.parser.dump(self.config, skip_none=False)
 

@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from mmrl.errors import ConfigError
-from mmrl.overrides import check_effect, check_word, drop_leftovers, quoted
+from mmrl.overrides import check_effect, check_word, drop_leftovers, quote
 
 CONF = next(
     folder
@@ -93,7 +93,7 @@ def _class(path: str | None) -> Any:
         return None
 
 
-def _normalised(path: str, action: str = "quantile", vectors: str = "mean_std", keep: Sequence[int] = ()) -> Any:
+def _build_processor(path: str, action: str = "quantile", vectors: str = "mean_std", keep: Sequence[int] = ()) -> Any:
     """${normalised:FOLDER}: a policy.processor from the statistics of a dataset."""
     from mmrl.datasets.normalised import normalised
 
@@ -101,7 +101,7 @@ def _normalised(path: str, action: str = "quantile", vectors: str = "mean_std", 
 
 
 OmegaConf.register_new_resolver("sim", _sim_size, replace=True)
-OmegaConf.register_new_resolver("normalised", _normalised, replace=True)
+OmegaConf.register_new_resolver("normalised", _build_processor, replace=True)
 
 SHARED = ("task", "sim", "policy")
 """Slots that a start stage takes over from the run that it prepares."""
@@ -151,7 +151,7 @@ def hydra_words(words: Sequence[str]) -> list[str]:
 def compose(words: Sequence[str]) -> DictConfig:
     """The words composed over conf/, with the run folder filled in; still with Hydra's `_target_`."""
     try:
-        overrides = [quoted(override) for override in hydra_words(words)]
+        overrides = [quote(override) for override in hydra_words(words)]
         with initialize_config_dir(str(CONF), version_base="1.3"):
             cfg = hydra_compose("config", overrides=overrides, return_hydra_config=True)
         check_effect(cfg, overrides)
@@ -169,7 +169,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], words: Sequence[str]) ->
     cfg = OmegaConf.create({k: v for k, v in plain.items() if k != "hydra"})
     cfg.choices = chosen
     if cfg.get("run_dir") is None:
-        cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{_started()}"
+        cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{_start_time()}"
     start = OmegaConf.select(cfg, "trainer.callbacks.start")
     if start is not None:
         start.common = [f"{group}={chosen[group]}" for group in SHARED if group in chosen]
@@ -178,7 +178,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], words: Sequence[str]) ->
     return cfg
 
 
-def _started() -> str:
+def _start_time() -> str:
     """The time in the name of a run's folder, the same in the processes that Lightning launches for one run."""
     if "LOCAL_RANK" not in os.environ:
         os.environ["MMRL_STARTED"] = time.strftime("%Y%m%d-%H%M%S")
@@ -187,14 +187,14 @@ def _started() -> str:
     return os.environ["MMRL_STARTED"]
 
 
-def typed(cfg: DictConfig) -> dict[str, Any]:
-    """The composed configuration as LightningCLI reads it."""
+def to_lightning(cfg: DictConfig) -> dict[str, Any]:
+    """Convert the composed configuration to the nested dictionary that LightningCLI reads."""
     try:
         plain: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
         raise ConfigError(f"{error.full_key} is missing: give it as {_short(str(error.full_key))}=...") from error
     except OmegaConfBaseException as error:
-        raise ConfigError(_uncomputed(cfg, error)) from error
+        raise ConfigError(_explain_interpolation(cfg, error)) from error
     except RecursionError as error:
         raise ConfigError("an interpolation ${...} contains itself; write a value in its place") from error
     unknown = sorted(set(plain) - {*PLAIN, *ROOTS, "choices", "paper", "prove"})
@@ -248,7 +248,7 @@ def _text(key: str, value: Any) -> str:
     return str(value)
 
 
-def _uncomputed(cfg: DictConfig, error: OmegaConfBaseException) -> str:
+def _explain_interpolation(cfg: DictConfig, error: OmegaConfBaseException) -> str:
     """Which key could not be computed, what stands there, and why; of a refusal by a resolver of ours its own words."""
     said = str(error).strip()
     own = said.removeprefix("ConfigError raised while resolving interpolation: ")

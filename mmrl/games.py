@@ -1,4 +1,4 @@
-"""What a task offers to a policy that makes its own problems."""
+"""Interface of tasks whose problems the policy proposes itself (self-play)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several groups of tensors in one, and back."""
+"""Merge several groups of named tensors under prefixes, and split them again."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from torch import Tensor
 
 
-def named(prefix: str, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The numbers of some parts, as "<prefix>/<name>"."""
+def add_prefix(prefix: str, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Detached tensors under the names "<prefix>/<name>"."""
     return {f"{prefix}/{name}": part.detach() for name, part in parts.items()}
 
 
-def under(prefix: str, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Those that `named` gave this prefix."""
+def strip_prefix(prefix: str, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of one prefix, with the prefix removed: the inverse of `add_prefix`."""
     return {name.removeprefix(f"{prefix}/"): part for name, part in parts.items() if name.startswith(f"{prefix}/")}

@@ -44,8 +44,8 @@ def check_groups(words: Sequence[str], groups: Mapping[str, list[str]]) -> None:
             raise ConfigError(f"{key}={chosen[key]} and {key}={value}: {key} can be given once; leave one of them out")
 
 
-def quoted(override: str) -> str:
-    """An override that Hydra can parse: a text that it would stumble over, such as runs/lr=1e-4, in quotes."""
+def quote(override: str) -> str:
+    """Quote the text of an override that Hydra would not parse, such as runs/lr=1e-4."""
     parser = OverridesParser.create()
     key, _, value = override.partition("=")
     try:

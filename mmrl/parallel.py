@@ -1,4 +1,4 @@
-"""Everything that knows about several processes. With one process each function is the identity."""
+"""Distributed helpers. With one process each function is the identity."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def total(value: Tensor, device: torch.device | None = None) -> Tensor:
     return out.to(value.device)
 
 
-def gathered(items: Sequence[Any]) -> list[Any]:
+def gather(items: Sequence[Any]) -> list[Any]:
     """The items of all processes, in rank order, on every process."""
     size = rank_and_size()[1]
     if size == 1:
@@ -62,8 +62,8 @@ def precision(trainer: Any) -> AbstractContextManager:
     return trainer.precision_plugin.forward_context()
 
 
-def plain(trainer: Any) -> bool:
-    """One process, fp32, one micro-batch per update: around an update nothing is left for Lightning to do."""
+def steps_directly(trainer: Any) -> bool:
+    """True for one process, fp32 and one micro-batch per update, where the optimiser may be stepped directly."""
     alone = trainer.world_size == 1 and isinstance(trainer.strategy, SingleDeviceStrategy)
     by_norm = str(trainer.gradient_clip_algorithm or "norm") == "norm"
     return alone and by_norm and str(trainer.precision) == "32-true" and trainer.accumulate_grad_batches == 1
@@ -81,28 +81,28 @@ def scales_gradients(trainer: Any) -> bool:
 
 
 def step(optimizer: Any, trainer: Any) -> None:
-    """An optimiser's step of a plain run: counted as Lightning counts it, without what else it does around."""
+    """Step an optimiser directly, with the count that Lightning keeps of steps."""
     counted = trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
     counted.increment_ready()
     optimizer.step()
     counted.increment_completed()
 
 
-def moved(batch: Any, trainer: Any) -> Any:
+def move_batch(batch: Any, trainer: Any) -> Any:
     """The batch where the run's strategy wants it."""
     if trainer.strategy.root_device.type == "cpu":
         return batch
     return trainer.strategy.batch_to_device(batch)
 
 
-def looks_for_no_gpu(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """An optimiser on a CPU that does not ask in every step whether a GPU is capturing."""
+def disable_capture_health_check(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Disable the graph-capture health check that an optimiser on a CPU runs at every step."""
     optimizer._accelerator_graph_capture_health_check = lambda: None  # type: ignore[method-assign]
     return optimizer
 
 
-def count_no_gpus_again() -> None:
-    """On a machine without a GPU: take back Lightning's choice of how torch looks for one.
+def restore_nvml_check() -> None:
+    """Restore torch's own GPU check on a machine without a GPU, in place of the NVML one that Lightning sets.
 
     Some optimisers look in every step, and by NVML, as Lightning wants it, each look searches the disk for a library.
     """
@@ -121,8 +121,8 @@ def refuse_rounded_columns(trainer: Any) -> None:
         )
 
 
-def on(device: torch.device) -> AbstractContextManager:
-    """What a thread needs to work where the learner does: the current CUDA device is each thread's own."""
+def use_device(device: torch.device) -> AbstractContextManager:
+    """Context for a thread that works on the learner's device: the current CUDA device is per thread."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
@@ -156,7 +156,7 @@ def shard(policy: Policy, mesh: Any) -> None:
 
 
 @contextmanager
-def whole(policy: nn.Module) -> Iterator[None]:
+def unshard(policy: nn.Module) -> Iterator[None]:
     """Collective: inside, the weights of a sharded policy are plain tensors in the memory of the host, to be saved."""
     from torch.distributed.tensor import DTensor
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from mmrl.building import blamed
+from mmrl.building import explain_error
 from mmrl.errors import ConfigError
 from mmrl.learners.parity import Parity
 from mmrl.types import Sampling
-from mmrl.wiring import load, made
+from mmrl.wiring import build_nested, load
 
 _PARTS = ("curriculum", "parity", "weighting", "sampling")
 _PLAIN = {"sampling": Sampling, "parity": Parity}
@@ -90,7 +90,7 @@ def _try(key: str, spec: Any, *first: Any, kind: type | None = None) -> None:
     try:
         _build({"class_path": path, "init_args": arguments}, *first)
     except Exception as error:
-        raise blamed(error, key, path, arguments) from error
+        raise explain_error(error, key, path, arguments) from error
 
 
 def _build(spec: Mapping[str, Any], *first: Any) -> Any:
@@ -102,4 +102,4 @@ def _build(spec: Mapping[str, Any], *first: Any) -> Any:
         return part([torch.nn.Parameter(torch.zeros(1))], **given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a schedule before the first step of its optimiser
-        return part(*first, **{name: made(value) for name, value in given.items()})
+        return part(*first, **{name: build_nested(value) for name, value in given.items()})

@@ -1,4 +1,4 @@
-"""What is wrong with a composed configuration, found before anything of it is built."""
+"""Check a composed configuration before anything of it is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user is told: which errors are messages, and the typed parser's long one as a line that names the key."""
+"""Format errors for users: which errors are messages, and the typed parser's long one as a line with the key."""
 
 from __future__ import annotations
 

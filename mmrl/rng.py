@@ -22,15 +22,15 @@ _27, _30, _31, _41 = (np.uint64(bits) for bits in (27, 30, 31, 41))
 _HALF, _STEP = np.float32(0.5), np.float32(2.0**-23)
 
 
-def derived_seed(*key: int | str) -> int:
-    """A 64-bit seed that is a function of the key only."""
+def derive_seed(*key: int | str) -> int:
+    """Derive a 64-bit seed from a key alone."""
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
-def derived_rng(*key: int | str) -> np.random.Generator:
-    """A numpy generator whose stream is a function of the key only."""
-    return np.random.default_rng(derived_seed(*key))
+def derive_rng(*key: int | str) -> np.random.Generator:
+    """Build a numpy generator whose stream is a function of the key alone."""
+    return np.random.default_rng(derive_seed(*key))
 
 
 class Noise:
@@ -62,7 +62,7 @@ class Noise:
         count = math.prod(shape)
         z = self.seeds + self._count * _GOLDEN
         self._count += np.uint64(count)
-        z = _mixed(z[:, None] + _first(count))
+        z = _mix(z[:, None] + _first(count))
         z >>= _41  # 23 bits and a half step: exactly representable in float32 and never 0 or 1
         value = z.astype(dtype)
         value += _HALF
@@ -72,14 +72,14 @@ class Noise:
     def integers(self, rows: Sequence[int] | slice = slice(None)) -> np.ndarray:
         """The next number of some rows, uint64 [len(rows)]: seeds of further streams."""
         self._count[rows] += np.uint64(1)
-        return _mixed(self.seeds[rows] + self._count[rows] * _GOLDEN)
+        return _mix(self.seeds[rows] + self._count[rows] * _GOLDEN)
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normal draws, float32 [rows, *shape], by the inverse CDF."""
         return torch.special.ndtri(torch.from_numpy(self._levels(shape, np.float64))).float()
 
 
-def _mixed(z: np.ndarray) -> np.ndarray:
+def _mix(z: np.ndarray) -> np.ndarray:
     """splitmix64's output function, in place; unsigned arrays wrap around without a warning."""
     z ^= z >> _30
     z *= _FIRST

@@ -42,7 +42,7 @@ def parse_json(text: str | bytes, place: str, remedy: str, finite: bool = True) 
         if len(found) < len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
-            raise BrokenJSON(f"{place}: key {quoted(twice)} stands twice in one object; {remedy}")
+            raise BrokenJSON(f"{place}: key {quote(twice)} stands twice in one object; {remedy}")
         return found
 
     def integer(digits: str) -> int:
@@ -55,7 +55,7 @@ def parse_json(text: str | bytes, place: str, remedy: str, finite: bool = True) 
             raise BrokenJSON(f"{place}: a number of {len(digits)} digits, more than {MAX_DIGITS}; {remedy}")
         value = float(digits)
         if finite and not math.isfinite(value):
-            raise BrokenJSON(f"{place}: the number {quoted(digits)} is too large for a 64-bit float; {remedy}")
+            raise BrokenJSON(f"{place}: the number {quote(digits)} is too large for a 64-bit float; {remedy}")
         return value
 
     def constant(name: str) -> float:
@@ -76,7 +76,7 @@ def parse_json(text: str | bytes, place: str, remedy: str, finite: bool = True) 
     except RecursionError as error:
         raise BrokenJSON(f"{place}: brackets are nested too deeply to be read; {remedy}") from error
     if _SURROGATE.search(plain) and (half := _half_pair(value)) is not None:
-        raise BrokenJSON(f"{place}: {quoted(half)} holds half of a surrogate pair, which is no character; {remedy}")
+        raise BrokenJSON(f"{place}: {quote(half)} holds half of a surrogate pair, which is no character; {remedy}")
     return value
 
 
@@ -119,8 +119,8 @@ def kind(value: Any) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def quoted(value: Any) -> str:
-    """The value as Python writes it, printable and short."""
+def quote(value: Any) -> str:
+    """Format a value as Python writes it, printable and short."""
     try:
         text = ascii(value) if isinstance(value, str) and _unprintable(value) else repr(value)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Refuses a recipe whose parts do not fit together, before any model is built."""
+"""Check that the parts of a recipe fit together, before any model is built."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     predicted = policy_class.predicts(policy_args)
     companions = frozenset(learner.get("companions") or ())
     models = companions | ({"reference"} if learner.get("reference") else set())
-    transforms = [made(spec) for spec in (module.get("episodes") or {}).values() if spec is not None]
+    transforms = [build_nested(spec) for spec in (module.get("episodes") or {}).values() if spec is not None]
     columns = COLLATED | policy_class.provides(policy_args) | load(module["rollout"]["class_path"]).writes
     columns = columns.union(*(transform.writes for transform in transforms))
     contexts = frozenset().union(*(transform.contexts for transform in transforms))
@@ -89,7 +89,7 @@ def check_phases(phases: Mapping[str, Any], module: Mapping[str, Any], where: st
     for name, spec in phases.items():
         if spec is None:
             raise ConfigError(f"{where}phase {name!r} is null; leave it out instead")
-        phase = made(spec)
+        phase = build_nested(spec)
         missing = sorted(c for c in phase.reads - columns if not c.startswith(("obs.", "next.")))
         if missing:
             raise ConfigError(f"{where}phase {name!r} reads {missing}, and nobody before it writes them")
@@ -107,12 +107,12 @@ def build(spec: Mapping[str, Any]) -> Any:
     return load(spec["class_path"])(**(spec.get("init_args") or {}))
 
 
-def made(spec: Any) -> Any:
-    """A part whose arguments may be parts; an optimiser waits for its parameters."""
+def build_nested(spec: Any) -> Any:
+    """Build a part whose arguments may be parts themselves; an optimiser waits for its parameters."""
     if isinstance(spec, Mapping) and "class_path" in spec:
         part = load(spec["class_path"])
-        arguments = {name: made(value) for name, value in (spec.get("init_args") or {}).items()}
+        arguments = {name: build_nested(value) for name, value in (spec.get("init_args") or {}).items()}
         return partial(part, **arguments) if issubclass(part, torch.optim.Optimizer) else part(**arguments)
     if isinstance(spec, Mapping):
-        return {name: made(value) for name, value in spec.items()}
-    return [made(value) for value in spec] if isinstance(spec, list) else spec
+        return {name: build_nested(value) for name, value in spec.items()}
+    return [build_nested(value) for value in spec] if isinstance(spec, list) else spec

@@ -23,13 +23,13 @@ TIMED = ("second", "gib")
 def train(words: Sequence[str], folder: Path) -> dict[str, Any]:
     """Run two tiny iterations of these words; a hash of the weights, and the sorted metrics."""
     from mmrl.cli import CLI
-    from mmrl.config import compose, typed
+    from mmrl.config import compose, to_lightning
     from tests.test_recipes import shrink
 
     cfg = compose([*shrink(tuple(words), folder), "trainer.max_epochs=2"])
     if "replay" not in cfg.data:
         cfg.data.reward = {"_target_": "tests.runs.Alternating"}
-    cli = CLI(typed(cfg))
+    cli = CLI(to_lightning(cfg))
     cli.fit()
     found = {**cli.trainer.callback_metrics, **cli.datamodule.metrics}
     metrics = sorted(repr(float(value)) for name, value in found.items() if not any(part in name for part in TIMED))

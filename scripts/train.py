@@ -12,7 +12,7 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from mmrl.commands.sweep import job_folder, job_words, train_words
-from mmrl.config import CONF, ConfigError, finish, typed
+from mmrl.config import CONF, ConfigError, finish, to_lightning
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
@@ -31,7 +31,7 @@ def main(cfg: DictConfig) -> None:
     cfg.run_dir = job_folder(cfg.run_dir, about.sweep.dir if many else None, about.job.num if many else None)
     choices = OmegaConf.to_container(about.runtime.choices)
     with stop_request() as request:
-        cli = CLI(typed(finish(cfg, choices, job_words(about.overrides.task))), build=False)  # type: ignore[arg-type]
+        cli = CLI(to_lightning(finish(cfg, choices, job_words(about.overrides.task))), build=False)  # type: ignore[arg-type]
         train(cli, request)
 
 

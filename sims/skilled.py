@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from mmrl.types import Sim
 
 
@@ -53,7 +53,7 @@ class Skilled(Sim):
 
     def skill(self, seed: int) -> np.ndarray:
         """The skill of a life that begins with this seed, float32 [skills]."""
-        rng = derived_rng("skill", seed)
+        rng = derive_rng("skill", seed)
         if self.kind == "one_hot":
             return np.eye(self.skills, dtype=np.float32)[rng.integers(self.skills)]
         drawn = rng.standard_normal(self.skills)

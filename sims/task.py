@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mmrl.rewards.frames import FrameReward
-from mmrl.rng import derived_seed
+from mmrl.rng import derive_seed
 from mmrl.types import Episode, Prompt, Sim, Task
 from sims.rewarded import Rewarded
 from sims.seeds import seed_of
@@ -47,7 +47,7 @@ class SimTask(Task):
     def __getitem__(self, index: int) -> Prompt:
         if not 0 <= index < self.count:
             raise IndexError(f"task {self.name!r} has {self.count} initial states, asked for {index}")
-        seed = seed_of(self.split, derived_seed(self.name, self.seed, index))
+        seed = seed_of(self.split, derive_seed(self.name, self.seed, index))
         info = {"seed": seed, "task": self.sim.task_of(seed)}
         return Prompt(key=f"{self.name}/{self.split}/{index}", info=info)
 

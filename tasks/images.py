@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from mmrl.strict_json import quoted
+from mmrl.strict_json import quote
 
 MAX_PIXELS = 2**25
 """Default limit of an image, 33.5 megapixels: 100 MB once it is decoded."""
@@ -34,15 +34,15 @@ def image_path(folder: Path, name: str, place: str) -> Path:
     found = Path(os.path.normpath(folder / Path(name)))
     if not found.is_relative_to(folder):
         raise ValueError(
-            f"{place} names {quoted(name)}, which lies outside of {folder}; set task.image_folder to a folder that "
+            f"{place} names {quote(name)}, which lies outside of {folder}; set task.image_folder to a folder that "
             "holds all images"
         )
     try:
         there = found.is_file()
     except (OSError, ValueError) as error:  # longer than a path may be, or a zero byte in it
-        raise ValueError(f"{place} names {quoted(name)}, which is no path of a file; write the image's path") from error
+        raise ValueError(f"{place} names {quote(name)}, which is no path of a file; write the image's path") from error
     if not there:
-        shown = str(found) if str(found).isprintable() else quoted(str(found))
+        shown = str(found) if str(found).isprintable() else quote(str(found))
         raise FileNotFoundError(
             f"{place} names {shown}, which does not exist; paths start at {folder} (task.image_folder)"
         )

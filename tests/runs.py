@@ -20,7 +20,7 @@ import torch
 
 from mmrl.batch import Batch
 from mmrl.cli import CLI
-from mmrl.config import compose, typed
+from mmrl.config import compose, to_lightning
 from mmrl.episodes.base import EpisodeTransform
 from mmrl.learners.windows import Pass
 from mmrl.phases.base import Turn
@@ -150,7 +150,7 @@ def words(folder: Path, *more: str) -> list[str]:
 
 def fit(folder: Path, *more: str) -> dict[str, Any]:
     """Run in this process, with parts made afresh."""
-    CLI(typed(compose(words(folder, *more)))).fit()
+    CLI(to_lightning(compose(words(folder, *more)))).fit()
     return record(folder)
 
 
@@ -227,7 +227,7 @@ class Watcher(L.Callback):
 
     def _watch(self, objective: Any, out: Any, batch: Batch, parameters: Any, prefix: str) -> None:
         trained = [parameter for parameter in parameters if parameter.requires_grad]
-        shares = objective._shares(batch)
+        shares = objective._weighted_sums(batch)
         for name, term in objective.terms.items():
             value = shares[objective.rows.get(name)].sum(term(out, batch), name)
             if value.requires_grad:
@@ -241,11 +241,11 @@ class Watcher(L.Callback):
         batch = Batch({name: column[0] for name, column in windows.items()})
         noise = torch.Generator().manual_seed(0)
         draw = partial(torch.randn, generator=noise)
-        turn = Turn(learner._named(), lambda *shape: draw(*shape), lambda loss: None, lambda numbers: None)
+        turn = Turn(learner._models_by_name(), lambda *shape: draw(*shape), lambda loss: None, lambda numbers: None)
         for name, phase in learner.phases.items():
             if name in learner.descents:
                 out = phase.output(batch, turn)
-                self._watch(phase.objective, out, batch, learner._mine[name], f"{name}/")
+                self._watch(phase.objective, out, batch, learner._own_parameters[name], f"{name}/")
             elif phase.writes:
                 batch = phase(batch, turn)
 

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 
 from mmrl.cli import CLI
 from mmrl.columns import COLLATED
-from mmrl.config import ConfigError, compose, groups, typed
+from mmrl.config import ConfigError, compose, groups, to_lightning
 from tests.laws.law_examples import STAGES, TERMS, WEIGHTINGS
 from tests.test_recipes import words_of
 
@@ -116,7 +116,7 @@ def outcome(number, folder):
     """'wired', or the reason of a refusal; anything else is an error of ours and is raised."""
     config, told = drawn(number, folder)
     try:
-        cli = CLI(typed(config))
+        cli = CLI(to_lightning(config))
         cli.fit()
     except ConfigError as refused:
         return str(refused)

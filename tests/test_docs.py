@@ -9,7 +9,7 @@ import pytest
 from mmrl.__main__ import main
 from mmrl.cli import CLI
 from mmrl.columns import table
-from mmrl.config import CONF, compose, typed
+from mmrl.config import CONF, compose, to_lightning
 from mmrl.proofs.stored import table as proofs
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -49,4 +49,4 @@ def test_every_fit_of_the_pages_is_a_run(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if "data/push" in words:
         assert main(["data", "record", "sim=push", "episodes=1", "out=data/push"]) == 0
-    CLI(typed(compose(shlex.split(words))), build=False)
+    CLI(to_lightning(compose(shlex.split(words))), build=False)

@@ -10,7 +10,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from mmrl.cli import CLI
-from mmrl.config import CONF, compose, typed
+from mmrl.config import CONF, compose, to_lightning
 from mmrl.proofs.stored import plan_of
 from tests.runs import Watcher
 
@@ -140,7 +140,7 @@ def test_no_two_recipes_are_the_same():
 def parse(words: tuple[str, ...]) -> None:
     """These words, and those of the start stages that they name, make a run."""
     cfg = compose(words)
-    CLI(typed(cfg), build=False)
+    CLI(to_lightning(cfg), build=False)
     plain = OmegaConf.to_container(cfg, resolve=True)
     start = (plain["trainer"].get("callbacks") or {}).get("start") or {}
     for stage in filter(None, (start.get("stages") or {}).values()):
@@ -191,7 +191,7 @@ def learning_run(recipe: str, folder, last: int) -> DictConfig:
 def test_every_recipe_learns_with_every_term_and_not_without_rows(recipe, tmp_path):
     learning = LEARNING.get(recipe, 1)
     cfg = learning_run(recipe, tmp_path, learning + 1)
-    cli = CLI(typed(cfg))
+    cli = CLI(to_lightning(cfg))
     model, watcher = cli.model, next(c for c in cli.trainer.callbacks if isinstance(c, Watcher))
     cli.fit()
     steps = cli.datamodule.passes * cli.datamodule.updates
@@ -216,6 +216,6 @@ def test_every_recipe_learns_with_every_term_and_not_without_rows(recipe, tmp_pa
 
 def test_a_resolved_file_is_the_same_run(tmp_path):
     words = words_of("grpo", tmp_path)
-    CLI(typed(compose(words))).fit()
+    CLI(to_lightning(compose(words))).fit()
     again = CLI(["--config", str(tmp_path / "config.yaml")], build=False)
-    assert again.resolved() == CLI(typed(compose(words)), build=False).resolved()
+    assert again.to_yaml() == CLI(to_lightning(compose(words)), build=False).to_yaml()

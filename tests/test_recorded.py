@@ -5,7 +5,7 @@ import logging
 import torch
 from torch import nn
 
-from mmrl.recorded import PAYS, Recorded
+from mmrl.recorded import MIN_CALLS, CapturedGraph
 
 
 def made(seed=0):
@@ -31,32 +31,32 @@ def columns(rows=4):
 
 def test_replays_follow_inputs_and_parameters_to_the_bit():
     net, calls = made(), []
-    recorded, compute = Recorded("it"), gradients(net, calls)
-    for _ in range(PAYS + 40):
+    captured, compute = CapturedGraph("it"), gradients(net, calls)
+    for _ in range(MIN_CALLS + 40):
         given = columns()
-        found, expected = recorded(compute, given), gradients(net, [])(given)
+        found, expected = captured(compute, given), gradients(net, [])(given)
         assert found.keys() == expected.keys()
         assert all(torch.equal(found[name], part) for name, part in expected.items())
         with torch.no_grad():  # as an optimiser does
             for parameter in net.parameters():
                 parameter.add_(0.01 * torch.randn_like(parameter))
     # every call before, one more to record, and none of the rest
-    assert len(calls) == PAYS + 2
-    recorded.doubt()
-    recorded(compute, columns())
-    recorded(compute, columns())
-    assert len(calls) == PAYS + 3
+    assert len(calls) == MIN_CALLS + 2
+    captured.revalidate()
+    captured(compute, columns())
+    captured(compute, columns())
+    assert len(calls) == MIN_CALLS + 3
 
 
 def test_other_sizes_and_other_keys_are_recorded_on_their_own():
     net, calls = made(), []
-    recorded, compute = Recorded("it"), gradients(net, calls)
-    for _ in range(PAYS + 10):
-        recorded(compute, columns())
+    captured, compute = CapturedGraph("it"), gradients(net, calls)
+    for _ in range(MIN_CALLS + 10):
+        captured(compute, columns())
     del calls[:]
-    recorded(compute, columns(rows=5))
-    recorded(compute, columns(), key="other")
-    recorded(compute, columns())
+    captured(compute, columns(rows=5))
+    captured(compute, columns(), key="other")
+    captured(compute, columns())
     assert calls == [5, 4]
 
 
@@ -68,23 +68,23 @@ def test_what_hangs_on_values_or_draws_is_not_replayed(caplog):
         return {"y": columns["x"] + torch.rand(())}
 
     for compute in (branches, draws):
-        recorded, calls = Recorded("it"), []
+        captured, calls = CapturedGraph("it"), []
 
         def counted(columns, compute=compute, calls=calls):
             calls.append(1)
             return compute(columns)
 
         with caplog.at_level(logging.INFO):
-            for _ in range(PAYS + 10):
-                recorded(counted, {"x": torch.randn(3)})
-        assert len(calls) >= PAYS + 10
+            for _ in range(MIN_CALLS + 10):
+                captured(counted, {"x": torch.randn(3)})
+        assert len(calls) >= MIN_CALLS + 10
         assert "it keeps its own code" in caplog.text
         caplog.clear()
 
 
 def test_attention_can_draw_and_is_replayed_where_it_does_not(caplog):
     for dropout, again in ((0.0, 0), (0.5, 5)):
-        recorded, calls = Recorded("it"), []
+        captured, calls = CapturedGraph("it"), []
 
         def attend(columns, dropout=dropout, calls=calls):
             calls.append(1)
@@ -92,22 +92,22 @@ def test_attention_can_draw_and_is_replayed_where_it_does_not(caplog):
             return {"y": nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=dropout)}
 
         with caplog.at_level(logging.INFO):
-            for _ in range(PAYS + 2):
-                recorded(attend, {"x": torch.randn(1, 2, 3, 4)})
+            for _ in range(MIN_CALLS + 2):
+                captured(attend, {"x": torch.randn(1, 2, 3, 4)})
             del calls[:]
             for _ in range(5):
-                recorded(attend, {"x": torch.randn(1, 2, 3, 4)})
+                captured(attend, {"x": torch.randn(1, 2, 3, 4)})
         assert len(calls) == again
     assert "it draws" in caplog.text
 
 
 def test_python_that_changes_its_mind_is_found_out(caplog):
     factor = [1.0]
-    recorded = Recorded("it")
-    for _ in range(PAYS + 5):
-        recorded(lambda columns: {"y": factor[0] * columns["x"]}, {"x": torch.ones(2)})
+    captured = CapturedGraph("it")
+    for _ in range(MIN_CALLS + 5):
+        captured(lambda columns: {"y": factor[0] * columns["x"]}, {"x": torch.ones(2)})
     factor[0] = 3.0
-    recorded.doubt()
+    captured.revalidate()
     with caplog.at_level(logging.INFO):
-        found = recorded(lambda columns: {"y": factor[0] * columns["x"]}, {"x": torch.ones(2)})
+        found = captured(lambda columns: {"y": factor[0] * columns["x"]}, {"x": torch.ones(2)})
     assert found["y"].tolist() == [3.0, 3.0] and "replayed numbers differ" in caplog.text

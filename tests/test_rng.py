@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from mmrl.rng import Noise, derived_rng, derived_seed
+from mmrl.rng import Noise, derive_rng, derive_seed
 
 
 def splitmix64(seed: int, number: int) -> int:
@@ -27,7 +27,7 @@ def test_noise_is_splitmix64():
 
 
 def test_a_row_draws_alike_alone_and_in_company():
-    seeds = [derived_seed(0, i) for i in range(5)]
+    seeds = [derive_seed(0, i) for i in range(5)]
     together = Noise(seeds)
     first, second = together.uniform(4), together.uniform(2, 3)
     for i, seed in enumerate(seeds):
@@ -67,6 +67,6 @@ def test_seeds_belong_to_their_keys():
         ("0", "train", 1),
         (0, "train"),
     ]
-    assert len({derived_seed(*key) for key in keys}) == len(keys)
-    assert derived_seed(0, "train", 1) == derived_seed(0, "train", 1) < 2**64
-    assert derived_rng(1).integers(1 << 60) == derived_rng(1).integers(1 << 60) != derived_rng(2).integers(1 << 60)
+    assert len({derive_seed(*key) for key in keys}) == len(keys)
+    assert derive_seed(0, "train", 1) == derive_seed(0, "train", 1) < 2**64
+    assert derive_rng(1).integers(1 << 60) == derive_rng(1).integers(1 << 60) != derive_rng(2).integers(1 << 60)

@@ -9,7 +9,7 @@ from mmrl.engines.local import LocalEngine
 from mmrl.learners.collate import collate
 from mmrl.policies.control import ControlPolicy
 from mmrl.rollouts.stream import EnvSegments
-from mmrl.turns import Table, Turns
+from mmrl.turns import TransitionTable, TransitionView
 from mmrl.types import Context, Sampling
 from sims.gym import GymSim
 from sims.task import SimTask
@@ -30,7 +30,7 @@ def segments(policy):
 
 
 def test_columns_and_turns_make_the_same_batch(segments, policy):
-    assert all(isinstance(segment.turns, Turns) for segment in segments)
+    assert all(isinstance(segment.turns, TransitionView) for segment in segments)
     by_turn = collate([replace(segment, turns=list(segment.turns)) for segment in segments], policy)
     by_column = collate(segments, policy)
     assert set(by_turn) == set(by_column)
@@ -56,4 +56,4 @@ def test_a_first_minibatch_has_ratio_one(segments, policy):
 
 def test_decisions_and_rewards_that_do_not_belong_together_are_refused(segments):
     with pytest.raises(ValueError, match="1 decisions and 2 rewards"):
-        Table().add([segments[0].turns[0].completion], [1.0, 2.0])
+        TransitionTable().add([segments[0].turns[0].completion], [1.0, 2.0])

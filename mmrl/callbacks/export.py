@@ -45,6 +45,6 @@ class Export(L.Callback):
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         policy: Any = pl_module.policy
-        with parallel.whole(policy):
+        with parallel.unshard(policy):
             if trainer.is_global_zero:
                 policy.save_pretrained(self.run_dir / "policy")

@@ -16,7 +16,7 @@ import yaml
 
 from mmrl.cli import CLI
 from mmrl.commands.fit_words import check_dashed
-from mmrl.config import ConfigError, compose, groups, hydra_words, typed
+from mmrl.config import ConfigError, compose, groups, hydra_words, to_lightning
 from mmrl.overrides import check_groups
 from mmrl.runs.files import FULL
 from mmrl.runs.run_folder import checkpoints_of, own_folder, resume_command
@@ -43,11 +43,11 @@ def fit(words: Sequence[str]) -> None:
         check_groups(words, groups())
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     with stop_request() as request:
-        cli = CLI(words if dashed else typed(compose(words)), build=False)
+        cli = CLI(words if dashed else to_lightning(compose(words)), build=False)
         if dashed:
             cli.move_outputs(_run_dirs(words))
         if only_print:
-            print(cli.resolved(), end="")
+            print(cli.to_yaml(), end="")
             return
         train(cli, request, **switches)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mmrl.curricula.base import Curriculum
 from mmrl.episodes.filter import earned
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from mmrl.types import Context, Episode
 
 
@@ -54,7 +54,7 @@ class Posterior(Curriculum):
         iteration, taken = self._drawn
         if iteration != ctx.iteration:
             taken = set()
-        rng = derived_rng("posterior", ctx.seed, ctx.iteration, len(taken))
+        rng = derive_rng("posterior", ctx.seed, ctx.iteration, len(taken))
         left = np.array([i for i in range(len(ctx.task)) if i not in taken])
         if len(left) < count:
             raise ValueError(

@@ -10,7 +10,7 @@ import numpy as np
 
 from mmrl.curricula.base import Curriculum
 from mmrl.episodes.filter import earned
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from mmrl.types import Context, Episode, Prompt
 
 
@@ -61,7 +61,7 @@ class Prioritised(Curriculum):
             self._kinds = list(every) if self.by is None else [self._kind(ctx.task[i]) for i in every]
         weights = np.array([max(1 - self.rates.get(kind, self.unknown), self.least) for kind in self._kinds])
         weights[list(taken)] = 0
-        rng = derived_rng("prioritised", ctx.seed, ctx.iteration, len(taken))
+        rng = derive_rng("prioritised", ctx.seed, ctx.iteration, len(taken))
         chosen = rng.choice(len(weights), count, replace=False, p=weights / weights.sum()).tolist()
         self._drawn = (ctx.iteration, taken | set(chosen))
         return chosen

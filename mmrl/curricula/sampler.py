@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mmrl.curricula.base import Curriculum
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from mmrl.types import Context
 
 
@@ -44,7 +44,7 @@ class Shuffled(Curriculum):
     def _begin_pass(self, ctx: Context) -> None:
         if len(ctx.task) == 0:
             raise ValueError(f"task {ctx.task.name!r} has no problems to select")
-        order = derived_rng("shuffled", ctx.seed, self._passes).permutation(len(ctx.task)).tolist()
+        order = derive_rng("shuffled", ctx.seed, self._passes).permutation(len(ctx.task)).tolist()
         drawn = set(self._drawn)
         self._order = [i for i in order if i not in drawn] + [i for i in order if i in drawn]
         self._passes, self._position = self._passes + 1, 0

@@ -15,7 +15,7 @@ from mmrl.datasets.frames import Stored
 from mmrl.datasets.recorded import Recorded
 from mmrl.datasets.statistics import measured
 from mmrl.refusal import raised_on_purpose
-from mmrl.strict_json import kind, need_object, parse_json, quoted
+from mmrl.strict_json import kind, need_object, parse_json, quote
 
 _REMEDY = "copy the file again from its source, or mend it"
 
@@ -89,7 +89,7 @@ class HDF5Dataset(Dataset):
             raise ValueError(f"{self.path}{group.name}: is an array, not a group that has {name!r}; {_REMEDY}")
         refuse_external(group, name)
         if group.get(name) is None:
-            raise ValueError(f"{self.path}{group.name}: {name!r} is missing; it has {quoted(sorted(group))}; {_REMEDY}")
+            raise ValueError(f"{self.path}{group.name}: {name!r} is missing; it has {quote(sorted(group))}; {_REMEDY}")
         return group[name]
 
 
@@ -110,7 +110,7 @@ def refuse_external(group: Any, name: str) -> None:
     link = group.get(name, getlink=True)
     if isinstance(link, hdf5().ExternalLink):
         raise ValueError(
-            f"{group.file.filename}{group.name}: {name!r} is a link to {quoted(link.filename)}; copy its data into the "
+            f"{group.file.filename}{group.name}: {name!r} is a link to {quote(link.filename)}; copy its data into the "
             "file"
         )
 

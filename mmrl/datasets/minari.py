@@ -9,7 +9,7 @@ import numpy as np
 
 from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, observed
 from mmrl.datasets.recorded import Recorded
-from mmrl.strict_json import quoted, read_json_object
+from mmrl.strict_json import quote, read_json_object
 
 FILE = "main_data.hdf5"
 
@@ -38,13 +38,13 @@ class MinariDataset(HDF5Dataset):
         self.metadata = read_json_object(beside, remedy, finite=False) if beside.is_file() else {}
         said = self.metadata.get("total_episodes", len(self))
         if said != len(self):
-            raise ValueError(f"{beside}: total_episodes is {quoted(said)}, {found.name} has {len(self)}; copy it again")
+            raise ValueError(f"{beside}: total_episodes is {quote(said)}, {found.name} has {len(self)}; copy it again")
 
     def find(self) -> list[str]:
         numbered = [name for name in self.file if name.startswith("episode_")]
         wrong = [name for name in numbered if not name.removeprefix("episode_").isdecimal()]
         if wrong:
-            raise ValueError(f"{self.path}: group {quoted(wrong[0])} has no number; rename it to episode_N")
+            raise ValueError(f"{self.path}: group {quote(wrong[0])} has no number; rename it to episode_N")
         return sorted(numbered, key=lambda name: int(name.removeprefix("episode_")))
 
     def read_group(self, group: Any, where: str) -> Recorded:

@@ -39,4 +39,4 @@ def normalised(
         if name in known and name != "action" and feature.dtype.startswith("float") and len(feature.shape) == 1
     }
     dataset.close()
-    return Processor(vectors=scales, action=Scale.of(action, known["action"], mask, f"{path}: action")).plain()
+    return Processor(vectors=scales, action=Scale.of(action, known["action"], mask, f"{path}: action")).to_dict()

@@ -9,7 +9,7 @@ from mmrl.datasets.lerobot import layout
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.datasets.minari import FILE, MinariDataset
 from mmrl.datasets.robomimic import RobomimicDataset
-from mmrl.strict_json import quoted
+from mmrl.strict_json import quote
 
 
 def open_dataset(path: str | Path, statistics: bool = True) -> Dataset:
@@ -24,7 +24,7 @@ def open_dataset(path: str | Path, statistics: bool = True) -> Dataset:
         path.exists()
     except (OSError, ValueError) as error:  # longer than a path may be, or a zero byte in it
         reason = getattr(error, "strerror", None) or str(error)[:100]
-        raise ValueError(f"{quoted(str(path))} is no path of a folder or file ({reason}); name a dataset") from error
+        raise ValueError(f"{quote(str(path))} is no path of a folder or file ({reason}); name a dataset") from error
     if (path / layout.INFO).is_file():
         return LeRobotDataset(path, statistics)
     if path.name == FILE or (path / FILE).is_file() or (path / "data" / FILE).is_file():

@@ -10,7 +10,7 @@ import numpy as np
 
 from mmrl.datasets.recorded import Recorded
 from mmrl.engines.base import Engine
-from mmrl.rng import derived_rng, derived_seed
+from mmrl.rng import derive_rng, derive_seed
 from mmrl.types import Request, Sampling, Sim
 
 AT_ONCE = 64  # worlds, and therefore episodes in memory
@@ -41,7 +41,7 @@ class Expert:
 
     def __init__(self, sim: Sim, seeds: Sequence[int], noise: float):
         self.script, self.noise = sim.expert, noise  # type: ignore[attr-defined]
-        self.rngs = [derived_rng("recording", seed) for seed in seeds]
+        self.rngs = [derive_rng("recording", seed) for seed in seeds]
 
     def __call__(self, env: Any, rows: Rows, live: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
         actions = np.asarray(self.script(env), np.float32)[:, 0]
@@ -67,7 +67,7 @@ class Acting:
     def __call__(self, env: Any, rows: Rows, live: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
         worlds = np.flatnonzero(live).tolist()
         if step == self._next:
-            requests = [Request(rows[i], derived_seed("recording", self.seeds[i], step)) for i in worlds]
+            requests = [Request(rows[i], derive_seed("recording", self.seeds[i], step)) for i in worlds]
             chunked = len(env.single_action_space.shape) == 2
             for i, done in zip(worlds, self.engine.sample(requests, self.sampling)):
                 output = np.asarray(done.output)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, attributes, observed
 from mmrl.datasets.recorded import Recorded
-from mmrl.strict_json import need_object, quoted
+from mmrl.strict_json import need_object, quote
 
 
 class RobomimicDataset(HDF5Dataset):
@@ -35,7 +35,7 @@ class RobomimicDataset(HDF5Dataset):
         if "control_freq" in kwargs:
             fps = kwargs["control_freq"]
             if isinstance(fps, bool) or not isinstance(fps, int | float) or not 0 < fps < math.inf:
-                raise ValueError(f"{self.path}: control_freq of env_args is {quoted(fps)}; it must be a number above 0")
+                raise ValueError(f"{self.path}: control_freq of env_args is {quote(fps)}; it must be a number above 0")
             self.fps = float(fps)
 
     @property

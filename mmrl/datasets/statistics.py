@@ -10,7 +10,7 @@ import numpy as np
 
 from mmrl.datasets.base import Dataset, Statistics
 from mmrl.datasets.recorded import LARGEST, Recorded
-from mmrl.strict_json import need_object, quoted
+from mmrl.strict_json import need_object, quote
 
 NOT_FINITE, TOO_LARGE = "not finite", f"beyond {LARGEST:g}"
 """Flags of numbers that nothing may be learnt from."""
@@ -64,9 +64,9 @@ def read_statistics(
             try:
                 numbers = np.asarray(values, np.float64)
             except (ValueError, TypeError, OverflowError) as error:
-                raise ValueError(f"{place} is {quoted(values)}, not numbers; {remedy}") from error
+                raise ValueError(f"{place} is {quote(values)}, not numbers; {remedy}") from error
             if not np.isfinite(numbers).all():
-                raise ValueError(f"{place} is not finite: {quoted(values)}; {remedy}")
+                raise ValueError(f"{place} is not finite: {quote(values)}; {remedy}")
             if name != "count" and size is not None and numbers.size != size:
                 raise ValueError(
                     f"{place} has {numbers.size} numbers, meta/info.json says {size}; correct the shape there, or "

@@ -1,4 +1,4 @@
-"""Who turns requests into completions."""
+"""Engine: turns requests into completions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Engine(ABC):
     def act(self, observation: Mapping[str, Any], seeds: Sequence[int], sampling: Sampling) -> Sequence[Completion]:
         """One completion for each of n worlds, given their raw observations as arrays [n, ...] or lists.
 
-        Where the engine and its policy can, they are the rows of `mmrl.turns.Acts`. World i draws from seeds[i] alone.
+        Where the engine and its policy can, they are rows of a `mmrl.turns.ActionBatch`.
+        World i draws from seeds[i] alone.
         """
         requests = [
             Request({name: rows[i] for name, rows in observation.items()}, int(seed)) for i, seed in enumerate(seeds)
@@ -42,8 +43,8 @@ class Engine(ABC):
         """Add to one entry of the report."""
         self.spent[name] = self.spent.get(name, 0.0) + amount
 
-    def rest(self) -> None:
-        """Nothing is asked before the next `sync`: an engine may lend its memory to the learner."""
+    def release_memory(self) -> None:
+        """Release memory to the learner: nothing is sampled before the next `sync`."""
 
     def close(self) -> None:
         """Free what the engine holds: processes, ports, memory. It may be called twice, and after a failure."""
@@ -75,5 +76,5 @@ def contexts(requests: Sequence[Request], policy: Policy) -> list[Observation]:
         if id(request.observation) not in encoded:
             encoded[id(request.observation)] = policy.encode(request.observation)
         start = encoded[id(request.observation)]
-        out.append(start if request.prefix is None else policy.continued(start, request.prefix))
+        out.append(start if request.prefix is None else policy.extend(start, request.prefix))
     return out

@@ -1,4 +1,4 @@
-"""The policy itself as the engine: no copy of the weights, nothing to keep in step."""
+"""LocalEngine: sample from the policy itself, without a copy of the weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mmrl.engines.base import Engine, contexts, distinct
 from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Policy, evaluating
 from mmrl.rng import Noise
-from mmrl.turns import Acts
+from mmrl.turns import ActionBatch
 from mmrl.types import Completion, Ended, Observation, Request, Sampling
 
 
@@ -58,21 +58,23 @@ class LocalEngine(Engine):
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], seeds: Sequence[int], sampling: Sampling) -> Sequence[Completion]:
         policy = self._policy
-        inputs = None if policy is None or not len(seeds) else policy.encode_rows(observation)
+        inputs = None if policy is None or not len(seeds) else policy.encode_batch(observation)
         if policy is None or inputs is None:
             return super().act(observation, seeds, sampling)
         with evaluating(policy):
             starts = range(0, len(seeds), self.max_rows)
-            return Acts.joined([self._acts(policy, inputs, seeds, sampling, start) for start in starts])
+            return ActionBatch.concatenate(
+                [self._act_batch(policy, inputs, seeds, sampling, start) for start in starts]
+            )
 
-    def _acts(
+    def _act_batch(
         self, policy: Policy, inputs: dict[str, Tensor], seeds: Sequence[int], sampling: Sampling, start: int
-    ) -> Acts:
-        """The answers to at most `max_rows` contexts, as columns."""
+    ) -> ActionBatch:
+        """The actions in at most `max_rows` contexts, as columns."""
         rows = slice(start, start + self.max_rows)
         seen = {name: column[rows] for name, column in inputs.items()}
         there = {name: column.to(self._device) for name, column in seen.items()}
-        action = policy.act_rows(there, sampling, Noise(seeds[rows]))
+        action = policy.act_batch(there, sampling, Noise(seeds[rows]))
         for phase, seconds in action.seconds.items():
             self.count(f"seconds/{phase}", seconds)
         if action.memo:
@@ -82,17 +84,19 @@ class LocalEngine(Engine):
             if column is not None:
                 columns[name] = column.float()
         columns |= {f"obs.{name}": column for name, column in seen.items()}
-        rest = partial(self._rest, policy, sampling.temperature, self._version)
-        return Acts({name: column.to("cpu") for name, column in columns.items()}, action.output, rest)
+        deferred = partial(self._score_deferred, policy, sampling.temperature, self._version)
+        return ActionBatch({name: column.to("cpu") for name, column in columns.items()}, action.output, deferred)
 
     @torch.no_grad()
-    def _rest(self, policy: Policy, temperature: float, version: int, columns: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The columns that did not shape the actions."""
+    def _score_deferred(
+        self, policy: Policy, temperature: float, version: int, columns: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """The columns that do not affect the actions, such as log-probs and values."""
         n = len(columns["action"])
         out = {"temperature": torch.full((n,), temperature), "version": torch.full((n,), version)}
         there = {name: column.to(self._device) for name, column in (columns | out).items()}
         with evaluating(policy):
-            rest = policy.rest_rows(there)
+            rest = policy.score_batch(there)
         return out | {name: column.float().cpu() for name, column in rest.items()}
 
     def _run(

@@ -11,7 +11,7 @@ import numpy as np
 
 from mmrl.episodes.base import EpisodeTransform
 from mmrl.episodes.filter import grouped
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from mmrl.types import Context, Episode, Turn
 
 
@@ -74,7 +74,7 @@ class OtherContext(EpisodeTransform):
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         out = []
         for slot, group in grouped(episodes).items():
-            rng = derived_rng(ctx.seed, ctx.purpose, "context", self.name, ctx.iteration, slot)
+            rng = derive_rng(ctx.seed, ctx.purpose, "context", self.name, ctx.iteration, slot)
             observation = ctx.policy.encode(self.change(group[0].prompt.observation, rng))
             out += [replace(episode, turns=self._turns(episode, observation)) for episode in group]
         return out

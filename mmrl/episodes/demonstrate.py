@@ -8,7 +8,7 @@ from typing import Any
 
 from mmrl.episodes.base import EpisodeTransform
 from mmrl.episodes.filter import grouped
-from mmrl.rng import derived_seed
+from mmrl.rng import derive_seed
 from mmrl.rollouts.demonstrations import demonstration, seeded
 from mmrl.types import Context, Episode, Request, Turn
 
@@ -62,7 +62,7 @@ class Demonstrate(EpisodeTransform):
 
 def _turns(decisions: Sequence[tuple[Mapping[str, Any], Any]], slot: int, ctx: Context) -> list[Turn]:
     """The expert's choices in contexts that are stored as those of attempts are: by the engine."""
-    seeds = [derived_seed(ctx.seed, "demonstrate", ctx.iteration, slot, step) for step in range(len(decisions))]
+    seeds = [derive_seed(ctx.seed, "demonstrate", ctx.iteration, slot, step) for step in range(len(decisions))]
     sampled = ctx.engine.sample([Request(raw, seed) for (raw, _), seed in zip(decisions, seeds)], ctx.sampling)
     out = []
     for (raw, output), done in zip(decisions, sampled):

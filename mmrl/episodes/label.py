@@ -63,7 +63,7 @@ def _completion(like: Completion, episode: Episode, output: str, ctx: Context) -
             f"add_demonstration: the attempts at {episode.prompt.key!r} carry {odd}, which a demonstration lacks; "
             "sample without truncation, and put it before transforms that add such columns"
         )
-    action = ctx.policy.imitate(episode.prompt.observation, output)
+    action = ctx.policy.encode_demonstration(episode.prompt.observation, output)
     length = len(action)
     chosen = {"action": action, "logprobs": torch.zeros(length), "mask": torch.ones(length, dtype=torch.bool)}
     return replace(like, **chosen, output=output, ended="done", value=None)

@@ -68,7 +68,7 @@ class HeldOut:
         self.latest = {}
         for decode, sampling in self.sampling.items():
             episodes = [e.light() for e in self.play(task, reward, ctx, sampling)]
-            everyone = self.latest[decode] = parallel.gathered(episodes)
+            everyone = self.latest[decode] = parallel.gather(episodes)
             for name, evaluator in self.evaluators.items():
                 numbers = dict(evaluator(everyone))
                 if decode in self.start:

@@ -13,7 +13,7 @@ import numpy as np
 
 from mmrl.evaluation.contract import differences
 from mmrl.evaluation.held_out import HeldOut
-from mmrl.strict_json import need_object, quoted, read_json_object
+from mmrl.strict_json import need_object, quote, read_json_object
 from mmrl.types import Episode, Prompt, Task
 
 NAME = "protocol.json"
@@ -52,7 +52,7 @@ class Protocol:
         stored, names = read_json_object(path, remedy, finite=False), [each.name for each in fields(cls)]
         made = cls(**{name: need_object(stored.get(name), f"{path}: {name}", remedy) for name in names})
         if made.hash != stored.get("hash"):
-            said = quoted(stored.get("hash"))
+            said = quote(stored.get("hash"))
             raise ValueError(f"{path} says hash {said} and its entries have {made.hash}: it was edited; {remedy}")
         return made
 

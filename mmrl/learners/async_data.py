@@ -1,8 +1,8 @@
-"""The same iteration with the collections of the next ones going on while this one is learnt from.
+"""Asynchronous collection: sample the next iterations while the policy learns from this one.
 
 With staleness s, iteration k learns from rows that the weights of version max(0, k - s) sampled (counted from where the
-run was started or resumed). That is a schedule, not a race: however long sampling and learning take, the same seed
-gives the same run.
+run was started or resumed). That is a fixed schedule: however long sampling and learning take, the same seed gives the
+same run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mmrl import parallel
-from mmrl.learners.playing import Played
+from mmrl.learners.playing import Collected
 from mmrl.learners.rollout_data import RolloutData
 from mmrl.learners.snapshots import Snapshots
 from mmrl.types import Context
@@ -45,11 +45,11 @@ class AsyncRolloutData(RolloutData):
         if staleness < 0:
             raise ValueError(f"data.staleness must be at least 0, got {staleness}")
         self.staleness = staleness
-        self._flights: deque[_Flight] = deque()
+        self._pending: deque[PendingCollection] = deque()
         self._snapshots = Snapshots()
         self._thread: ThreadPoolExecutor | None = None
         self._stop = threading.Event()
-        self._landed: dict[str, Any] | None = None  # progress made by the collections that were learnt from
+        self._learnt_state: dict[str, Any] | None = None  # progress made by the collections that were learnt from
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
@@ -62,68 +62,71 @@ class AsyncRolloutData(RolloutData):
         if self._thread is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)
         self._thread = None
-        self._flights.clear()
+        self._pending.clear()
         self._snapshots.clear()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self._landed = None
+        self._learnt_state = None
 
-    def _progress_made(self) -> dict[str, Any]:
-        return super()._progress_made() if self._landed is None else self._landed
+    def _collection_state(self) -> dict[str, Any]:
+        return super()._collection_state() if self._learnt_state is None else self._learnt_state
 
     def measure(self) -> dict[str, float]:
-        for flight in self._flights:  # the engine is one; what failed says so when its iteration comes
-            flight.landing.exception()
+        for pending in self._pending:  # one engine serves both; an error is raised when its iteration comes
+            pending.result.exception()
         return super().measure()
 
-    def _take(self, ctx: Context) -> Played:
+    def _next_collection(self, ctx: Context) -> Collected:
         if not self.staleness:
-            return super()._take(ctx)
+            return super()._next_collection(ctx)
         started = time.perf_counter()
-        self._launch(ctx, 1)
-        played, self._landed = self._flights[0].landing.result()
-        return replace(played, metrics={**played.metrics, "seconds/wait": time.perf_counter() - started})
+        self._start(ctx, 1)
+        collected, self._learnt_state = self._pending[0].result.result()
+        return replace(collected, metrics={**collected.metrics, "seconds/wait": time.perf_counter() - started})
 
-    def _go_on(self, ctx: Context) -> None:
+    def _finish_collection(self, ctx: Context) -> None:
         if not self.staleness:
-            return super()._go_on(ctx)
-        self._flights.popleft()
-        self._snapshots.keep({flight.version for flight in self._flights})
-        self._launch(ctx, self.staleness, first=1)
+            return super()._finish_collection(ctx)
+        self._pending.popleft()
+        self._snapshots.keep({pending.version for pending in self._pending})
+        self._start(ctx, self.staleness, first=1)
 
-    def _launch(self, ctx: Context, count: int, first: int = 0) -> None:
-        """Have `count` collections under way, for the iterations from `first` after this one; none beyond the last."""
+    def _start(self, ctx: Context, count: int, first: int = 0) -> None:
+        """Keep `count` collections pending, for the iterations from `first` after this one; none beyond the last."""
         last = self.trainer.max_epochs
         left = count if last is None or last < 0 else last - self.trainer.current_epoch - first
-        for ahead in range(len(self._flights), min(count, left)):
+        for ahead in range(len(self._pending), min(count, left)):
             if self._thread is None:
                 self._stop.clear()
-                self._thread, self._landed = ThreadPoolExecutor(1, "rollout"), copy.deepcopy(self._progress_made())
+                self._thread, self._learnt_state = (
+                    ThreadPoolExecutor(1, "rollout"),
+                    copy.deepcopy(self._collection_state()),
+                )
             version = ctx.iteration
             there = replace(
                 ctx,
                 iteration=version + first + ahead,
                 policy=self._snapshots.of(ctx.policy, version),
-                progress=self._heed,
+                progress=self._stop_if_ended,
             )
-            self._flights.append(_Flight(version, self._thread.submit(self._fly, there, version)))
+            self._pending.append(PendingCollection(version, self._thread.submit(self._run_collection, there, version)))
 
-    def _fly(self, ctx: Context, version: int) -> tuple[Played, dict[str, Any]]:
-        """In the thread: one collection, and the progress made with it."""
-        with parallel.on(ctx.device):
-            played = self._played(ctx, version)
-        return played, copy.deepcopy(RolloutData._progress_made(self))
+    def _run_collection(self, ctx: Context, version: int) -> tuple[Collected, dict[str, Any]]:
+        """In the thread: run one collection; its result and the collection state after it."""
+        with parallel.use_device(ctx.device):
+            collected = self._collect(ctx, version)
+        return collected, copy.deepcopy(RolloutData._collection_state(self))
 
-    def _heed(self, phase: str, done: int, of: int) -> None:
-        """Bars are the main thread's; here a collection that nobody waits for any more is broken off."""
+    def _stop_if_ended(self, phase: str, done: int, of: int) -> None:
+        """Progress callback of the thread: stop a collection whose run has ended. The main thread draws the bars."""
         if self._stop.is_set():
             raise InterruptedError("the run has ended")
 
 
 @dataclass(frozen=True)
-class _Flight:
-    """A collection under way, and the version of the weights that sample it."""
+class PendingCollection:
+    """A collection that runs in the thread, and the version of the weights that sample it."""
 
     version: int
-    landing: Future[tuple[Played, dict[str, Any]]]
+    result: Future[tuple[Collected, dict[str, Any]]]

@@ -1,4 +1,4 @@
-"""The only door from episodes to tensors."""
+"""Collate episodes into a batch of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All parameters of a small policy as one vector: an optimiser and a norm then work once, not once per layer."""
+"""FlatParameters: all parameters of a small policy as views of one vector, so that an optimiser steps once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 
-class Flat:
-    """Parameters that lie in one vector, and their gradients in another; they stay what they are.
+class FlatParameters:
+    """Parameters as views of one vector, and their gradients as views of another.
 
     An optimiser of the vector does what one of the parameters does if it treats every element alike and alone, as SGD
     and Adam do.
@@ -40,11 +40,11 @@ class Flat:
         found = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
         return torch.cat([part.flatten() for part in found])
 
-    def clip(self, most: float) -> None:
-        """Scale the gradient so that its norm is at most `most`, as `torch.nn.utils.clip_grad_norm_` does."""
+    def clip(self, max_norm: float) -> None:
+        """Scale the gradient so that its norm is at most `max_norm`, as `torch.nn.utils.clip_grad_norm_` does."""
         gradient = self.vector.grad
         assert gradient is not None  # since `tie`
-        gradient.mul_((most / (gradient.norm() + 1e-6)).clamp_(max=1.0))
+        gradient.mul_((max_norm / (gradient.norm() + 1e-6)).clamp_(max=1.0))
 
     def _split(self, vector: Tensor) -> list[Tensor]:
         parts = vector.split([p.numel() for p in self.parameters])

@@ -1,4 +1,4 @@
-"""The learner for everything that minimises one scalar: Lightning's automatic optimisation does the rest."""
+"""Learner: minimises one scalar objective with Lightning's automatic optimisation."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from torch import nn
 from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.learners.finite import check_gradients, check_loss
-from mmrl.learners.flat import Flat
-from mmrl.learners.idle import idle
+from mmrl.learners.flat import FlatParameters
+from mmrl.learners.idle import zero_coefficients
 from mmrl.learners.low_precision import refuse_lost_updates
-from mmrl.learners.parts import join_outputs, output_of, parts_of
-from mmrl.learners.reported import Reported
+from mmrl.learners.parts import flatten_output, join_outputs, unflatten_output
+from mmrl.learners.reported import BaseLearner
 from mmrl.learners.schedules import options_of
 from mmrl.learners.windows import Pass
-from mmrl.named import named, under
+from mmrl.named import add_prefix, strip_prefix
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy
-from mmrl.recorded import Recorded
+from mmrl.recorded import CapturedGraph
 from mmrl.types import PolicyOutput
 
 
-class Learner(Reported):
+class Learner(BaseLearner):
     """A policy, what it minimises, and how.
 
     Args:
@@ -73,16 +73,16 @@ class Learner(Reported):
         if "reference" in self.companions:
             raise ValueError("model.companions: the reference is frozen; give a model that learns another name")
         self._sharded = False
-        self._flat: Any = None  # `Flat` where training steps are whole passes
-        self._recorded = Recorded("an update")
+        self._flat: Any = None  # `FlatParameters` where training steps are whole passes
+        self._captured = CapturedGraph("an update")
         self._whole_passes = whole_passes
 
     def setup(self, stage: str) -> None:
         """Copy the starting policy, after callbacks have given it its starting weights and before a resume."""
         super().setup(stage)
-        parallel.count_no_gpus_again()
+        parallel.restore_nvml_check()
         whole = self._whole_passes and not self.companions and not self.rates and stage == "fit"
-        self.automatic_optimization = not (whole and parallel.plain(self.trainer))
+        self.automatic_optimization = not (whole and parallel.steps_directly(self.trainer))
         if self.reference and "reference" not in self.models:
             self.models["reference"] = copy.deepcopy(self.policy).requires_grad_(False).eval()
         for name in self.companions:
@@ -98,17 +98,23 @@ class Learner(Reported):
             self._sharded = True
 
     def configure_optimizers(self) -> Any:
-        parameters = _trained(self.policy)
-        self._flat, self._recorded = Flat(parameters) if self.takes_passes else None, Recorded("an update")
+        parameters = _trainable_parameters(self.policy)
+        self._flat, self._captured = (
+            FlatParameters(parameters) if self.takes_passes else None,
+            CapturedGraph("an update"),
+        )
         groups: list[Any] = [self._flat.vector] if self._flat else parameters
         if self.companions or self.rates:
-            own = [{"params": _trained(self.models[name]), "lr": rate} for name, rate in self.companions.items()]
-            groups = [*_paced(self.policy, self.rates), *own]
+            own = [
+                {"params": _trainable_parameters(self.models[name]), "lr": rate}
+                for name, rate in self.companions.items()
+            ]
+            groups = [*_parameter_groups(self.policy, self.rates), *own]
         optimizer = self.make_optimizer(groups)
         self.configured = [options_of(optimizer)]
         refuse_lost_updates(optimizer, self.make_optimizer)
         if self.device.type == "cpu":
-            parallel.looks_for_no_gpu(optimizer)
+            parallel.disable_capture_health_check(optimizer)
         if self.make_scheduler is None:
             return optimizer
         scheduler = self.make_scheduler(optimizer)
@@ -121,7 +127,7 @@ class Learner(Reported):
         if not self.companions or not gradient_clip_val or str(gradient_clip_algorithm or "norm") != "norm":
             return self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
         for model in (self.policy, *(self.models[name] for name in self.companions)):
-            nn.utils.clip_grad_norm_(_trained(model), gradient_clip_val)
+            nn.utils.clip_grad_norm_(_trainable_parameters(model), gradient_clip_val)
 
     def configure_callbacks(self) -> list[L.Callback]:
         """None. Asked before Lightning checks the trainer's options, which are those of automatic optimisation."""
@@ -148,7 +154,7 @@ class Learner(Reported):
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         if batch_idx + 1 == self.trainer.num_training_batches:
-            self._recorded.doubt()  # an iteration's first window is computed by its own code too
+            self._captured.revalidate()  # an iteration's first window is computed by its own code too
             self.numbers |= self._means()
         super().on_train_batch_end(outputs, batch, batch_idx)
 
@@ -184,7 +190,9 @@ class Learner(Reported):
         """What the policy says of the rows, and what the further passes say that the objective's terms name."""
         out = self.policy(batch)
         for name in sorted(self.objective.others):
-            out.others[name] = self.models[name](batch) if name in self.companions else self.policy(batch.under(name))
+            out.others[name] = (
+                self.models[name](batch) if name in self.companions else self.policy(batch.with_context(name))
+            )
         return out
 
     def _loss(self, batch: Batch) -> torch.Tensor:
@@ -202,7 +210,7 @@ class Learner(Reported):
         for window in windows:
             if not window["weights"].any():
                 continue  # no row is left: no step, and none of the schedule
-            window = parallel.moved(window, self.trainer)
+            window = parallel.move_batch(window, self.trainer)
             out, metrics = self._gradient(window)
             self._terms.append(metrics)
             outs.append(out)
@@ -216,7 +224,7 @@ class Learner(Reported):
             return
         check_loss(self._terms, self.trainer)
         rows = windows.batch.with_columns(weights=torch.cat(weights).cpu() / len(weights))
-        rows = parallel.moved(rows, self.trainer)
+        rows = parallel.move_batch(rows, self.trainer)
         self._notes.append(self.objective.notes(join_outputs(outs), rows))
 
     def _gradient(self, window: Batch) -> tuple[PolicyOutput, dict[str, torch.Tensor]]:
@@ -226,16 +234,20 @@ class Learner(Reported):
             batch = Batch(columns)
             out = self.outputs(batch)
             loss, metrics = self.objective(out, batch, notes=False)
-            return {"gradient": self._flat.gradient(loss), **named("term", metrics), **named("out", parts_of(out))}
+            return {
+                "gradient": self._flat.gradient(loss),
+                **add_prefix("term", metrics),
+                **add_prefix("out", flatten_output(out)),
+            }
 
         plain = self.device.type == "cpu" and all(isinstance(column, torch.Tensor) for column in window.values())
         if plain:
-            key = (self.policy.training, *idle(self.objective))  # what their code asks beside the columns
-            found = self._recorded(compute, window, key)
+            key = (self.policy.training, *zero_coefficients(self.objective))  # what their code asks beside the columns
+            found = self._captured(compute, window, key)
         else:
             found = compute(window)
         self._flat.vector.grad.copy_(found["gradient"])
-        return output_of(under("out", found)), under("term", found)
+        return unflatten_output(strip_prefix("out", found)), strip_prefix("term", found)
 
     def _means(self) -> dict[str, float]:
         """The parts of the loss over this iteration's windows, on all ranks."""
@@ -248,16 +260,16 @@ class Learner(Reported):
         return {f"train/{name}": float(value) for name, value in means.items()}
 
 
-def _trained(model: nn.Module) -> list[nn.Parameter]:
+def _trainable_parameters(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def _paced(policy: Policy, rates: dict[str, float]) -> list[dict[str, Any]]:
-    """Parameter groups of the policy: what no name in `rates` begins, then one group for each of them."""
+def _parameter_groups(policy: Policy, rates: dict[str, float]) -> list[dict[str, Any]]:
+    """Parameter groups of the policy by learning rate: one for each name prefix in `rates`, and one for the rest."""
     parts: dict[str, list[nn.Parameter]] = {name: [] for name in ("", *rates)}
     for name, parameter in policy.named_parameters():
         if parameter.requires_grad:
             parts[max((part for part in rates if name.startswith(part)), key=len, default="")].append(parameter)
-    if idle := [name for name in rates if not parts[name]]:
-        raise ValueError(f"model.rates: no trained parameter of {type(policy).__name__} begins with {idle}")
+    if unmatched := [name for name in rates if not parts[name]]:
+        raise ValueError(f"model.rates: no trained parameter of {type(policy).__name__} begins with {unmatched}")
     return [{"params": parts[""]}, *({"params": parts[name], "lr": rate} for name, rate in rates.items())]

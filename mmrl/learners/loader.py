@@ -1,4 +1,4 @@
-"""A training or validation loader that makes its data when it is iterated."""
+"""IterationLoader: a training or validation loader that produces its data when it is iterated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 
-class Loader:
+class IterationLoader:
     """A sized iterable whose every pass calls `make` afresh.
 
     Args:

@@ -36,13 +36,18 @@ def refuse_lost_updates(optimizer: Optimizer, make: Callable[[list[nn.Parameter]
         rate = float(group["lr"])
         for dtype in LOW:
             weights = [_numbers(p) for p in group["params"] if p.dtype == dtype and p.requires_grad]
-            if not weights or rate <= 0 or moved_share(weights, rate) >= SHARE or keeps_small_steps(make, dtype, rate):
+            if (
+                not weights
+                or rate <= 0
+                or changed_fraction(weights, rate) >= SHARE
+                or keeps_small_steps(make, dtype, rate)
+            ):
                 continue
             name, bits = str(dtype).removeprefix("torch."), 1 - round(math.log2(torch.finfo(dtype).eps))
             raise ValueError(
                 f"optimizer.lr={rate:g} is too small for weights that are trained in {name}: they keep {bits} bits, so "
-                f"a step of that size changes only {moved_share(weights, rate):.1%} of them (two thirds from lr "
-                f"{least_rate(weights, rate):.0e} on). Give one of:\n"
+                f"a step of that size changes only {changed_fraction(weights, rate):.1%} of them (two thirds from lr "
+                f"{smallest_effective_rate(weights, rate):.0e} on). Give one of:\n"
                 "  policy.dtype=float32 trainer.precision=bf16-mixed    fp32 weights, bf16 arithmetic\n"
                 "  policy.lora.r=16                                     the weights stay fixed, fp32 adapters learn\n"
                 "  optimizer._target_=optimi.AdamW                      keeps what rounding loses (pip install "
@@ -50,15 +55,15 @@ def refuse_lost_updates(optimizer: Optimizer, make: Callable[[list[nn.Parameter]
             )
 
 
-def moved_share(weights: list[Tensor], step: float) -> float:
-    """The share of the numbers that change when `step` is added to them and the sum is rounded to their dtype."""
+def changed_fraction(weights: list[Tensor], step: float) -> float:
+    """The fraction of the numbers that change when `step` is added and the sum is rounded to their dtype."""
     changed = sum(int((part + step != part).sum()) for part in weights)
     return changed / max(sum(part.numel() for part in weights), 1)
 
 
-def least_rate(weights: list[Tensor], rate: float) -> float:
-    """The first of rate, 1.1 rate, 1.21 rate, ... at which a step moves enough of the weights."""
-    while moved_share(weights, rate) < SHARE:
+def smallest_effective_rate(weights: list[Tensor], rate: float) -> float:
+    """The first of rate, 1.1 rate, 1.21 rate, ... whose step changes enough of the weights."""
+    while changed_fraction(weights, rate) < SHARE:
         rate *= 1.1
     return rate
 

@@ -1,4 +1,4 @@
-"""What an iteration says about its episodes."""
+"""Metrics of an iteration's episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A learning rate that rises, and then falls to nothing."""
+"""One-cycle learning rate: warm-up, then annealing to nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the engine and the learner mean the same policy: both say how likely the same choices are."""
+"""Parity: compare the engine's log-probs with the learner's on the same tokens."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Parity:
         planned = ctx.iteration % self.every == 0
         if self._looked and not planned:
             return {}
-        ranks = [rank for rank in ctx.gather([_compared(self._some(batch, ctx), policy, ctx.device)]) if rank]
+        ranks = [rank for rank in ctx.gather([_compare(self._select_rows(batch, ctx), policy, ctx.device)]) if rank]
         if not ranks:
             return {}
         self._looked = True
@@ -82,8 +82,8 @@ class Parity:
         # a look that only a resume made is not logged: a resumed run has the numbers of the run that was not broken off
         return {"parity/mean": mean, "parity/max": worst.difference} if planned else {}
 
-    def _some(self, batch: Batch, ctx: Context) -> Batch:
-        """Rows with sampled choices, evenly spread over those of this rank."""
+    def _select_rows(self, batch: Batch, ctx: Context) -> Batch:
+        """Rows with sampled choices, evenly spaced over those of this rank."""
         sampled = sampled_rows(batch).nonzero().flatten()
         count = min(len(sampled), max(self.rows // ctx.world_size, 1))
         return batch.select(sampled[torch.arange(count) * len(sampled) // max(count, 1)])
@@ -109,7 +109,7 @@ class _Compared:
     learner: float
 
 
-def _compared(batch: Batch, policy: Policy, device: torch.device) -> _Compared | None:
+def _compare(batch: Batch, policy: Policy, device: torch.device) -> _Compared | None:
     if not batch.rows:
         return None
     learner = scored(policy, batch, _logprobs, AT_ONCE, device)

@@ -1,4 +1,4 @@
-"""A policy's output as named tensors, and back."""
+"""Flatten a policy's output to named tensors, and back."""
 
 from __future__ import annotations
 
@@ -7,29 +7,31 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from mmrl.named import under
+from mmrl.named import strip_prefix
 from mmrl.types import PolicyOutput
 
 
-def parts_of(out: PolicyOutput) -> dict[str, Tensor]:
-    """Every tensor by name: what is in `extra` as "extra.<name>", what other passes gave as "<pass>/<name>"."""
+def flatten_output(out: PolicyOutput) -> dict[str, Tensor]:
+    """Name every tensor of an output: "extra.<name>" for `extra`, "<pass>/<name>" for further forward passes."""
     values = {} if out.values is None else {"values": out.values}
     extra = {f"extra.{name}": part for name, part in out.extra.items()}
-    others = {f"{other}/{name}": part for other, made in out.others.items() for name, part in parts_of(made).items()}
+    others = {
+        f"{other}/{name}": part for other, made in out.others.items() for name, part in flatten_output(made).items()
+    }
     return {"logprobs": out.logprobs, "entropy": out.entropy, **values, **extra, **others}
 
 
-def output_of(parts: Mapping[str, Tensor]) -> PolicyOutput:
-    """The output that has these parts."""
+def unflatten_output(parts: Mapping[str, Tensor]) -> PolicyOutput:
+    """Build the output from its named tensors: the inverse of `flatten_output`."""
     own = {name: part for name, part in parts.items() if "/" not in name}
     extra = {name.removeprefix("extra."): part for name, part in own.items() if name.startswith("extra.")}
     passes = dict.fromkeys(name.partition("/")[0] for name in parts if "/" in name)
-    others = {name: output_of(under(name, parts)) for name in passes}
+    others = {name: unflatten_output(strip_prefix(name, parts)) for name in passes}
     return PolicyOutput(own["logprobs"], own["entropy"], own.get("values"), extra, others)
 
 
 def join_outputs(outs: Sequence[PolicyOutput]) -> PolicyOutput:
-    """The rows of several passes with equal numbers of choices, one after the other."""
+    """Concatenate the rows of several outputs with equal numbers of choices."""
     values = [out.values for out in outs if out.values is not None]
     return PolicyOutput(
         torch.cat([out.logprobs for out in outs]),

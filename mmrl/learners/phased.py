@@ -1,4 +1,4 @@
-"""The learner for algorithms in which the order of updates is the algorithm: manual optimisation, phase by phase."""
+"""PhasedLearner: manual optimisation in named phases, for algorithms whose order of updates matters."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from torch import Tensor, nn
 from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.learners.finite import check_loss
-from mmrl.learners.idle import idle
+from mmrl.learners.idle import zero_coefficients
 from mmrl.learners.low_precision import refuse_lost_updates
-from mmrl.learners.replayed import Replayed
-from mmrl.learners.reported import Reported
+from mmrl.learners.replayed import CapturedPhase
+from mmrl.learners.reported import BaseLearner
 from mmrl.learners.schedules import options_of
-from mmrl.named import under
+from mmrl.named import strip_prefix
 from mmrl.phases.base import Phase, Turn, part
 from mmrl.phases.descent import Descent
 from mmrl.policies.base import Policy
-from mmrl.rng import derived_seed
+from mmrl.rng import derive_seed
 
 
-class PhasedLearner(Reported):
+class PhasedLearner(BaseLearner):
     """A policy, what learns beside it, and the phases of an update in their order.
 
     A training step takes the batches of several updates, columns [updates, rows, ...], so that small networks do not
@@ -78,77 +78,79 @@ class PhasedLearner(Reported):
         super().setup(stage)
         for name, of in self.copies.items():
             if name not in self.models:
-                self.models[name] = copy.deepcopy(self._named()[of]).requires_grad_(False)
+                self.models[name] = copy.deepcopy(self._models_by_name()[of]).requires_grad_(False)
 
-    def _named(self) -> dict[str, nn.Module]:
+    def _models_by_name(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, **self.models}
 
     def configure_optimizers(self) -> Any:
-        made = [phase.optimizer(self._moved(phase)) for phase in self.descents.values()]
+        made = [phase.optimizer(self._parameters_of(phase)) for phase in self.descents.values()]
         self.configured = [options_of(optimizer) for optimizer in made]
         for optimizer, phase in zip(made, self.descents.values()):
             refuse_lost_updates(optimizer, phase.optimizer)
         if self.device.type == "cpu":
-            made = [parallel.looks_for_no_gpu(optimizer) for optimizer in made]
+            made = [parallel.disable_capture_health_check(optimizer) for optimizer in made]
         return made if self.make_scheduler is None else (made, [self.make_scheduler(optimizer) for optimizer in made])
 
-    def _moved(self, phase: Phase) -> list[nn.Parameter]:
-        models = self._named()
+    def _parameters_of(self, phase: Phase) -> list[nn.Parameter]:
+        models = self._models_by_name()
         return [parameter for name in phase.trains for parameter in part(models, name).parameters()]
 
     # ---------------------------------------------------------------- updates
 
     def on_train_start(self) -> None:
         super().on_train_start()
-        self._plain = parallel.plain(self.trainer)
-        self._steps = dict(zip(self.descents, _listed(self.optimizers(use_pl_optimizer=not self._plain))))
-        self._paces = dict(zip(self.descents, _listed(self.lr_schedulers())))
-        self._mine = {name: self._moved(phase) for name, phase in self.descents.items()}
-        everything = {id(p): p for model in self._named().values() for p in model.parameters()}
-        self._learnt = [p for p in everything.values() if p.requires_grad]
-        replays = self.phases if self._plain and self.device.type == "cpu" else {}
-        self._replayed = {name: Replayed(name, phase, self._mine.get(name, [])) for name, phase in replays.items()}
+        self._plain = parallel.steps_directly(self.trainer)
+        self._steps = dict(zip(self.descents, _as_list(self.optimizers(use_pl_optimizer=not self._plain))))
+        self._schedulers = dict(zip(self.descents, _as_list(self.lr_schedulers())))
+        self._own_parameters = {name: self._parameters_of(phase) for name, phase in self.descents.items()}
+        everything = {id(p): p for model in self._models_by_name().values() for p in model.parameters()}
+        self._trainable = [p for p in everything.values() if p.requires_grad]
+        phases = self.phases if self._plain and self.device.type == "cpu" else {}
+        self._captured = {
+            name: CapturedPhase(name, phase, self._own_parameters.get(name, [])) for name, phase in phases.items()
+        }
 
     def training_step(self, windows: Batch, index: int) -> None:
         for number in range(windows.rows):
             self._update(Batch({name: column[number] for name, column in windows.items()}))
         if index + 1 == self.trainer.num_training_batches and self._told:
-            self._log_told()
-            for replayed in self._replayed.values():  # an iteration's first update is computed by its own code too
-                replayed.doubt()
+            self._log_phase_metrics()
+            for phase in self._captured.values():  # an iteration's first update is computed by its own code too
+                phase.revalidate()
 
     def _update(self, batch: Batch) -> None:
         rank, _ = parallel.rank_and_size()
-        generator = torch.Generator(self.device).manual_seed(derived_seed(self.seed, "update", self.updates, rank) >> 1)
+        generator = torch.Generator(self.device).manual_seed(derive_seed(self.seed, "update", self.updates, rank) >> 1)
         normal = partial(_normal, generator)
         told: dict[str, Tensor] = {}
-        models = self._named()
+        models = self._models_by_name()
         self.updates += 1
         for name, phase in self.phases.items():
             if self.updates % phase.every:
                 continue
             turn = Turn(models, normal, partial(self._descend, name), partial(_tell, told, name))
-            with _only(self._mine[name], self._learnt) if name in self.descents else nullcontext():
+            with _TrainOnly(self._own_parameters[name], self._trainable) if name in self.descents else nullcontext():
                 batch = self._run(name, phase, batch, turn)
         self._told.append(told)
 
     def _run(self, name: str, phase: Phase, batch: Batch, turn: Turn) -> Batch:
         """One phase of an update, replayed where that can be; the batch that the phases after it get."""
-        if name not in self._replayed or not Replayed.can(phase, batch):
+        if name not in self._captured or not CapturedPhase.supports(phase, batch):
             return phase(batch, turn)
         # its code asks these beside the columns
-        asked = idle(self.descents[name].objective) if name in self.descents else ()
+        asked = zero_coefficients(self.descents[name].objective) if name in self.descents else ()
         key = *(model.training for model in turn.models.values()), *asked
-        columns, numbers, gradient = self._replayed[name](batch, turn.models, turn.normal, key)
+        columns, numbers, gradient = self._captured[name](batch, turn.models, turn.normal, key)
         turn.log(numbers)
         if name in self.descents:
-            for parameter, part in zip(self._mine[name], gradient):
+            for parameter, part in zip(self._own_parameters[name], gradient):
                 parameter.grad = part
             self._step(name)
         return batch.with_columns(**columns)
 
     def _descend(self, name: str, loss: Tensor) -> None:
-        for parameter in self._mine[name]:
+        for parameter in self._own_parameters[name]:
             parameter.grad = None
         self.manual_backward(loss)
         self._step(name)
@@ -161,10 +163,10 @@ class PhasedLearner(Reported):
             parallel.step(optimizer, self.trainer)
         else:
             optimizer.step()
-        if name in self._paces:
-            self._paces[name].step()
+        if name in self._schedulers:
+            self._schedulers[name].step()
 
-    def _log_told(self) -> None:
+    def _log_phase_metrics(self) -> None:
         """Once an iteration, the mean over the updates in which a phase ran."""
         told: dict[str, list[Tensor]] = {}
         for update in self._told:
@@ -173,7 +175,7 @@ class PhasedLearner(Reported):
         self._told.clear()
         means = self.mean_over_ranks({name: torch.stack(values).mean() for name, values in told.items()})
         for name, phase in self.descents.items():
-            sums = under(name, means)
+            sums = strip_prefix(name, means)
             means = {key: value for key, value in means.items() if not key.startswith(f"{name}/")}
             means |= {f"{name}/{key}": value for key, value in phase.objective.average(sums).items()}
         check_loss([means], self.trainer)
@@ -189,8 +191,8 @@ class PhasedLearner(Reported):
         self.updates = checkpoint["updates"]
 
 
-class _only:  # reads as a word: with _only(these, of_those)
-    """Inside, of all learnt parameters only some require gradients."""
+class _TrainOnly:
+    """Context in which of all trainable parameters only some require gradients."""
 
     def __init__(self, some: list[nn.Parameter], everything: list[nn.Parameter]):
         mine = {id(p) for p in some}
@@ -205,8 +207,8 @@ class _only:  # reads as a word: with _only(these, of_those)
             parameter.requires_grad = True
 
 
-def _listed(given: Any) -> list[Any]:
-    """What Lightning gives: a list, or the only one, or None."""
+def _as_list(given: Any) -> list[Any]:
+    """Lightning's optimisers or schedulers as a list: it gives a list, a single one, or None."""
     return given if isinstance(given, list) else [] if given is None else [given]
 
 

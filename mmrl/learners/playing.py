@@ -1,4 +1,4 @@
-"""The prompts of one iteration and how often each is played: at first, further ones, and more attempts at the same."""
+"""Collector: select prompts, collect their episodes and score them, for one iteration."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from mmrl.types import Context, Episode, Prompt, Task
 
 
 @dataclass(frozen=True)
-class Played:
-    """What one collection gave, on this rank."""
+class Collected:
+    """The result of one collection on this rank."""
 
     episodes: list[Episode]  # to learn from
-    collected: list[Episode]  # all that were played at first
-    everyone: list[Episode]  # those of all ranks, without tensors
+    sampled: list[Episode]  # the episodes of the first prompts, before further sampling and transforms
+    sampled_everywhere: list[Episode]  # `sampled` of all ranks, without tensors
     metrics: dict[str, float]
     policy: Policy  # with the weights that sampled
 
 
-class Playing:
-    """Selects, collects and scores for one iteration, and counts what that took on this rank.
+class Collector:
+    """Selects prompts, runs the rollout, scores the episodes and measures the time that this took on this rank.
 
     Args:
         task: problems and their verifier.
@@ -52,8 +52,8 @@ class Playing:
         self._next_slot += len(indices)
         mine = [(slot, self.task[index]) for slot, index in slots[self.ctx.rank :: self.ctx.world_size]]
         self._slots |= dict(mine)
-        episodes = self._scored(self.rollout.collect(mine, self.ctx) if mine else [])
-        groups = list(grouped(parallel.gathered([e.light() for e in episodes])).values())
+        episodes = self._score(self.rollout.collect(mine, self.ctx) if mine else [])
+        groups = list(grouped(parallel.gather([e.light() for e in episodes])).values())
         self.curriculum.observe(groups)
         self.rollout.observe(groups)
         return episodes
@@ -65,27 +65,27 @@ class Playing:
     def again(self, tries: Mapping[int, range]) -> list[Episode]:
         """Further attempts at prompts of this rank, by slot; the curriculum has seen the first ones."""
         mine = [(slot, self._slots[slot]) for slot, numbers in tries.items() if numbers]
-        played = self.rollout.collect(mine, replace(self.ctx, tries=dict(tries))) if mine else []
+        episodes = self.rollout.collect(mine, replace(self.ctx, tries=dict(tries))) if mine else []
         wanted = sorted((slot, number) for slot, _ in mine for number in tries[slot])
-        if sorted((episode.group, episode.attempt) for episode in played) != wanted:
+        if sorted((episode.group, episode.attempt) for episode in episodes) != wanted:
             raise ValueError(
                 f"data.rollout ({type(self.rollout).__name__}) cannot play further attempts at a prompt: it numbers "
                 "them by itself; leave transforms that ask for more attempts out of data.episodes"
             )
-        return self._scored(played)
+        return self._score(episodes)
 
     def metrics(self, seconds: float) -> dict[str, Any]:
-        """What it took on all ranks: attempts, those that were dropped too; tokens a second of `seconds` of playing."""
-        playing = seconds - self.scoring
-        attempts, choices = (sum(parallel.gathered([number])) for number in (self.attempts, self.choices))
+        """What it took on all ranks: attempts, those that were dropped too; tokens a second of `seconds` of rollout."""
+        rollout_seconds = seconds - self.scoring
+        attempts, choices = (sum(parallel.gather([number])) for number in (self.attempts, self.choices))
         return {
             "rollout/attempts": float(attempts),
-            "rollout/tokens_per_second": choices / playing,
-            "seconds/rollout": playing,
+            "rollout/tokens_per_second": choices / rollout_seconds,
+            "seconds/rollout": rollout_seconds,
             "seconds/score": self.scoring,
         }
 
-    def _scored(self, episodes: list[Episode]) -> list[Episode]:
+    def _score(self, episodes: list[Episode]) -> list[Episode]:
         started = time.perf_counter()
         score(episodes, self.task, self.reward)
         self.scoring += time.perf_counter() - started

@@ -65,15 +65,15 @@ class _Lengths:
             short = replace(prompt, messages=tuple(_with_text(message, "x") for message in messages))
             self._around[frame] = len(self.policy.encode(short.observation)["input_ids"])
         written = "".join(text for message in messages for text in _texts(message))
-        return self._bounded(
+        return self._bound_tokens(
             written, self._around[frame], more, lambda: len(self.policy.encode(prompt.observation)["input_ids"])
         )
 
     def text(self, text: str, room: int) -> tuple[str, int]:
         """Tokens of a text, in the same way: an upper bound where it fits into `room`."""
-        return self._bounded(text, 0, self.limit - room, lambda: len(self.policy.tokens(text)))
+        return self._bound_tokens(text, 0, self.limit - room, lambda: len(self.policy.tokenize(text)))
 
-    def _bounded(self, text: str, around: int, more: int, count: Callable[[], int]) -> tuple[str, int]:
+    def _bound_tokens(self, text: str, around: int, more: int, count: Callable[[], int]) -> tuple[str, int]:
         longest = self.limit * self.policy.token_characters
         if len(text) > longest:  # too long whatever the tokens are; tokenising it could take minutes
             return f"more than {self.limit}", self.limit + 1

@@ -1,4 +1,4 @@
-"""An iteration that learns from the past: collect some decisions, keep them, and draw batches from all that is kept."""
+"""Off-policy data: collect transitions, store them in a replay buffer, and sample batches from it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mmrl.engines.base import Engine
 from mmrl.episodes.base import EpisodeTransform
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.learners.collate import collate
-from mmrl.learners.loader import Loader
-from mmrl.learners.playing import Played
+from mmrl.learners.loader import IterationLoader
+from mmrl.learners.playing import Collected
 from mmrl.learners.rollout_data import RolloutData
 from mmrl.objectives.weighting import Weighting
 from mmrl.policies.base import Policy
 from mmrl.policies.uniform import Uniform
 from mmrl.replay.replay import Replay
 from mmrl.rewards.base import Reward
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from mmrl.rollouts.base import Rollout
 from mmrl.types import Context, Sampling, Task
 
@@ -96,11 +96,11 @@ class ReplayData(RolloutData):
             raise ValueError(f"data.random and data.at_once must be at least 1, got {random} and {at_once}")
         self.replay, self.random, self.at_once = replay, random, at_once
 
-    def train_dataloader(self) -> Loader:
-        return Loader(self._iteration, math.ceil(self.updates / self.at_once))
+    def train_dataloader(self) -> IterationLoader:
+        return IterationLoader(self._iteration, math.ceil(self.updates / self.at_once))
 
-    def _progress_made(self) -> dict[str, Any]:
-        return {**super()._progress_made(), "replay": parallel.gathered([self.replay.state_dict()])}
+    def _collection_state(self) -> dict[str, Any]:
+        return {**super()._collection_state(), "replay": parallel.gather([self.replay.state_dict()])}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
@@ -111,20 +111,20 @@ class ReplayData(RolloutData):
         learner = ctx.policy
         if self.replay.decisions < self.random:
             ctx.policy = Uniform(learner)
-        played = self._take(ctx)
-        self.last_episodes, self.metrics = played.collected, dict(played.metrics)
-        self._keep(played, learner)
-        self._go_on(ctx)
+        collected = self._next_collection(ctx)
+        self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
+        self._keep(collected, learner)
+        self._finish_collection(ctx)
         self.metrics |= self.replay.metrics()
         self.iteration += 1
-        ready = all(parallel.gathered([self.replay.decisions >= self.random]))
-        rng = derived_rng(self.seed, "replay", ctx.iteration, ctx.rank)
+        ready = all(parallel.gather([self.replay.decisions >= self.random]))
+        rng = derive_rng(self.seed, "replay", ctx.iteration, ctx.rank)
         for start in range(0, self.updates, self.at_once):
             count = min(self.at_once, self.updates - start)
-            yield self._weighted(self.replay.draw(count, rng), ctx) if ready else Batch()
+            yield self._with_weights(self.replay.draw(count, rng), ctx) if ready else Batch()
 
-    def _keep(self, played: Played, policy: Policy) -> None:
-        episodes = [episode for episode in played.episodes if episode.turns]
+    def _keep(self, collected: Collected, policy: Policy) -> None:
+        episodes = [episode for episode in collected.episodes if episode.turns]
         if not episodes:
             return
         followed = [(i, episode.following) for i, episode in enumerate(episodes) if episode.following is not None]
@@ -134,7 +134,7 @@ class ReplayData(RolloutData):
             following = following.with_columns(**{f"obs.{name}": column for name, column in seen.items()})
         self.replay.add(collate(episodes, policy), following)
 
-    def _weighted(self, windows: Batch, ctx: Context) -> Batch:
+    def _with_weights(self, windows: Batch, ctx: Context) -> Batch:
         """Each update's own weights; DDP averages over the ranks."""
         updates = [Batch({name: column[i] for name, column in windows.items()}) for i in range(windows.rows)]
         weights = [self.weighting(batch, lambda value: parallel.total(value, ctx.device)) for batch in updates]

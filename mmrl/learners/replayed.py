@@ -1,4 +1,4 @@
-"""A phase as a computation from tensors to tensors, which can be recorded and replayed."""
+"""CapturedPhase: run a phase of an update as a captured computation from tensors to tensors."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.batch import Batch
-from mmrl.named import named, under
+from mmrl.named import add_prefix, strip_prefix
 from mmrl.phases.base import Phase, Turn
-from mmrl.recorded import Recorded
+from mmrl.recorded import CapturedGraph
 
 Draw = Callable[..., Tensor]
 
 
-class Replayed:
-    """What a phase does with a batch: the columns that it writes, the numbers that it tells, and its loss's gradient.
+class CapturedPhase:
+    """Captures the columns that a phase writes, its metrics and the gradient of its loss.
 
     Its draws become arguments of the computation: how many there are of which shape follows from the shapes of the
-    batch, and is noted when the phase runs for the first time.
+    batch, and is note_shape when the phase runs for the first time.
 
     Args:
         name: of the phase.
@@ -30,17 +30,17 @@ class Replayed:
 
     def __init__(self, name: str, phase: Phase, parameters: Sequence[nn.Parameter]):
         self.name, self.phase, self.parameters = name, phase, list(parameters)
-        self._recorded = Recorded(f"phase {name!r}")
-        self._drawn: dict[Hashable, list[tuple[int, ...]]] = {}
+        self._captured = CapturedGraph(f"phase {name!r}")
+        self._draw_shapes: dict[Hashable, list[tuple[int, ...]]] = {}
 
     @staticmethod
-    def can(phase: Phase, batch: Batch) -> bool:
-        """Whether there is something to record: results, from tensors alone."""
+    def supports(phase: Phase, batch: Batch) -> bool:
+        """Whether a phase can be captured on this batch: it gives results, and reads tensors alone."""
         return bool(phase.writes or phase.trains) and all(isinstance(column, Tensor) for column in batch.values())
 
-    def doubt(self) -> None:
-        """Compare with the phase's own code once more."""
-        self._recorded.doubt()
+    def revalidate(self) -> None:
+        """Compare with the phase's own code again."""
+        self._captured.revalidate()
 
     def __call__(
         self, batch: Batch, models: Mapping[str, Any], normal: Draw, key: Hashable
@@ -54,30 +54,34 @@ class Replayed:
             key: what the phase's code asks beside all that.
         """
         kind = (key, *((name, column.shape) for name, column in batch.items()))
-        if kind in self._drawn:
-            draws = {str(k): normal(*shape) for k, shape in enumerate(self._drawn[kind])}
-            given = {**named("column", batch), **named("draw", draws)}
-            found = self._recorded(lambda tensors: self._again(tensors, models), given, key)
+        if kind in self._draw_shapes:
+            draws = {str(k): normal(*shape) for k, shape in enumerate(self._draw_shapes[kind])}
+            given = {**add_prefix("column", batch), **add_prefix("draw", draws)}
+            found = self._captured(lambda tensors: self._replay(tensors, models), given, key)
         else:
-            shapes = self._drawn[kind] = []
+            shapes = self._draw_shapes[kind] = []
 
-            def noted(*shape: int) -> Tensor:
+            def note_shape(*shape: int) -> Tensor:
                 shapes.append(shape)
                 return normal(*shape)
 
-            found = self._compute(batch, models, noted)
-        gradient = under("gradient", found)
-        return under("column", found), under("told", found), [gradient.get(str(k)) for k in range(len(self.parameters))]
+            found = self._compute(batch, models, note_shape)
+        gradient = strip_prefix("gradient", found)
+        return (
+            strip_prefix("column", found),
+            strip_prefix("told", found),
+            [gradient.get(str(k)) for k in range(len(self.parameters))],
+        )
 
-    def _again(self, given: dict[str, Tensor], models: Mapping[str, Any]) -> dict[str, Tensor]:
-        draws = list(under("draw", given).values())
+    def _replay(self, given: dict[str, Tensor], models: Mapping[str, Any]) -> dict[str, Tensor]:
+        draws = list(strip_prefix("draw", given).values())
 
         def next_draw(*shape: int) -> Tensor:
             if not draws or draws[0].shape != shape:
                 self._refuse(f"another draw of shape {list(shape)}")
             return draws.pop(0)
 
-        found = self._compute(Batch(under("column", given)), models, next_draw)
+        found = self._compute(Batch(strip_prefix("column", given)), models, next_draw)
         if draws:
             self._refuse("fewer draws")
         return found
@@ -96,7 +100,7 @@ class Replayed:
             found.update({f"gradient/{k}": part for k, part in enumerate(parts) if part is not None})
 
         def tell(numbers: Mapping[str, Tensor]) -> None:
-            found.update(named("told", numbers))
+            found.update(add_prefix("told", numbers))
 
         after = self.phase(batch, Turn(models, normal, descend, tell))
-        return found | named("column", {name: after[name] for name in sorted(self.phase.writes)})
+        return found | add_prefix("column", {name: after[name] for name in sorted(self.phase.writes)})

@@ -1,4 +1,4 @@
-"""What every learner says about a run: one row of numbers an iteration, and in its checkpoints how the policy reads."""
+"""BaseLearner: metrics, checkpoints and resume that all learners share."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from mmrl.policies.weights import check_fits, checkpoint_weights
 log = logging.getLogger(__name__)
 
 
-class Reported(L.LightningModule):
-    """Logs what was measured. Iterations, not optimiser steps, are the common axis."""
+class BaseLearner(L.LightningModule):
+    """Base class of learners: one row of metrics per iteration, and the policy's contract in every checkpoint.
+
+    The x axis of all metrics is the iteration, not the optimiser step.
+    """
 
     policy: Policy
     make_scheduler: Any = None

@@ -23,12 +23,12 @@ from mmrl.evaluation.held_out import HeldOut
 from mmrl.learners.collate import learnable
 from mmrl.learners.empty_iterations import EmptyIterations
 from mmrl.learners.finite import check_columns
-from mmrl.learners.loader import Loader
+from mmrl.learners.loader import IterationLoader
 from mmrl.learners.metrics import episode_metrics
 from mmrl.learners.parity import Parity
-from mmrl.learners.playing import Played, Playing
+from mmrl.learners.playing import Collected, Collector
 from mmrl.learners.prompt_lengths import check_prompt_lengths
-from mmrl.learners.staleness import age
+from mmrl.learners.staleness import measure_staleness
 from mmrl.learners.windows import Pass, cut_passes
 from mmrl.objectives.weighting import Weighting
 from mmrl.policies.base import evaluating
@@ -117,13 +117,13 @@ class RolloutData(L.LightningDataModule):
             longest = max(sampling.max_tokens for sampling in self.evaluation.sampling.values())
             check_prompt_lengths(self.task.on(self.evaluation.split), policy, longest)
 
-    def train_dataloader(self) -> Loader:
+    def train_dataloader(self) -> IterationLoader:
         if getattr(self.trainer.lightning_module, "takes_passes", False):
-            return Loader(self._passes, self.passes)
-        return Loader(self._iteration, self.passes * self.updates * self.trainer.accumulate_grad_batches)
+            return IterationLoader(self._passes, self.passes)
+        return IterationLoader(self._iteration, self.passes * self.updates * self.trainer.accumulate_grad_batches)
 
-    def val_dataloader(self) -> list | Loader:
-        return [] if self.evaluation is None else Loader(self._measured, 1)
+    def val_dataloader(self) -> list | IterationLoader:
+        return [] if self.evaluation is None else IterationLoader(self._measure, 1)
 
     def teardown(self, stage: str) -> None:
         self.close()
@@ -139,13 +139,13 @@ class RolloutData(L.LightningDataModule):
         stages = {name: stage.state_dict() for name, stage in self.pipeline}
         start = {} if self.evaluation is None else self.evaluation.state_dict()
         own = {"iteration": self.iteration, "empty": self.empty.state_dict()}
-        return {**own, "stages": stages, "start": start, **self._progress_made()}
+        return {**own, "stages": stages, "start": start, **self._collection_state()}
 
-    def _progress_made(self) -> dict[str, Any]:
-        """State of everything that collecting changes."""
+    def _collection_state(self) -> dict[str, Any]:
+        """State of the curriculum and the rollout, which collecting changes."""
         return {
             "curriculum": self.curriculum.state_dict(),
-            "rollout": parallel.gathered([self.rollout.state_dict()]),
+            "rollout": parallel.gather([self.rollout.state_dict()]),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -178,13 +178,13 @@ class RolloutData(L.LightningDataModule):
     def _passes(self) -> Iterator[Pass]:
         learner = self.trainer.lightning_module
         ctx = self._context(learner)
-        played = self._take(ctx)
-        self.last_episodes, self.metrics = played.collected, dict(played.metrics)
+        collected = self._next_collection(ctx)
+        self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
         with parallel.precision(self.trainer):
-            batch = self._rows(played, ctx)
-            self._go_on(ctx)
-            batch = self._annotated(batch, ctx)
-        if self.empty.observe(played.everyone, int(self.metrics["rollout/rows"]), ctx.iteration):
+            batch = self._rows(collected, ctx)
+            self._finish_collection(ctx)
+            batch = self._annotate(batch, ctx)
+        if self.empty.observe(collected.sampled_everywhere, int(self.metrics["rollout/rows"]), ctx.iteration):
             self.trainer.should_stop = True
         self.iteration += 1
         yield from cut_passes(
@@ -199,39 +199,39 @@ class RolloutData(L.LightningDataModule):
             whole_groups=getattr(learner, "whole_groups", False),
         )
 
-    def _take(self, ctx: Context) -> Played:
-        """The collection that this iteration learns from."""
-        return self._played(ctx, self.iteration)
+    def _next_collection(self, ctx: Context) -> Collected:
+        """The collected episodes that this iteration learns from."""
+        return self._collect(ctx, self.iteration)
 
-    def _go_on(self, ctx: Context) -> None:
-        """Called when an iteration has what it learns from."""
-        self.engine.rest()
+    def _finish_collection(self, ctx: Context) -> None:
+        """Called when the rows of an iteration are complete: the engine may release its memory."""
+        self.engine.release_memory()
 
-    def _played(self, ctx: Context, version: int) -> Played:
+    def _collect(self, ctx: Context, version: int) -> Collected:
         """Collect with the weights of ctx.policy, which are those of `version`."""
         with parallel.precision(self.trainer):
             self.engine.report()  # an evaluation's share is not this iteration's
             started = time.perf_counter()
             self.engine.sync(ctx.policy, version)
             synced = time.perf_counter()
-            playing = Playing(self.task, self.rollout, self.reward, self.curriculum, ctx)
+            collector = Collector(self.task, self.rollout, self.reward, self.curriculum, ctx)
             with evaluating(ctx.policy):  # once, and not at every decision
-                collected = playing.prompts(self.prompts)
-                ctx.more, ctx.again = playing.more, playing.again
-                episodes = [episode for episode in collected if episode.ended != "error"]
+                sampled = collector.prompts(self.prompts)
+                ctx.more, ctx.again = collector.more, collector.again
+                episodes = [episode for episode in sampled if episode.ended != "error"]
                 for transform in self.transforms.values():
                     episodes = transform(episodes, ctx)
-        everyone = parallel.gathered([e.light() for e in collected])
+        sampled_everywhere = parallel.gather([e.light() for e in sampled])
         metrics = episode_metrics(
-            everyone,
-            kept=sum(parallel.gathered([len(episodes)])),
-            rows=sum(parallel.gathered([sum(len(e.turns) for e in episodes)])),
+            sampled_everywhere,
+            kept=sum(parallel.gather([len(episodes)])),
+            rows=sum(parallel.gather([sum(len(e.turns) for e in episodes)])),
         )
         metrics |= getattr(self.rollout, "metrics", dict)()
-        metrics |= {"seconds/sync": synced - started, **playing.metrics(time.perf_counter() - synced)}
-        return Played(episodes, collected, everyone, self.engine.report() | metrics, ctx.policy)
+        metrics |= {"seconds/sync": synced - started, **collector.metrics(time.perf_counter() - synced)}
+        return Collected(episodes, sampled, sampled_everywhere, self.engine.report() | metrics, ctx.policy)
 
-    def _annotated(self, batch: Batch, ctx: Context) -> Batch:
+    def _annotate(self, batch: Batch, ctx: Context) -> Batch:
         """The rows with the columns of every stage."""
         started = time.perf_counter()
         for name, stage in self.pipeline:
@@ -258,18 +258,18 @@ class RolloutData(L.LightningDataModule):
             device=learner.device,
             models=learner.models,
             progress=self._progress,
-            gather=parallel.gathered,
+            gather=parallel.gather,
             score=partial(score, task=self.task, reward=self.reward),
         )
 
-    def _rows(self, played: Played, ctx: Context) -> Batch:
+    def _rows(self, collected: Collected, ctx: Context) -> Batch:
         """The rows to learn from, known to be young enough and sampled by the weights that are said to have."""
         started = time.perf_counter()
-        batch = learnable(played.episodes, played.collected, ctx, list(self.transforms.values()))
+        batch = learnable(collected.episodes, collected.sampled, ctx, list(self.transforms.values()))
         check_columns(batch, ("logprobs", "values", "reward", "bootstrap"), "the rollout", self.trainer)
-        self.metrics |= age(batch, ctx, self.staleness)
+        self.metrics |= measure_staleness(batch, ctx, self.staleness)
         if self.parity is not None:
-            self.metrics |= self.parity(batch, played.policy, ctx)
+            self.metrics |= self.parity(batch, collected.policy, ctx)
         self.metrics["seconds/rows"] = time.perf_counter() - started
         return batch
 
@@ -290,5 +290,5 @@ class RolloutData(L.LightningDataModule):
         with parallel.precision(self.trainer):
             return self.evaluation.measure(self.task, self.reward, self._context(learner))
 
-    def _measured(self) -> Iterator[dict[str, float]]:
+    def _measure(self) -> Iterator[dict[str, float]]:
         yield self.measure()

@@ -1,4 +1,4 @@
-"""After a resume: the optimiser and its schedule follow this run's configuration, not the checkpoint's."""
+"""After a resume, apply this run's optimiser and schedule settings in place of the checkpoint's."""
 
 from __future__ import annotations
 

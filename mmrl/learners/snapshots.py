@@ -1,4 +1,4 @@
-"""Copies of a policy that stay as it was while the policy goes on learning."""
+"""Snapshots: frozen copies of a policy, one per version in use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Snapshots:
     def of(self, policy: Policy, version: int) -> Policy:
         """The policy as it is now, or as it was when this version was first asked for."""
         if version not in self._used:
-            self._used[version] = self._refreshed(policy) if self._spare else _copied(policy)
+            self._used[version] = self._refresh(policy) if self._spare else _copy(policy)
         return self._used[version]
 
     def keep(self, versions: set[int]) -> None:
@@ -35,17 +35,17 @@ class Snapshots:
         self._used, self._spare = {}, []
 
     @torch.no_grad()
-    def _refreshed(self, policy: Policy) -> Policy:
+    def _refresh(self, policy: Policy) -> Policy:
         spare = self._spare.pop()
         pairs = [*zip(spare.parameters(), policy.parameters()), *zip(spare.buffers(), policy.buffers())]
         if any(mine is its and its.requires_grad for mine, its in pairs):  # thawed since
-            return _copied(policy)
+            return _copy(policy)
         for mine, its in pairs:
             if mine is not its:
                 mine.copy_(its)
         return spare
 
 
-def _copied(policy: Policy) -> Policy:
+def _copy(policy: Policy) -> Policy:
     frozen = {id(p): p for p in policy.parameters() if not p.requires_grad}
     return copy.deepcopy(policy, frozen).eval()

@@ -13,7 +13,7 @@ def sampled_rows(batch: Batch) -> Tensor:
     return batch["mask"].any(1) & ~batch["is_demo"] & (batch["version"] >= 0)
 
 
-def age(batch: Batch, ctx: Context, allowed: int) -> dict[str, float]:
+def measure_staleness(batch: Batch, ctx: Context, allowed: int) -> dict[str, float]:
     """Mean age of the sampled rows of all ranks as a metric; refuses rows older than `allowed`, or from the future.
 
     Weights have the version of the iteration that began with them.

@@ -20,7 +20,7 @@ from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.objectives.weighting import Weighting
 from mmrl.ops.masked import last_inside
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 
 
 def micro_batches(batch: Batch, weighting: Weighting, **cut: Any) -> Iterator[Batch]:
@@ -46,13 +46,13 @@ def cut_passes(
     The cut is a permutation of the rows of all ranks, keyed by what a row is and not by where it was made: the same
     rows meet in the same window on one process and on many.
     """
-    batch = zero_filled(batch)
+    batch = zero_padding(batch)
     order, groups = _global_order(batch)
     unit = np.unique(groups, return_inverse=True)[1] if whole_groups else np.arange(len(groups))
     units = int(unit.max()) + 1 if len(unit) else 0
     starts = -(np.arange(updates + 1) * -units // updates)  # of each window among all units, rounded up
     for number in range(passes):
-        permuted_unit = derived_rng(seed, "window", iteration, number).permutation(units)[unit]
+        permuted_unit = derive_rng(seed, "window", iteration, number).permutation(units)[unit]
         place = permuted_unit.argsort(kind="stable").argsort()[order]  # of each local row among all rows
         nearest = place.argsort()
         permuted = batch.select(torch.from_numpy(nearest))
@@ -92,12 +92,12 @@ class Pass:
             # Lightning divides by the accumulated micro-batches, and DDP averages over the ranks
             part["weights"] = weights * (self.accumulate * size)
             whole = self.accumulate == 1 and rows > 0
-            for piece in [None] if whole else shares(part, self.accumulate, self.whole_groups):
+            for piece in [None] if whole else split_by_cost(part, self.accumulate, self.whole_groups):
                 yield part if piece is None else part.select(piece) if len(piece) else _idle(self.batch)
 
 
-def shares(batch: Batch, count: int, whole_groups: bool = False) -> list[Tensor]:
-    """The rows of a window in that many parts of about the same cost in tokens, each in the window's order.
+def split_by_cost(batch: Batch, count: int, whole_groups: bool = False) -> list[Tensor]:
+    """Split the rows of a minibatch into parts of similar cost in tokens, each in the minibatch's order.
 
     Rows of one prompt stay together, since a policy may read it once, unless they are more than an equal share of all
     rows: parts are there to save memory. The costliest unit goes first, always to the part that has least. Groups that
@@ -105,7 +105,7 @@ def shares(batch: Batch, count: int, whole_groups: bool = False) -> list[Tensor]
     """
     prompt = batch["group" if whole_groups else "prompt"].numpy()
     context = batch["context"].numpy()
-    choices = last_inside(batch.read).numpy()  # forced ones between are read too
+    choices = last_inside(batch.score_mask).numpy()  # forced ones between are read too
 
     def cost(unit: np.ndarray) -> int:
         return int(context[unit[0]] + choices[unit].sum()) or 1
@@ -122,9 +122,9 @@ def shares(batch: Batch, count: int, whole_groups: bool = False) -> list[Tensor]
     return [torch.tensor(sorted(part), dtype=torch.long) for part in parts]
 
 
-def zero_filled(batch: Batch) -> Batch:
-    """Entries that nobody reads set to zero in every [N, T] real column, so that nothing can leak from padding."""
-    mask = batch.read
+def zero_padding(batch: Batch) -> Batch:
+    """Set unread entries of every [N, T] real column to zero, so that nothing can leak from padding."""
+    mask = batch.score_mask
     filled = {
         name: torch.where(mask, column, 0)
         for name, column in batch.items()
@@ -144,7 +144,7 @@ def _global_order(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     rank, _ = parallel.rank_and_size()
     keys = np.stack([batch[name].numpy() for name in ("step", "episode", "group")])
     # episode numbers are local, but all episodes of a group live on one rank, so the order within a group is global
-    everyone = parallel.gathered([(rank, keys)])
+    everyone = parallel.gather([(rank, keys)])
     owner = np.concatenate([np.full(part.shape[1], number) for number, part in everyone])
     every = np.concatenate([part for _, part in everyone], axis=1)
     ranked = np.lexsort(every)  # stable, the last key counts first

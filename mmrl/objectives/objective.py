@@ -66,7 +66,7 @@ class Objective(nn.Module):
             raise ValueError(f"objective.terms.{WEIGHT}: this name is taken by the summed weights; choose another")
         self.terms = dict(terms)
         self.rows = dict(rows or {})
-        self._loose: tuple[str, ...] | None = None  # parts of the policy's output that no term reads, once known
+        self._unused: tuple[str, ...] | None = None  # parts of the policy's output that no term reads, once known
         for name in terms:
             value = torch.tensor(float((coefficients or {}).get(name, 1.0)))
             self.register_buffer(f"coefficient_{name}", value)
@@ -93,35 +93,35 @@ class Objective(nn.Module):
     def forward(self, out: PolicyOutput, batch: Batch, notes: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """The scalar loss and its named parts; diagnostics, as sums for `average`, unless left out."""
         loss, metrics = self.total(out, batch, notes)
-        return self._anchored(loss, out), metrics
+        return self._touch_unused_outputs(loss, out), metrics
 
     def total(self, out: PolicyOutput, batch: Batch, notes: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """The same of those parts of the output alone that the terms read."""
         batch.require(self.reads, "objective")
-        shares = self._shares(batch)
+        sums_by_rows = self._weighted_sums(batch)
         loss: Tensor | None = None
         metrics: dict[str, Tensor] = {}
         for name, term in self.terms.items():
-            share = shares[self.rows.get(name)]
+            weighted = sums_by_rows[self.rows.get(name)]
             coefficient = self.coefficient(name)
-            idle = coefficient.device.type == "cpu" and coefficient.item() == 0  # on a GPU asking costs more
-            with torch.no_grad() if idle else nullcontext():
+            disabled = coefficient.device.type == "cpu" and coefficient.item() == 0  # on a GPU asking costs more
+            with torch.no_grad() if disabled else nullcontext():
                 value, noted = term.measured(out, batch) if notes else (term(out, batch), {})
-                value = share.sum(value, f"term {name!r}")
+                value = weighted.sum(value, f"term {name!r}")
             part = coefficient * value
             loss = part if loss is None else loss + part
             metrics[name] = value.detach()
-            metrics |= share.sums(noted, f"{name}/")
+            metrics |= weighted.sums(noted, f"{name}/")
         assert loss is not None  # there is at least one term
-        return loss, metrics | (_totals(shares) if notes else {})
+        return loss, metrics | (_totals(sums_by_rows) if notes else {})
 
     @torch.no_grad()
     def notes(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """The diagnostics alone, as sums for `average`."""
-        shares, metrics = self._shares(batch), {}  # type: ignore[var-annotated]
+        sums_by_rows, metrics = self._weighted_sums(batch), {}  # type: ignore[var-annotated]
         for name, term in self.terms.items():
-            metrics |= shares[self.rows.get(name)].sums(term.metrics(out, batch), f"{name}/")
-        return metrics | _totals(shares)
+            metrics |= sums_by_rows[self.rows.get(name)].sums(term.metrics(out, batch), f"{name}/")
+        return metrics | _totals(sums_by_rows)
 
     def average(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Parts of the loss as they are, and each diagnostic divided by the weight of the choices that it was over.
@@ -142,28 +142,28 @@ class Objective(nn.Module):
                 out[name] = value if weight is None else value / weight
         return out
 
-    def _shares(self, batch: Batch) -> dict[str | None, Share]:
-        """How the choices share each sum, by the column of the rows that it is over."""
+    def _weighted_sums(self, batch: Batch) -> dict[str | None, WeightedReduction]:
+        """One weighted sum per row mask that a term uses, and one over all rows."""
         weights = batch["weights"]
-        return {None: Share(weights)} | {
-            rows: Share(weights * _chosen(batch, rows)[:, None]) for rows in set(self.rows.values())
+        return {None: WeightedReduction(weights)} | {
+            rows: WeightedReduction(weights * _chosen(batch, rows)[:, None]) for rows in set(self.rows.values())
         }
 
-    def _anchored(self, loss: Tensor, out: PolicyOutput) -> Tensor:
-        """Every head in the graph, also one that no term reads, so that collectives of DDP and FSDP agree on all ranks.
+    def _touch_unused_outputs(self, loss: Tensor, out: PolicyOutput) -> Tensor:
+        """Add outputs that no term reads to the loss, times 0, so that DDP and FSDP communicate alike on all ranks.
 
-        What the terms read is what they read of the first batch; parts in `extra` are always tied.
+        Which outputs are unused is found on the first batch; parts in `extra` are always added.
         """
         parts = {"logprobs": out.logprobs, "entropy": out.entropy, "values": out.values}
         parts = {name: part for name, part in parts.items() if part is not None and part.requires_grad}
-        if self._loose is None and loss.requires_grad:
-            self._loose = _unread(loss, parts)  # type: ignore[arg-type]
-        loose = [parts[name] for name in self._loose or () if name in parts]
-        loose += [part for part in out.extra.values() if part.is_floating_point() and part.requires_grad]
-        if not loose:
+        if self._unused is None and loss.requires_grad:
+            self._unused = _find_unused(loss, parts)  # type: ignore[arg-type]
+        unused = [parts[name] for name in self._unused or () if name in parts]
+        unused += [part for part in out.extra.values() if part.is_floating_point() and part.requires_grad]
+        if not unused:
             return loss
         # zero before they are summed: a sum of large numbers overflows, and 0 * inf is not a number
-        return loss + torch.stack([(0.0 * part.float().nan_to_num(0, 0, 0)).sum() for part in loose]).sum()  # type: ignore[union-attr]
+        return loss + torch.stack([(0.0 * part.float().nan_to_num(0, 0, 0)).sum() for part in unused]).sum()  # type: ignore[union-attr]
 
 
 WEIGHT = "weight"
@@ -175,9 +175,9 @@ def _weight_of(rows: str | None) -> str:
 
 
 @torch.no_grad()
-def _totals(shares: Mapping[str | None, Share]) -> dict[str, Tensor]:
+def _totals(sums_by_rows: Mapping[str | None, WeightedReduction]) -> dict[str, Tensor]:
     """The summed weights of all choices, and of those in the rows that some terms are over."""
-    return {_weight_of(rows): share.weights.sum() for rows, share in shares.items()}
+    return {_weight_of(rows): weighted.weights.sum() for rows, weighted in sums_by_rows.items()}
 
 
 def _chosen(batch: Batch, rows: str) -> Tensor:
@@ -185,8 +185,8 @@ def _chosen(batch: Batch, rows: str) -> Tensor:
     return ~batch[rows[1:]] if rows.startswith("~") else batch[rows]
 
 
-class Share:
-    """How the choices of a batch share a sum, [N, T]; entries of weight 0 may be NaN and change nothing."""
+class WeightedReduction:
+    """Weighted sums over the choices of a batch, with weights [N, T]; entries of weight 0 may be NaN."""
 
     def __init__(self, weights: Tensor):
         self.weights = weights
@@ -221,8 +221,8 @@ class Share:
         return self._of[dims]
 
 
-def _unread(loss: Tensor, parts: Mapping[str, Tensor]) -> tuple[str, ...]:
-    """The parts that the loss does not depend on."""
+def _find_unused(loss: Tensor, parts: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """The outputs that the loss does not depend on."""
     nodes, seen = [loss.grad_fn], set()
     while nodes:
         node = nodes.pop()
@@ -230,7 +230,7 @@ def _unread(loss: Tensor, parts: Mapping[str, Tensor]) -> tuple[str, ...]:
             seen.add(node)
             nodes += [following for following, _ in node.next_functions]
     leaves = {id(node.variable) for node in seen if hasattr(node, "variable")}
-    unread = {name for name, part in parts.items() if part.grad_fn not in seen and id(part) not in leaves}
-    if not {"logprobs", "entropy"} <= unread:  # two numbers about one distribution, behind which stand the same weights
-        unread -= {"logprobs", "entropy"}
-    return tuple(sorted(unread))
+    unused = {name for name, part in parts.items() if part.grad_fn not in seen and id(part) not in leaves}
+    if not {"logprobs", "entropy"} <= unused:  # two numbers about one distribution, behind which stand the same weights
+        unused -= {"logprobs", "entropy"}
+    return tuple(sorted(unused))

@@ -41,7 +41,7 @@ class StoredActions(Output):
 
     def __call__(self, batch: Batch, turn: Turn) -> PolicyOutput:
         actor = turn.models[self.actor]
-        action = actor.bounded(batch["action"][:, 0])
+        action = actor.to_action(batch["action"][:, 0])
         q = turn.models[self.critic](actor.features(batch.observation()), action)
         nothing = q.new_zeros(q.shape[:2])
         return PolicyOutput(nothing, nothing, extra={"q": q})

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 from mmrl.policies.action_transformer import ContextTransformer
 from mmrl.policies.action_value import StateValue, seen_said_felt
-from mmrl.policies.base import Policy, need
+from mmrl.policies.base import Policy, require_inputs
 from mmrl.policies.instruction_tokenizer import instruction_tokenizer
 from mmrl.policies.loading import checkpoint_error
 from mmrl.policies.processor import Processor
@@ -58,10 +58,10 @@ class ActionPolicy(Policy):
         super().__init__()
         if architecture["vision_args"] is None:
             architecture["vision_args"] = SMALL_CONVNEXT
-        saved = {} if path is None else self._saved_config(path)
+        saved = {} if path is None else self._read_config(path)
         self.architecture = saved.get("architecture", architecture)
-        self.processor = Processor.agreed(processor, saved.get("processor"), f"policy.path={path}")
-        self.tokenizer = instruction_tokenizer(words) if path is None else _saved_tokenizer(path)
+        self.processor = Processor.resolve(processor, saved.get("processor"), f"policy.path={path}")
+        self.tokenizer = instruction_tokenizer(words) if path is None else _read_tokenizer(path)
         self.path, self.freeze_vision = path, freeze_vision
         self.memoised = frozenset({"image"}) if freeze_vision else frozenset()
         self._spelt: dict[str, Tensor] = {}
@@ -81,7 +81,7 @@ class ActionPolicy(Policy):
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """{"image" uint8 [H, W, 3], "proprio" [P], "instruction" str} as tensors; words become ids [L]."""
         raw = self.processor.encode(raw)
-        need(raw, ("image", "proprio", "instruction"), self)
+        require_inputs(raw, ("image", "proprio", "instruction"), self)
         text = str(raw["instruction"])
         if text not in self._spelt:
             ids = self.tokenizer(text)["input_ids"]
@@ -112,7 +112,7 @@ class ActionPolicy(Policy):
         config = {
             "policy": type(self).__name__,
             "architecture": self.architecture,
-            "processor": self.processor.plain(),
+            "processor": self.processor.to_dict(),
         }
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
         save_file(
@@ -129,7 +129,7 @@ class ActionPolicy(Policy):
         """Visual tokens [N, K, D] and map logits: from the image, or the tokens that were stored instead of it."""
         if "visual" in observation:
             return observation["visual"], None
-        need(observation, ("image", "instruction"), self)
+        require_inputs(observation, ("image", "instruction"), self)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.freeze_vision):
             present = self._present(observation)[..., None].float()
             words = self.body.words(observation["instruction"]) * present
@@ -157,12 +157,12 @@ class ActionPolicy(Policy):
 
     def _complete(self, observation: Mapping[str, Any]) -> bool:
         """Whether all instructions are equally long, found out where that is quick: then no mask is needed."""
-        need(observation, ("instruction", "proprio"), self)
+        require_inputs(observation, ("instruction", "proprio"), self)
         present = self._present(observation)
         return present.device.type == "cpu" and bool(present.all())
 
-    def _demonstrated(self, output: Any) -> Tensor:
-        """A demonstrated chunk as float32 [H, A], in the policy's units."""
+    def _encode_chunk(self, output: Any) -> Tensor:
+        """Encode a demonstrated chunk as float32 [H, A], in the policy's units."""
         real = torch.as_tensor(np.asarray(output, dtype=np.float32))
         if real.shape != (self.chunk, self.action_dims):
             raise ValueError(
@@ -175,10 +175,10 @@ class ActionPolicy(Policy):
                 f"a demonstrated action is {real[step, number].item()} in control step {step}, dimension {number}: no "
                 "choice stands for it; repair or drop the episode (`mmrl data inspect` lists such numbers)"
             )
-        return torch.as_tensor(self.processor.imitate(real.numpy()))
+        return torch.as_tensor(self.processor.encode_action(real.numpy()))
 
     @classmethod
-    def _saved_config(cls, path: str) -> dict[str, Any]:
+    def _read_config(cls, path: str) -> dict[str, Any]:
         file = Path(path) / "config.json"
         if not file.is_file():
             raise FileNotFoundError(
@@ -195,6 +195,6 @@ class ActionPolicy(Policy):
         return config
 
 
-def _saved_tokenizer(path: str) -> PreTrainedTokenizerFast:
+def _read_tokenizer(path: str) -> PreTrainedTokenizerFast:
     with checkpoint_error(path):
         return PreTrainedTokenizerFast.from_pretrained(Path(path) / "tokenizer")

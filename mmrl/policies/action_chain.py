@@ -13,7 +13,7 @@ from torch.func import jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mmrl.batch import Batch
-from mmrl.named import under
+from mmrl.named import strip_prefix
 from mmrl.ops.flow import mean_velocity
 from mmrl.ops.gaussian import normal_entropy, normal_logprob
 from mmrl.policies.base import Action, Policy
@@ -47,8 +47,8 @@ class Known:
     @classmethod
     def of(cls, parts: Mapping[str, Tensor]) -> Known:
         """What has these parts."""
-        prefix = tuple(under("prefix", parts).values())
-        return cls(prefix, parts.get("values"), under("memo", parts), under("extra", parts))
+        prefix = tuple(strip_prefix("prefix", parts).values())
+        return cls(prefix, parts.get("values"), strip_prefix("memo", parts), strip_prefix("extra", parts))
 
 
 class ChainPolicy(Policy):
@@ -132,25 +132,25 @@ class ChainPolicy(Policy):
                 "are and lower sampling.temperature"
             )
         known = self.read_again(observation)
-        prefix, device, count = taken(known.prefix, owner), owner.device, len(noise)
+        prefix, device, count = select_prefix(known.prefix, owner), owner.device, len(noise)
         shape = self._shape
         x = noise.normal(*shape).to(device) if self.chain.start else torch.zeros(count, *shape, device=device)
-        drawn = self.chain.opened(noise) & (sampling.decode == "sample")
+        drawn = self.chain.stochastic_mask(noise) & (sampling.decode == "sample")
         fresh = noise.normal(self.chain.draws, self.chunk, self.action_dims)  # whatever is drawn: streams stay aligned
         states, logprobs = ([x], [x.new_zeros(count, self.chunk)]) if self.chain.start else ([], [])
         for i in range(self.chain.steps):
             index = torch.full((count,), i, device=device)
             step = self._step(prefix, x, index, drawn[:, i].to(device), sampling.temperature)
-            x = step.mean + step.deviation * self._placed(fresh[:, min(i, self.chain.draws - 1)].to(device))
+            x = step.mean + step.deviation * self._pad_actions(fresh[:, min(i, self.chain.draws - 1)].to(device))
             states.append(x)
             logprobs.append(normal_logprob(*map(self._core, (x, step.mean, step.deviation))).sum(dim=-1))
         mask = torch.cat([drawn.new_zeros(count, 1), drawn], dim=1) if self.chain.start else drawn
-        chosen, rest = self._stored(states)
+        chosen, rest = self._to_choices(states)
         return Action(
             action=chosen,
             logprobs=torch.cat(logprobs, dim=1),
             mask=mask.to(device).repeat_interleave(self.chunk, dim=1),
-            output=list(self.processor.decode(self._cut(self._core(x)).cpu().numpy())),
+            output=list(self.processor.decode(self._crop(self._core(x)).cpu().numpy())),
             values=None if known.values is None else known.values[owner],
             extra=rest,
             memo={name: part[owner] for name, part in known.memo.items()},
@@ -200,13 +200,13 @@ class ChainPolicy(Policy):
         if not len(rows):  # an unused pass keeps every parameter in the graph
             first = torch.zeros(1, dtype=torch.long, device=chain.device)
             state = torch.zeros(1, *self._shape, device=chain.device)
-            idle = self._step(taken(prefix, first), state, first, first > 0, 1.0).mean.sum()
+            idle = self._step(select_prefix(prefix, first), state, first, first > 0, 1.0).mean.sum()
             return (logprobs + 0 * idle).flatten(1), logprobs.flatten(1)
         index = block - 1 if self.chain.start else block
         before = self._state(batch, rows, index)
         before = before if self.chain.start else torch.zeros_like(before)
         every = torch.ones_like(rows, dtype=torch.bool)
-        step = self._step(taken(prefix, rows), before, index, every, batch["temperature"][rows, None, None])
+        step = self._step(select_prefix(prefix, rows), before, index, every, batch["temperature"][rows, None, None])
         mean, deviation = self._core(step.mean), self._core(step.deviation)
         found = normal_logprob(chain[rows, block], mean, deviation).sum(dim=-1)
         openness = normal_entropy(deviation).sum(dim=-1)
@@ -224,13 +224,13 @@ class ChainPolicy(Policy):
         chunk = chunk if self.margin is None else self.margin.prolonged(chunk)
         shape = (*batch["action"].shape[:2], self.action_dims, self.lessons)
         lesson = Lesson.joined([self.chain.lesson(chunk, noise) for _ in range(self.lessons)])
-        error = self._core(self._missed(taken(prefix, rows.repeat(self.lessons)), lesson))
+        error = self._core(self._prediction_error(select_prefix(prefix, rows.repeat(self.lessons)), lesson))
         error = error.unflatten(0, (self.lessons, -1)).permute(1, 2, 3, 0)  # [D, H, A, L]
         out = torch.zeros(shape, device=error.device)
         steps = torch.arange(self.chunk, device=rows.device)
         return out.index_put((rows[:, None], steps[None]), error)
 
-    def _missed(self, prefix: Prefix, lesson: Lesson) -> Tensor:
+    def _prediction_error(self, prefix: Prefix, lesson: Lesson) -> Tensor:
         """The answer minus what it should be, [M, S, D]."""
         x, time, target, until = lesson
         answer, _ = self.answer(prefix, x, time, until)
@@ -250,13 +250,13 @@ class ChainPolicy(Policy):
     def _core(self, state: Tensor) -> Tensor:
         return state if self.margin is None else self.margin.core(state)
 
-    def _placed(self, chunk: Tensor) -> Tensor:
+    def _pad_actions(self, chunk: Tensor) -> Tensor:
         return chunk if self.margin is None else self.margin.placed(chunk)
 
-    def _cut(self, chunk: Tensor) -> Tensor:
+    def _crop(self, chunk: Tensor) -> Tensor:
         return chunk if self.bound is None else chunk.clamp(-self.bound, self.bound)
 
-    def _stored(self, states: list[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _to_choices(self, states: list[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """States as choices [N, T, A], and the margins beside them."""
         if self.margin is None:
             return torch.cat(states, dim=1), {}
@@ -272,6 +272,6 @@ class ChainPolicy(Policy):
         return self.margin.join(chunk, batch["margin"].unflatten(1, (-1, self.chunk))[rows, block])
 
 
-def taken(prefix: Prefix, rows: Tensor) -> Prefix:
-    """The context of some rows, in the order given."""
+def select_prefix(prefix: Prefix, rows: Tensor) -> Prefix:
+    """Select the encoded context of some rows, in the order given."""
     return tuple(part[rows] for part in prefix)

@@ -41,7 +41,7 @@ class ActionExpert(nn.Module):
     ):
         super().__init__()
         d = hidden_size
-        self.checkpointed = False
+        self.gradient_checkpointing = False
         self.enter = nn.Linear(action_dims, d)  # a few numbers beside d of time would be drowned
         self.mix = nn.Sequential(nn.Linear(2 * d, d), nn.SiLU(), nn.Linear(d, d))
         self.span = nn.Linear(d, d, bias=False) if spans else None
@@ -80,7 +80,7 @@ class ActionExpert(nn.Module):
         token = self.mix(torch.cat([self.enter(x.to(dtype)), clock], dim=-1)) + self.place
         seen = present[:, None, None]
         for number, block in enumerate(self.blocks):
-            if self.checkpointed and self.training and torch.is_grad_enabled():
+            if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
                 token = checkpoint(block, token, keys[:, number], values[:, number], seen, use_reentrant=False)
             else:
                 token = block(token, keys[:, number], values[:, number], seen)

@@ -15,7 +15,7 @@ from mmrl.policies.chains import Chain
 from mmrl.policies.chains.base import check_teacher
 from mmrl.policies.instruction_tokenizer import WORDS
 from mmrl.policies.processor import Processor
-from mmrl.policies.quick_reading import QuickReading
+from mmrl.policies.quick_reading import TracedEncoder
 
 
 class ActionFlowPolicy(ChainPolicy, ActionPolicy):
@@ -103,8 +103,8 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         self.chain, self.teacher, self.critic, self.lessons = chain, teacher, critic, lessons
         self._build()
         self.value_head = self._critic() if value_head else None
-        self._quick = QuickReading()
-        self.expert.checkpointed = gradient_checkpointing
+        self._quick = TracedEncoder()
+        self.expert.gradient_checkpointing = gradient_checkpointing
         self._ready()
         if freeze_context:
             self.body.requires_grad_(False)
@@ -145,9 +145,9 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
     ) -> tuple[Tensor, Tensor | None]:
         return self.expert(prefix, x, time, until)
 
-    def imitate(self, raw: Mapping[str, Any], output: Any) -> Tensor:
+    def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """The chunk [H, A] itself, the end of a chain of no transition."""
-        return self._demonstrated(output)
+        return self._encode_chunk(output)
 
     def _context(self, visual: Tensor, observation: Mapping[str, Any], complete: bool) -> tuple[Prefix, Tensor | None]:
         """What the expert needs to know of every context, and values [N]."""

@@ -150,9 +150,9 @@ class ActionTokenPolicy(ActionPolicy):
         chosen = logprobs.gather(2, batch["action"][..., None])[..., 0]
         return PolicyOutput(chosen, entropy_nats(logprobs), values, extra)
 
-    def imitate(self, raw: Mapping[str, Any], output: Any) -> Tensor:
+    def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """Bins [T] of real actions [H, A], which the processor takes to [-1, 1]."""
-        return to_bins(self._demonstrated(output), self.bins, self.layout).flatten()
+        return to_bins(self._encode_chunk(output), self.bins, self.layout).flatten()
 
     def contract(self) -> dict[str, Any]:
         layout = {} if self.layout == "equal" else {"action.layout": self.layout}

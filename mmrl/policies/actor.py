@@ -115,12 +115,12 @@ class ActorPolicy(Policy):
         """What it would do given `features` [N, F] and standard normal noise [N, A], with gradient."""
 
     @abstractmethod
-    def bounded(self, choice: Tensor) -> Tensor:
+    def to_action(self, choice: Tensor) -> Tensor:
         """Stored choices [N, A] as actions in [-1, 1]."""
 
     @abstractmethod
-    def unbounded(self, action: Tensor) -> Tensor:
-        """The choices that are stored for actions in [-1, 1]: the inverse of `bounded`."""
+    def from_action(self, action: Tensor) -> Tensor:
+        """The choices that are stored for actions in [-1, 1]: the inverse of `to_action`."""
 
     def features(self, observation: Mapping[str, Tensor]) -> Tensor:
         """[N, F] what actor and critic read, from collated inputs."""
@@ -140,8 +140,8 @@ class ActorPolicy(Policy):
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         return self.senses.encode(raw, self)
 
-    def encode_rows(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
-        return self.senses.encode_rows(raw, self)
+    def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
+        return self.senses.encode_batch(raw, self)
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
         return {name: torch.stack([row[name] for row in observations]) for name in observations[0]}
@@ -151,9 +151,9 @@ class ActorPolicy(Policy):
         features = self.features(observation)
         choices = self._choices(features, features.new_full((len(features),), sampling.temperature))
         if sampling.truncated:
-            choices = choices.truncated(sampling)
+            choices = choices.truncate(sampling)
         action = choices.draw(sampling, noise)
-        return self._done(action, choices.logprobs(action))
+        return self._build_action(action, choices.logprobs(action))
 
     @torch.no_grad()
     def act_uniformly(self, observation: Mapping[str, Any], noise: Noise) -> Action:
@@ -161,18 +161,18 @@ class ActorPolicy(Policy):
         rows = len(next(iter(observation.values())))
         action = (2 * noise.uniform(self.actions) - 1).to(self.device)
         logprobs = action.new_full((rows, 1), -self.actions * math.log(2))
-        return self._done(self.unbounded(action)[:, None], logprobs)
+        return self._build_action(self.from_action(action)[:, None], logprobs)
 
-    def _done(self, action: Tensor, logprobs: Tensor) -> Action:
-        share = (self.bounded(action[:, 0]) + 1) / 2
+    def _build_action(self, action: Tensor, logprobs: Tensor) -> Action:
+        share = (self.to_action(action[:, 0]) + 1) / 2
         given = torch.lerp(self.low, self.high, share).view(-1, *self.action_shape).cpu().numpy()
         return Action(action, logprobs, torch.ones_like(logprobs, dtype=torch.bool), list(given))
 
-    def imitate(self, raw: Mapping[str, Any], output: Any) -> Tensor:
+    def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """The choice behind an action of the simulator; what lies outside the box counts as its edge."""
         action = torch.as_tensor(output, dtype=torch.float32).flatten()
         low, high = self.low.cpu(), self.high.cpu()
-        return self.unbounded((2 * (action - low) / (high - low) - 1).clamp(-1, 1))[None]
+        return self.from_action((2 * (action - low) / (high - low) - 1).clamp(-1, 1))[None]
 
     def forward(self, batch: Batch) -> PolicyOutput:
         choices = self._choices(self.features(batch.observation()), batch["temperature"])
@@ -194,10 +194,10 @@ class SquashedPolicy(ActorPolicy):
     def propose(self, features: Tensor, noise: Tensor) -> Proposal:
         return Proposal(*self.head(self.actor(features)).drawn(noise))
 
-    def bounded(self, choice: Tensor) -> Tensor:
+    def to_action(self, choice: Tensor) -> Tensor:
         return choice.tanh()
 
-    def unbounded(self, action: Tensor) -> Tensor:
+    def from_action(self, action: Tensor) -> Tensor:
         return action.clamp(-1 + 1e-6, 1 - 1e-6).atanh()
 
 
@@ -227,8 +227,8 @@ class DeterministicPolicy(ActorPolicy):
     def propose(self, features: Tensor, noise: Tensor) -> Proposal:
         return Proposal(self._action(features), features.new_zeros(len(features), 1))
 
-    def bounded(self, choice: Tensor) -> Tensor:
+    def to_action(self, choice: Tensor) -> Tensor:
         return choice.clamp(-1, 1)
 
-    def unbounded(self, action: Tensor) -> Tensor:
+    def from_action(self, action: Tensor) -> Tensor:
         return action

@@ -1,4 +1,4 @@
-"""What every policy offers: it acts, and it scores again what was done."""
+"""Interface of policies: sample actions, and score stored actions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Action:
     """What a policy did in N contexts. Choices beyond a row's own length are padding with mask False."""
 
     action: Tensor  # [N, T] ids, or [N, T, A] reals
-    logprobs: Tensor | None  # [N, T] nats; None only where `act_rows` leaves them to `rest_rows`
+    logprobs: Tensor | None  # [N, T] nats; None only where `act_batch` leaves them to `score_batch`
     mask: Tensor  # [N, T] bool
     output: list[Any]  # N decoded actions: strings, or float arrays for a simulator
     values: Tensor | None = None  # [N] or [N, T]
@@ -36,7 +36,7 @@ class Action:
 
 
 class Policy(nn.Module, ABC):
-    """A network that chooses. `act` draws, `forward` scores; both go through the same distribution code.
+    """Base class of policies: `act` samples actions, `forward` scores stored ones, both by the same distribution code.
 
     A policy whose part is frozen may return that part's features in `Action.memo`: they then stand in the stored
     observation for the inputs named in `memoised`, and learning does not run the frozen part again.
@@ -78,32 +78,32 @@ class Policy(nn.Module, ABC):
     def check_sampling(self, sampling: Sampling) -> None:
         """Refuse a decode that this policy does not have; called before the first step."""
 
-    def continued(self, observation: Observation, ids: Tensor) -> Observation:
-        """The encoded observation with these ids [P] after it, as the context of the choices that follow."""
+    def extend(self, observation: Observation, ids: Tensor) -> Observation:
+        """Append ids [P] to an encoded observation: the context of the choices that follow."""
         raise NotImplementedError(
-            f"{type(self).__name__} chooses once per observation: its rows cannot be gone on with"
+            f"{type(self).__name__} chooses once per observation: its observations cannot be extended"
         )
 
-    def tokens(self, text: str) -> Tensor:
-        """The ids [P] of text that others write into a row of this policy: a tool's answer, a hint, a request."""
+    def tokenize(self, text: str) -> Tensor:
+        """The ids [P] of text that is not sampled: a tool's result, a hint, a follow-up message."""
         raise NotImplementedError(f"{type(self).__name__} reads no text between its choices; choose a text policy")
 
-    def encode_rows(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:
+    def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:
         """The raw observations of n worlds, arrays [n, ...], encoded and collated at once; None where each goes alone.
 
         Only for policies that make the same number of choices in every context.
         """
         return None
 
-    def act_rows(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
-        """As `act`, on what `encode_rows` gave; it may leave to `rest_rows` what does not shape the action."""
+    def act_batch(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        """Like `act`, on the result of `encode_batch`; it may leave log-probs and values to `score_batch`."""
         return self.act(observation, sampling, noise)
 
-    def rest_rows(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The columns "logprobs" and "values" that `act_rows` left out, for many decisions at once. No gradient.
+    def score_batch(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Compute the columns "logprobs" and "values" that `act_batch` left out, for many decisions. No gradient.
 
         Args:
-            columns: "temperature" [N], "obs.<name>" as `encode_rows` gave them, "action" and what was drawn with it.
+            columns: "temperature" [N], "obs.<name>" as `encode_batch` gave them, "action" and what was drawn with it.
         """
         return {}
 
@@ -127,8 +127,8 @@ class Policy(nn.Module, ABC):
         """What `act` puts into `Action.memo` in N collated contexts; empty where nothing is frozen. No gradient."""
         return {}
 
-    def imitate(self, raw: Mapping[str, Any], output: Any) -> Tensor:
-        """The choices [T] that would have produced `output`: the inverse of decoding, for demonstrations."""
+    def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
+        """Encode a demonstrated `output` as choices [T]: the inverse of decoding."""
         raise NotImplementedError(f"{type(self).__name__} cannot turn a demonstration into choices")
 
     def contract(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def evaluating(policy: nn.Module) -> Iterator[None]:
             policy.train()
 
 
-def need(raw: Mapping[str, Any], names: Sequence[str], policy: Policy) -> None:
+def require_inputs(raw: Mapping[str, Any], names: Sequence[str], policy: Policy) -> None:
     """Refuse a raw observation that lacks what the policy's processor reads."""
     missing = [name for name in names if name not in raw]
     if missing:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from mmrl.batch import Batch
 from mmrl.policies import saved
-from mmrl.policies.base import Action, Policy, need
+from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.heads import CategoricalHead, Choices, GaussianHead
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
@@ -141,7 +141,7 @@ class ControlPolicy(Policy):
             )
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
-        need(raw, ["state"], self)
+        require_inputs(raw, ["state"], self)
         state = torch.tensor(raw["state"], dtype=torch.float32)
         if state.shape != (self.observation_dims,):
             raise ValueError(
@@ -150,8 +150,8 @@ class ControlPolicy(Policy):
             )
         return {"state": state}
 
-    def encode_rows(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
-        need(raw, ["state"], self)
+    def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
+        require_inputs(raw, ["state"], self)
         state = torch.from_numpy(np.array(raw["state"], dtype=np.float32))  # a copy: worlds may write over theirs
         if state.shape[1:] != (self.observation_dims,):
             raise ValueError(
@@ -171,24 +171,24 @@ class ControlPolicy(Policy):
 
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
-        choices, action = self._drawn(observation["state"], sampling, noise)
+        choices, action = self._sample(observation["state"], sampling, noise)
         return replace(action, logprobs=choices.logprobs(action.action), values=self._values(observation["state"]))
 
     @torch.no_grad()
-    def act_rows(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
-        return self._drawn(observation["state"], sampling, noise)[1]
+    def act_batch(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        return self._sample(observation["state"], sampling, noise)[1]
 
     @torch.no_grad()
-    def rest_rows(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def score_batch(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
         scored = self(Batch(columns))
         return {"logprobs": scored.logprobs, "values": scored.values}
 
-    def _drawn(self, state: Tensor, sampling: Sampling, noise: Noise) -> tuple[Choices, Action]:
+    def _sample(self, state: Tensor, sampling: Sampling, noise: Noise) -> tuple[Choices, Action]:
         """What there was to choose from, and what was chosen, without log-probs and values."""
         choices = self._choices(state, state.new_full((len(state),), sampling.temperature))
         extra = {}
         if sampling.truncated:
-            choices = choices.truncated(sampling)
+            choices = choices.truncate(sampling)
             extra["kept"] = choices.kept
         action = choices.draw(sampling, noise)
         mask = torch.ones(len(action), 1, dtype=torch.bool, device=action.device)
@@ -204,7 +204,7 @@ class ControlPolicy(Policy):
         state = batch["obs.state"]
         choices = self._choices(state, batch["temperature"])
         if "kept" in batch:
-            choices = choices.restricted(batch["kept"])
+            choices = choices.restrict(batch["kept"])
         return PolicyOutput(choices.logprobs(batch["action"]), choices.entropy(), self._values(state))
 
     def save_pretrained(self, folder: str | Path) -> None:

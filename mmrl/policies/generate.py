@@ -36,7 +36,7 @@ def generate(
     inputs: Mapping[str, Any],
     attention: Tensor,  # [N, P] of the left-padded prompts
     positions: Tensor,  # [N, P], or [3, N, P] for models with rotary positions in three dimensions
-    owner: Tensor,  # [R] the prompt of each attempt
+    owner: Tensor,  # [R] the prompt of each completion
     cache: PromptCache,  # empty
     sampling: Sampling,
     noise: Noise,
@@ -44,7 +44,7 @@ def generate(
 ) -> Generated:
     """Draw R completions, each token by token until it has stopped or reached sampling.max_tokens.
 
-    The model reads every prompt once, and its attempts go on from what the cache then holds.
+    The model reads every prompt once, and its completions continue from the cache.
 
     Args:
         step: runs the model on new inputs with a cache and returns the logits [N, V] of the next token.
@@ -52,11 +52,11 @@ def generate(
     """
     began = time.perf_counter()
     rows, limit, device = len(owner), sampling.max_tokens, attention.device
-    written = _Written(rows, limit, device)
+    drawn = _Drawn(rows, limit, device)
     uniform = noise.uniform(limit).to(device)  # the same number for a row and a position, whoever else is in the batch
     live = torch.arange(rows, device=device)  # rows still in the cache, in its order
     logits = step(inputs, attention, positions, cache)[owner]
-    cache.hand_out(owner)
+    cache.expand(owner)
     following = positions[..., owner, -1:] + 1
     # without filling a new token sees all there is, and the model need not make a mask of it at every token
     seen = None if attention.all() else attention[owner]
@@ -71,8 +71,8 @@ def generate(
             min_p=sampling.min_p,
             greedy=sampling.decode == "argmax",
         )
-        written.add(t, live, token, logprob, support)
-        running = written.running(t, live, stops)
+        drawn.add(t, live, token, logprob, support)
+        running = drawn.running(t, live, stops)
         if t == 0:
             prefill = time.perf_counter() - began  # an accelerator has finished too: `running` was read
         if t + 1 == limit or not running.any():
@@ -84,27 +84,27 @@ def generate(
             seen = None if seen is None else seen[keep]
         seen = None if seen is None else torch.cat([seen, seen.new_ones(len(live), 1)], dim=1)
         new = {"input_ids": token[:, None]}, seen, following, cache
-        logits = step(*new) if t else _first(step, *new)
+        logits = step(*new) if t else _decode_first(step, *new)
         following = following + 1
-    return written.result({"prefill": prefill, "decode": time.perf_counter() - began - prefill})
+    return drawn.result({"prefill": prefill, "decode": time.perf_counter() - began - prefill})
 
 
-def _first(step: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    """The first new tokens. A model whose attention is its own may not see prompts that are held once, or fail."""
+def _decode_first(step: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """The first new tokens. A model with its own attention may ignore prompts that are stored once, or fail on them."""
     cache: PromptCache = arguments[-1]
     try:
         logits = step(*arguments)
-        if not cache.misread():
+        if not cache.ignores_prefix():
             return logits
     except (RuntimeError, ValueError, TypeError, IndexError):
-        if not cache.misread():
+        if not cache.ignores_prefix():
             raise
     cache.unshare()
     return step(*arguments)
 
 
-class _Written:
-    """The rows as far as they are drawn. Those that have ended may go on for a while; it is cut off at the end."""
+class _Drawn:
+    """The rows drawn so far. Rows that have ended may continue for a while; the result is cut."""
 
     def __init__(self, rows: int, limit: int, device: torch.device):
         self.ids = torch.zeros(rows, limit, dtype=torch.long, device=device)

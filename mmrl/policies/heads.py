@@ -41,7 +41,7 @@ class Choices(ABC):
         """[N, 1, ...] expectation, where choices are ordered."""
 
     @abstractmethod
-    def truncated(self, sampling: Sampling) -> Choices:
+    def truncate(self, sampling: Sampling) -> Choices:
         """The same distribution without its unlikely choices."""
 
     def draw(self, sampling: Sampling, noise: Noise) -> Tensor:
@@ -79,7 +79,7 @@ class Categorical(Choices):
             "sampling.decode=mean needs ordered choices; a categorical policy takes decode=argmax or decode=sample"
         )
 
-    def truncated(self, sampling: Sampling) -> Categorical:
+    def truncate(self, sampling: Sampling) -> Categorical:
         logp, ids = self._log_softmax.sort(dim=-1, descending=True, stable=True)
         if sampling.min_p > 0:
             logp = torch.where((logp - logp[:, :1]).exp() >= sampling.min_p, logp, MASKED_LOGIT).log_softmax(dim=-1)
@@ -88,9 +88,9 @@ class Categorical(Choices):
         mass = logp.exp()
         before = mass.cumsum(dim=-1) - mass  # probability of all that is more likely
         cut = ((before >= sampling.top_p) | (mass == 0)).index_fill(1, ids.new_zeros(1), False)
-        return self.restricted(ids.masked_fill(cut, -1)[:, None])
+        return self.restrict(ids.masked_fill(cut, -1)[:, None])
 
-    def restricted(self, kept: Tensor) -> Categorical:
+    def restrict(self, kept: Tensor) -> Categorical:
         """Only the ids in `kept` [N, 1, K] can be chosen; -1 stands for none."""
         ids = kept[:, 0]
         # one column more takes the -1s
@@ -128,7 +128,7 @@ class Gaussian(Choices):
     def mean(self) -> Tensor:
         return self.centre[:, None]
 
-    def truncated(self, sampling: Sampling) -> Gaussian:
+    def truncate(self, sampling: Sampling) -> Gaussian:
         raise ValueError(
             f"a Gaussian policy cannot drop unlikely choices (sampling.top_k={sampling.top_k}, "
             f"sampling.top_p={sampling.top_p}, sampling.min_p={sampling.min_p}); lower sampling.temperature instead"

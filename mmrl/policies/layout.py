@@ -1,10 +1,10 @@
-"""How the rows of a batch are laid out for the network: which share a line, and which lines share a pass.
+"""Packing: which completions share a packed sequence (prefix sharing), and which sequences share a forward pass.
 
-A line is what the network reads as one sequence: a prompt once, and after it the choices of one or more attempts at it,
-of which the first ones are read once too where they are the same.
-A sheet is some lines in one forward pass, filled up to the longest. Attempts that share a line cost their prompt once,
-but all pairs of tokens in it; sheets of similar lines save filling, but every pass has a price of its own. Which is
-best is arithmetic over lengths, done here without tensors.
+A packed sequence is what the network reads as one sequence: a prompt once, and after it the choices of one or more
+completions of it, whose common first choices are read once too. A packed batch is the sequences of one forward pass,
+padded to the longest. Completions that share a sequence cost their prompt once, but all pairs of tokens in it; batches
+of similar lengths save padding, but every forward pass has a cost of its own. `plan_packing` finds the cheapest packing
+from lengths alone, without tensors.
 """
 
 from __future__ import annotations
@@ -16,55 +16,56 @@ from typing import Any
 import numpy as np
 import torch
 
-Line = tuple[int, ...]
-"""Rows of the batch that share a prompt and a line."""
+PackedSequence = tuple[int, ...]
+"""PackedSequence: rows of the batch whose completions follow one prompt in one sequence."""
 
-Sheet = list[Line]
+PackedBatch = list[PackedSequence]
+"""PackedBatch: the packed sequences of one forward pass."""
 
-MASK = 1 << 26  # most entries of one explicit attention mask: 64 MiB of booleans
-OVERHEAD = {"cpu": 4e6, "cuda": 4e9}  # price of a call times hidden^2: measured on a CPU, estimated for others
-TOKENS = {"cpu": 2048, "cuda": 1 << 16}  # a pass over several lines, of a network of any width
-WRITTEN = 1 << 18  # numbers that a CPU's cache holds while a layer works on them
-FAMILY = 64  # most attempts of a line
-WORTH = 0.9  # share of the cost of plain lines from which on shared ones are taken
+MAX_MASK = 1 << 26  # most entries of one explicit attention mask: 64 MiB of booleans
+CALL_OVERHEAD = {"cpu": 4e6, "cuda": 4e9}  # cost of a call times hidden^2: measured on a CPU, estimated for others
+MAX_TOKENS = {"cpu": 2048, "cuda": 1 << 16}  # a pass over several sequences, of a network of any width
+CPU_CACHE = 1 << 18  # numbers that a CPU's cache holds while a layer works on them
+MAX_GROUP = 64  # completions of a sequence
+SHARING_THRESHOLD = 0.9  # prefix sharing is used below this fraction of the cost without it
 
 
-def most_tokens(hidden: int, device: torch.device) -> int:
-    """Of a pass over several lines.
+def max_packed_tokens(hidden: int, device: torch.device) -> int:
+    """The largest number of tokens of a forward pass over several sequences.
 
     What a layer writes for more of them leaves a CPU's cache before the next operation reads it: a quarter of a step
     over 9,000 tokens of a network of width 128. A narrower one writes less.
     """
-    most = TOKENS.get(device.type, TOKENS["cuda"])
-    return max(most, WRITTEN // hidden) if device.type == "cpu" else most
+    most = MAX_TOKENS.get(device.type, MAX_TOKENS["cuda"])
+    return max(most, CPU_CACHE // hidden) if device.type == "cpu" else most
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """What a layout depends on, for N rows of U prompts."""
+    """What the cost of a packing depends on, for N rows of U prompts."""
 
     prompt: np.ndarray  # [N] number of the row's prompt, 0..U-1
-    before: np.ndarray  # [U] tokens of the prompt, at least 1
+    prompt_lengths: np.ndarray  # [U] tokens of the prompt, at least 1
     choices: np.ndarray  # [N] tokens of the row's action, at least 1
-    text: np.ndarray | None = None  # [N, T] the actions, where attempts that begin alike may be read alike
+    text: np.ndarray | None = None  # [N, T] the actions, where completions that begin alike may be read alike
 
-    def common(self, line: Line) -> int:
-        """How many first choices all attempts of a line share."""
-        if self.text is None or len(line) < 2:
+    def common(self, sequence: PackedSequence) -> int:
+        """The number of first choices that all completions of a sequence share."""
+        if self.text is None or len(sequence) < 2:
             return 0
-        rows = list(line)
-        texts = self.text[rows, : int(self.choices[rows].min())]
-        same = (texts == texts[0]).all(0)
+        rows = list(sequence)
+        tokens = self.text[rows, : int(self.choices[rows].min())]
+        same = (tokens == tokens[0]).all(0)
         return len(same) if same.all() else int(same.argmin())
 
 
 @dataclass(frozen=True)
-class Price:
-    """What a pass costs, in units of one token going through the body of the network, forward and backward.
+class PackingCost:
+    """Cost model of a forward pass, in units of one token through the network's body, forward and backward.
 
     Args:
         call: of the pass itself, whatever is in it.
-        pair: of two tokens of a line, whether or not one attends to the other.
+        pair: of two tokens of a sequence, whether or not one attends to the other.
         head: of the logits of one token.
     """
 
@@ -73,99 +74,101 @@ class Price:
     head: float
 
     @staticmethod
-    def of_model(config: Any, device: torch.device) -> Price:
-        """From the sizes of a transformer with 12 hidden^2 weights a layer, as its text configuration names them.
+    def of_model(config: Any, device: torch.device) -> PackingCost:
+        """The costs of a transformer with 12 hidden^2 weights a layer, from its text configuration.
 
         A token costs 24 hidden^2 operations a layer and a pair 4 hidden. Starting an operation takes as long for a
-        small network as for a large one, so the price of a call falls with hidden^2.
+        small network as for a large one, so the cost of a call falls with hidden^2.
         """
         hidden = config.hidden_size
-        overhead = OVERHEAD.get(device.type, OVERHEAD["cuda"])
-        return Price(
+        overhead = CALL_OVERHEAD.get(device.type, CALL_OVERHEAD["cuda"])
+        return PackingCost(
             overhead / hidden**2, 1 / (6 * hidden), config.vocab_size / (12 * hidden * config.num_hidden_layers)
         )
 
     def __call__(self, count: int | np.ndarray, length: int | np.ndarray, width: int | np.ndarray) -> Any:
-        """Of a pass over `count` lines filled up to `length` tokens, of which the last `width` are scored."""
+        """The cost of a pass over `count` sequences padded to `length` tokens, of which the last `width` are scored."""
         return self.call + count * (length * (1 + self.pair * length) + self.head * width)
 
 
-def best_layout(
-    lengths: Lengths, price: Price, shared: bool, one_pass: bool, most: int = TOKENS["cuda"]
-) -> list[Sheet]:
-    """The cheapest layout.
+def plan_packing(
+    lengths: Lengths, cost_model: PackingCost, shared: bool, one_pass: bool, max_tokens: int = MAX_TOKENS["cuda"]
+) -> list[PackedBatch]:
+    """The cheapest packing.
 
     Args:
-        shared: whether attempts may share a line.
-        one_pass: whether all rows must be in one sheet.
-        most: tokens of a sheet of several lines, if it need not be the only one.
+        shared: whether completions may share a sequence.
+        one_pass: whether all rows must be in one forward pass.
+        max_tokens: of a packed batch of several sequences, unless `one_pass`.
     """
-    best = _cheapest(lengths, price, shared, one_pass)
-    return best if one_pass else [part for sheet in best for part in _parts(sheet, lengths, most)]
+    best = _plan(lengths, cost_model, shared, one_pass)
+    return best if one_pass else [part for packed in best for part in _split_batch(packed, lengths, max_tokens)]
 
 
-def _parts(sheet: Sheet, lengths: Lengths, most: int) -> list[Sheet]:
-    """The sheet in parts of about the same number of lines, none of several lines above `most` tokens."""
-    length = max(size(line, lengths)[0] for line in sheet)
-    count = -(-len(sheet) // max(most // length, 1))
-    return [[sheet[i] for i in part] for part in np.array_split(np.arange(len(sheet)), count)]
+def _split_batch(packed: PackedBatch, lengths: Lengths, max_tokens: int) -> list[PackedBatch]:
+    """Split a packed batch into parts of similar numbers of sequences; a part of several has at most `max_tokens`."""
+    length = max(sequence_size(sequence, lengths)[0] for sequence in packed)
+    count = -(-len(packed) // max(max_tokens // length, 1))
+    return [[packed[i] for i in part] for part in np.array_split(np.arange(len(packed)), count)]
 
 
-def _cheapest(lengths: Lengths, price: Price, shared: bool, one_pass: bool) -> list[Sheet]:
-    cost, best = _cut([(row,) for row in lengths.prompt.argsort(kind="stable").tolist()], lengths, price, one_pass)
+def _plan(lengths: Lengths, cost_model: PackingCost, shared: bool, one_pass: bool) -> list[PackedBatch]:
+    cost, best = _split_by_length(
+        [(row,) for row in lengths.prompt.argsort(kind="stable").tolist()], lengths, cost_model, one_pass
+    )
     if shared and int(np.bincount(lengths.prompt).max()) > 1:
-        shared_cost, lines = _cut(families(lengths, price), lengths, price, one_pass)
-        if shared_cost < WORTH * cost:
-            return lines
+        shared_cost, grouped = _split_by_length(prefix_groups(lengths, cost_model), lengths, cost_model, one_pass)
+        if shared_cost < SHARING_THRESHOLD * cost:
+            return grouped
     return best
 
 
-def shares(sheet: Sequence[Line]) -> bool:
-    """Whether some line of the sheet holds more than one attempt."""
-    return any(len(line) > 1 for line in sheet)
+def shares_prefix(packed: Sequence[PackedSequence]) -> bool:
+    """Whether some sequence holds several completions of a prompt."""
+    return any(len(sequence) > 1 for sequence in packed)
 
 
-def size(line: Line, lengths: Lengths) -> tuple[int, int]:
-    """Tokens of a line, and how many of them are scored: the network need not read the last token of an attempt."""
-    scored = int(lengths.choices[list(line)].sum()) - (len(line) - 1) * lengths.common(line)
-    return int(lengths.before[lengths.prompt[line[0]]]) - 1 + scored, scored
+def sequence_size(sequence: PackedSequence, lengths: Lengths) -> tuple[int, int]:
+    """Tokens of a sequence, and how many of them are scored: the last token of a completion need not be read."""
+    scored = int(lengths.choices[list(sequence)].sum()) - (len(sequence) - 1) * lengths.common(sequence)
+    return int(lengths.prompt_lengths[lengths.prompt[sequence[0]]]) - 1 + scored, scored
 
 
-def families(lengths: Lengths, price: Price) -> list[Line]:
-    """The lines of attempts at one prompt that cost least, filling and calls aside.
+def prefix_groups(lengths: Lengths, cost_model: PackingCost) -> list[PackedSequence]:
+    """Prefix groups: the cheapest packed sequences of the completions of one prompt, without padding and calls.
 
-    Attempts that begin alike stand side by side in the order of their texts, so a family is a stretch of that order:
-    best[j] = min_w best[j - w] + price of the w attempts before j.
+    Completions are sorted by prompt and tokens, so those with a common prefix are adjacent and a group is a slice:
+    best[j] = min_w best[j - w] + cost of the w completions before j.
     """
-    order = _alike(lengths)
+    order = _sort_by_tokens(lengths)
     prompt, choices = lengths.prompt[order], lengths.choices[order]
-    most, rows = min(int(np.bincount(prompt).max()), FAMILY), len(order)
-    alike = _shared(lengths, order)  # with the attempt before
-    ends = np.full((rows + 1, most), np.inf)  # price of the w + 1 attempts that end before j
+    most, rows = min(int(np.bincount(prompt).max()), MAX_GROUP), len(order)
+    alike = _count_shared(lengths, order)  # with the completion before
+    ends = np.full((rows + 1, most), np.inf)  # cost of the w + 1 completions that end before j
     common = scored = choices
     for w in range(most):
         count = rows - w
         if w:
             common, scored = np.minimum(common[:count], alike[w:]), scored[:count] + choices[w:]
         width = scored - w * common
-        cost = price(1, lengths.before[prompt[:count]] - 1 + width, width) - price.call
+        cost = cost_model(1, lengths.prompt_lengths[prompt[:count]] - 1 + width, width) - cost_model.call
         ends[w + 1 :, w] = np.where(prompt[:count] == prompt[w:], cost, np.inf)
     best, came = np.full(rows + 1 + most, np.inf), np.zeros(rows + 1, dtype=int)
-    best[most] = 0.0  # of no attempt; what stands before it is out of reach
+    best[most] = 0.0  # of no completion; what stands before it is out of reach
     for j in range(1, rows + 1):
         whole = best[j : j + most][::-1] + ends[j]
         came[j] = whole.argmin()
         best[j + most] = whole[came[j]]
-    lines, j = list[Line](), rows
+    sequences, j = list[PackedSequence](), rows
     while j > 0:
         first = j - came[j] - 1
-        lines.append(tuple(order[first:j].tolist()))
+        sequences.append(tuple(order[first:j].tolist()))
         j = first
-    return lines[::-1]
+    return sequences[::-1]
 
 
-def _alike(lengths: Lengths) -> np.ndarray:
-    """The rows by prompt, and those of a prompt by their texts."""
+def _sort_by_tokens(lengths: Lengths) -> np.ndarray:
+    """The rows sorted by prompt, and those of a prompt by their tokens."""
     if lengths.text is None:
         return lengths.prompt.argsort(kind="stable")
     inside = np.arange(lengths.text.shape[1]) < lengths.choices[:, None]
@@ -173,8 +176,8 @@ def _alike(lengths: Lengths) -> np.ndarray:
     return np.array(sorted(range(len(keys)), key=lambda row: (lengths.prompt[row], keys[row].tobytes())))
 
 
-def _shared(lengths: Lengths, order: np.ndarray) -> np.ndarray:
-    """[N] first choices that each row of an order shares with the one before it; those of the first mean nothing."""
+def _count_shared(lengths: Lengths, order: np.ndarray) -> np.ndarray:
+    """[N] first choices that each row of an order has in common with the one before; undefined for the first."""
     shared = np.zeros(len(order), dtype=int)
     if lengths.text is not None and len(order) > 1:
         text, choices = lengths.text[order], lengths.choices[order]
@@ -183,14 +186,16 @@ def _shared(lengths: Lengths, order: np.ndarray) -> np.ndarray:
     return shared
 
 
-def _cut(lines: Sequence[Line], lengths: Lengths, price: Price, one_pass: bool) -> tuple[float, list[Sheet]]:
-    """Lines in order of length, cut where it is cheapest: best[i] = min_j best[j] + price of lines j to i."""
-    sizes = np.array([size(line, lengths) for line in lines])
+def _split_by_length(
+    sequences: Sequence[PackedSequence], lengths: Lengths, cost_model: PackingCost, one_pass: bool
+) -> tuple[float, list[PackedBatch]]:
+    """Cut sequences sorted by length into the cheapest batches: best[i] = min_j best[j] + cost of j to i."""
+    sizes = np.array([sequence_size(sequence, lengths) for sequence in sequences])
     order = np.lexsort((sizes[:, 1], sizes[:, 0]))
     length, width = sizes[order].T
-    masked = shares(lines)
-    # a cut between equal lines saves nothing; only the size of a mask may ask for it
-    ends = [*(np.flatnonzero(masked | (np.diff(length) != 0) | (np.diff(width) != 0)) + 1).tolist(), len(lines)]
+    masked = shares_prefix(sequences)
+    # a cut between equal sequences saves nothing; only the size of a mask may ask for it
+    ends = [*(np.flatnonzero(masked | (np.diff(length) != 0) | (np.diff(width) != 0)) + 1).tolist(), len(sequences)]
     starts = np.array([0, *ends[:-1]])
     widest = np.maximum.reduceat(width, starts)
     best, came = np.zeros(len(ends) + 1), np.zeros(len(ends), dtype=int)
@@ -198,14 +203,14 @@ def _cut(lines: Sequence[Line], lengths: Lengths, price: Price, one_pass: bool) 
         first = slice(0, 1 if one_pass else i + 1)
         count = end - starts[first]
         across = np.maximum.accumulate(widest[i::-1])[::-1][first]
-        cost = best[first] + price(count, length[end - 1], across)
+        cost = best[first] + cost_model(count, length[end - 1], across)
         if masked:
-            cost = np.where(count * length[end - 1] ** 2 > MASK, np.inf, cost)
+            cost = np.where(count * length[end - 1] ** 2 > MAX_MASK, np.inf, cost)
         came[i] = cost.argmin()
         best[i + 1] = cost[came[i]]
-    sheets, i = [], len(ends)
+    batches, i = [], len(ends)
     while i > 0:
         start = starts[came[i - 1]]
-        sheets.append([lines[k] for k in order[start : ends[i - 1]]])
+        batches.append([sequences[k] for k in order[start : ends[i - 1]]])
         i = int(came[i - 1])
-    return float(best[-1]), sheets[::-1]
+    return float(best[-1]), batches[::-1]

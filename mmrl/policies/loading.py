@@ -43,8 +43,8 @@ def refuse_empty(tokenizer: Any) -> Any:
     return tokenizer
 
 
-def loaded_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **options: Any) -> Any:
-    """The transformers model of a checkpoint in safetensors. Weights that it lacks are refused, not drawn at random.
+def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **options: Any) -> Any:
+    """Load a transformers model from a checkpoint in safetensors; missing weights are refused, not drawn at random.
 
     Args:
         auto_model: a model class of transformers.
@@ -88,7 +88,7 @@ def _is_folder(path: str) -> bool:
     return not path.strip() or path.startswith((".", "/", "~")) or path.count("/") > 1
 
 
-def without_dropout(model: nn.Module) -> nn.Module:
+def remove_dropout(model: nn.Module) -> nn.Module:
     """The model with every dropout at zero.
 
     A policy is learnt from the probabilities that it acted by; with dropout in the learn step alone, the ratio of an
@@ -103,8 +103,8 @@ def without_dropout(model: nn.Module) -> nn.Module:
     return model
 
 
-def adapted(model: nn.Module, lora: dict[str, Any] | None) -> nn.Module:
-    """The model with low-rank adapters as its only trainable weights; unchanged for None."""
+def add_lora(model: nn.Module, lora: dict[str, Any] | None) -> nn.Module:
+    """Add low-rank adapters as the only trainable weights; None leaves the model unchanged."""
     if lora is None:
         return model
     from peft import LoraConfig, get_peft_model
@@ -112,8 +112,8 @@ def adapted(model: nn.Module, lora: dict[str, Any] | None) -> nn.Module:
     return get_peft_model(model, LoraConfig(**{"r": 16, "target_modules": "all-linear", **lora}))
 
 
-def merged(model: Any) -> Any:
-    """The plain transformers model, adapters folded into a copy of the weights."""
+def merge_lora(model: Any) -> Any:
+    """The plain transformers model, with adapters merged into a copy of the weights."""
     if not hasattr(model, "merge_and_unload"):
         return model
     return copy.deepcopy(model).merge_and_unload()

@@ -16,12 +16,12 @@ from transformers import PI0ForConditionalGeneration
 from mmrl.batch import pad_stack
 from mmrl.policies.action_chain import ChainPolicy, Known, Prefix
 from mmrl.policies.action_value import StateValue
-from mmrl.policies.base import need
+from mmrl.policies.base import require_inputs
 from mmrl.policies.chains import Chain
 from mmrl.policies.chains.base import check_teacher
-from mmrl.policies.loading import adapted, checkpoint_error, loaded_model, merged, without_dropout
+from mmrl.policies.loading import add_lora, checkpoint_error, load_model, merge_lora, remove_dropout
 from mmrl.policies.margin import Margin
-from mmrl.policies.pi0_network import Pi0Network, checkpointed
+from mmrl.policies.pi0_network import Pi0Network, enable_gradient_checkpointing
 from mmrl.policies.pi0_reading import Pi0Reading
 from mmrl.policies.processor import Processor
 from mmrl.policies.weights import fill, read_weights
@@ -109,15 +109,15 @@ class Pi0Policy(ChainPolicy):
         changes = {} if horizon is None else {"chunk_size": horizon}
         with checkpoint_error(path):
             self.reading = Pi0Reading(reader or path, len(self.cameras))
-            model = _loaded(path, dtype=dtype, attn_implementation=attention, **changes)
+            model = _load_model(path, dtype=dtype, attn_implementation=attention, **changes)
         self.horizon: int = model.config.chunk_size
         self.margin = _margin(model.config, action_dims, chunk, proprio_dims)
-        self.processor = _units(path, self.reading, processor)
+        self.processor = _resolve_processor(path, self.reading, processor)
         # simulators' actions and ranges end at 1; standard deviations do not
         self.bound = None if self.processor.action.kind == "mean_std" else 1.0
         if gradient_checkpointing:
-            checkpointed(model)
-        self.model: Any = _frozen(without_dropout(model), freeze_vision, freeze_context, lora)
+            enable_gradient_checkpointing(model)
+        self.model: Any = _freeze(remove_dropout(model), freeze_vision, freeze_context, lora)
         self.network = Pi0Network(model)
         self._add_heads(model.config, value_head)
 
@@ -141,7 +141,7 @@ class Pi0Policy(ChainPolicy):
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """{camera uint8 [H, W, 3], ..., "proprio" [P], "instruction" str} as images [cameras, H, W, 3] and ids [L]."""
         raw = self.processor.encode(raw)
-        need(raw, (*self.cameras, "proprio", "instruction"), self)
+        require_inputs(raw, (*self.cameras, "proprio", "instruction"), self)
         images = [torch.as_tensor(np.asarray(raw[name])) for name in self.cameras]
         for name, image in zip(self.cameras, images):
             if image.dtype != torch.uint8 or image.dim() != 3 or image.shape[2] != 3:
@@ -172,7 +172,7 @@ class Pi0Policy(ChainPolicy):
             "proprio": torch.stack([torch.as_tensor(row["proprio"]) for row in observations]),
         }
 
-    def imitate(self, raw: Mapping[str, Any], output: Any) -> Tensor:
+    def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """The chunk [H, A] itself, the end of a chain of no transition."""
         real = np.asarray(output, dtype=np.float32)
         if real.shape != (self.chunk, self.action_dims):
@@ -180,7 +180,7 @@ class Pi0Policy(ChainPolicy):
                 f"a demonstrated action has shape {real.shape}, but the policy's chunk and action_dims make "
                 f"({self.chunk}, {self.action_dims})"
             )
-        return torch.as_tensor(self.processor.imitate(real))
+        return torch.as_tensor(self.processor.encode_action(real))
 
     def contract(self) -> dict[str, Any]:
         """The processor, the cameras, and the shape of an action."""
@@ -190,7 +190,7 @@ class Pi0Policy(ChainPolicy):
     # ---------------------------------------------------------------- the network of the chain
 
     def read(self, observation: Mapping[str, Any]) -> Known:
-        need(observation, ("images", "input_ids", "attention_mask", "proprio"), self)
+        require_inputs(observation, ("images", "input_ids", "attention_mask", "proprio"), self)
         mask, proprio = observation["attention_mask"], observation["proprio"].float()
         inputs = {
             "input_ids": observation["input_ids"],
@@ -207,14 +207,14 @@ class Pi0Policy(ChainPolicy):
     def answer(
         self, prefix: Prefix, x: Tensor, time: Tensor, until: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        found = self.network.found(prefix, x, time)
+        found = self.network.decode_actions(prefix, x, time)
         spread = None if self.spread is None else self.spread(found.to(self.spread.weight.dtype)).float()
         return self.network.velocity(found).float(), spread
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Model and processor as transformers writes them, adapters merged; our heads and the processor beside them."""
         folder = Path(folder)
-        merged(self.model).save_pretrained(folder)
+        merge_lora(self.model).save_pretrained(folder)
         self.reading.save(folder, self.processor)
         heads = {
             f"{name}.{key}": value.detach().contiguous().cpu()
@@ -224,14 +224,14 @@ class Pi0Policy(ChainPolicy):
         }
         if heads:
             save_file(heads, folder / EXTRA)
-        own = {"class": type(self).__name__, "processor": self.processor.plain()}
+        own = {"class": type(self).__name__, "processor": self.processor.to_dict()}
         (folder / OWN).write_text(json.dumps(own, indent=2) + "\n")
 
 
-def _loaded(path: str, **options: Any) -> Any:
+def _load_model(path: str, **options: Any) -> Any:
     """The transformers model. Weights that it needs and does not get are refused, not drawn at random."""
     unread = ("model.dit.embed_tokens", "dit.embed_tokens")  # nobody reads those
-    model = loaded_model(PI0ForConditionalGeneration, path, unread, **options)
+    model = load_model(PI0ForConditionalGeneration, path, unread, **options)
     return model.train()  # as other new modules are; transformers loads for evaluation
 
 
@@ -247,18 +247,18 @@ def _margin(config: Any, action_dims: int, chunk: int, proprio_dims: int) -> Mar
     return margin if margin.rest else None
 
 
-def _units(path: str, reading: Pi0Reading, given: Processor | None) -> Processor:
+def _resolve_processor(path: str, reading: Pi0Reading, given: Processor | None) -> Processor:
     """As given, or as saved by us, or the statistics that came with the checkpoint."""
     file = Path(path) / OWN
     if file.is_file():
         saved = read_json_object(file, "save the policy there again").get("processor")
     else:
         units = reading.units()
-        saved = None if units is None else units.plain()
-    return Processor.agreed(given, saved, f"policy.path={path}")
+        saved = None if units is None else units.to_dict()
+    return Processor.resolve(given, saved, f"policy.path={path}")
 
 
-def _frozen(model: Any, freeze_vision: bool, freeze_context: bool, lora: dict[str, Any] | None) -> nn.Module:
+def _freeze(model: Any, freeze_vision: bool, freeze_context: bool, lora: dict[str, Any] | None) -> nn.Module:
     """The model with what may learn, adapted where it may."""
     vlm = model.model.vlm
     model.model.dit.embed_tokens.requires_grad_(False)  # the expert is given embeddings: nobody reads them
@@ -270,4 +270,4 @@ def _frozen(model: Any, freeze_vision: bool, freeze_context: bool, lora: dict[st
     if lora is None:
         return model
     open_layers = [n for n, m in model.named_modules() if isinstance(m, nn.Linear) and m.weight.requires_grad]
-    return adapted(model, {"target_modules": open_layers, **lora})
+    return add_lora(model, {"target_modules": open_layers, **lora})

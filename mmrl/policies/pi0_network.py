@@ -83,8 +83,8 @@ class Pi0Network:
         layers[-1] = layers[-1] + 0 * hidden.sum()
         return (mask, pad(state, (0, self.model.config.max_state_dim - state.shape[1])), *layers), hidden
 
-    def found(self, prefix: Prefix, x: Tensor, time: Tensor) -> Tensor:
-        """What the action tokens found, [M, S, E], of noisy actions x [M, S, D] at times [M]."""
+    def decode_actions(self, prefix: Prefix, x: Tensor, time: Tensor) -> Tensor:
+        """Features of the action tokens [M, S, E], from noisy actions x [M, S, D] at times [M]."""
         mask, state, *layers = prefix
         dtype = self.model.action_out_proj.weight.dtype
         tokens = self.model.embed_action_time(state.to(dtype), x.to(dtype), time)
@@ -97,7 +97,7 @@ class Pi0Network:
         return self.model.action_out_proj(found)
 
 
-def checkpointed(model: Any) -> None:
+def enable_gradient_checkpointing(model: Any) -> None:
     """Layers run again in the backward pass instead of being kept.
 
     transformers takes the cache from a layer that does, since plain caches grow at every run; a PageLayer does not.

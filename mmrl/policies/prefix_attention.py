@@ -1,4 +1,4 @@
-"""Attention where many attempts share a prompt: of single new tokens in decoding, and of whole lines in learning."""
+"""Prefix sharing in attention: completions attend to one copy of their prompt, in decoding and in scoring."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 NAME = "mmrl_prefix_sdpa"
-"""What transformers calls this attention. It is torch's own wherever nothing is shared."""
+"""Name of this attention in transformers. It is torch's own wherever nothing is shared."""
 
 
-def know_prefixes(config: Any) -> None:
-    """Let a model whose attention is torch's share prompts; others are left alone.
+def enable_prefix_sharing(config: Any) -> None:
+    """Enable prefix sharing in a model whose attention is torch's; other models are left unchanged.
 
     Args:
         config: of the transformers model.
@@ -26,27 +26,27 @@ def know_prefixes(config: Any) -> None:
 
 
 class Prefix:
-    """Keys and values of U prompts, and which of R rows goes on from which.
+    """Keys and values of U prompts, and the prompt of each of R rows.
 
-    The rows of a prompt are put side by side, filled up to the largest family of W, so that one product of matrices
+    The rows of a prompt are put side by side, padded to the largest prefix group of W, so that one product of matrices
     reads the prompt's keys for all of them: the memory is read once per prompt and not once per row.
     """
 
     def __init__(
-        self, keys: Tensor, values: Tensor, owner: Tensor | None = None, places: tuple[Tensor, Tensor] | None = None
+        self, keys: Tensor, values: Tensor, owner: Tensor | None = None, slots: tuple[Tensor, Tensor] | None = None
     ):
         self.keys, self.values = keys, values  # [U, Hk, P, D]
-        self.owner: Any = owner  # [R]; a recorded step knows the places alone
-        # [R] the place of a row among U * W, and [U * W] the row at a place; where there is none any does
-        self.slot, self.row = _places(self.owner, len(keys)) if places is None else places  # type: ignore[arg-type]
-        self.read = False
+        self.owner: Any = owner  # [R]; a captured step has the slots alone
+        # [R] the slot of a row among U * W, and [U * W] the row in a slot; any row in an empty slot
+        self.slot, self.row = _assign_slots(self.owner, len(keys)) if slots is None else slots  # type: ignore[arg-type]
+        self.used = False
 
     @property
     def length(self) -> int:
         return self.keys.shape[-2]
 
     def select(self, indices: Tensor) -> Prefix:
-        """Some of the rows; prompts that nobody goes on from are let go."""
+        """Some of the rows; prompts without a row are dropped."""
         kept, owner = self.owner[indices].unique(return_inverse=True)
         if len(kept) == len(self.keys):
             return Prefix(self.keys, self.values, owner)
@@ -54,27 +54,27 @@ class Prefix:
 
     def times_keys(self, query: Tensor) -> Tensor:
         """[R, Hk, r, D] to scores [R, Hk, r, P]."""
-        return self._gather(self._spread(query) @ self.keys.transpose(-1, -2), query.shape[2])
+        return self._gather(self._scatter(query) @ self.keys.transpose(-1, -2), query.shape[2])
 
     def times_values(self, weights: Tensor) -> Tensor:
         """[R, Hk, r, P] to means [R, Hk, r, D]."""
-        return self._gather(self._spread(weights) @ self.values, weights.shape[2])
+        return self._gather(self._scatter(weights) @ self.values, weights.shape[2])
 
-    def _spread(self, rows: Tensor) -> Tensor:
+    def _scatter(self, rows: Tensor) -> Tensor:
         """[R, Hk, r, X] to [U, Hk, W * r, X]."""
         _, heads, r, size = rows.shape
         prompts = self.keys.shape[0]
-        laid = rows.index_select(0, self.row).view(prompts, -1, heads, r * size)
-        return laid.transpose(1, 2).reshape(prompts, heads, -1, size)
+        grouped_rows = rows.index_select(0, self.row).view(prompts, -1, heads, r * size)
+        return grouped_rows.transpose(1, 2).reshape(prompts, heads, -1, size)
 
-    def _gather(self, laid: Tensor, r: int) -> Tensor:
+    def _gather(self, grouped_rows: Tensor, r: int) -> Tensor:
         """[U, Hk, W * r, X] to [R, Hk, r, X]."""
-        prompts, heads, _, size = laid.shape
-        return laid.view(prompts, heads, -1, r, size).transpose(1, 2).flatten(0, 1).index_select(0, self.slot)
+        prompts, heads, _, size = grouped_rows.shape
+        return grouped_rows.view(prompts, heads, -1, r, size).transpose(1, 2).flatten(0, 1).index_select(0, self.slot)
 
 
-def _places(owner: Tensor, prompts: int) -> tuple[Tensor, Tensor]:
-    """Rows of one prompt side by side: [R] and [U * W]."""
+def _assign_slots(owner: Tensor, prompts: int) -> tuple[Tensor, Tensor]:
+    """Assign slots so that rows of one prompt are adjacent: [R] and [U * W]."""
     order = owner.argsort(stable=True)
     counts = owner.bincount(minlength=prompts)
     width = int(counts.max())  # W
@@ -101,18 +101,20 @@ def prefix_attention(
         query: [R, H, 1, D].
         key: [R, Hk, t, D] of the row's own tokens; its attribute `prefix` holds those of the prompts.
         value: [R, Hk, t, D].
-        attention_mask: [R, 1, 1, P + t] bool, True where it may be attended to; None attends to all. In learning the
-            mask of whole lines, whose attribute `head` says how many tokens stand before the first attempt.
+        attention_mask: [R, 1, 1, P + t] bool, True where it may be attended to; None attends to all. In scoring the
+            mask of packed sequences, whose attribute `head` is the number of tokens before the first completion.
     """
     prefix: Prefix | None = getattr(key, "prefix", None)
     head = getattr(attention_mask, "head", 0)
     if prefix is None and attention_mask is not None and head:
-        return _lines(module, query, key, value, attention_mask, head, dropout=dropout, scaling=scaling, **others), None
+        return _packed_attention(
+            module, query, key, value, attention_mask, head, dropout=dropout, scaling=scaling, **others
+        ), None
     if prefix is None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
         )
-    prefix.read = True
+    prefix.used = True
     if query.shape[2] > 1 or others.get("position_bias") is not None:
         key, value = (torch.cat([p[prefix.owner], own], -2) for p, own in ((prefix.keys, key), (prefix.values, value)))
         return sdpa_attention_forward(
@@ -130,10 +132,10 @@ def prefix_attention(
     return out.reshape(rows, heads, 1, size).transpose(1, 2).contiguous(), None
 
 
-def _lines(
+def _packed_attention(
     module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, head: int, **options: Any
 ) -> Tensor:
-    """The tokens of prompts see none of the attempts: theirs is an attention of its own, often without a mask."""
+    """Attention over packed sequences: that of prompts is computed apart, often without a mask."""
     own = None if mask.causal else mask[:, :, :head, :head]
     first = query[:, :, :head], key[:, :, :head], value[:, :, :head], own
     second = query[:, :, head:], key, value, mask[:, :, head:]

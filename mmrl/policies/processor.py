@@ -84,8 +84,8 @@ class Gripper:
 class Processor:
     """Names, pictures, units and the hand: how a policy reads a robot's observations and writes its actions.
 
-    The default changes nothing. A policy applies `encode` to what it is given, `decode` to what it does and `imitate`
-    to what it is shown, saves the value with its weights, and states it in its contract.
+    The default changes nothing. A policy applies `encode` to observations, `decode` to its actions and `encode_action`
+    to demonstrated actions, saves the value with its weights, and states it in its contract.
 
     Args:
         names: what the robot or dataset calls an observation, to what the policy calls it.
@@ -127,7 +127,7 @@ class Processor:
         """What the robot is told, float32 [..., A], for the network's numbers."""
         return self._hand(self.action.invert(action), "to_robot")
 
-    def imitate(self, action: Any) -> np.ndarray:
+    def encode_action(self, action: Any) -> np.ndarray:
         """The network's numbers for what the robot was told, float32 [..., A]: the inverse of `decode`."""
         return self.action.apply(self._hand(np.asarray(action, np.float32), "to_policy"))
 
@@ -140,15 +140,15 @@ class Processor:
 
     def contract(self) -> dict[str, Any]:
         """All of it as plain values, one level deep, for example {"processor.action.kind": "quantile"}."""
-        return entries(self.plain(), "processor.")
+        return entries(self.to_dict(), "processor.")
 
-    def plain(self) -> dict[str, Any]:
-        """All of it as JSON takes it; `Processor.made` reads it."""
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON takes it; `Processor.from_dict` reads it."""
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
     @classmethod
-    def made(cls, plain: Mapping[str, Any]) -> Processor:
-        """From what `plain` gave."""
+    def from_dict(cls, plain: Mapping[str, Any]) -> Processor:
+        """Build a processor from the result of `to_dict`."""
         return cls(
             names=dict(plain.get("names", {})),
             pictures={name: Picture(**given) for name, given in plain.get("pictures", {}).items()},
@@ -158,17 +158,17 @@ class Processor:
         )
 
     @classmethod
-    def agreed(cls, given: Processor | None, saved: Mapping[str, Any] | None, where: str) -> Processor:
+    def resolve(cls, given: Processor | None, saved: Mapping[str, Any] | None, where: str) -> Processor:
         """The processor of a policy: as given, or as saved with its weights; refused where the two differ.
 
         Args:
             given: in the configuration; None takes what was saved.
-            saved: by `plain`, beside the weights; None when there are none yet, or they are older than this.
+            saved: by `to_dict`, beside the weights; None when there are none yet, or they are older than this.
             where: the place of the weights, for the message.
         """
         if saved is None:
             return given or cls()
-        kept = cls.made(saved)
+        kept = cls.from_dict(saved)
         if given is not None and (lines := differences(kept.contract(), given.contract())):
             raise ValueError(
                 f"{where} was trained with another policy.processor:\n  "

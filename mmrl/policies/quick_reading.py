@@ -1,4 +1,4 @@
-"""Reading contexts without the Python of the network: what a robot that decides alone waits for."""
+"""TracedEncoder: replay a captured context encoder at small batch sizes, which reduces control latency."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from collections.abc import Callable, Hashable, Mapping
 import torch
 from torch import Tensor, nn
 
-from mmrl.recorded import Recorded
+from mmrl.recorded import CapturedGraph
 
-FEW = 4  # contexts; with more the arithmetic takes longer than the Python around it
-SETTLED = 64  # reads with the same weights before they are recorded, which takes as long as some hundred of them
+MAX_CONTEXTS = 4  # contexts; with more the arithmetic takes longer than the Python code around it
+MIN_CALLS = 64  # calls with the same weights before capture, which takes as long as some hundred of them
 
 
-class QuickReading:
-    """Replays the reading of a few contexts on a CPU while the weights stay as they are.
+class TracedEncoder:
+    """Replays a captured context encoder for a few contexts on a CPU while the weights stay as they are.
 
-    Between two updates of training a small batch is read a few times at most: there nothing is recorded. Whenever a
-    weight has changed the network itself reads, and after that a record is compared with it before it is believed.
+    Between two updates of training a small batch is encoded a few times at most: then nothing is captured. Whenever a
+    weight has changed the network itself encodes, and the graph is compared with it again before it is used.
     """
 
     def __init__(self) -> None:
-        self._recorded = Recorded("the reading of contexts", pays=0)
+        self._captured = CapturedGraph("the encoder of contexts", min_calls=0)
         self._weights: list[Tensor] = []
         self._whole = True  # a shard of a weight has no place in memory that tells about it
         self._places: list[int] = []
         self._versions: list[int] = []
         self._calls = 0  # since the weights changed
 
-    def __deepcopy__(self, memo: dict) -> QuickReading:
-        return QuickReading()
+    def __deepcopy__(self, memo: dict) -> TracedEncoder:
+        return TracedEncoder()
 
     def __reduce__(self) -> tuple:
-        return QuickReading, ()
+        return TracedEncoder, ()
 
     def __call__(
         self,
@@ -50,15 +50,15 @@ class QuickReading:
             key: what else the operations depend on.
         """
         some = next(iter(observation.values()))
-        alone = len(some) <= FEW and some.device.type == "cpu" and not torch.is_grad_enabled()
-        if not (alone and self._settled(policy)):
+        small = len(some) <= MAX_CONTEXTS and some.device.type == "cpu" and not torch.is_grad_enabled()
+        if not (small and self._weights_unchanged(policy)):
             return read(observation)
-        return self._recorded(read, observation, (key, policy.training, torch.is_autocast_enabled("cpu")))
+        return self._captured(read, observation, (key, policy.training, torch.is_autocast_enabled("cpu")))
 
-    def _settled(self, policy: nn.Module) -> bool:
+    def _weights_unchanged(self, policy: nn.Module) -> bool:
         """Whether the weights have been the same for long enough."""
         self._calls += 1
-        if self._calls % SETTLED == 1:  # looking for them takes long, and they are seldom others
+        if self._calls % MIN_CALLS == 1:  # looking for them takes long, and they are seldom others
             self._weights = [*policy.parameters(), *policy.buffers()]
             self._whole = all(type(weight) in (Tensor, nn.Parameter) for weight in self._weights)
         if not self._whole:
@@ -66,8 +66,8 @@ class QuickReading:
         places = [weight.data_ptr() for weight in self._weights]
         versions = [weight._version for weight in self._weights]
         if places != self._places:
-            self._recorded = Recorded(self._recorded.what, pays=0)
+            self._captured = CapturedGraph(self._captured.what, min_calls=0)
         if places != self._places or versions != self._versions:
             self._places, self._versions, self._calls = places, versions, 1
-            self._recorded.doubt()
-        return self._calls > SETTLED
+            self._captured.revalidate()
+        return self._calls > MIN_CALLS

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from mmrl.batch import Batch, pad_stack
-from mmrl.policies.base import Action, Policy, need
+from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.control import perceptron
-from mmrl.policies.loading import checkpoint_error, loaded_model, refuse_empty, without_dropout
+from mmrl.policies.loading import checkpoint_error, load_model, refuse_empty, remove_dropout
 from mmrl.policies.tiny import character_tokenizer, special_ids
 from mmrl.policies.tokenizer import join_messages, set_pad_token
 from mmrl.policies.weights import fill, read_weights
@@ -55,7 +55,7 @@ class ScoringPolicy(Policy):
             with checkpoint_error(path):
                 self.tokenizer: Any = refuse_empty(AutoTokenizer.from_pretrained(path))
                 # of a language model, the head starts at random
-                model = loaded_model(AutoModelForSequenceClassification, path, HEADS, num_labels=1, dtype=dtype)
+                model = load_model(AutoModelForSequenceClassification, path, HEADS, num_labels=1, dtype=dtype)
         else:
             self.tokenizer = character_tokenizer()
             full = {**(config or {}), **special_ids(self.tokenizer), "num_labels": 1}
@@ -63,7 +63,7 @@ class ScoringPolicy(Policy):
             model = AutoModelForSequenceClassification.from_config(made, dtype=dtype)
         set_pad_token(self.tokenizer, str(path))
         model.config.pad_token_id = self.tokenizer.pad_token_id
-        self.model: Any = without_dropout(model)
+        self.model: Any = remove_dropout(model)
         width = model.config.get_text_config().hidden_size
         self.head: nn.Module | None = None
         if hidden is not None:
@@ -79,7 +79,7 @@ class ScoringPolicy(Policy):
         return frozenset({"values"})
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
-        need(raw, ["messages", "answer"], self)
+        require_inputs(raw, ["messages", "answer"], self)
         ids = torch.tensor(self._ids(raw), dtype=torch.long)
         if self.head is None:
             return {"input_ids": ids}
@@ -123,7 +123,7 @@ class ScoringPolicy(Policy):
         nothing = scores.new_zeros(batch["action"].shape)
         return PolicyOutput(nothing, nothing, scores)
 
-    def imitate(self, raw: Mapping[str, Any], output: Any) -> Tensor:
+    def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         return torch.zeros(1, dtype=torch.long)
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from gymnasium import Space, spaces
 from torch import Tensor, nn
 
-from mmrl.policies.base import Policy, need
+from mmrl.policies.base import Policy, require_inputs
 from mmrl.types import Observation
 
 
@@ -41,7 +41,9 @@ class Senses(nn.Module):
 
     def encode(self, raw: Mapping[str, Any], owner: Policy) -> Observation:
         """The inputs, by name: "state" float32 and "image" uint8; refused where they are missing or of another size."""
-        need(raw, [*([self.state] if self.observation_dims else []), *(["image"] if self.image_size else [])], owner)
+        require_inputs(
+            raw, [*([self.state] if self.observation_dims else []), *(["image"] if self.image_size else [])], owner
+        )
         out: Observation = {}
         if self.observation_dims:
             out["state"] = torch.tensor(raw[self.state], dtype=torch.float32)
@@ -51,9 +53,11 @@ class Senses(nn.Module):
             _same("image", out["image"], (self.image_size, self.image_size, 3), "policy.image_size")
         return out
 
-    def encode_rows(self, raw: Mapping[str, Any], owner: Policy) -> dict[str, Tensor]:
+    def encode_batch(self, raw: Mapping[str, Any], owner: Policy) -> dict[str, Tensor]:
         """Those of n worlds [n, ...] at once, as copies: worlds may write over theirs."""
-        need(raw, [*([self.state] if self.observation_dims else []), *(["image"] if self.image_size else [])], owner)
+        require_inputs(
+            raw, [*([self.state] if self.observation_dims else []), *(["image"] if self.image_size else [])], owner
+        )
         out: dict[str, Tensor] = {}
         if self.observation_dims:
             out["state"] = torch.from_numpy(np.array(raw[self.state], dtype=np.float32))

@@ -1,4 +1,4 @@
-"""What an engine needs of a language model's policy to sample from a copy of its weights."""
+"""Interface between a language model's policy and an engine that samples from a copy of its weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from mmrl.policies.adapters import Adapters, adapters_of, without_adapters
 from mmrl.policies.base import Policy
-from mmrl.policies.loading import merged
+from mmrl.policies.loading import merge_lora
 from mmrl.policies.tokenizer import join_messages
 from mmrl.types import Sampling
 
@@ -63,19 +63,19 @@ class ServedPolicy(Policy):
         """Ids with one placeholder per image, and the images. The engine expands the placeholders as `encode` does."""
         return self._chat_ids(list(raw["messages"])), []
 
-    def endings(self, strings: Sequence[str]) -> tuple[list[int], list[str]]:
-        """What ends a completion: ids, and of `strings` those that are not single special tokens."""
+    def stop_ids(self, strings: Sequence[str]) -> tuple[list[int], list[str]]:
+        """The ids that end a completion, and those of the stop `strings` that are not single special tokens."""
         special = set(strings) & set(self.tokenizer.all_special_tokens)
         ids = {*self._eos_ids(), *map(self.tokenizer.convert_tokens_to_ids, special)}
         return sorted(ids), [s for s in strings if s not in special]
 
-    def written(self, ids: Sequence[int]) -> str:
-        """Chosen ids as the text that `act` would have given."""
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of chosen ids, as `act` returns it."""
         return self.tokenizer.decode(ids, skip_special_tokens=True)
 
-    def published(self) -> dict[str, Tensor]:
-        """The weights as a checkpoint of transformers names them: adapters merged, tied ones under each name."""
-        model = merged(self.model)
+    def export_weights(self) -> dict[str, Tensor]:
+        """The weights under transformers' checkpoint names: adapters merged, tied ones under each name."""
+        model = merge_lora(self.model)
         state: dict[str, Tensor] = dict(model.state_dict())
         for name in model._keys_to_ignore_on_save or ():
             state.pop(name, None)

@@ -37,7 +37,7 @@ class Squashed(Gaussian):
         density = 0.5 * score.square() + self.log_std + slope + 0.5 * math.log(2 * math.pi)
         return -density.sum(dim=-1, keepdim=True)
 
-    def truncated(self, sampling: Sampling) -> Squashed:
+    def truncate(self, sampling: Sampling) -> Squashed:
         raise ValueError(
             f"a squashed Gaussian cannot drop unlikely choices (sampling.top_k={sampling.top_k}, "
             f"sampling.top_p={sampling.top_p}, sampling.min_p={sampling.min_p}); lower sampling.temperature instead"

@@ -17,17 +17,17 @@ from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.ops.masked import last_inside
 from mmrl.policies.architecture import build_model, refuse_recurrent
-from mmrl.policies.base import Action, need
-from mmrl.policies.cache import empty_cache
+from mmrl.policies.base import Action, require_inputs
+from mmrl.policies.cache import build_cache
 from mmrl.policies.capture import Capture
 from mmrl.policies.generate import generate
-from mmrl.policies.layout import Lengths, Price, Sheet, best_layout, most_tokens, shares
-from mmrl.policies.loading import adapted, checkpoint_error, loaded_model, merged, refuse_empty, without_dropout
-from mmrl.policies.prefix_attention import know_prefixes
-from mmrl.policies.reading import Reading
+from mmrl.policies.layout import Lengths, PackedBatch, PackingCost, max_packed_tokens, plan_packing, shares_prefix
+from mmrl.policies.loading import add_lora, checkpoint_error, load_model, merge_lora, refuse_empty, remove_dropout
+from mmrl.policies.prefix_attention import enable_prefix_sharing
+from mmrl.policies.reading import BatchTokens
 from mmrl.policies.scoring import score_tokens
 from mmrl.policies.served import ServedPolicy, refuse_mean
-from mmrl.policies.sharing import Sharing
+from mmrl.policies.sharing import PrefixSharing
 from mmrl.policies.statistics import Statistic
 from mmrl.policies.tiny import character_tokenizer, special_ids
 from mmrl.policies.tokenizer import encode_answer, set_pad_token
@@ -77,7 +77,7 @@ class TextPolicy(ServedPolicy):
             with checkpoint_error(path):
                 self.processor = self.load_processor(path)
                 model = build_model(
-                    lambda kind: loaded_model(self.auto_model, path, dtype=dtype, attn_implementation=kind), attention
+                    lambda kind: load_model(self.auto_model, path, dtype=dtype, attn_implementation=kind), attention
                 )
             set_pad_token(self.tokenizer, path)
         else:
@@ -89,10 +89,10 @@ class TextPolicy(ServedPolicy):
         if gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         self.hidden_size: int = model.config.get_text_config().hidden_size
-        know_prefixes(model.config)
-        self.sharing = Sharing(model.config)
+        enable_prefix_sharing(model.config)
+        self.prefix_sharing = PrefixSharing(model.config)
         self.capture = Capture()
-        self.model = adapted(without_dropout(model), lora)
+        self.model = add_lora(remove_dropout(model), lora)
         self.value_head = nn.Linear(self.hidden_size, 1) if value_head else None
         if self.value_head is not None:
             nn.init.zeros_(self.value_head.weight)
@@ -123,7 +123,7 @@ class TextPolicy(ServedPolicy):
         return []
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
-        need(raw, ["messages"], self)
+        require_inputs(raw, ["messages"], self)
         if raw.get("images"):
             raise ValueError(
                 f"{type(self).__name__} cannot see, but the prompt has {len(raw['images'])} image(s); "
@@ -131,10 +131,10 @@ class TextPolicy(ServedPolicy):
             )
         return {"input_ids": torch.tensor(self._chat_ids(list(raw["messages"])), dtype=torch.long)}
 
-    def continued(self, observation: Observation, ids: Tensor) -> Observation:
+    def extend(self, observation: Observation, ids: Tensor) -> Observation:
         return {**observation, "input_ids": torch.cat([observation["input_ids"], ids])}
 
-    def tokens(self, text: str) -> Tensor:
+    def tokenize(self, text: str) -> Tensor:
         return torch.tensor(self.tokenizer.encode(text, add_special_tokens=False), dtype=torch.long)
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor | Ragged]:
@@ -168,11 +168,11 @@ class TextPolicy(ServedPolicy):
         positions = self.positions(ids, attention, inputs)
         owner = owner.to(ids.device)
         stops = self._stops(sampling.stop)
-        cache = empty_cache(self.model.config, sampling.max_tokens)
+        cache = build_cache(self.model.config, sampling.max_tokens)
         step = self.capture.step(self.model)
 
         def logits(*read: Any) -> Tensor:
-            return self._allowed(step(*read))
+            return self._mask_forbidden(step(*read))
 
         made = generate(logits, inputs, attention, positions, owner, cache, sampling, noise, stops)
         lengths = made.lengths.tolist()
@@ -180,29 +180,29 @@ class TextPolicy(ServedPolicy):
             action=made.ids,
             logprobs=made.logprobs,
             mask=torch.arange(made.ids.shape[1], device=ids.device) < made.lengths[:, None],
-            output=[self.written(row[:n]) for row, n in zip(made.ids.tolist(), lengths)],
+            output=[self.decode(row[:n]) for row, n in zip(made.ids.tolist(), lengths)],
             ended=["done" if stop else "length" for stop in made.stopped.tolist()],
             extra={} if made.support is None else dict(zip(("support_ids", "support_sizes"), made.support)),
             seconds=made.seconds,
         )
 
     def _stops(self, strings: Sequence[str]) -> Any:
-        ids, written = self.endings(strings)
+        ids, texts = self.stop_ids(strings)
         final = torch.tensor(ids)
         # a stop string ends in the newest token, and no character has more than four tokens
-        reach = 4 * max((len(s) for s in written), default=0) + 4
+        reach = 4 * max((len(s) for s in texts), default=0) + 4
 
         def stops(ids: Tensor) -> Tensor:
             ended = torch.isin(ids[:, -1], final.to(ids.device))
-            if written:
-                texts = self.tokenizer.batch_decode(ids[:, -reach:], skip_special_tokens=True)
-                found = [any(s in text for s in written) for text in texts]
+            if texts:
+                newest = self.tokenizer.batch_decode(ids[:, -reach:], skip_special_tokens=True)
+                found = [any(s in text for s in texts) for text in newest]
                 ended = ended | torch.tensor(found, device=ids.device)
             return ended
 
         return stops
 
-    def _allowed(self, logits: Tensor) -> Tensor:
+    def _mask_forbidden(self, logits: Tensor) -> Tensor:
         if not self.forbidden:
             return logits
         return logits.index_fill(-1, torch.tensor(self.forbidden, device=logits.device), MASKED_LOGIT)
@@ -210,89 +210,89 @@ class TextPolicy(ServedPolicy):
     # ---------------------------------------------------------------- learning
 
     def forward(self, batch: Batch) -> PolicyOutput:
-        """Scores in the cheapest layout. Choices after the last one of `batch.read` are not read: zeros stand there."""
-        reading = self.reading(batch)
-        return self.scored(reading, self.layout(reading, batch), batch)
+        """Score the batch in the cheapest packing. Choices after the last one of `batch.score_mask` get zeros."""
+        tokens = self.extract_tokens(batch)
+        return self.score_packed(tokens, self.choose_packing(tokens, batch), batch)
 
-    def reading(self, batch: Batch) -> Reading:
+    def extract_tokens(self, batch: Batch) -> BatchTokens:
         """The tokens of the batch, each prompt once."""
         observation, action = batch.observation(), batch["action"]
         # ids of forbidden kinds are scored as forced tokens, and never fed to the model
-        emitted = torch.where(self._stray(action), self.tokenizer.pad_token_id, action)
-        last = last_inside(batch.read)
-        number = batch.get("prompt", torch.arange(batch.rows))
-        _, first, number = np.unique(number.cpu().numpy(), return_index=True, return_inverse=True)
+        emitted = torch.where(self._is_forbidden(action), self.tokenizer.pad_token_id, action)
+        last = last_inside(batch.score_mask)
+        prompt_of = batch.get("prompt", torch.arange(batch.rows))
+        _, first, prompt_of = np.unique(prompt_of.cpu().numpy(), return_index=True, return_inverse=True)
         prompts = {name: column[torch.from_numpy(first)] for name, column in observation.items()}
         ids, attention = prompts["input_ids"], prompts["attention_mask"]
         positions = self.positions(ids, attention, {"input_ids": ids, **self.extra_inputs(prompts)})
-        before, choices = torch.cat([attention.sum(1), last]).clamp(min=1).cpu().split([len(ids), len(action)])
+        prompt_lengths, choices = torch.cat([attention.sum(1), last]).clamp(min=1).cpu().split([len(ids), len(action)])
         # the same choice may have other kept ids and another temperature in another row
         alike = "support_ids" not in batch and bool((batch["temperature"] == batch["temperature"][:1]).all())
-        lengths = Lengths(number, before.numpy(), choices.numpy(), action.cpu().numpy() if alike else None)
-        return Reading(prompts, positions, emitted, lengths, self.tokenizer.pad_token_id)
+        lengths = Lengths(prompt_of, prompt_lengths.numpy(), choices.numpy(), action.cpu().numpy() if alike else None)
+        return BatchTokens(prompts, positions, emitted, lengths, self.tokenizer.pad_token_id)
 
-    def layout(self, reading: Reading, batch: Batch) -> list[Sheet]:
-        """The cheapest layout in which this model says what it says of every row alone."""
-        price = Price.of_model(self.model.config.get_text_config(), self.device)
-        # a last token that stands for a picture cannot be read once per attempt
-        possible = self.sharing.masks and not self._stray(reading.last).any()
-        most = most_tokens(self.hidden_size, self.device)
-        best = best_layout(reading.lengths, price, possible, self.one_pass, most)
-        if not (possible and (self.one_pass or any(map(shares, best)))):
+    def choose_packing(self, tokens: BatchTokens, batch: Batch) -> list[PackedBatch]:
+        """The cheapest packing in which this model computes the same for every row as for the row alone."""
+        cost_model = PackingCost.of_model(self.model.config.get_text_config(), self.device)
+        # a last token that stands for an image cannot be read once per completion
+        possible = self.prefix_sharing.masks and not self._is_forbidden(tokens.last).any()
+        max_tokens = max_packed_tokens(self.hidden_size, self.device)
+        best = plan_packing(tokens.lengths, cost_model, possible, self.one_pass, max_tokens)
+        if not (possible and (self.one_pass or any(map(shares_prefix, best)))):
             return best
-        plain = reading.apart()
-        if self.sharing.measured(plain, lambda sheets: self._choices(plain, sheets, batch)[1], self.model):
+        plain = tokens.without_common_choices()
+        if self.prefix_sharing.verify(plain, lambda batches: self._score_batches(plain, batches, batch)[1], self.model):
             return best
-        return best_layout(reading.lengths, price, False, self.one_pass, most)
+        return plan_packing(tokens.lengths, cost_model, False, self.one_pass, max_tokens)
 
-    def scored(self, reading: Reading, sheets: list[Sheet], batch: Batch) -> PolicyOutput:
-        """The rows of the batch, read in these sheets."""
-        slots, *parts = self._choices(reading, sheets, batch)
+    def score_packed(self, tokens: BatchTokens, batches: list[PackedBatch], batch: Batch) -> PolicyOutput:
+        """Score the rows of the batch in these packed batches."""
+        choice_indices, *parts = self._score_batches(tokens, batches, batch)
         size = batch["action"].shape
         logprobs, entropy, *more = (
-            part.new_zeros(size.numel()).index_copy(0, slots, part).view(size) for part in parts
+            part.new_zeros(size.numel()).index_copy(0, choice_indices, part).view(size) for part in parts
         )
         extra = dict(zip(self.statistics, more))
         return PolicyOutput(logprobs, entropy, more[-1] if self.value_head is not None else None, extra)
 
-    def _choices(self, reading: Reading, sheets: list[Sheet], batch: Batch) -> list[Tensor]:
-        """Slots [M] in the batch, log-probs, entropies, statistics and, with a head for them, values [M] of choices."""
-        return [torch.cat(parts) for parts in zip(*(self._read(reading, sheet, batch) for sheet in sheets))]
+    def _score_batches(self, tokens: BatchTokens, batches: list[PackedBatch], batch: Batch) -> list[Tensor]:
+        """Positions [M] in the batch, log-probs, entropies, statistics and, with a value head, values [M]."""
+        return [torch.cat(parts) for parts in zip(*(self._score_batch(tokens, packed, batch) for packed in batches))]
 
-    def _read(self, reading: Reading, sheet: Sheet, batch: Batch) -> list[Tensor]:
-        """The same of one sheet, by one call of the network."""
-        page = reading.page(sheet, self.sharing.mask)
+    def _score_batch(self, tokens: BatchTokens, packed: PackedBatch, batch: Batch) -> list[Tensor]:
+        """The same for one packed batch, by one call of the network."""
+        inputs = tokens.pack(packed, self.prefix_sharing.mask)
         out = self.model(
-            **page.inputs,
+            **inputs.tensors,
             use_cache=False,
-            logits_to_keep=page.width,
+            logits_to_keep=inputs.width,
             output_hidden_states=self.value_head is not None,
         )
-        logits = self._allowed(out.logits[:, -page.width :]).flatten(0, 1)
-        # filling is scored too, as the first choice: leaving it out would take a copy of the logits
-        slot = page.slot.new_zeros(len(logits)).index_copy(0, page.place, page.slot)
-        action = batch["action"].flatten()[slot]
-        stray = self._stray(action)
-        chosen = action.masked_fill(stray, self.tokenizer.pad_token_id)
-        logprobs, entropy = score_tokens(logits, chosen, batch, slot)
-        made = [logprobs.masked_fill(stray, 0.0), entropy]
-        temperature = batch["temperature"][slot // batch["action"].shape[1]]
+        logits = self._mask_forbidden(out.logits[:, -inputs.width :]).flatten(0, 1)
+        # padding is scored too, as the first choice: leaving it out would take a copy of the logits
+        choice_index = inputs.choice_index.new_zeros(len(logits)).index_copy(0, inputs.logit_index, inputs.choice_index)
+        action = batch["action"].flatten()[choice_index]
+        forbidden = self._is_forbidden(action)
+        chosen = action.masked_fill(forbidden, self.tokenizer.pad_token_id)
+        logprobs, entropy = score_tokens(logits, chosen, batch, choice_index)
+        made = [logprobs.masked_fill(forbidden, 0.0), entropy]
+        temperature = batch["temperature"][choice_index // batch["action"].shape[1]]
         made += [statistic(logits[:, None], temperature)[:, 0] for statistic in self.statistics.values()]
         if self.value_head is not None:
-            hidden = out.hidden_states[-1][:, -page.width :].flatten(0, 1)
+            hidden = out.hidden_states[-1][:, -inputs.width :].flatten(0, 1)
             made.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())
-        return [page.slot, *(part[page.place] for part in made)]
+        return [inputs.choice_index, *(part[inputs.logit_index] for part in made)]
 
-    def _stray(self, ids: Tensor) -> Tensor:
+    def _is_forbidden(self, ids: Tensor) -> Tensor:
         return torch.isin(ids, torch.tensor(self.forbidden, dtype=ids.dtype, device=ids.device))
 
-    def imitate(self, raw: Mapping[str, Any], output: str) -> Tensor:
+    def encode_demonstration(self, raw: Mapping[str, Any], output: str) -> Tensor:
         return torch.tensor(encode_answer(output, self.tokenizer, self.forbidden), dtype=torch.long)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Model, tokenizer or processor as transformers writes them; adapters are merged; the value head beside it."""
         folder = Path(folder)
-        merged(self.model).save_pretrained(folder)
+        merge_lora(self.model).save_pretrained(folder)
         self.processor.save_pretrained(folder)
         if self.value_head is not None:
             save_file(self.value_head.state_dict(), folder / "value_head.safetensors")

@@ -38,8 +38,8 @@ class Uniform(Policy):
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         return self.actor.encode(raw)
 
-    def encode_rows(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:
-        return self.actor.encode_rows(raw)
+    def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:
+        return self.actor.encode_batch(raw)
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
         return self.actor.collate(observations)

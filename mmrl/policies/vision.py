@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from mmrl.batch import Ragged, pad_stack
-from mmrl.policies.base import need
+from mmrl.policies.base import require_inputs
 from mmrl.policies.loading import refuse_empty
 from mmrl.policies.text import TextPolicy
 from mmrl.policies.tiny import llava_parts
@@ -60,7 +60,7 @@ class VisionLanguagePolicy(TextPolicy):
         return sorted({i for name in names if isinstance(i := getattr(config, name, None), int)})
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
-        need(raw, ["messages", "images"], self)
+        require_inputs(raw, ["messages", "images"], self)
         messages, images = list(raw["messages"]), raw["images"]
         slots = sum(
             part.get("type") == "image" for m in messages if not isinstance(m["content"], str) for part in m["content"]
@@ -69,7 +69,7 @@ class VisionLanguagePolicy(TextPolicy):
             raise ValueError(
                 f"the prompt's messages have {slots} image part(s) but the prompt brings {len(images)} image(s)"
             )
-        messages = _typed(messages)
+        messages = _expand_content(messages)
         options = {"return_mm_token_type_ids": True} if self._wants_types else {}
         made = self.processor(
             text=[self.prompt_text(messages)],
@@ -80,14 +80,14 @@ class VisionLanguagePolicy(TextPolicy):
         )
         return {k: v[0] if k in PER_TOKEN else v for k, v in made.items() if k != "attention_mask"}
 
-    def continued(self, observation: Observation, ids: Tensor) -> Observation:
+    def extend(self, observation: Observation, ids: Tensor) -> Observation:
         along = {k: v for k, v in observation.items() if k in PER_TOKEN}  # what is written later is text: type 0
-        return super().continued(observation, ids) | {
+        return super().extend(observation, ids) | {
             k: torch.cat([v, v.new_zeros(len(ids))]) for k, v in along.items() if k != "input_ids"
         }
 
     def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
-        return self._chat_ids(_typed(raw["messages"])), list(raw["images"])
+        return self._chat_ids(_expand_content(raw["messages"])), list(raw["images"])
 
     def canary(self) -> Mapping[str, Any]:
         """The text's canary after a picture: two ramps and their product."""
@@ -112,7 +112,9 @@ class VisionLanguagePolicy(TextPolicy):
         names = {name for row in observations for name in row} - {"input_ids"}
         for name in sorted(names):
             rows = [row[name] for row in observations if name in row]
-            out[name] = pad_stack(rows, left=True) if name in PER_TOKEN else _ragged(name, observations, rows[0][:0])
+            out[name] = (
+                pad_stack(rows, left=True) if name in PER_TOKEN else _build_ragged(name, observations, rows[0][:0])
+            )
         return out
 
     def extra_inputs(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -136,7 +138,7 @@ class VisionLanguagePolicy(TextPolicy):
         return positions
 
 
-def _ragged(name: str, observations: Sequence[Observation], nothing: Tensor) -> Ragged:
+def _build_ragged(name: str, observations: Sequence[Observation], nothing: Tensor) -> Ragged:
     """One input of all rows; attempts at a prompt hold the same tensor, which is stored once."""
     given = [row.get(name, nothing) for row in observations]
     distinct = {id(part): part for part in given}
@@ -145,7 +147,7 @@ def _ragged(name: str, observations: Sequence[Observation], nothing: Tensor) -> 
     return Ragged(torch.cat(list(distinct.values())), sizes, torch.tensor([number[id(part)] for part in given]))
 
 
-def _typed(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _expand_content(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """A plain string becomes one text part: processors' templates differ in what they accept."""
     return [
         {**m, "content": [{"type": "text", "text": m["content"]}]} if isinstance(m["content"], str) else m

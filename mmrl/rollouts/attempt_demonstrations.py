@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from mmrl.rollouts.attempts import asked_again
 from mmrl.rollouts.base import Rollout, worded
 from mmrl.rollouts.demonstrations import demonstration
@@ -40,12 +40,12 @@ class AttemptDemonstrations(Rollout):
         return [self._played(slot, prompt, ctx) for slot, prompt in prompts]
 
     def _played(self, slot: int, prompt: Prompt, ctx: Context) -> Episode:
-        rng = derived_rng("attempts", ctx.seed, ctx.purpose, ctx.iteration, slot)
+        rng = derive_rng("attempts", ctx.seed, ctx.purpose, ctx.iteration, slot)
         script = Transcript(worded(prompt))
         answer = ctx.task.demonstrate(prompt.index)
         for number in range(self.attempts):
             if number:
-                script.read(ctx.policy.tokens(asked_again(self.retry, prompt)))
+                script.read(ctx.policy.tokenize(asked_again(self.retry, prompt)))
             other = ctx.task.demonstrate(int(rng.integers(len(ctx.task))))
             right = number == self.attempts - 1 or other == answer or rng.random() >= self.wrong
             said = demonstration(prompt.observation, answer if right else other, ctx)

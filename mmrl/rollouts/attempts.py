@@ -50,7 +50,7 @@ class Attempts(Rollout):
         for number in range(self.attempts):
             self._attempt(number, episodes, scripts, ctx)
             for episode, script in zip(episodes, scripts):
-                script.read(ctx.policy.tokens(asked_again(self.retry, episode.prompt)))
+                script.read(ctx.policy.tokenize(asked_again(self.retry, episode.prompt)))
             ctx.progress("rollout", (number + 1) * len(episodes) // self.attempts, len(episodes))
         for episode in episodes:
             self._pay(episode)

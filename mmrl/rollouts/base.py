@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mmrl.rng import derived_seed
+from mmrl.rng import derive_seed
 from mmrl.types import Context, Episode, Prompt
 
 
@@ -42,4 +42,4 @@ def worded(prompt: Prompt) -> Mapping[str, Any]:
 def turn_seed(slot: int, attempt: int, ctx: Context, turn: int = 0) -> int:
     """Of an attempt's draw at one turn; the first draws as an answer of a single turn does."""
     later = [turn] if turn else []
-    return derived_seed(ctx.seed, ctx.purpose, ctx.iteration, slot, attempt, *later)
+    return derive_seed(ctx.seed, ctx.purpose, ctx.iteration, slot, attempt, *later)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mmrl.batch import Batch
-from mmrl.rng import derived_seed
+from mmrl.rng import derive_seed
 from mmrl.rollouts.base import Rollout
 from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
@@ -59,7 +59,7 @@ def demonstration(
         ctx: of the iteration.
         taught: bool [H, A], the entries of a chunk that mean something; all by default.
     """
-    action = ctx.policy.imitate(raw, output)
+    action = ctx.policy.encode_demonstration(raw, output)
     return Completion(
         observation=ctx.policy.encode(raw),
         action=action,
@@ -91,7 +91,7 @@ def seeded(turns: Sequence[Turn], slot: int, ctx: Context) -> list[Turn]:
     key = (ctx.seed, ctx.purpose, "learn", ctx.iteration, slot)
     out = []
     for step, turn in enumerate(turns):
-        seed = torch.tensor(derived_seed(*key, step) >> 1)  # fits int64
+        seed = torch.tensor(derive_seed(*key, step) >> 1)  # fits int64
         done = turn.completion
         out.append(replace(turn, completion=replace(done, extra={**done.extra, "seed": seed})))
     return out

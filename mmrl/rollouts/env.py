@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmrl.rng import derived_seed
+from mmrl.rng import derive_seed
 from mmrl.rollouts.base import Rollout
 from mmrl.types import Completion, Context, Episode, Prompt, Request, Turn
 
@@ -140,7 +140,7 @@ def _requests(
 ) -> list[Request]:
     key = (ctx.seed, ctx.purpose, ctx.iteration)
     return [
-        Request(raw, derived_seed(*key, episodes[i].group, episodes[i].attempt, decision))
+        Request(raw, derive_seed(*key, episodes[i].group, episodes[i].attempt, decision))
         for raw, i in zip(raws, worlds)
     ]
 

@@ -60,7 +60,9 @@ class Hinted(Rollout):
         if len(attempts) % self.rounds:
             raise ValueError(f"rollout.rounds={self.rounds} do not divide {len(attempts)} attempts; data.group_size")
         raw = prompt.observation
-        solution = ctx.policy.imitate(raw, ctx.task.demonstrate(prompt.index))[:-1]  # the end is the policy's to find
+        solution = ctx.policy.encode_demonstration(raw, ctx.task.demonstrate(prompt.index))[
+            :-1
+        ]  # the end is the policy's to find
         first = (len(solution) - 1) / len(solution)
         share = self.known.get(prompt.index, first) if self.share is None else self.share
         return _Visit(slot, prompt, raw, ctx.policy.encode(raw), solution, attempts, share)
@@ -115,7 +117,7 @@ class _Visit:
     def episode(self, attempt: int, done: Completion, ctx: Context) -> Episode:
         """The attempt with its hint before it, in the context without."""
         hint = self.hint
-        turn = Turn(_after(hint, done, self.observation, ctx.policy.written(hint.tolist())))
+        turn = Turn(_after(hint, done, self.observation, ctx.policy.decode(hint.tolist())))
         info = {"hint": len(hint), "shown": self.share}
         return Episode(self.prompt, self.slot, attempt, [turn], ended=done.ended, info=info)
 

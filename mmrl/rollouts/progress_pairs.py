@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from mmrl.rewards.progress import remaining_share, side_by_side
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from mmrl.rollouts.base import Rollout
 from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
@@ -44,7 +44,7 @@ class ProgressPairs(Rollout):
         told = sorted({str(raws[0]["instruction"]) for raws in shown})
         episodes = []
         for (slot, prompt), raws in zip(prompts, shown):
-            rng = derived_rng(ctx.seed, "pairs", ctx.iteration, slot)
+            rng = derive_rng(ctx.seed, "pairs", ctx.iteration, slot)
             turns = [Turn(self._completion(*self._pair(raws, told, rng), ctx)) for _ in range(self.pairs)]
             episodes.append(Episode(prompt, group=slot, attempt=0, turns=turns, source="demo"))
         return episodes
@@ -69,7 +69,7 @@ class ProgressPairs(Rollout):
     @staticmethod
     def _completion(raw: dict[str, Any], share: float, ctx: Context) -> Completion:
         answer = np.array([[share]], np.float32)
-        action = ctx.policy.imitate(raw, answer)
+        action = ctx.policy.encode_demonstration(raw, answer)
         return Completion(
             observation=ctx.policy.encode(raw),
             action=action,

@@ -119,7 +119,7 @@ def _turns(recorded: Recorded, stride: int | None, prompt: Prompt, ctx: Context)
 
 
 def _completion(decision: Decision, chunk: int | None, ctx: Context) -> Completion:
-    action = ctx.policy.imitate(decision.raw, decision.output)
+    action = ctx.policy.encode_demonstration(decision.raw, decision.output)
     completion = Completion(
         observation=ctx.policy.encode(decision.raw),
         action=action,

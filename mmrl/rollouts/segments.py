@@ -10,7 +10,7 @@ import numpy as np
 
 from mmrl.rollouts.continued import End, Step
 from mmrl.rollouts.env import mask_unplayed
-from mmrl.turns import Acts, Table
+from mmrl.turns import ActionBatch, TransitionTable
 from mmrl.types import Completion, Context, Ended, Episode, Prompt
 
 
@@ -40,7 +40,7 @@ class Harvest:
     def __init__(self, name: str, wanted: int):
         self.name, self.wanted = name, wanted
         self.rows = 0
-        self._table = Table()
+        self._table = TransitionTable()
         self._segments: list[tuple[Episode, list[int]]] = []
         self._following: list[tuple[Episode, dict[str, Any]]] = []  # unfinished ones and what was seen after them
 
@@ -116,7 +116,7 @@ def _mask_unplayed(acts: Sequence[Completion], executed: Sequence[int]) -> None:
     for place, steps in enumerate(executed):
         completion = acts[place]
         mask_unplayed(completion, steps)
-        if isinstance(acts, Acts):  # whose completions are copies
+        if isinstance(acts, ActionBatch):  # whose completions are copies
             acts.columns["mask"][place] = completion.mask
 
 

@@ -12,7 +12,7 @@ import torch
 
 from mmrl.games import Game, Problem, Verdict
 from mmrl.rewards.learnability import learnability
-from mmrl.rng import derived_rng, derived_seed
+from mmrl.rng import derive_rng, derive_seed
 from mmrl.rollouts.base import Rollout
 from mmrl.types import Completion, Context, Episode, Prompt, Request, Turn
 
@@ -67,7 +67,7 @@ class SelfPlay(Rollout):
 
     def _begin(self, slot: int, attempt: int, game: Game, ctx: Context) -> _Play:
         kind = game.kinds[(slot // 2 if self.proposing else slot) % len(game.kinds)]
-        rng = derived_rng(ctx.seed, ctx.purpose, "self-play", ctx.iteration, slot)
+        rng = derive_rng(ctx.seed, ctx.purpose, "self-play", ctx.iteration, slot)
         known, key = self.known[kind], f"{game.name}/play/{slot}"
         if self.proposing and slot % 2 == 0:
             shown = [known[i] for i in rng.permutation(len(known))[: self.references]]
@@ -149,7 +149,7 @@ class _Play:
     counts: Counter[str] = field(default_factory=Counter)
 
     def seed(self, ctx: Context, *more: int | str) -> int:
-        return derived_seed(
+        return derive_seed(
             ctx.seed, ctx.purpose, ctx.iteration, self.episode.group, self.episode.attempt, self.episode.role, *more
         )
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from mmrl.rng import derived_seed
+from mmrl.rng import derive_seed
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.single_turn import SingleTurn
 from mmrl.types import Completion, Context, Episode, Prompt, Request, Turn
@@ -56,7 +56,7 @@ class StepValues(Rollout):
         steps, out, text = 0, [], ""
         for token in done.action.tolist():
             out.append(steps)
-            text += ctx.policy.written([token])
+            text += ctx.policy.decode([token])
             if self.split in text and steps + 1 < self.most:
                 steps, text = steps + 1, ""
         return torch.tensor(out)
@@ -76,7 +76,7 @@ class StepValues(Rollout):
             raw = prompts[group].prompt.observation
             prefix = torch.tensor(ids, dtype=torch.long) if ids else None
             for k in range(self.continuations):
-                seed = derived_seed(ctx.seed, ctx.purpose, ctx.iteration, group, "continue", k, *ids)
+                seed = derive_seed(ctx.seed, ctx.purpose, ctx.iteration, group, "continue", k, *ids)
                 requests.append(Request(raw, seed, prefix))
         tried: list[Episode] = []
         owners = [number for number in range(len(states)) for _ in range(self.continuations)]
@@ -100,4 +100,4 @@ def whole(done: Completion, before: Sequence[int], ctx: Context) -> Completion:
     ids = [*before, *done.action[:left].tolist()]
     cut = len(done.action) > left
     ended = "length" if cut and done.ended == "done" else done.ended
-    return replace(done, action=torch.tensor(ids), output=ctx.policy.written(ids), ended=ended)
+    return replace(done, action=torch.tensor(ids), output=ctx.policy.decode(ids), ended=ended)

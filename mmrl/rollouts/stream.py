@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.rng import Noise, derived_seed
+from mmrl.rng import Noise, derive_seed
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.continued import ContinuedEnv, End
 from mmrl.rollouts.segments import Harvest, World
-from mmrl.turns import Acts
+from mmrl.turns import ActionBatch
 from mmrl.types import Context, Episode, Prompt, Task
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class EnvSegments(Rollout):
             acting = env.worlds
             seeds = draws.integers(acting if len(acting) < self.num_envs else slice(None))
             acts = ctx.engine.act(env.observed(acting), seeds, ctx.sampling)
-            outputs = acts.output if isinstance(acts, Acts) else [completion.output for completion in acts]
+            outputs = acts.output if isinstance(acts, ActionBatch) else [completion.output for completion in acts]
             step = env.step(acting, outputs, lambda w: self._life_seed(w, ctx, following=1))
             harvest.add(self._worlds, acting, acts, step)
             self._env_steps += len(acting)
@@ -137,13 +137,13 @@ class EnvSegments(Rollout):
     def _life_seed(self, w: int, ctx: Context, following: int = 0) -> int:
         """The seed of a life of world `w`, this one or a following one: one of the task's initial states."""
         world = self._worlds[w]
-        index = derived_seed(ctx.seed, "life", world.number, world.lives + following) % len(ctx.task)
+        index = derive_seed(ctx.seed, "life", world.number, world.lives + following) % len(ctx.task)
         return ctx.task[index].info["seed"]
 
     def _draws(self, ctx: Context) -> Noise:
         """The seeds of this iteration's decisions, learnt from or not: one stream per world."""
         key = (ctx.seed, ctx.purpose, ctx.iteration)
-        return Noise([derived_seed(*key, world.number) for world in self._worlds])
+        return Noise([derive_seed(*key, world.number) for world in self._worlds])
 
     def _count(self, world: World, end: End, task: Task) -> None:
         """Statistics over whole lives, which do not care where segments are cut."""

@@ -54,7 +54,7 @@ class ToolDemonstrations(ToolUse):
         seen: Observation = known[id(play.script.raw)] if turn else ctx.policy.encode(play.script.raw)
         # only the answer ends with the end of the text
         last = turn >= len(turns) - 1
-        ids = ctx.policy.imitate(play.script.raw, text) if last else ctx.policy.tokens(text)
+        ids = ctx.policy.encode_demonstration(play.script.raw, text) if last else ctx.policy.tokenize(text)
         return Completion(
             observation=seen,
             action=ids,

@@ -125,7 +125,7 @@ class ToolUse(Rollout):
             play.episode.info["error"] = f"tool {play.called[0]!r} {answer.outcome}: {answer.text}"
             play.end("error")
             return
-        play.script.read(ctx.policy.tokens(self._told(answer)))
+        play.script.read(ctx.policy.tokenize(self._told(answer)))
 
     def _told(self, answer: Answer) -> str:
         if answer.served:

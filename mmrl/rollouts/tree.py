@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from mmrl.rng import derived_seed
+from mmrl.rng import derive_seed
 from mmrl.rollouts.base import Rollout, worded
 from mmrl.rollouts.transcript import Transcript
 from mmrl.rollouts.tree_nodes import Node, back_up, chosen, frontier_score, nodes, upper_bound
@@ -69,7 +69,7 @@ class TreeSearch(Rollout):
         for tree in trees:
             assert tree.open is not None
             for k in range(self.width):
-                seed = derived_seed(ctx.seed, ctx.purpose, ctx.iteration, tree.slot, "tree", number, k)
+                seed = derive_seed(ctx.seed, ctx.purpose, ctx.iteration, tree.slot, "tree", number, k)
                 requests.append(tree.open.script.request(seed))
         done = ctx.engine.sample(requests, replace(ctx.sampling, max_tokens=self.tokens))
         fresh = [
@@ -98,7 +98,7 @@ class TreeSearch(Rollout):
             parent.children.append(child)
             if piece.ended == "done" or child.depth + 1 >= most:
                 child.closed = True
-                row = script.completion(ctx.policy.written(script.ids.tolist()), piece.ended)
+                row = script.completion(ctx.policy.decode(script.ids.tolist()), piece.ended)
                 leaves.append((child, Episode(tree.prompt, tree.slot, len(tree.kept), [Turn(row)], ended=piece.ended)))
         return leaves
 

@@ -141,7 +141,7 @@ class Logprobs(Stage):
         if self.model is not None and self.model not in ctx.models:
             raise KeyError(f"stage logprobs: the learner has no model {self.model!r}, only {sorted(ctx.models)}")
         model = ctx.policy if self.model is None else ctx.models[self.model]
-        seen = batch if self.context is None else batch.under(self.context)
+        seen = batch if self.context is None else batch.with_context(self.context)
         return batch.with_columns(**{self.column: scored(model, seen, _logprobs, self.rows, ctx.device)})
 
 

@@ -16,7 +16,7 @@ from benchmark.ours import words
 from benchmark.settings import Settings
 from mmrl import parallel
 from mmrl.cli import CLI
-from mmrl.config import compose, typed
+from mmrl.config import compose, to_lightning
 from mmrl.types import Context
 
 PHASES = ("prefill", "decode", "sync")
@@ -24,7 +24,7 @@ PHASES = ("prefill", "decode", "sync")
 
 def main(settings: Settings, result: str) -> None:
     with tempfile.TemporaryDirectory() as run_dir:
-        cli = CLI(typed(compose(words(settings, run_dir, None))))
+        cli = CLI(to_lightning(compose(words(settings, run_dir, None))))
         try:
             process.report(result, _measured(cli, settings))
         finally:

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from mmrl.rng import derived_seed
+from mmrl.rng import derive_seed
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Guard(gymnasium.Wrapper):
             self.env, self._broken = self._make(), False
             # the random stream of the old one may be lost: a new one that depends on the world and the failure only;
             # the lowest bit stays, which tells the states of one split from those of the other
-            fresh = derived_seed("remake", self._seed, self._failures) & ~1 | self._seed & 1
+            fresh = derive_seed("remake", self._seed, self._failures) & ~1 | self._seed & 1
             seed = fresh if seed is None else seed
         self._flags = (False, False)
         self._observation, info = self.env.reset(seed=seed, options=options)

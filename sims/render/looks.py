@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 from mujoco import MjModel
 
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from sims.render.camera import Camera, Point
 
 LAMP: Point = (0.35, -0.45, 0.82)  # towards the lamp; scaled to length one where it is used
@@ -69,7 +69,7 @@ class Look:
             if name in self.colours:
                 colours[geom] = self.colours[name]
             elif name and self.tint:
-                shift = derived_rng("tint", self.seed, body).uniform(-self.tint, self.tint, 3)
+                shift = derive_rng("tint", self.seed, body).uniform(-self.tint, self.tint, 3)
                 colours[geom] = np.clip(colours[geom] + shift, 0, 1)
         return colours
 

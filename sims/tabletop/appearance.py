@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from sims.render.looks import LAMP, Look
 from sims.render.patterns import Pattern, background
 
@@ -50,7 +50,7 @@ class Appearance:
 
     def look(self, seed: int) -> Look:
         """How the world with this seed looks."""
-        rng = derived_rng("appearance", seed)
+        rng = derive_rng("appearance", seed)
         # always the same draws in the same order: turning one amount up leaves the other looks as they were
         shift, turn, lamp, bright = (rng.uniform(-1, 1, count) for count in (3, 2, 2, 2))
         # muted, and not dark: things of every colour stand out

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from sims.tabletop.experts import expert
 from sims.tabletop.scene import CAMERAS
 from sims.tabletop.vector import TabletopVectorEnv
@@ -52,7 +52,7 @@ def _played(env: TabletopVectorEnv, seeds: Sequence[int], noise: float, attempt:
     """The episodes that succeeded, by seed."""
     observation, _ = env.reset(seed=list(seeds))
     key = (attempt,) if attempt else ()
-    rngs = [derived_rng("demonstration", seed, *key) for seed in seeds]
+    rngs = [derive_rng("demonstration", seed, *key) for seed in seeds]
     demos: list[Demo] = [[] for _ in seeds]
     while env.live.any():
         labels = expert(env)
@@ -76,7 +76,7 @@ def label(env: TabletopVectorEnv, seeds: Sequence[int], spread: float) -> dict[s
     begun = [env.starts(seed) for seed in seeds]
     starts = []
     for seed, (_, start) in zip(seeds, begun):
-        shift = derived_rng("scene", seed).uniform(-spread, spread, start.joints.shape)
+        shift = derive_rng("scene", seed).uniform(-spread, spread, start.joints.shape)
         starts.append(replace(start, joints=start.joints + shift))
     env.begin(ids, starts, [t for t, _ in begun])
     size, most = env.image_size, max(table.named.shape[1] for table in env.tables)

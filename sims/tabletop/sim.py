@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import mujoco
 import numpy as np
 
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from mmrl.types import Sim
 from sims.render import make_renderer
 from sims.render.base import PIXELS, Kind, resolve
@@ -108,7 +108,7 @@ class Tabletop(Sim):
 
     def part_of(self, seed: int) -> int:
         """Which of the parts an initial state belongs to."""
-        return 0 if len(self.parts) == 1 else int(derived_rng("task", seed).integers(len(self.parts)))
+        return 0 if len(self.parts) == 1 else int(derive_rng("task", seed).integers(len(self.parts)))
 
     def task_of(self, seed: int) -> str:
         return self.task_names[self.part_of(seed)]
@@ -266,9 +266,9 @@ class One(Tabletop):
     def begin(self, seed: int) -> Start:
         """The initial state that a seed stands for."""
         task, texts, spreads = self._drawn_from
-        start = task.start(derived_rng(task.name, seed), texts[split_of(seed)])
+        start = task.start(derive_rng(task.name, seed), texts[split_of(seed)])
         if max(spreads) > 1:
-            draw = derived_rng("dynamics", seed).uniform(-1, 1, 3)
+            draw = derive_rng("dynamics", seed).uniform(-1, 1, 3)
             start = replace(start, dynamics=tuple(np.asarray(spreads) ** draw))
         return start
 

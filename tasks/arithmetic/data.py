@@ -7,7 +7,7 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 
 SYMBOLS = ("+", "-", "*")
 MOST = 6  # digits of a question, since all its problems are listed
@@ -27,14 +27,14 @@ def problems(
     fact = fact.reshape(-1)
     parts = []
     for position, symbol in enumerate(operations):
-        rng = derived_rng("arithmetic", "split", *digits, symbol, seed)
+        rng = derive_rng("arithmetic", "split", *digits, symbol, seed)
         facts = rng.permutation(fact.max() + 1)
         held = np.zeros(len(facts), dtype=bool)
         held[facts[: round(held_out_fraction * len(facts))]] = True
         rows = everything[held[fact] == (split == "held_out")]
         parts.append(np.concatenate([np.full((len(rows), 1), position, dtype=np.int32), rows], axis=1))
     found = np.concatenate(parts)
-    order = derived_rng("arithmetic", "order", *digits, *operations, seed, split).permutation(len(found))
+    order = derive_rng("arithmetic", "order", *digits, *operations, seed, split).permutation(len(found))
     found = found[order]
     found.flags.writeable = False  # shared by every user of the cache
     return found

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from sklearn.datasets import load_digits
 
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 
 
 @lru_cache(maxsize=4)
@@ -30,8 +30,8 @@ def members(held_out_fraction: float, seed: int, split: str) -> tuple[int, ...]:
     chosen: list[int] = []
     for digit in range(10):
         positions = np.flatnonzero(digits == digit)
-        positions = positions[derived_rng("digits", "split", digit, seed).permutation(len(positions))]
+        positions = positions[derive_rng("digits", "split", digit, seed).permutation(len(positions))]
         held = round(held_out_fraction * len(positions))
         chosen += (positions[:held] if split == "held_out" else positions[held:]).tolist()
-    order = derived_rng("digits", "order", seed, split).permutation(len(chosen))
+    order = derive_rng("digits", "order", seed, split).permutation(len(chosen))
     return tuple(chosen[position] for position in order)

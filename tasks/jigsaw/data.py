@@ -9,7 +9,7 @@ from importlib.resources import files
 import numpy as np
 from PIL import Image
 
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 
 PHOTOS = ("astronaut.png", "camera.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
 """Pictures of things that lie inside the scikit-image wheel; its other ones are textures, charts and micrographs."""
@@ -48,7 +48,7 @@ def columns(name: str, held_out_fraction: float, seed: int, split: str) -> tuple
     """
     width = photo(name).shape[1]
     held = round(held_out_fraction * width)
-    at_left = bool(derived_rng("jigsaw", "side", name, seed).integers(2))
+    at_left = bool(derive_rng("jigsaw", "side", name, seed).integers(2))
     held_out, train = ((0, held), (held, width)) if at_left else ((width - held, width), (0, width - held))
     return held_out if split == "held_out" else train
 
@@ -83,7 +83,7 @@ def contrast(quarters: np.ndarray) -> float:
 @lru_cache(maxsize=65536)
 def puzzle(size: int, held_out_fraction: float, seed: int, split: str, index: int) -> tuple[Crop, tuple[int, ...]]:
     """The crop of problem `index`, and the place 0..3 to which each of the four tiles shown belongs."""
-    rng = derived_rng("jigsaw", "puzzle", seed, split, index)
+    rng = derive_rng("jigsaw", "puzzle", seed, split, index)
     for _ in range(TRIES):
         name = PHOTOS[rng.integers(len(PHOTOS))]
         first, end = columns(name, held_out_fraction, seed, split)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mmrl.strict_json import MAX_DIGITS, kind, parse_json, quoted
+from mmrl.strict_json import MAX_DIGITS, kind, parse_json, quote
 from tasks.images import image_path, image_sizes
 from tasks.jsonl.verify import number
 
@@ -61,7 +61,7 @@ def version(path: str, part: str) -> Version:
     except (OSError, ValueError, RuntimeError) as error:  # too long, a zero byte, a loop of links, an unknown user
         reason = getattr(error, "strerror", None) or str(error)[:100]
         raise FileNotFoundError(
-            f"task 'jsonl': {quoted(Path(path).name)} is no path of a file ({reason}); set {part} to a JSON Lines file"
+            f"task 'jsonl': {quote(Path(path).name)} is no path of a file ({reason}); set {part} to a JSON Lines file"
         ) from error
     if not there:
         raise FileNotFoundError(f"task 'jsonl': there is no file {file}; set {part} to a JSON Lines file")
@@ -93,7 +93,7 @@ def _row(line: bytes, place: str, folder: Path, columns: Columns) -> Row:
         raise ValueError(f"{place}: the line is {kind(record)}, not an object with named columns; {_REMEDY}")
     question = _column(record, columns.question, "question", place)
     if not isinstance(question, str):
-        raise ValueError(f"{place}: column {columns.question!r} must be text, got {quoted(question)}")
+        raise ValueError(f"{place}: column {columns.question!r} must be text, got {quote(question)}")
     answer = _column(record, columns.answer, "answer", place)
     image = None if columns.image is None else _image(record, columns.image, place, folder)
     return Row(place, question, _answer_text(answer, columns.answer, place), image)
@@ -103,7 +103,7 @@ def _column(record: dict[str, Any], name: str, role: str, place: str) -> Any:
     value = record.get(name)
     if name not in record:
         raise ValueError(
-            f"{place}: column {name!r} is missing, the row has {quoted(sorted(record))}; "
+            f"{place}: column {name!r} is missing, the row has {quote(sorted(record))}; "
             f"add it or set task.{role} to the column that holds the {role}"
         )
     if value is None or (isinstance(value, str) and not value.strip()):
@@ -114,14 +114,14 @@ def _column(record: dict[str, Any], name: str, role: str, place: str) -> Any:
 def _answer_text(value: Any, name: str, place: str) -> str:
     real = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not (real or isinstance(value, str)):
-        raise ValueError(f"{place}: column {name!r} must be text or a finite number, got {quoted(value)}")
+        raise ValueError(f"{place}: column {name!r} must be text or a finite number, got {quote(value)}")
     text = str(value)
     digits = text.strip()
     if not digits or not _NUMBER.fullmatch(digits) or number(digits.lower()) is not None:
         return text
     if "e" in digits.lower():
         raise ValueError(
-            f"{place}: column {name!r} is {quoted(digits)}, a number that replies cannot be compared with: at most two "
+            f"{place}: column {name!r} is {quote(digits)}, a number that replies cannot be compared with: at most two "
             "digits may stand in the exponent and 40 on each side of the point; write it in another way"
         )
     if len(digits) > MAX_DIGITS:
@@ -134,5 +134,5 @@ def _answer_text(value: Any, name: str, place: str) -> str:
 def _image(record: dict[str, Any], name: str, place: str, folder: Path) -> Path:
     value = _column(record, name, "image", place)
     if not isinstance(value, str):
-        raise ValueError(f"{place}: column {name!r} must be the path of an image file, got {quoted(value)}")
+        raise ValueError(f"{place}: column {name!r} must be the path of an image file, got {quote(value)}")
     return image_path(folder, value, f"{place}: column {name!r}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mmrl.rng import derived_rng
-from mmrl.strict_json import quoted
+from mmrl.rng import derive_rng
+from mmrl.strict_json import quote
 from tasks.jsonl.data import Row
 from tasks.jsonl.verify import verify
 
@@ -20,7 +20,7 @@ def share(rows: Sequence[Row], held_out_fraction: float, seed: int) -> dict[str,
             f"task 'jsonl': {len(problems)} distinct problems are too few to hold out {held}; add rows, or set "
             "task.held_out_path to a file of its own"
         )
-    order = derived_rng("jsonl", "split", seed).permutation(len(problems))
+    order = derive_rng("jsonl", "split", seed).permutation(len(problems))
     chosen = {problems[position] for position in order[:held]}
     return {
         "train": tuple(row for row in rows if _problem(row) not in chosen),
@@ -46,8 +46,8 @@ def refuse_contradictions(rows: Sequence[Row]) -> None:
         known = first.setdefault(_problem(row), row)
         if known is not row and not verify(known.answer, row.answer)["exact"]:
             raise ValueError(
-                f"{row.place}: the answer is {quoted(row.answer)}, but {known.place} answers the same question with "
-                f"{quoted(known.answer)}; delete one of the rows"
+                f"{row.place}: the answer is {quote(row.answer)}, but {known.place} answers the same question with "
+                f"{quote(known.answer)}; delete one of the rows"
             )
 
 

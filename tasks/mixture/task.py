@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from mmrl.types import Episode, Prompt, Task
 from tasks.checks import check_index, check_split
 
@@ -63,7 +63,7 @@ class Mixture(Task):
                     f"it has {len(part)}"
                 )
             places += [(name, index) for index in range(count)]
-        order = derived_rng("mixture", self.split, self.seed).permutation(len(places))
+        order = derive_rng("mixture", self.split, self.seed).permutation(len(places))
         return [places[i] for i in order]
 
     def __len__(self) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmrl.strict_json import BrokenJSON, kind, parse_json, quoted
+from mmrl.strict_json import BrokenJSON, kind, parse_json, quote
 
 _REMEDY = "write one complete object per line"
 
@@ -53,7 +53,7 @@ def pair(record: dict[str, Any], place: str) -> Pair:
     missing = [name for name in ("chosen", "rejected") if record.get(name) in (None, "", [])]
     if missing:
         raise BadPair(
-            f"{place}: {missing} missing or empty, the row has {quoted(sorted(record))}; every row needs both answers"
+            f"{place}: {missing} missing or empty, the row has {quote(sorted(record))}; every row needs both answers"
         )
     chosen, rejected, prompt = record["chosen"], record["rejected"], record.get("prompt")
     if type(chosen) is not type(rejected):
@@ -72,7 +72,7 @@ def pair(record: dict[str, Any], place: str) -> Pair:
 
 def _plain(prompt: Any, place: str) -> tuple[dict[str, Any], ...]:
     if not isinstance(prompt, str) or not prompt.strip():
-        raise BadPair(f"{place}: answers are texts, so 'prompt' must be one too, got {quoted(prompt)}")
+        raise BadPair(f"{place}: answers are texts, so 'prompt' must be one too, got {quote(prompt)}")
     return ({"role": "user", "content": prompt},)
 
 
@@ -109,7 +109,7 @@ def _messages(value: Any, name: str, place: str) -> tuple[dict[str, Any], ...]:
         fits = isinstance(message, dict) and isinstance(message.get("content"), str) and message.get("role") in ROLES
         if not fits:
             raise BadPair(
-                f"{place}: {name!r} holds {quoted(message)}, which is no chat message: it needs 'content', a text, "
+                f"{place}: {name!r} holds {quote(message)}, which is no chat message: it needs 'content', a text, "
                 f"and 'role', one of {ROLES}; other templates ('from' and 'value', say) have to be converted"
             )
     return tuple({"role": message["role"], "content": message["content"]} for message in value)

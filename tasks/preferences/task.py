@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from mmrl.types import Episode, Prompt, Task
 from tasks.checks import check_fraction, check_index, check_split
 from tasks.preferences.data import Pair, pairs
@@ -93,7 +93,7 @@ def _splits(path: str | None, fraction: float, skip_bad: bool, seed: int) -> dic
     held = max(1, round(fraction * len(prompts)))
     if held >= len(prompts):
         raise ValueError(f"task 'preferences': {file} has {len(prompts)} distinct prompts, too few to hold out {held}")
-    order = derived_rng("preferences", "split", seed).permutation(len(prompts))
+    order = derive_rng("preferences", "split", seed).permutation(len(prompts))
     chosen = {prompts[i] for i in order[:held]}
     return {
         "train": tuple(pair for pair in made if repr(pair.messages) not in chosen),

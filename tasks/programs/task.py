@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from mmrl.games import Game, Problem, Verdict
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from mmrl.tools.sandbox import ExecutorDown, Limits, Sandbox
 from mmrl.types import Episode, Prompt
 from tasks.checks import check_fraction, check_index, check_split, reply_text
@@ -70,7 +70,7 @@ class Programs(Game):
 
     def __getitem__(self, index: int) -> Prompt:
         check_index(self, index)
-        rng = derived_rng("programs", self.split, self.seed, index)
+        rng = derive_rng("programs", self.split, self.seed, index)
         kind, key = self.kinds[index % 3], f"{self.name}/{self.split}/{index}"
         if rng.random() < self.proposals:
             known = [self._problem(kind, rng) for _ in range(int(rng.integers(1, 7)))]
@@ -100,7 +100,7 @@ class Programs(Game):
     # ---------------------------------------------------------------- the game
 
     def seeds(self, kind: str) -> list[Problem]:
-        rng = derived_rng("programs", "seeds", self.seed, kind)
+        rng = derive_rng("programs", "seeds", self.seed, kind)
         return list(dict.fromkeys(self._problem(kind, rng, length=1) for _ in range(32)))
 
     def ask(self, kind: str, known: Sequence[Problem], key: str) -> Prompt:
@@ -177,7 +177,7 @@ def programs(length: int) -> list[str]:
 @lru_cache(maxsize=8)
 def lists(held_out_fraction: float, seed: int, split: str) -> list[str]:
     """Those of one split."""
-    order = derived_rng("programs", "split", seed).permutation(10**SIZE)
+    order = derive_rng("programs", "split", seed).permutation(10**SIZE)
     cut = round(held_out_fraction * len(order))
     return [f"{number:0{SIZE}}" for number in (order[:cut] if split == "held_out" else order[cut:])]
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import product
 from string import ascii_lowercase
 
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 
 MOST = 10_000  # people, since all questions are listed
 ARTICLES = ("an", "the")  # which judges of answers delete
@@ -34,7 +34,7 @@ def names(people: int, relations: tuple[str, ...]) -> list[str]:
 @lru_cache(maxsize=8)
 def worlds(people: int, relations: tuple[str, ...], hops: int, held_out_fraction: float, seed: int) -> dict[str, World]:
     """Both worlds, by split."""
-    rng = derived_rng("wiki", "people", people, seed)
+    rng = derive_rng("wiki", "people", people, seed)
     pool = names(people, relations)
     chosen = [pool[i] for i in rng.permutation(len(pool))[:people]]
     cut = round(held_out_fraction * people)
@@ -43,7 +43,7 @@ def worlds(people: int, relations: tuple[str, ...], hops: int, held_out_fraction
 
 
 def _world(people: list[str], relations: tuple[str, ...], hops: int, split: str, seed: int) -> World:
-    rng = derived_rng("wiki", "facts", split, seed)
+    rng = derive_rng("wiki", "facts", split, seed)
     facts = {}
     for name in people:
         others = [other for other in people if other != name]

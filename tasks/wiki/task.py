@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from mmrl.types import Episode, Prompt, Task
 from tasks.checks import check_fraction, check_index, check_split, reply_text
 from tasks.wiki.data import MOST, World, path_of, worlds
@@ -89,7 +89,7 @@ class Wiki(Task):
     def script(self, index: int) -> list[str]:
         question = self._world.questions[index]
         if self.heeded is not None:
-            rng = derived_rng("wiki", "wandering", self.seed, index)
+            rng = derive_rng("wiki", "wandering", self.seed, index)
             drawn = [self.relations[int(rng.integers(len(self.relations)))] for _ in question[1:]]
             question = (*question[: 1 + self.heeded], *drawn[self.heeded :])
         path = path_of(question, self._world)

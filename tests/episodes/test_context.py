@@ -96,13 +96,13 @@ def test_the_same_answer_is_scored_in_the_other_context(policy):
     ctx = context(policy)
     episodes = OtherContext("blind", BlackPatches(0.5, 8))(played(policy), ctx)
     batch = collate(episodes, policy)
-    own, other = policy(batch), policy(batch.under("blind"))
+    own, other = policy(batch), policy(batch.with_context("blind"))
     assert (own.logprobs - other.logprobs)[batch["mask"]].abs().max() > 1e-3
     stage = Logprobs("other_logprobs", context="blind")(batch, ctx)
     assert_close(stage["other_logprobs"], other.logprobs)
     # one context for all attempts at a prompt, another in the next iteration, the same again on a resume
     pixels = [e.turns[0].completion.others["blind"]["pixel_values"] for e in episodes]
-    assert pixels[0] is pixels[1] and batch.under("blind")["prompt"].tolist() == [0, 0, 1, 1]
+    assert pixels[0] is pixels[1] and batch.with_context("blind")["prompt"].tolist() == [0, 0, 1, 1]
     again, later = (
         collate(OtherContext("blind", BlackPatches(0.5, 8))(played(policy), context(policy, i)), policy) for i in (0, 1)
     )
@@ -114,19 +114,19 @@ def test_the_same_answer_is_scored_in_the_other_context(policy):
 def test_nothing_hidden_changes_nothing(policy):
     batch = collate(OtherContext("blind", BlackPatches(0.0, 8))(played(policy), context(policy)), policy)
     out = policy(batch)
-    out.others = {"blind": policy(batch.under("blind"))}
+    out.others = {"blind": policy(batch.with_context("blind"))}
     assert_close(KL(other="blind")(out, batch), torch.zeros(batch["mask"].shape), rtol=0, atol=1e-6)
 
 
 def test_what_is_missing_is_named(policy):
     from mmrl.cli import CLI
-    from mmrl.config import compose, typed
+    from mmrl.config import compose, to_lightning
 
     with pytest.raises(ConfigError, match=r"blind.*data\.episodes"):
-        CLI(typed(compose(["recipe=papo", "data.episodes.blind=null"])), build=False)
+        CLI(to_lightning(compose(["recipe=papo", "data.episodes.blind=null"])), build=False)
     batch = collate(played(policy), policy)
     with pytest.raises(KeyError, match="no context 'blind'"):
-        batch.under("blind")
+        batch.with_context("blind")
     episodes = played(policy)
     episodes[:2] = OtherContext("blind", BlackPatches())(episodes[:2], context(policy))
     with pytest.raises(ValueError, match="2 of 4 rows have no context 'blind'"):

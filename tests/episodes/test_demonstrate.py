@@ -41,7 +41,7 @@ def test_failed_groups_are_shown_and_the_rest_is_left_alone(played):
     expert = ctx.task.demonstrations([mixed[0].prompt])[0]
     assert len(expert) == len(mixed[0].turns)
     raw, output = expert[0]
-    assert torch.equal(mixed[0].turns[0].completion.action, ctx.policy.imitate(raw, output))
+    assert torch.equal(mixed[0].turns[0].completion.action, ctx.policy.encode_demonstration(raw, output))
     assert [e.group for e in DropUniform()(mixed, ctx)] == [0, 1, 1, 2]
 
 

@@ -8,7 +8,7 @@ from mmrl.batch import Batch
 from mmrl.episodes.probe import Probe
 from mmrl.evaluation.confidence import Confidence, Discrimination, WeightedVote
 from mmrl.learners.collate import collate
-from mmrl.learners.windows import zero_filled
+from mmrl.learners.windows import zero_padding
 from mmrl.policies.text import TextPolicy
 from mmrl.types import Context, Episode, Prompt, Sampling, Turn
 from tests.policies.oracle import TINY, completions, decided, plain_logits
@@ -48,7 +48,7 @@ def test_it_is_scored_where_it_stands_and_changes_nothing_else(policy, episodes)
             last = plain_logits(policy, episode.turns[0].completion)[-1].log_softmax(-1)
             assert_close(out.logprobs[row][batch["probe"][row]][0], last[policy.tokenizer.unk_token_id])
     assert_close(
-        zero_filled(batch.with_columns(ref_logprobs=out.logprobs))["ref_logprobs"][batch["probe"]],
+        zero_padding(batch.with_columns(ref_logprobs=out.logprobs))["ref_logprobs"][batch["probe"]],
         out.logprobs[batch["probe"]],
     )
 

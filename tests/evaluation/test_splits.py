@@ -27,7 +27,7 @@ def _forget():
 class Imitator(Guess):
     """Takes any demonstration as its first bins."""
 
-    def imitate(self, raw, output):
+    def encode_demonstration(self, raw, output):
         return torch.zeros(int(np.prod(self.shape)), dtype=torch.long)
 
 

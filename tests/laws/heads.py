@@ -108,7 +108,7 @@ def demonstrated(policy: Policy, chunk: np.ndarray) -> Batch:
     """Rows [n] that an expert answered with chunks [n, H, A]."""
     given = raws(len(chunk))
     observation = policy.collate([policy.encode(raw) for raw in given])
-    action = torch.stack([policy.imitate(raw, part) for raw, part in zip(given, chunk)])
+    action = torch.stack([policy.encode_demonstration(raw, part) for raw, part in zip(given, chunk)])
     return Batch(
         action=action,
         logprobs=torch.zeros(action.shape[:2]),

@@ -270,7 +270,7 @@ def context(per_row: bool) -> Context:
 
 def dirty(batch: Batch) -> Batch:
     """NaN in every entry of a real [N, T] column that nobody reads."""
-    mask = batch.read
+    mask = batch.score_mask
     real = {name for name, column in batch.items() if column.is_floating_point() and column.shape == mask.shape}
     return batch.with_columns(**{name: torch.where(mask, batch[name], torch.nan) for name in real})
 

@@ -21,7 +21,7 @@ class Exact(nn.Module):
     def __init__(self):
         super().__init__()
         self.mu = nn.Parameter(torch.tensor(0.4))
-        self.checkpointed = False
+        self.gradient_checkpointing = False
 
     def prefix(self, hidden, present):
         empty = hidden.new_zeros(len(hidden), 1)

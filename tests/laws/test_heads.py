@@ -216,11 +216,11 @@ def test_the_twin_of_the_last_bin_has_no_mass():
 
 
 def test_a_row_draws_one_transition_evenly():
-    opened = CHAINS["flow_sde"].opened(Noise(range(4000)))
+    opened = CHAINS["flow_sde"].stochastic_mask(Noise(range(4000)))
     assert (opened.sum(1) == 1).all()
     # a share of 1/4 of 4000: standard error 0.0068
     assert_close(opened.float().mean(0), torch.full((4,), 0.25), atol=0.03, rtol=0)
-    last = CHAINS["cps"].opened(Noise(range(400)))[:, -1]
+    last = CHAINS["cps"].stochastic_mask(Noise(range(400)))[:, -1]
     assert not last.any()  # its last step has no noise
 
 

@@ -110,7 +110,7 @@ def test_nan_outside_the_mask_changes_neither_loss_nor_gradient(example):
     with torch.no_grad():
         others = [part for other in soiled.others.values() for part in (other.logprobs, other.entropy)]
         for part in (soiled.logprobs, soiled.entropy, *others, *([] if example.per_row else [soiled.values])):
-            part[~batch.read] = torch.nan
+            part[~batch.score_mask] = torch.nan
     results = []
     for out, data in ((clean, batch), (soiled, dirty(batch.with_columns()))):
         data = data.with_columns(weights=batch["weights"])
@@ -119,7 +119,7 @@ def test_nan_outside_the_mask_changes_neither_loss_nor_gradient(example):
         results.append((loss.detach(), metrics, gradients(out)))
     assert results[0][0].isfinite()
     assert_close(results[1], results[0], rtol=0, atol=0)
-    assert all((g[~batch.read] == 0).all() for g in results[0][2] if g.dim() == 2)
+    assert all((g[~batch.score_mask] == 0).all() for g in results[0][2] if g.dim() == 2)
 
 
 @terms

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from mmrl import parallel
 from mmrl.cli import CLI
-from mmrl.config import compose, typed
+from mmrl.config import compose, to_lightning
 from mmrl.engines.local import LocalEngine
 from mmrl.learners.async_data import AsyncRolloutData
 from mmrl.runs.checkpoint_file import read_checkpoint
@@ -25,7 +25,7 @@ LAST = 4
 
 
 def built(folder, *more) -> CLI:
-    return CLI(typed(compose(words(folder, *more))))
+    return CLI(to_lightning(compose(words(folder, *more))))
 
 
 def engine(kind) -> str:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mmrl.cli import CLI
-from mmrl.config import ConfigError, compose, typed
+from mmrl.config import ConfigError, compose, to_lightning
 from tests.runs import fit
 
 PRIME = (
@@ -45,6 +45,6 @@ def test_it_starts_as_the_policy_and_goes_its_own_way(tmp_path):
 def test_a_term_about_a_model_that_there_is_not_is_refused():
     words = ["recipe=prime", "model.companions=null", "data.pipeline=[reference, group_advantage]"]
     with pytest.raises(ConfigError, match=r"term 'outcome' asks for \['reward'\].*model\.companions"):
-        CLI(typed(compose(words)), build=False)
+        CLI(to_lightning(compose(words)), build=False)
     with pytest.raises(ConfigError, match=r"stage 'reward' needs models \['reward'\]"):
-        CLI(typed(compose(words[:2])), build=False)
+        CLI(to_lightning(compose(words[:2])), build=False)

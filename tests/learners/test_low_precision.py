@@ -7,8 +7,13 @@ import torch
 from torch import nn
 
 from mmrl.cli import CLI
-from mmrl.config import compose, typed
-from mmrl.learners.low_precision import keeps_small_steps, least_rate, moved_share, refuse_lost_updates
+from mmrl.config import compose, to_lightning
+from mmrl.learners.low_precision import (
+    changed_fraction,
+    keeps_small_steps,
+    refuse_lost_updates,
+    smallest_effective_rate,
+)
 from tests.runs import words
 
 NORMAL = 0.02 * torch.randn(20_000, generator=torch.Generator().manual_seed(0))
@@ -38,11 +43,11 @@ def test_the_bound_is_what_is_measured(dtype, bits):
     assert not moves[weights.abs() > 2 ** (bits + 1) * rate].any()
     assert moves[weights.abs() < 2**bits * rate].all()
     bound = 0.02 / 2**bits
-    assert bound / 2 < least_rate([weights], 1e-8) < bound * 1.2
+    assert bound / 2 < smallest_effective_rate([weights], 1e-8) < bound * 1.2
     # in fp32 Adam goes the whole way; far below the bound next to nothing moves, and above it nearly everything
     assert travelled(torch.float32, bound / 64)[0] == pytest.approx(1, abs=0.02)
     distance, share = travelled(dtype, bound / 64)
-    assert distance < 0.1 and share < 0.1 and share == pytest.approx(moved_share([weights], bound / 64), abs=0.02)
+    assert distance < 0.1 and share < 0.1 and share == pytest.approx(changed_fraction([weights], bound / 64), abs=0.02)
     assert travelled(dtype, 2 * bound)[1] > 0.9
 
 
@@ -93,8 +98,8 @@ def test_small_steps_are_recognised(rate):
 def test_a_run_is_refused_before_it_samples_and_adapters_are_taken(tmp_path):
     chosen = words(tmp_path, "trainer.max_epochs=1", "optimizer.lr=1e-6", "policy.dtype=bfloat16", "data.prompts=1")
     with pytest.raises(ValueError, match=r"optimizer\.lr=1e-06 is too small for weights that are trained in bfloat16"):
-        CLI(typed(compose(chosen))).fit()
-    CLI(typed(compose([*chosen, "policy.lora.r=2"]))).fit()
+        CLI(to_lightning(compose(chosen))).fit()
+    CLI(to_lightning(compose([*chosen, "policy.lora.r=2"]))).fit()
 
 
 def test_significant_bits():

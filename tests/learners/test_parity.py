@@ -11,7 +11,7 @@ from torch import nn
 from mmrl.batch import Batch
 from mmrl.engines.local import LocalEngine
 from mmrl.learners.parity import BOUNDS, Parity, precision_of
-from mmrl.learners.staleness import age
+from mmrl.learners.staleness import measure_staleness
 from mmrl.types import Context, PolicyOutput, Sampling
 from tests.learners.test_resume import RUNS
 from tests.runs import fit
@@ -191,12 +191,12 @@ def test_the_bound_follows_the_precision():
 
 
 def test_ages():
-    assert age(rows(), context(4), 0) == {"rollout/staleness": 0.0}
-    assert age(rows(), context(6), 2) == {"rollout/staleness": 2.0}
-    assert age(rows().with_columns(is_demo=torch.ones(7).bool()), context(60), 0) == {}
+    assert measure_staleness(rows(), context(4), 0) == {"rollout/staleness": 0.0}
+    assert measure_staleness(rows(), context(6), 2) == {"rollout/staleness": 2.0}
+    assert measure_staleness(rows().with_columns(is_demo=torch.ones(7).bool()), context(60), 0) == {}
     for iteration in (3, 7):  # of the future, and older than allowed
         with pytest.raises(ValueError, match="weights of version 4 sampled, but only"):
-            age(rows(), context(iteration), 2)
+            measure_staleness(rows(), context(iteration), 2)
 
 
 def test_refusals():

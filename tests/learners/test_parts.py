@@ -2,8 +2,8 @@
 
 import torch
 
-from mmrl.learners.parts import output_of, parts_of
-from mmrl.named import named, under
+from mmrl.learners.parts import flatten_output, unflatten_output
+from mmrl.named import add_prefix, strip_prefix
 from mmrl.types import PolicyOutput
 
 
@@ -15,7 +15,7 @@ def output(*others):
 
 def test_there_and_back():
     whole = output(("blind", output()), ("critic", output(("deeper", output()))))
-    parts = named("out", parts_of(whole)) | {"gradient": torch.zeros(1)}
-    back = parts_of(output_of(under("out", parts)))
-    assert list(back) == list(parts_of(whole)) and len(back) == 4 * 4 + 2
-    assert all(back[name] is not None and torch.equal(back[name], part) for name, part in parts_of(whole).items())
+    parts = add_prefix("out", flatten_output(whole)) | {"gradient": torch.zeros(1)}
+    back = flatten_output(unflatten_output(strip_prefix("out", parts)))
+    assert list(back) == list(flatten_output(whole)) and len(back) == 4 * 4 + 2
+    assert all(back[name] is not None and torch.equal(back[name], part) for name, part in flatten_output(whole).items())

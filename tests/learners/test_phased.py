@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.cli import CLI
-from mmrl.config import ConfigError, compose, typed
+from mmrl.config import ConfigError, compose, to_lightning
 from tests.runs import QUIET
 
 
@@ -41,7 +41,7 @@ BASE = ("sim.id=tests/TwoStates-v0", *QUIET, "data.evaluation=null", "policy.hid
 
 def run(folder, recipe, *words):
     words = (f"recipe={recipe}", *BASE, "data.replay.batch=32", "data.rollout.horizon=32", *words)
-    cli = CLI(typed(compose([*words, f"run_dir='{folder}'"])))
+    cli = CLI(to_lightning(compose([*words, f"run_dir='{folder}'"])))
     cli.fit()
     return cli
 
@@ -108,4 +108,4 @@ def test_a_phase_moves_what_it_trains_and_nothing_else(tmp_path):
 )
 def test_phases_that_do_not_fit_are_refused_by_name(word, message, tmp_path):
     with pytest.raises((ConfigError, ValueError), match=message):
-        CLI(typed(compose(["recipe=sac", *BASE, word, f"run_dir='{tmp_path}'"])))
+        CLI(to_lightning(compose(["recipe=sac", *BASE, word, f"run_dir='{tmp_path}'"])))

@@ -6,7 +6,7 @@ import torch
 
 from mmrl import parallel
 from mmrl.cli import CLI
-from mmrl.config import compose, typed
+from mmrl.config import compose, to_lightning
 from mmrl.policies.text import TextPolicy
 from tests.runs import words
 
@@ -16,9 +16,9 @@ class Typed(TextPolicy):
 
     seen: set[tuple[torch.dtype, bool]] = set()
 
-    def _allowed(self, logits):
+    def _mask_forbidden(self, logits):
         type(self).seen.add((logits.dtype, torch.is_grad_enabled()))
-        return super()._allowed(logits)
+        return super()._mask_forbidden(logits)
 
 
 class Scored(L.Callback):
@@ -36,7 +36,7 @@ def micro_batches(folder, precision):
     """The micro-batches of an iteration that changes nothing, and the policy's log-probs of them."""
     chosen = words(folder, "trainer.max_epochs=1", "model.policy._target_=tests.learners.test_precision.Typed")
     stages = ("data.pipeline=[old, reference, group_advantage]", "model.reference=true")
-    cli = CLI(typed(compose([*chosen, *stages, "optimizer.lr=0.0", f"trainer.precision={precision}"])))
+    cli = CLI(to_lightning(compose([*chosen, *stages, "optimizer.lr=0.0", f"trainer.precision={precision}"])))
     cli.trainer.callbacks.append(scored := Scored())
     Typed.seen.clear()
     cli.fit()

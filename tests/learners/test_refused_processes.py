@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from mmrl.cli import CLI
-from mmrl.config import compose, typed
+from mmrl.config import compose, to_lightning
 from mmrl.learners.processes import check_processes
 from mmrl.stages.logprobs import OldLogprobs
 from tests.runs import TEXT, start, words
@@ -28,13 +28,13 @@ def trainer(size: int, data: object, *mesh: int) -> SimpleNamespace:
 
 @pytest.fixture(scope="module")
 def online(tmp_path_factory):
-    return CLI(typed(compose([*TEXT, f"run_dir='{tmp_path_factory.mktemp('online')}'"]))).datamodule
+    return CLI(to_lightning(compose([*TEXT, f"run_dir='{tmp_path_factory.mktemp('online')}'"]))).datamodule
 
 
 @pytest.fixture(scope="module")
 def offline(tmp_path_factory):
     more = ("rollout=demonstrations", "data.evaluation=null", "data.pipeline=[]", "objective=imitation")
-    return CLI(typed(compose([*TEXT, *more, f"run_dir='{tmp_path_factory.mktemp('off')}'"]))).datamodule
+    return CLI(to_lightning(compose([*TEXT, *more, f"run_dir='{tmp_path_factory.mktemp('off')}'"]))).datamodule
 
 
 def test_a_mesh_that_does_not_shard_is_refused_with_its_two_sizes(offline):
@@ -60,7 +60,7 @@ def test_sampling_from_sharded_weights_is_refused(online):
 
 
 def test_a_replay_buffer_is_that_of_one_process(tmp_path):
-    data = CLI(typed(compose(["recipe=sac", f"run_dir='{tmp_path}'", "policy.hidden=[8]"]))).datamodule
+    data = CLI(to_lightning(compose(["recipe=sac", f"run_dir='{tmp_path}'", "policy.hidden=[8]"]))).datamodule
     with pytest.raises(ValueError, match=r"replay buffer of one process.*trainer.devices=1"):
         check_processes(trainer(2, data))
     check_processes(trainer(1, data))

@@ -7,8 +7,8 @@ from torch import nn
 from mmrl import recorded
 from mmrl.batch import Batch
 from mmrl.cli import CLI
-from mmrl.config import compose, typed
-from mmrl.learners.replayed import Replayed
+from mmrl.config import compose, to_lightning
+from mmrl.learners.replayed import CapturedPhase
 from mmrl.phases.base import Phase
 from tests.runs import QUIET
 
@@ -18,7 +18,9 @@ def learnt(folder, recipe):
     words = (f"recipe={recipe}", "sim.id=Pendulum-v1", *QUIET, "data.evaluation=null", "policy.hidden=[8]")
     words += ("data.random=32", "data.rollout.horizon=32", "data.replay.batch=16", "data.updates=24")
     cli = CLI(
-        typed(compose([*words, "model.models.critic.hidden=[256]", "trainer.max_epochs=3", f"run_dir='{folder}'"]))
+        to_lightning(
+            compose([*words, "model.models.critic.hidden=[256]", "trainer.max_epochs=3", f"run_dir='{folder}'"])
+        )
     )
     cli.fit()
     return cli.model
@@ -26,14 +28,14 @@ def learnt(folder, recipe):
 
 @pytest.mark.parametrize("recipe", ["sac", "td3"])
 def test_replayed_phases_learn_the_same_to_the_bit(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr(recorded, "PAYS", 4)
+    monkeypatch.setattr(recorded, "MIN_CALLS", 4)
     replayed = learnt(tmp_path / "replayed", recipe)
-    records = {name: each._recorded._records for name, each in replayed._replayed.items()}
+    records = {name: each._captured._graphs for name, each in replayed._captured.items()}
     assert {name for name, kinds in records.items() if kinds} == {"target", "critic", "actor"}
     assert None not in [record for kinds in records.values() for record in kinds.values()]  # none was given up
-    monkeypatch.setattr(recorded, "PAYS", 10**9)
+    monkeypatch.setattr(recorded, "MIN_CALLS", 10**9)
     own = learnt(tmp_path / "own", recipe)
-    assert not any(each._recorded._records for each in own._replayed.values())
+    assert not any(each._captured._graphs for each in own._captured.values())
     assert replayed.updates == own.updates == 72
     for (name, one), other in zip(replayed.state_dict().items(), own.state_dict().values(), strict=True):
         assert torch.equal(one, other), name
@@ -60,7 +62,7 @@ def replays(asks):
     models = {"policy": policy}
     generator = torch.Generator().manual_seed(0)
     phase = Noisy(asks)
-    replayed = Replayed("noisy", phase, list(policy.parameters()))
+    replayed = CapturedPhase("noisy", phase, list(policy.parameters()))
 
     def call(x=1.0):
         normal = lambda *shape: torch.randn(*shape, generator=generator)  # noqa: E731
@@ -71,7 +73,7 @@ def replays(asks):
 
 def test_draws_go_on_as_they_would_and_unread_parameters_have_no_gradient(monkeypatch):
     """The gradient of weight * draws * x is draws * x, with the draws of one generator in their order."""
-    monkeypatch.setattr(recorded, "PAYS", 2)
+    monkeypatch.setattr(recorded, "MIN_CALLS", 2)
     _, call = replays(asks=2)
     same = torch.Generator().manual_seed(0)
     for _ in range(8):

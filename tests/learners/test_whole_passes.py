@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from mmrl.learners.flat import Flat
+from mmrl.learners.flat import FlatParameters
 from tests.runs import fit
 
 WORDS = ("recipe=ppo_control", "model.scheduler.total_iters=20", "data.passes=2", "data.updates=3")
@@ -24,7 +24,7 @@ def test_a_vector_of_parameters_learns_as_its_parts_do():
     torch.manual_seed(0)
     one, other = (nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)) for _ in range(2))
     other.load_state_dict(one.state_dict())
-    flat = Flat(list(one.parameters()))
+    flat = FlatParameters(list(one.parameters()))
     ours, plain = torch.optim.AdamW([flat.vector], lr=0.1), torch.optim.AdamW(other.parameters(), lr=0.1)
     one.zero_grad()  # drops the gradients, as Lightning does at the start
     flat.tie()

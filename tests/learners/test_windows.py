@@ -14,7 +14,7 @@ from mmrl.objectives.regularizer import Entropy
 from mmrl.objectives.value import SquaredValue
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
 from mmrl.policies.text import TextPolicy
-from mmrl.rng import derived_seed
+from mmrl.rng import derive_seed
 from mmrl.types import Episode, Request, Sampling, Turn
 from tests.policies.oracle import TINY, decided
 from tests.runs import Counting
@@ -35,7 +35,7 @@ def batch(policy):
     task, engine = Counting(), LocalEngine()
     engine.sync(policy, 0)
     prompts = [task[i] for i in range(ROWS)]
-    requests = [Request(p.observation, derived_seed(p.key)) for p in prompts]
+    requests = [Request(p.observation, derive_seed(p.key)) for p in prompts]
     done = engine.sample(requests, Sampling(max_tokens=9, stop=tuple("abcdefghijk012345")))
     rows = collate([Episode(p, i // 3, i % 3, [Turn(c)]) for i, (p, c) in enumerate(zip(prompts, done))], policy)
     generator = torch.Generator().manual_seed(1)
@@ -145,7 +145,7 @@ def grouped(policy, sizes=(4, 4, 2, 5, 1)) -> Batch:
     engine.sync(policy, 0)
     long = ({"role": "user", "content": "again and again " * 9},)
     raws = [p.observation if i != 2 else {"messages": long, "images": ()} for i, p in enumerate(prompts)]
-    requests = [Request(raws[g], derived_seed(g, a)) for g, n in enumerate(sizes) for a in range(n)]
+    requests = [Request(raws[g], derive_seed(g, a)) for g, n in enumerate(sizes) for a in range(n)]
     done = engine.sample(requests, Sampling(max_tokens=12, stop=tuple("abcdefghijk012345")))
     owners = [(g, a) for g, n in enumerate(sizes) for a in range(n)]
     rows = collate([Episode(prompts[g], g, a, [Turn(c)]) for (g, a), c in zip(owners, done)], policy)

@@ -15,7 +15,7 @@ import torch
 
 from mmrl.__main__ import main
 from mmrl.cli import CLI
-from mmrl.config import compose, typed
+from mmrl.config import compose, to_lightning
 from tests.malformed import table_commands, table_data, table_keys, table_values, table_yaml
 
 BASE = (
@@ -84,7 +84,7 @@ def silence(monkeypatch, tmp_path):
 @pytest.fixture(scope="module")
 def configuration() -> str:
     """A valid config.yaml, whose run_dir is RUN."""
-    return CLI(typed(compose([*BASE, "run_dir=RUN"])), build=False).resolved()
+    return CLI(to_lightning(compose([*BASE, "run_dir=RUN"])), build=False).to_yaml()
 
 
 @pytest.fixture
@@ -177,8 +177,8 @@ def test_fit_refuses_words_beside_a_file(words, key, remedy, capsys, run, tmp_pa
 @pytest.mark.parametrize("words", VALID)
 def test_what_looks_odd_and_is_right_is_accepted(words, tmp_path):
     chosen = [word.replace("RUN", str(tmp_path)) for word in cut(words)]
-    cli = CLI(typed(compose(with_base(chosen, tmp_path / "new"))), build=False)
-    assert cli.resolved()
+    cli = CLI(to_lightning(compose(with_base(chosen, tmp_path / "new"))), build=False)
+    assert cli.to_yaml()
 
 
 def test_there_are_enough_of_them():

@@ -12,7 +12,7 @@ from mmrl.batch import Batch
 from mmrl.engines.local import LocalEngine
 from mmrl.learners.collate import collate
 from mmrl.policies.text import TextPolicy
-from mmrl.rng import derived_seed
+from mmrl.rng import derive_seed
 from mmrl.types import Completion, Episode, Prompt, Request, Sampling, Turn
 
 TINY = {
@@ -42,7 +42,7 @@ def completions(
     """One completion per prompt; the i-th prompt always draws from the same stream."""
     engine = LocalEngine(max_rows)
     engine.sync(policy, 3)
-    return engine.sample([Request(p.observation, derived_seed(seed, p.key)) for p in prompts], sampling)
+    return engine.sample([Request(p.observation, derive_seed(seed, p.key)) for p in prompts], sampling)
 
 
 def batch_of(policy: TextPolicy, prompts: Sequence[Prompt], done: Sequence[Completion]) -> Batch:

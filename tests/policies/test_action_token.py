@@ -173,9 +173,9 @@ def test_bins_round_trip() -> None:
 def test_imitation_inverts_decoding() -> None:
     model, raw = policy(), raws()[0]
     done = model.act(model.collate([model.encode(raw)]), Sampling(), Noise([3]))
-    assert torch.equal(model.imitate(raw, done.output[0]), done.action[0])
+    assert torch.equal(model.encode_demonstration(raw, done.output[0]), done.action[0])
     with pytest.raises(ValueError, match=r"\(4, 3\).*\(5, 3\)"):
-        model.imitate(raw, np.zeros((4, 3)))
+        model.encode_demonstration(raw, np.zeros((4, 3)))
 
 
 def test_saved_and_loaded_is_the_same_bits(tmp_path) -> None:
@@ -278,7 +278,7 @@ def test_demonstrated_numbers_that_are_not_finite_are_refused() -> None:
     chunk = np.zeros((5, 3), np.float32)
     chunk[2, 1] = np.nan
     with pytest.raises(ValueError, match="a demonstrated action is nan in control step 2, dimension 1"):
-        policy.imitate({}, chunk)
+        policy.encode_demonstration({}, chunk)
 
 
 def test_map_cross_entropy_by_hand() -> None:

@@ -66,7 +66,7 @@ def test_forward_scores_as_act_did(kind):
     assert_close(policy(batch).logprobs, done.logprobs, rtol=0, atol=1e-4)
     given = np.stack(done.output)
     assert (given >= [-2, 0]).all() and (given <= [2, 1]).all()
-    assert_close((policy.bounded(done.action[:, 0]) * torch.tensor([2, 0.5]) + torch.tensor([0, 0.5])).numpy(), given)
+    assert_close((policy.to_action(done.action[:, 0]) * torch.tensor([2, 0.5]) + torch.tensor([0, 0.5])).numpy(), given)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -94,8 +94,8 @@ def test_a_policy_that_has_not_learnt_is_uniform_in_the_box():
 def test_an_action_becomes_a_choice_and_back(kind):
     policy = made(kind)
     for action in ([-2.0, 0.0], [1.0, 0.9], [2.0, 1.0]):
-        choice = policy.imitate({}, np.array(action))
-        (back,) = policy._done(choice[None], torch.zeros(1, 1)).output
+        choice = policy.encode_demonstration({}, np.array(action))
+        (back,) = policy._build_action(choice[None], torch.zeros(1, 1)).output
         assert_close(torch.from_numpy(back), torch.tensor(action), rtol=0, atol=1e-5)
 
 

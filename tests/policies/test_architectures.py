@@ -107,7 +107,7 @@ def test_a_base_model_without_a_template_gets_its_bos_and_one_warning(bos, tmp_p
     tokenizer.chat_template, tokenizer.bos_token = None, bos
     policy = TextPolicy(path=saved(tmp_path, tokenizer=tokenizer, num_key_value_heads=2))
     messages = ({"role": "user", "content": "ab"}, {"role": "user", "content": "c"})
-    words = policy.tokens("ab\nc").tolist()
+    words = policy.tokenize("ab\nc").tolist()
     for _ in range(2):
         assert policy.encode({"messages": messages})["input_ids"].tolist() == ([1] if bos else []) + words
     assert policy.engine_prompt({"messages": messages})[0] == ([1] if bos else []) + words
@@ -117,4 +117,4 @@ def test_a_base_model_without_a_template_gets_its_bos_and_one_warning(bos, tmp_p
 
 def test_a_template_writes_its_own_bos():
     policy = TextPolicy(config=dict(TINY))
-    assert policy.encode(PROMPTS[0].observation)["input_ids"].tolist() == policy.tokens("a?").tolist()
+    assert policy.encode(PROMPTS[0].observation)["input_ids"].tolist() == policy.tokenize("a?").tolist()

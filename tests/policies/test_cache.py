@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from mmrl.policies.cache import PromptCache, RoomyCache, RoomyLayer, empty_cache
-from mmrl.policies.prefix_attention import know_prefixes
+from mmrl.policies.cache import PreallocatedCache, PreallocatedLayer, PromptCache, build_cache
+from mmrl.policies.prefix_attention import enable_prefix_sharing
 from tests.policies.oracle import TINY
 
 WINDOW = {**TINY, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
@@ -23,7 +23,7 @@ def decode(network, prompts, attention, made, owner, kept, cache):
     out = []
     places = (attention.cumsum(1) - 1).clamp(min=0)
     network(prompts, attention_mask=attention, position_ids=places, past_key_values=cache, use_cache=True)
-    cache.hand_out(owner)
+    cache.expand(owner)
     mask, rows, alive = attention[owner], made, torch.arange(len(owner))
     for t in range(made.shape[1]):
         if t == 3:
@@ -33,7 +33,7 @@ def decode(network, prompts, attention, made, owner, kept, cache):
         positions = mask.sum(1, keepdim=True) - 1
         step = dict(attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True)
         logits = network(rows[:, t : t + 1], **step).logits[:, -1]
-        if t == 0 and cache.misread():
+        if t == 0 and cache.ignores_prefix():
             cache.unshare()
             logits = network(rows[:, t : t + 1], **step).logits[:, -1]
         out.append((alive, logits))
@@ -48,8 +48,8 @@ def test_logits_are_those_of_a_full_pass_after_prompts_are_shared_and_rows_are_d
     prompts, made = torch.randint(1, 50, (3, length)), torch.randint(1, 50, (5, 6))
     attention = torch.ones_like(prompts)
     attention[1, :3] = 0  # a shorter one
-    know_prefixes(network.config)
-    cache = empty_cache(network.config, room=6)
+    enable_prefix_sharing(network.config)
+    cache = build_cache(network.config, max_new_tokens=6)
     steps = decode(network, prompts, attention, made, owner, kept, cache)
     network.set_attn_implementation("sdpa")
     rows, mask = torch.cat([prompts[owner], made], 1), torch.nn.functional.pad(attention[owner], (0, 6), value=1)
@@ -69,7 +69,7 @@ def test_a_model_with_an_attention_of_its_own_gets_copies():
     """One that takes the keys and values that the cache returns for all there is."""
     network, owner, kept = model(TINY), torch.tensor([0, 1, 0]), torch.tensor([2, 0])
     prompts, made = torch.randint(1, 50, (2, 80)), torch.randint(1, 50, (3, 5))
-    cache = RoomyCache(room=5, shares=True)  # although the network is not told
+    cache = PreallocatedCache(max_new_tokens=5, share_prefixes=True)  # although the network is not told
     steps = decode(network, prompts, torch.ones_like(prompts), made, owner, kept, cache)
     expected = network(torch.cat([prompts[owner], made], 1), use_cache=False).logits
     for t, (alive, logits) in enumerate(steps):
@@ -78,11 +78,11 @@ def test_a_model_with_an_attention_of_its_own_gets_copies():
 
 
 def test_more_tokens_than_there_is_room_for_are_refused():
-    layer = RoomyLayer(room=1)
+    layer = PreallocatedLayer(max_new_tokens=1)
     layer.update(torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 2, 4))
     layer.batch_select_indices(torch.tensor([0, 0]))
     layer.update(torch.zeros(2, 1, 1, 4), torch.zeros(2, 1, 1, 4))
-    with pytest.raises(RuntimeError, match="room for 3 tokens, and 4"):
+    with pytest.raises(RuntimeError, match="holds 3 tokens at most, and 4"):
         layer.update(torch.zeros(2, 1, 1, 4), torch.zeros(2, 1, 1, 4))
 
 
@@ -90,5 +90,5 @@ def test_architectures_with_other_states_keep_their_own_cache():
     config = AutoConfig.for_model("qwen2", layer_types=["full_attention"] * 2, num_hidden_layers=2)
     config.layer_types = ["linear_attention", "full_attention"]
     config.linear_num_value_heads = 1
-    cache = empty_cache(config, room=3)
+    cache = build_cache(config, max_new_tokens=3)
     assert type(cache) is PromptCache

@@ -29,7 +29,7 @@ def observation(length, filled=0, seed=0):
 
 def drawn(policy, seen, tokens=48, seed=0):
     """Completions that often stop early, so that rows leave the batch."""
-    policy.endings = lambda strings: (list(range(40, 55)), [])
+    policy.stop_ids = lambda strings: (list(range(40, 55)), [])
     owner = torch.arange(PROMPTS).repeat_interleave(GROUP)
     noise = Noise(range(seed, seed + len(owner)))
     made = policy.attempts(seen, owner, Sampling(max_tokens=tokens), noise)
@@ -60,18 +60,18 @@ def test_draws_are_the_models_own_as_rows_leave_and_weights_move(length, filled)
     for seed in range(4):
         capture = same(made, observation(length, filled, seed), seed=seed)
         moved(made)
-    ((key, record),) = capture.records.items()
-    assert key == (length == 90, filled > 0) and record is not None
-    assert {place[-1] for place in capture.believed if "single" in place} == {True, False}
+    ((key, graph),) = capture.graphs.items()
+    assert key == (length == 90, filled > 0) and graph is not None
+    assert {place[-1] for place in capture.verified if "single" in place} == {True, False}
 
 
-def test_a_record_is_believed_only_at_lengths_where_it_was_compared():
+def test_a_graph_is_used_only_at_lengths_where_it_was_compared():
     made = policy()
     capture = same(made, observation(7), tokens=6)
-    lengths = {place[-1] for place in capture.believed if "tokens" in place}
+    lengths = {place[-1] for place in capture.verified if "tokens" in place}
     assert lengths == {8, 9, 10, 11}  # the first token after the prompt shows whether it is seen, by the model itself
     same(made, observation(9), tokens=6)
-    assert {place[-1] for place in capture.believed if "tokens" in place} == lengths | {12, 13}
+    assert {place[-1] for place in capture.verified if "tokens" in place} == lengths | {12, 13}
 
 
 def test_adapters_are_replayed_too():
@@ -79,7 +79,7 @@ def test_adapters_are_replayed_too():
     for _ in range(2):
         capture = same(made, observation(7))
         moved(made)
-    assert all(capture.records.values()) and capture.records
+    assert all(capture.graphs.values()) and capture.graphs
 
 
 HELD = torch.linspace(-1, 1, 200)
@@ -103,15 +103,15 @@ CODE = {
 def test_code_that_a_record_would_lose_runs_itself(code):
     made = policy()
     made.model.lm_head.register_forward_hook(code)
-    assert list(same(made, observation(7)).records.values()) == [None]
+    assert list(same(made, observation(7)).graphs.values()) == [None]
 
 
 def test_a_branch_on_the_length_is_noticed_where_it_is_taken():
     made = policy()
     made.model.model.layers[1].self_attn.register_forward_pre_hook(lengthy, with_kwargs=True)
-    assert same(made, observation(7), tokens=5).records[False, False] is not None
+    assert same(made, observation(7), tokens=5).graphs[False, False] is not None
     for seed in range(2):
-        assert same(made, observation(7), seed=seed).records[False, False] is None
+        assert same(made, observation(7), seed=seed).graphs[False, False] is None
 
 
 def test_a_replaced_model_is_recorded_anew():
@@ -129,11 +129,11 @@ def test_replaced_weights_are_noticed_in_the_next_rollout():
 
 
 def test_models_that_mask_by_a_window_run_their_own_code():
-    assert same(policy(WINDOW), observation(7)).records == {}
+    assert same(policy(WINDOW), observation(7)).graphs == {}
 
 
 def test_copies_of_a_policy_record_for_themselves():
     made = policy()
     same(made, observation(7))
-    assert copy.deepcopy(made).capture.records == {}
-    assert pickle.loads(pickle.dumps(made.capture)).records == {}
+    assert copy.deepcopy(made).capture.graphs == {}
+    assert pickle.loads(pickle.dumps(made.capture)).graphs == {}

@@ -103,10 +103,10 @@ def test_categorical_numbers():
     ],
 )
 def test_truncation_keeps_the_most_likely_and_renormalises(cut, kept, p):
-    head = Categorical(P.log()).truncated(Sampling(**cut))
+    head = Categorical(P.log()).truncate(Sampling(**cut))
     assert head.kept.tolist() == [[kept]]
     torch.testing.assert_close(head.logits.softmax(1), torch.tensor([p], dtype=torch.float32))
-    again = Categorical(P.log()).restricted(head.kept)
+    again = Categorical(P.log()).restrict(head.kept)
     assert torch.equal(again.logits, head.logits)
 
 

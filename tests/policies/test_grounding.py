@@ -46,7 +46,7 @@ def test_maps_and_answers_find_the_named_square() -> None:
     share = masks.float() / masks.float().sum((1, 2), keepdim=True)
     place = torch.stack([(share.sum(1) * cells).sum(1), (share.sum(2) * cells).sum(1)], dim=1)  # [n, 2] x, y
     columns = {f"obs.{name}": column for name, column in policy.collate([policy.encode(raw) for raw in raws]).items()}
-    action = torch.stack([policy.imitate(raw, p[None]) for raw, p in zip(raws, place)])
+    action = torch.stack([policy.encode_demonstration(raw, p[None]) for raw, p in zip(raws, place)])
     data = Batch(
         action=action,
         mask=torch.ones_like(action, dtype=torch.bool),

@@ -1,4 +1,4 @@
-"""Layouts: what they cost, and that the network says the same in all of them."""
+"""Packing and prefix sharing: costs, and that the network computes the same in every packing."""
 
 import itertools
 
@@ -12,19 +12,19 @@ from mmrl.batch import Batch, Ragged
 from mmrl.engines.local import LocalEngine
 from mmrl.learners.collate import collate
 from mmrl.policies import layout
-from mmrl.policies.layout import Lengths, Price, best_layout, families, shares, size
-from mmrl.policies.reading import headed, visible
-from mmrl.policies.sharing import _sample
+from mmrl.policies.layout import Lengths, PackingCost, plan_packing, prefix_groups, sequence_size, shares_prefix
+from mmrl.policies.reading import annotate_mask, packed_mask
+from mmrl.policies.sharing import _select_longest
 from mmrl.policies.text import TextPolicy
 from mmrl.policies.vision import VisionLanguagePolicy
-from mmrl.rng import derived_seed
+from mmrl.rng import derive_seed
 from mmrl.types import Episode, Prompt, Request, Sampling, Turn
 from tests.checkpoints import qwen2_5_vl, qwen3_vl
 from tests.policies.oracle import TINY, decided
 from tests.policies.test_vision import LLAVA, prompt
 
 SIZES = Qwen2Config(hidden_size=128, num_hidden_layers=4, vocab_size=100)
-PRICE = Price.of_model(SIZES, torch.device("cpu"))
+COST = PackingCost.of_model(SIZES, torch.device("cpu"))
 
 
 def lengths(*groups: tuple[int, list[int]]) -> Lengths:
@@ -35,37 +35,37 @@ def lengths(*groups: tuple[int, list[int]]) -> Lengths:
     )
 
 
-def total(sheets, of: Lengths, price: Price) -> float:
-    sizes = [[size(line, of) for line in sheet] for sheet in sheets]
-    return sum(price(len(s), max(n for n, _ in s), max(w for _, w in s)) for s in sizes)
+def total(batches, of: Lengths, cost_model: PackingCost) -> float:
+    sizes = [[sequence_size(sequence, of) for sequence in packed] for packed in batches]
+    return sum(cost_model(len(s), max(n for n, _ in s), max(w for _, w in s)) for s in sizes)
 
 
-def rows(sheets) -> list[int]:
-    return [row for sheet in sheets for line in sheet for row in line]
+def rows(batches) -> list[int]:
+    return [row for packed in batches for sequence in packed for row in sequence]
 
 
 # ---------------------------------------------------------------- which layout
 
 
 def test_long_prompts_are_shared_and_short_ones_are_not():
-    assert best_layout(lengths((512, [16] * 8)), PRICE, True, False) == [[tuple(range(8))]]
-    assert best_layout(lengths((6, [64] * 8)), PRICE, True, False) == [[(i,) for i in range(8)]]
-    assert best_layout(lengths((512, [16] * 8)), PRICE, False, False) == [[(i,) for i in range(8)]]
+    assert plan_packing(lengths((512, [16] * 8)), COST, True, False) == [[tuple(range(8))]]
+    assert plan_packing(lengths((6, [64] * 8)), COST, True, False) == [[(i,) for i in range(8)]]
+    assert plan_packing(lengths((512, [16] * 8)), COST, False, False) == [[(i,) for i in range(8)]]
 
 
 def test_every_row_is_read_once_and_lines_hold_one_prompt():
     rng = np.random.default_rng(0)
     for shared, one_pass in itertools.product([False, True], repeat=2):
         of = lengths(*((int(rng.integers(1, 300)), rng.integers(1, 90, int(rng.integers(1, 9)))) for _ in range(12)))
-        sheets = best_layout(of, PRICE, shared, one_pass)
-        assert sorted(rows(sheets)) == list(range(len(of.choices)))
-        assert all(len(set(of.prompt[list(line)])) == 1 for sheet in sheets for line in sheet)
-        assert any(map(shares, sheets)) == shared and (len(sheets) == 1 or not one_pass)
+        batches = plan_packing(of, COST, shared, one_pass)
+        assert sorted(rows(batches)) == list(range(len(of.choices)))
+        assert all(len(set(of.prompt[list(sequence)])) == 1 for packed in batches for sequence in packed)
+        assert any(map(shares_prefix, batches)) == shared and (len(batches) == 1 or not one_pass)
 
 
 def test_sheets_are_cut_where_it_is_cheapest():
-    """Against all ways of cutting lines in order of length."""
-    price = Price(call=60, pair=1e-3, head=0.1)
+    """Against all ways of cutting sequences in order of length."""
+    cost_model = PackingCost(call=60, pair=1e-3, head=0.1)
     found = set()
     for seed in range(20):
         choices = np.random.default_rng(seed).geometric(0.05, 8).clip(max=90).tolist()
@@ -74,16 +74,16 @@ def test_sheets_are_cut_where_it_is_cheapest():
         ways = []
         for marks in itertools.product([False, True], repeat=7):
             edges = [0, *(i + 1 for i, mark in enumerate(marks) if mark), 8]
-            ways.append(total([[(i,) for i in order[a:b]] for a, b in itertools.pairwise(edges)], of, price))
-        sheets = best_layout(of, price, False, False)
-        assert total(sheets, of, price) == pytest.approx(min(ways))
-        found.add(len(sheets))
+            ways.append(total([[(i,) for i in order[a:b]] for a, b in itertools.pairwise(edges)], of, cost_model))
+        batches = plan_packing(of, cost_model, False, False)
+        assert total(batches, of, cost_model) == pytest.approx(min(ways))
+        found.add(len(batches))
     assert len(found) > 1
 
 
-def test_families_are_the_cheapest_stretches_of_attempts_that_begin_alike():
+def test_prefix_groups_are_the_cheapest_slices_of_completions_with_a_common_prefix():
     """Against all ways of cutting the attempts at a prompt, in the order of their texts."""
-    price, found = Price(call=0, pair=5e-3, head=0.2), set()
+    cost_model, found = PackingCost(call=0, pair=5e-3, head=0.2), set()
     for seed in range(20):
         rng = np.random.default_rng(seed)
         choices, text = rng.integers(1, 20, 7), rng.integers(0, 2, (7, 20))
@@ -93,12 +93,12 @@ def test_families_are_the_cheapest_stretches_of_attempts_that_begin_alike():
         ways = []
         for marks in itertools.product([False, True], repeat=6):
             edges = [0, *(i + 1 for i, mark in enumerate(marks) if mark), 7]
-            lines = [tuple(order[a:b]) for a, b in itertools.pairwise(edges)]
-            ways.append(sum(price(1, *size(line, of)) for line in lines))
-        lines = families(of, price)
-        assert sorted(row for line in lines for row in line) == list(range(7))
-        assert sum(price(1, *size(line, of)) for line in lines) == pytest.approx(min(ways))
-        found.add(len(lines))
+            sequences = [tuple(order[a:b]) for a, b in itertools.pairwise(edges)]
+            ways.append(sum(cost_model(1, *sequence_size(sequence, of)) for sequence in sequences))
+        sequences = prefix_groups(of, cost_model)
+        assert sorted(row for sequence in sequences for row in sequence) == list(range(7))
+        assert sum(cost_model(1, *sequence_size(sequence, of)) for sequence in sequences) == pytest.approx(min(ways))
+        found.add(len(sequences))
     assert len(found) > 2
 
 
@@ -107,35 +107,35 @@ def test_a_conversation_is_read_up_to_where_attempts_part():
     said = np.concatenate([np.full((8, 44), 7), np.repeat([[1], [2]], 4, axis=0).repeat(44, 1)], 1)
     said[:, -1] = np.arange(8)
     of = Lengths(np.zeros(8, dtype=int), np.array([10]), np.full(8, 88), said)
-    assert families(of, PRICE) == [(0, 1, 2, 3), (4, 5, 6, 7)]
-    # 9 of the prompt, then 44 once, and twice 43 and four ends; plain lines hold 8 * 97
-    assert size(tuple(range(4)), of) == (9 + 87 + 4, 87 + 4)
+    assert prefix_groups(of, COST) == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    # 9 of the prompt, then 44 once, and twice 43 and four ends; plain sequences hold 8 * 97
+    assert sequence_size(tuple(range(4)), of) == (9 + 87 + 4, 87 + 4)
 
 
 def test_large_sheets_are_cut_into_like_parts():
-    of = lengths(*((6, [64] * 8),) * 5)  # 40 lines of 69 tokens
-    sheets = best_layout(of, PRICE, False, False, 1000)
-    assert sorted(rows(sheets)) == list(range(40)) and [len(sheet) for sheet in sheets] == [14, 13, 13]
-    assert [len(sheet) for sheet in best_layout(of, PRICE, False, False, 10)] == [1] * 40
-    assert len(best_layout(of, PRICE, False, True, 10)) == 1
+    of = lengths(*((6, [64] * 8),) * 5)  # 40 sequences of 69 tokens
+    batches = plan_packing(of, COST, False, False, 1000)
+    assert sorted(rows(batches)) == list(range(40)) and [len(packed) for packed in batches] == [14, 13, 13]
+    assert [len(packed) for packed in plan_packing(of, COST, False, False, 10)] == [1] * 40
+    assert len(plan_packing(of, COST, False, True, 10)) == 1
 
 
 def test_no_mask_is_larger_than_allowed(monkeypatch):
-    monkeypatch.setattr(layout, "MASK", 700**2)
+    monkeypatch.setattr(layout, "MAX_MASK", 700**2)
     of = lengths(*((512, [16] * 8),) * 3)
-    sheets = best_layout(of, PRICE, True, False)
-    assert sorted(rows(sheets)) == list(range(24)) and any(map(shares, sheets))
-    for sheet in filter(shares, sheets):
-        assert len(sheet) * max(size(line, of)[0] for line in sheet) ** 2 <= 700**2
+    batches = plan_packing(of, COST, True, False)
+    assert sorted(rows(batches)) == list(range(24)) and any(map(shares_prefix, batches))
+    for packed in filter(shares_prefix, batches):
+        assert len(packed) * max(sequence_size(sequence, of)[0] for sequence in packed) ** 2 <= 700**2
 
 
 def test_who_sees_whom():
     """Two attempts of two and one tokens at a prompt of two, after one filling."""
     attempt, depth = torch.tensor([[-1, 0, 0, 1, 1, 2]]), torch.tensor([[0, 0, 1, 2, 3, 2]])
     seen = [[0], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 2, 5]]
-    assert [row.nonzero().flatten().tolist() for row in visible(attempt, depth)[0, 0]] == seen
+    assert [row.nonzero().flatten().tolist() for row in packed_mask(attempt, depth)[0, 0]] == seen
     near = [[0], [1], [1, 2], [2, 3], [3, 4], [2, 5]]
-    assert [row.nonzero().flatten().tolist() for row in visible(attempt, depth, 2)[0, 0]] == near
+    assert [row.nonzero().flatten().tolist() for row in packed_mask(attempt, depth, 2)[0, 0]] == near
 
 
 # ---------------------------------------------------------------- the same loss and gradient
@@ -181,7 +181,7 @@ def played(policy: TextPolicy, sampling: Sampling, sizes=(4, 1, 3)) -> Batch:
     for group, (one, attempts) in enumerate(zip(prompts, sizes)):
         raw = one.observation
         for attempt in range(attempts):
-            requests.append(Request(raw, derived_seed(group, attempt)))
+            requests.append(Request(raw, derive_seed(group, attempt)))
             episodes.append(Episode(one, group, attempt))
     for episode, completion in zip(episodes, engine.sample(requests, sampling)):
         episode.turns.append(Turn(completion))
@@ -193,53 +193,57 @@ def played(policy: TextPolicy, sampling: Sampling, sizes=(4, 1, 3)) -> Batch:
     return batch.select(torch.randperm(batch.rows, generator=torch.Generator().manual_seed(0)))
 
 
-def learnt(policy: TextPolicy, batch: Batch, sheets):
+def learnt(policy: TextPolicy, batch: Batch, batches):
     """Loss and gradient of a sum with fixed weights over log-probs, entropies and values."""
     policy.zero_grad()
-    out = policy.forward(batch) if sheets is None else policy.scored(policy.reading(batch), sheets, batch)
+    out = (
+        policy.forward(batch) if batches is None else policy.score_packed(policy.extract_tokens(batch), batches, batch)
+    )
     weights = torch.randn((3, *batch["mask"].shape), generator=torch.Generator().manual_seed(1)) * batch["mask"]
     loss = (weights * torch.stack([out.logprobs, out.entropy, out.values])).sum() / batch["mask"].sum()
     loss.backward()
     return out, loss.detach(), {n: p.grad.clone() for n, p in policy.named_parameters() if p.grad is not None}
 
 
-def layouts(of: Lengths):
+def packings(of: Lengths):
     """Every row alone in a pass of its own, and how else they can be read."""
     groups = [np.flatnonzero(of.prompt == number).tolist() for number in dict.fromkeys(of.prompt.tolist())]
     alone = [[(row,)] for row in range(len(of.prompt))]
     together = [tuple(group) for group in groups]
     halves = [tuple(group[i : i + 2]) for group in groups for i in range(0, len(group), 2)]
     return alone, {
-        "plain": [[line for sheet in alone for line in sheet]],
+        "plain": [[sequence for packed in alone for sequence in packed]],
         "shared": [together],
-        "one after another": [[line] for line in together],
+        "one after another": [[sequence] for sequence in together],
         "halves": [halves[:2], halves[2:]],
     }
 
 
-def same_in_all_layouts(policy: TextPolicy, batch: Batch):
+def same_in_all_packings(policy: TextPolicy, batch: Batch):
     """Loss, log-probs and gradient of the chosen layout and of others are those of every row alone."""
-    plain, others = layouts(policy.reading(batch).lengths)
+    plain, others = packings(policy.extract_tokens(batch).lengths)
     first, loss, gradient = learnt(policy, batch, plain)
     norm = torch.cat([g.flatten() for g in gradient.values()]).norm()
     assert norm > 1e-3
-    for name, sheets in {**others, "chosen": None}.items():
-        out, other, slopes = learnt(policy, batch, sheets)
+    for name, batches in {**others, "chosen": None}.items():
+        out, other, slopes = learnt(policy, batch, batches)
         assert_close(out.logprobs, first.logprobs, atol=1e-5, rtol=1e-5)
         assert_close(other, loss, atol=1e-5, rtol=1e-5)
         assert slopes.keys() == gradient.keys()
         apart = torch.cat([(slopes[n] - gradient[n]).flatten() for n in gradient]).norm()
         assert apart < 1e-5 * norm, f"{name}: {apart / norm:.2g} of the gradient"
-    assert any(map(shares, policy.layout(policy.reading(batch), batch))) and all(policy.sharing.found.values())
+    assert any(map(shares_prefix, policy.choose_packing(policy.extract_tokens(batch), batch))) and all(
+        policy.prefix_sharing.exact.values()
+    )
     return first
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_loss_and_gradient_do_not_depend_on_the_layout(kind, tmp_path):
+def test_loss_and_gradient_do_not_depend_on_the_packing(kind, tmp_path):
     policy = built(kind, tmp_path).train()
     batch = played(policy, Sampling(temperature=1.3, top_k=30, max_tokens=14, stop=tuple("abcdefgh0123")))
     assert len(set(batch["mask"].sum(1).tolist())) > 2
-    first = same_in_all_layouts(policy, batch)
+    first = same_in_all_packings(policy, batch)
     assert_close(first.logprobs[batch["mask"]], batch["logprobs"][batch["mask"]], atol=1e-4, rtol=0)  # act agrees
 
 
@@ -258,29 +262,29 @@ def alike(batch: Batch) -> Batch:
 def test_attempts_that_begin_alike_are_read_alike(kind, tmp_path):
     policy = built(kind, tmp_path).train()
     batch = alike(played(policy, Sampling(temperature=1.3, max_tokens=14)))
-    of = policy.reading(batch).lengths
+    of = policy.extract_tokens(batch).lengths
     group = tuple((batch["group"] == batch["group"].mode().values).nonzero().flatten().tolist())
     # 14 choices of the first, 9 that only the second has; none of the others
     assert of.text is not None and [of.common(group), of.common(group[:3])] == [5, 5]
-    assert of.common((group[0], group[2])) == 14 and size((group[0], group[1]), of)[1] == 14 + 9
-    same_in_all_layouts(policy, batch)
+    assert of.common((group[0], group[2])) == 14 and sequence_size((group[0], group[1]), of)[1] == 14 + 9
+    same_in_all_packings(policy, batch)
     # which ids were kept, or the temperature, may differ where the choices do not
     ids = Ragged(batch["action"].flatten(), torch.full((batch.rows,), batch["action"].shape[1]))
     kept = {"support_ids": ids, "support_sizes": torch.ones_like(batch["action"])}
-    assert policy.reading(batch.with_columns(**kept)).lengths.text is None
+    assert policy.extract_tokens(batch.with_columns(**kept)).lengths.text is None
     hotter = batch["temperature"] * (1 + (torch.arange(batch.rows) == 0))
-    assert policy.reading(batch.with_columns(temperature=hotter)).lengths.text is None
+    assert policy.extract_tokens(batch.with_columns(temperature=hotter)).lengths.text is None
 
 
 def test_another_attempt_changes_nothing():
-    """Other tokens in one attempt leave the others of its line as they are, in value and gradient."""
+    """Other tokens in one attempt leave the others of its sequence as they are, in value and gradient."""
     policy = built("qwen2", None)
     batch = played(policy, Sampling(max_tokens=6), sizes=(3, 2, 1))
-    sheets = layouts(policy.reading(batch).lengths)[1]["shared"]
-    before = policy.scored(policy.reading(batch), sheets, batch).logprobs
+    batches = packings(policy.extract_tokens(batch).lengths)[1]["shared"]
+    before = policy.score_packed(policy.extract_tokens(batch), batches, batch).logprobs
     changed = batch.with_columns(action=batch["action"].clone())
     changed["action"][2] = 20
-    after = policy.scored(policy.reading(changed), sheets, changed).logprobs
+    after = policy.score_packed(policy.extract_tokens(changed), batches, changed).logprobs
     others = [row for row in range(batch.rows) if row != 2]
     assert torch.equal(before[others], after[others]) and (before[2] - after[2]).abs().max() > 0.1
 
@@ -292,10 +296,10 @@ def test_a_window_that_counted_places_would_be_seen(tmp_path):
     """The measurement has teeth: without the window in the mask, the same model is refused."""
     policy = built("mistral", tmp_path)
     batch = played(policy, Sampling(max_tokens=14))
-    policy.sharing.window = None
-    policy.sharing.kinds = set()
-    assert not any(map(shares, policy.layout(policy.reading(batch), batch)))
-    assert list(policy.sharing.found.values()) == [False]
+    policy.prefix_sharing.window = None
+    policy.prefix_sharing.kinds = set()
+    assert not any(map(shares_prefix, policy.choose_packing(policy.extract_tokens(batch), batch)))
+    assert list(policy.prefix_sharing.exact.values()) == [False]
 
 
 def test_a_model_that_adds_a_bias_by_distance_keeps_its_own_lines(caplog):
@@ -303,32 +307,35 @@ def test_a_model_that_adds_a_bias_by_distance_keeps_its_own_lines(caplog):
     config = {"model_type": "falcon", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
     policy = decided(TextPolicy(config={**config, "alibi": True, "new_decoder_architecture": False}, value_head=True))
     batch = played(policy, Sampling(max_tokens=6))
-    first = learnt(policy, batch, layouts(policy.reading(batch).lengths)[1]["plain"])
+    first = learnt(policy, batch, packings(policy.extract_tokens(batch).lengths)[1]["plain"])
     assert_close(learnt(policy, batch, None)[1], first[1])
-    assert not policy.sharing.masks or (
-        caplog.text.count("cannot share") == 1 and not any(policy.sharing.found.values())
+    assert not policy.prefix_sharing.masks or (
+        caplog.text.count("cannot share") == 1 and not any(policy.prefix_sharing.exact.values())
     )
 
 
 def test_attention_that_takes_no_mask_of_booleans_keeps_its_own_lines():
     policy = TextPolicy(config=TINY, attention="eager")
     batch = played(policy, Sampling(max_tokens=6))
-    assert not any(map(shares, policy.layout(policy.reading(batch), batch))) and not policy.sharing.found
+    assert (
+        not any(map(shares_prefix, policy.choose_packing(policy.extract_tokens(batch), batch)))
+        and not policy.prefix_sharing.exact
+    )
 
 
 def test_half_precision_shares_too():
     policy = built("qwen2", None)
     batch = played(policy, Sampling(max_tokens=6))
     with torch.autocast("cpu", torch.bfloat16):
-        sheets = policy.layout(policy.reading(batch), batch)
-        assert any(map(shares, sheets))
+        batches = policy.choose_packing(policy.extract_tokens(batch), batch)
+        assert any(map(shares_prefix, batches))
         mixed = policy(batch)
     assert mixed.logprobs.dtype == torch.float32
     whole = policy(batch)
     assert (mixed.logprobs - whole.logprobs).abs().max() < 0.3 and not torch.equal(mixed.logprobs, whole.logprobs)
     policy = policy.to(torch.bfloat16)
-    policy.sharing.found.clear()
-    assert any(map(shares, policy.layout(policy.reading(batch), batch)))
+    policy.prefix_sharing.exact.clear()
+    assert any(map(shares_prefix, policy.choose_packing(policy.extract_tokens(batch), batch)))
 
 
 def test_a_mask_that_is_wrong_by_little_is_noticed_in_half_precision(caplog):
@@ -339,26 +346,26 @@ def test_a_mask_that_is_wrong_by_little_is_noticed_in_half_precision(caplog):
         for weight in policy.model.model.layers.parameters():
             weight.mul_(2.2 if weight.dim() > 1 else 1.0)
     policy = policy.to(torch.bfloat16).float()
-    right = policy.sharing.mask
+    right = policy.prefix_sharing.mask
 
     def wrong(attempt, depth):
         asks, offers = attempt[:, None, :, None], (attempt == 0) & (depth == 0)
-        return headed(right(attempt, depth) & ~((asks > 0) & offers[:, None, None]), attempt)
+        return annotate_mask(right(attempt, depth) & ~((asks > 0) & offers[:, None, None]), attempt)
 
-    reading = policy.reading(batch)
-    lines = _sample(reading.lengths)
+    tokens = policy.extract_tokens(batch)
+    sequences = _select_longest(tokens.lengths)
     with torch.no_grad():
-        alone = policy.scored(reading, [[(row,) for line in lines for row in line]], batch).logprobs
-        policy.sharing.mask = wrong
-        error = (policy.scored(reading, [lines], batch).logprobs - alone).abs().max()
+        alone = policy.score_packed(tokens, [[(row,) for sequence in sequences for row in sequence]], batch).logprobs
+        policy.prefix_sharing.mask = wrong
+        error = (policy.score_packed(tokens, [sequences], batch).logprobs - alone).abs().max()
     assert 0.04 < error < 0.1  # 16 steps of bf16 are 0.125
     policy = policy.to(torch.bfloat16)
     weights = [parameter.detach().clone() for parameter in policy.parameters()]
-    assert not any(map(shares, policy.layout(reading, batch)))
+    assert not any(map(shares_prefix, policy.choose_packing(tokens, batch)))
     assert "cannot share it: log-probs would change by" in caplog.text
-    policy.sharing.found.clear()
-    policy.sharing.mask = right
-    assert any(map(shares, policy.layout(reading, batch)))
+    policy.prefix_sharing.exact.clear()
+    policy.prefix_sharing.mask = right
+    assert any(map(shares_prefix, policy.choose_packing(tokens, batch)))
     assert all(torch.equal(p, w) and p.dtype == w.dtype for p, w in zip(policy.parameters(), weights))
 
 
@@ -379,4 +386,4 @@ def test_a_batch_that_does_not_say_who_shares_reads_rows_alone():
     batch = played(policy, Sampling(max_tokens=6))
     alone = Batch({name: column for name, column in batch.items() if name != "prompt"})
     assert_close(policy(alone).logprobs, policy(batch).logprobs, atol=1e-5, rtol=1e-5)
-    assert not any(map(shares, policy.layout(policy.reading(alone), alone)))
+    assert not any(map(shares_prefix, policy.choose_packing(policy.extract_tokens(alone), alone)))

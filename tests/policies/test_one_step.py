@@ -111,9 +111,9 @@ def test_the_target_holds_the_derivative_of_the_network():
     ahead, behind = (policy.answer(prefix, x + s * velocity, time + s, until)[0] for s in (h, -h))
     target = velocity - (time - until)[:, None, None] * (ahead - behind) / (2 * h)
     answer = policy.answer(prefix, x, time, until)[0]
-    assert_close(policy._missed(prefix, lesson), answer - target, atol=2e-2, rtol=2e-2)
+    assert_close(policy._prediction_error(prefix, lesson), answer - target, atol=2e-2, rtol=2e-2)
     weight = policy.expert.enter.weight
-    slope = torch.autograd.grad(policy._missed(prefix, lesson).sum(), weight, retain_graph=True)[0]
+    slope = torch.autograd.grad(policy._prediction_error(prefix, lesson).sum(), weight, retain_graph=True)[0]
     assert_close(slope, torch.autograd.grad(answer.sum(), weight)[0], atol=1e-4, rtol=1e-4)
 
 

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from transformers import PI0ForConditionalGeneration, PI0Processor
 
 from mmrl.cli import CLI
-from mmrl.config import compose, typed
+from mmrl.config import compose, to_lightning
 from mmrl.objectives.imitation_chain import AnswerError
 from mmrl.policies.chains import DDIM, FlowNoise, FlowODE
 from mmrl.policies.margin import Margin
@@ -270,7 +270,7 @@ def test_statistics_of_a_checkpoint_are_its_units(tmp_path):
     assert_close(policy.encode(raw)["proprio"].numpy(), (raw["proprio"] - 0.5) / 2)
     made = own(images=[[raw["image"]]], text=["a"], state=raw["proprio"][None], actions=np.ones((8, 3)), padding=False)
     assert_close(made["state"][0, :13], policy.encode(raw)["proprio"])
-    chunk = policy.imitate(raw, np.ones((5, 3)))
+    chunk = policy.encode_demonstration(raw, np.ones((5, 3)))
     assert_close(chunk, made["actions"][0, :5, :3], atol=1e-6, rtol=1e-6)
     # standard deviations are not cut at 1
     with torch.no_grad():
@@ -361,7 +361,7 @@ def test_cloned_and_trained_from_rewards_by_words(tmp_path):
     train = ["recipe=flow_reach_ppo", *small, f"policy.path='{tmp_path}/clone/policy'", f"run_dir='{tmp_path}/train'"]
     weights = []
     for words in (clone, [*train, "data.updates=1"]):
-        CLI(typed(compose(words))).fit()
+        CLI(to_lightning(compose(words))).fit()
         folder = tmp_path / ("clone" if words is clone else "train") / "policy"
         weights.append(PI0ForConditionalGeneration.from_pretrained(folder).state_dict())
         assert json.loads((folder / "mmrl_policy.json").read_text())["class"] == Pi0Policy.__name__

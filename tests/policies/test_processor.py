@@ -84,7 +84,7 @@ def test_a_hand_is_turned_around_and_back():
     processor = Processor(action=Scale("mean_std", (2.0, 0.0), (4.0, 1.0), (True, False)), gripper=hand)
     np.testing.assert_allclose(processor.decode([[0.5, 0.0], [0.0, 1.0], [0.0, 0.25]]), [[4, 1], [2, -1], [2, 0.5]])
     actions = RNG.uniform(-1, 1, (3, 5, 2)).astype(np.float32)
-    np.testing.assert_allclose(processor.decode(processor.imitate(actions)), actions, atol=1e-6)
+    np.testing.assert_allclose(processor.decode(processor.encode_action(actions)), actions, atol=1e-6)
     binary = Processor(gripper=Gripper(1, 1, -1, 0, 1, binary=True))
     np.testing.assert_allclose(binary.decode([[9, 0.49], [9, 0.51]]), [[9, 1], [9, -1]])
     with pytest.raises(ValueError, match="scaled as well"):
@@ -107,10 +107,14 @@ def raw():
 
 def test_it_is_saved_and_compared():
     own = processor()
-    assert Processor.made(json.loads(json.dumps(own.plain()))) == own
-    assert digest(own.contract()) == digest(Processor.made(own.plain()).contract()) != digest(Processor().contract())
+    assert Processor.from_dict(json.loads(json.dumps(own.to_dict()))) == own
+    assert (
+        digest(own.contract())
+        == digest(Processor.from_dict(own.to_dict()).contract())
+        != digest(Processor().contract())
+    )
     assert json.loads(json.dumps(own.contract())) == own.contract()
-    other = Processor.made({**own.plain(), "pictures": {}})
+    other = Processor.from_dict({**own.to_dict(), "pictures": {}})
     with pytest.raises(ValueError) as refused:
         refuse_other(own.contract(), other.contract(), "last.ckpt")
     assert [line.split(":")[0].strip() for line in str(refused.value).splitlines()[1:-1]] == [
@@ -125,12 +129,13 @@ def test_a_policy_acts_and_imitates_in_the_robots_units():
     np.testing.assert_allclose(seen["proprio"], Scale.of("mean_std", STATS).apply(DATA[0]))
     told = np.stack([DATA[3], DATA[4]])
     told[:, 1] = [0.0, 0.08]
-    bins = policy.imitate(raw(), told)
+    bins = policy.encode_demonstration(raw(), told)
     centres = (2 * bins.numpy() + 1) / policy.bins - 1
     width = np.array([*(STATS["q99"] - STATS["q01"])]) / 2
     width[1] = 0.04
     bound = (
-        np.tile(1.01 / policy.bins * width, (2, 1)) + np.maximum(0, np.abs(policy.processor.imitate(told)) - 1) * width
+        np.tile(1.01 / policy.bins * width, (2, 1))
+        + np.maximum(0, np.abs(policy.processor.encode_action(told)) - 1) * width
     )
     assert (np.abs(policy.processor.decode(centres.reshape(2, 3)) - told) <= bound).all()
     with pytest.raises(ValueError, match=r"expects observation 'image'.*processor\.names"):

@@ -16,22 +16,22 @@ def made(request, tmp_path_factory):
 
 def test_published_is_what_a_checkpoint_holds_and_the_tied_head(made, tmp_path):
     made.save_pretrained(tmp_path)
-    stored, published = load_file(tmp_path / "model.safetensors"), made.published()
-    assert [name for name in published if name not in stored] == [n for n in published if n.endswith("lm_head.weight")]
-    assert len(published) == len(stored) + 1
+    stored, exported = load_file(tmp_path / "model.safetensors"), made.export_weights()
+    assert [name for name in exported if name not in stored] == [n for n in exported if n.endswith("lm_head.weight")]
+    assert len(exported) == len(stored) + 1
     for name, tensor in stored.items():
-        assert torch.equal(tensor, published[name]), name
-    head = next(tensor for name, tensor in published.items() if name.endswith("lm_head.weight"))
-    assert head.data_ptr() in {t.data_ptr() for name, t in published.items() if name.endswith("embed_tokens.weight")}
+        assert torch.equal(tensor, exported[name]), name
+    head = next(tensor for name, tensor in exported.items() if name.endswith("lm_head.weight"))
+    assert head.data_ptr() in {t.data_ptr() for name, t in exported.items() if name.endswith("embed_tokens.weight")}
 
 
 def test_adapters_are_merged_under_the_names_of_the_base(tmp_path):
     adapted = policy("qwen2", tmp_path, lora={"r": 4, "target_modules": ["q_proj", "v_proj"]})
-    before = adapted.published()
-    assert before.keys() == policy("qwen2", tmp_path).published().keys()
+    before = adapted.export_weights()
+    assert before.keys() == policy("qwen2", tmp_path).export_weights().keys()
     with torch.no_grad():
         next(p for name, p in adapted.named_parameters() if "layers.1.self_attn.q_proj.lora_B" in name)[3, 0] = 1.0
-    after = adapted.published()
+    after = adapted.export_weights()
     changed = [name for name in before if not torch.equal(before[name], after[name])]
     assert changed == ["model.layers.1.self_attn.q_proj.weight"]
     assert any("lora" in name for name, _ in adapted.named_parameters()), "publishing changed the policy"
@@ -53,8 +53,8 @@ def test_the_prompt_of_an_engine_has_one_placeholder_per_image(made):
 
 def test_endings(made):
     eos = made.tokenizer.eos_token_id
-    assert made.endings(["</answer>", "<pad>"]) == (sorted({eos, made.tokenizer.pad_token_id}), ["</answer>"])
-    assert made.written([*made.tokenizer.encode("so be it"), eos]) == "so be it"
+    assert made.stop_ids(["</answer>", "<pad>"]) == (sorted({eos, made.tokenizer.pad_token_id}), ["</answer>"])
+    assert made.decode([*made.tokenizer.encode("so be it"), eos]) == "so be it"
 
 
 def test_the_canary_is_longer_than_two_blocks(made):

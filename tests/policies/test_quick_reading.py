@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mmrl.policies.quick_reading import FEW, SETTLED
+from mmrl.policies.quick_reading import MAX_CONTEXTS, MIN_CALLS
 from tests.laws.heads import made, raws
 
 
@@ -41,7 +41,7 @@ class Watched:
         return ran
 
 
-def settle(watched, rows=1, calls=SETTLED + 3):
+def settle(watched, rows=1, calls=MIN_CALLS + 3):
     return [watched.check(seen(watched.policy, rows, at=k)) for k in range(calls)]
 
 
@@ -49,7 +49,7 @@ def settle(watched, rows=1, calls=SETTLED + 3):
 def test_replays_are_the_network_to_the_bit(words):
     watched = Watched(**words)
     # every call before, then one that is recorded and compared, which runs the code twice
-    assert settle(watched) == [1] * SETTLED + [2, 0, 0]
+    assert settle(watched) == [1] * MIN_CALLS + [2, 0, 0]
 
 
 def test_weights_that_move_are_followed():
@@ -59,7 +59,7 @@ def test_weights_that_move_are_followed():
         for weight in watched.policy.parameters():
             weight.add_(0.01 * torch.randn_like(weight))
     # the network itself until they have settled again; then the old record is compared and believed
-    assert settle(watched) == [1] * (SETTLED + 1) + [0, 0]
+    assert settle(watched) == [1] * (MIN_CALLS + 1) + [0, 0]
 
 
 def test_weights_that_are_replaced_are_followed():
@@ -67,13 +67,13 @@ def test_weights_that_are_replaced_are_followed():
     settle(watched)
     for weight in watched.policy.parameters():
         weight.data = weight.data + 0.01  # elsewhere in memory, as after `Module.to`
-    assert settle(watched) == [1] * SETTLED + [2, 0, 0]
+    assert settle(watched) == [1] * MIN_CALLS + [2, 0, 0]
 
 
 def test_training_reads_by_itself():
     """Weights that move between few reads are never recorded, nor is what a gradient goes through."""
     watched = Watched()
-    for k in range(3 * SETTLED):
+    for k in range(3 * MIN_CALLS):
         assert watched.check(seen(watched.policy, 1, at=k)) == 1
         if k % 8 == 0:
             with torch.no_grad():
@@ -86,7 +86,7 @@ def test_training_reads_by_itself():
 def test_many_contexts_and_filled_up_ones_are_cases_of_their_own():
     watched = Watched()
     settle(watched)
-    assert settle(watched, rows=FEW + 1) == [1] * (SETTLED + 3)
+    assert settle(watched, rows=MAX_CONTEXTS + 1) == [1] * (MIN_CALLS + 3)
     short = seen(watched.policy, 2)
     short["instruction"][1, -1] = watched.policy.tokenizer.pad_token_id
     full = seen(watched.policy, 2)

@@ -189,7 +189,7 @@ def test_padding_changes_nothing(policy):
 
 
 def test_imitation_is_the_inverse_of_decoding(policy):
-    choices = policy.imitate(PROMPTS[0].observation, "42 apples")
+    choices = policy.encode_demonstration(PROMPTS[0].observation, "42 apples")
     assert policy.tokenizer.decode(choices, skip_special_tokens=True) == "42 apples"
     assert choices[-1] == policy.tokenizer.eos_token_id
 

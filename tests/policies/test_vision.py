@@ -103,7 +103,7 @@ def test_fp16_logits_are_masked_and_finite():
 def test_a_demonstration_that_writes_an_image_token_is_refused(policy):
     token = policy.tokenizer.convert_ids_to_tokens(policy.forbidden[0])
     with pytest.raises(ValueError, match="which this policy never writes"):
-        policy.imitate({}, f"a {token} here")
+        policy.encode_demonstration({}, f"a {token} here")
 
 
 def test_pixels_are_stored_once_for_all_attempts_at_a_prompt(policy):

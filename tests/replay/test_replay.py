@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from mmrl.batch import Batch
 from mmrl.replay.replay import Replay
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 
 CLOSED = "time"
 
@@ -41,7 +41,7 @@ def nothing() -> Batch:
 
 def table(replay: Replay, draws: int = 400) -> dict[float, tuple[float, float, float]]:
     """For every action that is drawn: its reward, discount and following state; the same each time it is drawn."""
-    batch = replay.draw(1, derived_rng(0, "test"))
+    batch = replay.draw(1, derive_rng(0, "test"))
     out: dict[float, tuple[float, float, float]] = {}
     for _ in range(draws // replay.batch):
         for i, action in enumerate(batch["action"].flatten().tolist()):
@@ -114,7 +114,7 @@ def test_more_than_fits_leaves_the_newest():
 def test_every_decision_is_as_likely():
     replay = Replay(capacity=100, batch=40_000, discount=0.5)
     replay.add(piece(0, 0, [0.0] * 4, False), seen(0, 4))
-    counts = torch.bincount(replay.draw(1, derived_rng(1))["action"].flatten().long(), minlength=4)
+    counts = torch.bincount(replay.draw(1, derive_rng(1))["action"].flatten().long(), minlength=4)
     assert (counts - 10_000).abs().max() < 4 * (40_000 * 0.25 * 0.75) ** 0.5  # four standard deviations
 
 
@@ -126,7 +126,7 @@ def test_what_was_saved_draws_the_same():
     other.load_state_dict(replay.state_dict())
     for each in (replay, other):  # and goes on the same
         each.add(piece(9, 90, [1.0], True), nothing())
-    assert_close(dict(replay.draw(2, derived_rng(3))), dict(other.draw(2, derived_rng(3))), rtol=0, atol=0)
+    assert_close(dict(replay.draw(2, derive_rng(3))), dict(other.draw(2, derive_rng(3))), rtol=0, atol=0)
     small = Replay(capacity=100, batch=8, discount=0.5)
     small.add(piece(0, 0, [1.0], True), nothing())
     assert len(small.state_dict()["ring"]["columns"]["reward"]) == 1  # not its capacity

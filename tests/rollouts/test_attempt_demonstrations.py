@@ -22,7 +22,7 @@ def played(rollout, slots=range(6)):
 
 
 def text(ids):
-    return POLICY.written(ids.tolist())
+    return POLICY.decode(ids.tolist())
 
 
 @pytest.mark.parametrize("wrong", [0.0, 1.0])
@@ -34,7 +34,7 @@ def test_attempts_follow_each_other_with_the_request_between(wrong):
         first, _, second = text(row.action).partition(request)
         assert second == answer and episode.source == "demo"
         assert (first == answer) == (wrong == 0) and first.isdigit()
-        ids = len(POLICY.imitate(episode.prompt.observation, answer))
+        ids = len(POLICY.encode_demonstration(episode.prompt.observation, answer))
         last = torch.arange(len(row.mask)) >= len(row.mask) - ids
         assert torch.equal(row.mask, last | (torch.arange(len(row.mask)) < ids) if wrong == 0 else last)
 

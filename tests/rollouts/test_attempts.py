@@ -29,10 +29,10 @@ class Says:
 
     def sample(self, requests, sampling):
         turn = self.right.pop(0)
-        ids = POLICY.tokens("7" if turn else "x")
+        ids = POLICY.tokenize("7" if turn else "x")
         return [
             Completion(
-                POLICY.continued(POLICY.encode(r.observation), torch.zeros(0).long() if r.prefix is None else r.prefix),
+                POLICY.extend(POLICY.encode(r.observation), torch.zeros(0).long() if r.prefix is None else r.prefix),
                 ids, torch.zeros(1), torch.ones(1).bool(), "7" if turn else "x", self.ended,
                 extra={"temperature": torch.tensor(1.0)},
             )
@@ -68,8 +68,8 @@ def test_three_attempts_are_paid_one_by_one():
 def test_a_later_attempt_reads_the_earlier_one_and_the_request():
     (episode,) = played(Attempts(retry=" again: {question}"), Says([0, 1]))
     first, second = (turn.completion for turn in episode.turns)
-    read = POLICY.written(second.observation["input_ids"].tolist())
-    assert read == POLICY.written(first.observation["input_ids"].tolist()) + "x again: count count count 3="
+    read = POLICY.decode(second.observation["input_ids"].tolist())
+    assert read == POLICY.decode(first.observation["input_ids"].tolist()) + "x again: count count count 3="
     assert episode.output == "7" and [one["exact"] for one in episode.info["attempts"]] == [0.0, 1.0]
 
 

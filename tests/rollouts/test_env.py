@@ -9,8 +9,8 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from mmrl.engines.local import LocalEngine
-from mmrl.policies.base import Action, Policy, need
-from mmrl.rng import Noise, derived_seed
+from mmrl.policies.base import Action, Policy, require_inputs
+from mmrl.rng import Noise, derive_seed
 from mmrl.rollouts.env import EnvEpisodes
 from mmrl.types import Context, Prompt, Sampling, Sim
 from sims.tabletop import Reach
@@ -29,7 +29,7 @@ class Guess(Policy):
         self.encoded = 0
 
     def encode(self, raw):
-        need(raw, [self.key], self)
+        require_inputs(raw, [self.key], self)
         self.encoded += 1
         return {"x": torch.as_tensor(raw[self.key], dtype=torch.float32)}
 
@@ -100,7 +100,7 @@ def test_draws_are_keyed_by_decision_and_iteration():
     ctx = context(task, policy, attempts=1)
     rollout = EnvEpisodes()
     first = rollout.collect([(5, task[0])], ctx)[0]
-    ids = Guess().act({}, Sampling(), Noise([derived_seed(0, "train", 0, 5, 0, 1)])).action[0]
+    ids = Guess().act({}, Sampling(), Noise([derive_seed(0, "train", 0, 5, 0, 1)])).action[0]
     assert torch.equal(first.turns[1].completion.action, ids)
     ctx.iteration = 1
     assert not torch.equal(

@@ -65,7 +65,7 @@ def test_rows_begin_with_the_hint_and_the_policy_goes_on(policy):
     rollout = Hinted(rounds=2)
     episodes = rollout.collect([(0, TASK[0]), (3, TASK[1])], ctx)
     assert [(e.group, e.attempt) for e in episodes] == [(s, a) for s in (0, 3) for a in range(8)]
-    solution = policy.imitate(TASK[0].observation, TASK.demonstrate(0))[:-1]
+    solution = policy.encode_demonstration(TASK[0].observation, TASK.demonstrate(0))[:-1]
     first = episodes[0]
     length = len(solution) - 1  # (L - 1) / L of L tokens
     assert first.info["hint"] == length and first.info["shown"] == pytest.approx(length / len(solution))

@@ -8,7 +8,7 @@ from mmrl.engines.local import LocalEngine
 from mmrl.episodes.best_worst import BestWorst
 from mmrl.episodes.filter import KeepSolved
 from mmrl.learners.collate import collate
-from mmrl.learners.staleness import age
+from mmrl.learners.staleness import measure_staleness
 from mmrl.policies.text import TextPolicy
 from mmrl.rollouts.logged import LoggedEpisodes
 from mmrl.rollouts.single_turn import SingleTurn
@@ -66,7 +66,7 @@ def test_every_group_is_read_once_on_any_number_of_processes(ctx, tmp_path, worl
 def test_a_log_has_no_age(ctx, tmp_path):
     made = LoggedEpisodes(str(tmp_path / "log.pt"), SingleTurn(), count=2).collect(asked(ctx), ctx)
     ctx.iteration = 7
-    assert age(collate(made, ctx.policy), ctx, allowed=0) == {}
+    assert measure_staleness(collate(made, ctx.policy), ctx, allowed=0) == {}
 
 
 def test_what_is_missing_or_of_another_task_is_refused(ctx, tmp_path):

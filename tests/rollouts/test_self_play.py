@@ -38,7 +38,7 @@ class Says:
         text = request.observation["messages"][0]["content"]
         number = self.asked[text] = self.asked.get(text, -1) + 1
         said = self.answer(text, number)
-        ids = POLICY.tokens(said or " ")
+        ids = POLICY.tokenize(said or " ")
         return Completion(
             POLICY.encode(request.observation), ids, torch.zeros(len(ids)), torch.ones(len(ids)).bool(), said,
             extra={"temperature": torch.tensor(1.0)},

@@ -31,12 +31,12 @@ class Tries:
         return [self._one(r, "a\nb\n7" if first else self._from(r)) for r in requests]
 
     def _from(self, request):
-        lines = 0 if request.prefix is None else POLICY.written(request.prefix.tolist()).count("\n")
+        lines = 0 if request.prefix is None else POLICY.decode(request.prefix.tolist()).count("\n")
         self.successes[lines] -= 1
         return "7" if self.successes[lines] >= 0 else "x"
 
     def _one(self, request, text):
-        ids = torch.cat([POLICY.tokens(text), torch.tensor([EOS])])
+        ids = torch.cat([POLICY.tokenize(text), torch.tensor([EOS])])
         return Completion(
             POLICY.encode(request.observation), ids, torch.zeros(len(ids)), torch.ones(len(ids)).bool(), text,
             extra={"temperature": torch.tensor(1.0)},
@@ -107,12 +107,12 @@ def test_tried_values_approach_the_exact_ones():
     sampling = Sampling(max_tokens=2)
 
     def value(prefix):
-        logits_of = POLICY.continued(POLICY.encode(Counting()[1].observation), prefix)
+        logits_of = POLICY.extend(POLICY.encode(Counting()[1].observation), prefix)
         inputs = POLICY.collate([logits_of])
         with torch.no_grad():
             logits = POLICY.model(input_ids=inputs["input_ids"]).logits[0, -1]
         p = logits.softmax(-1)
-        digits = POLICY.tokens("0123456789")
+        digits = POLICY.tokenize("0123456789")
         left = 2 - len(prefix)
         hit = float(p[digits].sum())
         if left == 1:

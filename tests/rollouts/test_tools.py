@@ -16,7 +16,7 @@ from mmrl.objectives.policy import ClippedSurrogate
 from mmrl.objectives.weighting import TokenMean
 from mmrl.ops.masked import masked_mean
 from mmrl.policies.text import TextPolicy
-from mmrl.rng import derived_seed
+from mmrl.rng import derive_seed
 from mmrl.rollouts.single_turn import SingleTurn
 from mmrl.rollouts.tool_demonstrations import ToolDemonstrations
 from mmrl.rollouts.tools import ToolUse
@@ -50,14 +50,14 @@ class Spoken:
 
     def sample(self, requests, sampling):
         self.batches.append(len(requests))
-        self.prefixes += [None if r.prefix is None else POLICY.written(r.prefix.tolist()) for r in requests]
+        self.prefixes += [None if r.prefix is None else POLICY.decode(r.prefix.tolist()) for r in requests]
         return [self._one(request) for request in requests]
 
     def _one(self, request):
-        said = "" if request.prefix is None else POLICY.written(request.prefix.tolist())
+        said = "" if request.prefix is None else POLICY.decode(request.prefix.tolist())
         speaker = int(request.observation["messages"][0]["content"].split()[-1].rstrip("="))
         line = self.lines[speaker][said.count("]")]  # one for every answer read
-        ids = POLICY.tokens(line)
+        ids = POLICY.tokenize(line)
         return Completion(
             POLICY.encode(request.observation), ids, torch.full((len(ids),), -0.5), torch.ones(len(ids)).bool(), line,
             extra={"temperature": torch.tensor(1.0)},
@@ -73,14 +73,14 @@ def played(tools, lines, **options):
 
 def text_of(episode, mask):
     done = episode.turns[0].completion
-    return POLICY.written(done.action[done.mask == mask].tolist())
+    return POLICY.decode(done.action[done.mask == mask].tolist())
 
 
 def test_an_episode_is_one_row_in_which_what_was_read_is_masked():
     lines = {0: ["<say>hi</say>", '<div>{"left": 8, "right": 2}</div>', "4"], 1: ["7"]}
     engine, (long, short) = played({"say": Echo(), "div": Divide()}, lines)
     done = long.turns[0].completion
-    assert POLICY.written(done.action.tolist()) == '<say>hi</say>[hi]<div>{"left": 8, "right": 2}</div>[4]4'
+    assert POLICY.decode(done.action.tolist()) == '<say>hi</say>[hi]<div>{"left": 8, "right": 2}</div>[4]4'
     assert text_of(long, True) == "".join(lines[0]) and text_of(long, False) == "[hi][4]"
     assert (done.logprobs[done.mask] == -0.5).all() and (done.logprobs[~done.mask] == 0).all()
     assert long.output == "4" and long.ended == "done" and short.output == "7"
@@ -207,7 +207,7 @@ def test_without_a_call_it_is_a_single_turn():
     assert [e.output for e in tools] == [e.output for e in plain]
     for one, other in zip(tools, plain):
         assert torch.equal(one.turns[0].completion.logprobs, other.turns[0].completion.logprobs)
-    assert derived_seed(0, "train", 0, 1, 0) != derived_seed(0, "train", 0, 1, 0, 1)
+    assert derive_seed(0, "train", 0, 1, 0) != derive_seed(0, "train", 0, 1, 0, 1)
 
 
 def test_an_expert_with_tools_is_right_and_only_its_own_words_are_learnt():

@@ -10,7 +10,7 @@ from mmrl.engines.local import LocalEngine
 from mmrl.learners.collate import collate
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import score
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from mmrl.rollouts.transcript import Transcript
 from mmrl.rollouts.tree import TreeSearch
 from mmrl.rollouts.tree_nodes import Node, back_up, chosen, frontier_score, nodes, upper_bound
@@ -74,8 +74,8 @@ class Pieces:
         return [self._one(request) for request in requests]
 
     def _one(self, request):
-        letter = self.letters[int(derived_rng(request.seed).integers(len(self.letters)))]
-        ids = POLICY.tokens(letter * 2)
+        letter = self.letters[int(derive_rng(request.seed).integers(len(self.letters)))]
+        ids = POLICY.tokenize(letter * 2)
         ended = "error" if self.fails else "done" if letter in "7x" else "length"
         n = len(ids)
         return Completion(
@@ -97,7 +97,7 @@ def test_every_row_is_a_leaf_with_what_its_pieces_are_worth():
     seen = set()
     for episode in episodes:
         done = episode.turns[0].completion
-        assert POLICY.written(done.action.tolist()) == done.output == episode.output
+        assert POLICY.decode(done.action.tolist()) == done.output == episode.output
         segment = done.extra["segment"]
         assert torch.equal(segment, torch.arange(len(done.action)) // 2)
         right = episode.ended == "done" and "7" in episode.output

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mmrl.cli import CLI
-from mmrl.config import compose, typed
+from mmrl.config import compose, to_lightning
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -33,7 +33,7 @@ def test_every_head_has_the_same_budget_and_states(heads, tmp_path):
         assert words.data.prompts * words.data.group_size * words.trainer.max_epochs == 20 * heads.EPISODES
         assert words.data.evaluation.first == 1024 and words.data.evaluation.count == 512
         assert words.data.task.sim._target_ == "sims.tabletop.sims.Reach"
-        CLI(typed(words), build=False)
+        CLI(to_lightning(words), build=False)
         if len(jobs) > 1:
             clones.setdefault(head.start, set()).add(jobs[0].folder)
             assert f"trainer.callbacks.start.checkpoint={jobs[0].folder}/checkpoints/last.ckpt" in jobs[1].words

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import pytest
 
 from mmrl.evaluation.by_task import RateByTask
-from mmrl.rng import derived_rng
+from mmrl.rng import derive_rng
 from tasks.arithmetic import Arithmetic
 from tasks.mixture import Mixture
 from tests.tasks.replies import reply
@@ -68,7 +68,7 @@ def test_a_part_is_asked_once_for_all_its_answers_and_sees_its_own_prompts():
 
 def test_prompts_say_where_they_stand():
     task = Mixture({"sums": SUMS}, {"sums": 8})
-    order = derived_rng("mixture", "train", 0).permutation(8)
+    order = derive_rng("mixture", "train", 0).permutation(8)
     for i in range(8):
         assert task[i].key == f"mixture/sums/train/{i}" and task[i].index == i
         assert question(task[i]) == question(SUMS[int(order[i])])

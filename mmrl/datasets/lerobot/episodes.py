@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.datasets.lerobot.table import opened_table, read_table
-from mmrl.strict_json import quoted
+from mmrl.strict_json import quote
 
 _PLACE = ("episode_index", "length", "data/chunk_index", "data/file_index")
 _VIDEO = ("chunk_index", "file_index")
@@ -47,7 +47,7 @@ def read_episodes(
         raise ValueError(f"{folder}: meta/episodes has episode {twice} twice; {_REMEDY}")
     for name, found in {"episodes": len(entries), "frames": sum(e["length"] for e in entries)}.items():
         if info.get(f"total_{name}", found) != found:
-            said = quoted(info[f"total_{name}"])
+            said = quote(info[f"total_{name}"])
             raise ValueError(f"{info_file}: total_{name} is {said}, meta/episodes has {found}; {_REMEDY}")
     return entries
 
@@ -57,6 +57,6 @@ def _check(entry: Mapping[str, Any], whole: Iterable[str], path: Path) -> None:
         value = entry[name]
         if not isinstance(value, int) or value < (name == "length"):
             raise ValueError(
-                f"{path}: {name} of episode {quoted(entry['episode_index'])} is {quoted(value)}, not a whole number of "
+                f"{path}: {name} of episode {quote(entry['episode_index'])} is {quote(value)}, not a whole number of "
                 f"at least {int(name == 'length')}; {_REMEDY}"
             )

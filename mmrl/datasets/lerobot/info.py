@@ -12,7 +12,7 @@ import numpy as np
 
 from mmrl.datasets.base import Feature
 from mmrl.datasets.lerobot import layout
-from mmrl.strict_json import kind, need_object, quoted
+from mmrl.strict_json import kind, need_object, quote
 
 UNREAD = ("string", "language")
 """Types of columns that no policy reads."""
@@ -33,14 +33,14 @@ def check_version(info: Mapping[str, Any], file: Path) -> None:
             "convert it once, with lerobot installed: python -m lerobot.datasets.v30.convert_dataset_v21_to_v30 "
             "--repo-id=NAME (lerobot/scripts in newer releases)"
         )
-    raise ValueError(f"{file}: codebase_version is {quoted(version)}, not {layout.VERSION!r}; {how}")
+    raise ValueError(f"{file}: codebase_version is {quote(version)}, not {layout.VERSION!r}; {how}")
 
 
 def read_fps(info: Mapping[str, Any], file: Path) -> float:
     """Control steps per second: a positive number."""
     fps = info.get("fps")
     if isinstance(fps, bool) or not isinstance(fps, int | float) or not 0 < fps < math.inf:
-        raise ValueError(f"{file}: fps is {quoted(fps)}; it must be the control steps per second, a number above 0")
+        raise ValueError(f"{file}: fps is {quote(fps)}; it must be the control steps per second, a number above 0")
     return float(fps)
 
 
@@ -49,13 +49,13 @@ def check_sizes(info: Mapping[str, Any], file: Path) -> None:
     for name in ("chunks_size", "data_files_size_in_mb", "video_files_size_in_mb"):
         size = info.get(name, 1)
         if isinstance(size, bool) or not isinstance(size, int | float) or not size > 0:
-            raise ValueError(f"{file}: {name} is {quoted(size)}; it must be a number above 0; {_REMEDY}")
+            raise ValueError(f"{file}: {name} is {quote(size)}; it must be a number above 0; {_REMEDY}")
 
 
 def read_features(info: Mapping[str, Any], file: Path) -> dict[str, Feature]:
     """The columns of the dataset, in the order of the file."""
     stated = need_object(info.get("features"), f"{file}: features", _REMEDY)
-    columns = {key: _feature(plain, f"{file}: feature {quoted(key)}") for key, plain in stated.items()}
+    columns = {key: _feature(plain, f"{file}: feature {quote(key)}") for key, plain in stated.items()}
     absent = [key for key in (layout.ACTION, *layout.INDEX) if key not in columns]
     if absent:
         raise ValueError(f"{file}: features lack {absent}; {_REMEDY}")
@@ -72,12 +72,12 @@ def _feature(plain: Any, place: str) -> Feature:
     plain = need_object(plain, place, _REMEDY)
     dtype, shape = plain.get("dtype"), plain.get("shape")
     if not isinstance(dtype, str) or not (dtype in (*_CAMERAS, *UNREAD) or _is_number(dtype)):
-        raise ValueError(f"{place}: dtype {quoted(dtype)} is not known; {_REMEDY}")
+        raise ValueError(f"{place}: dtype {quote(dtype)} is not known; {_REMEDY}")
     whole = isinstance(shape, list) and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in shape)
     if not whole or not shape or math.prod(shape) > _MOST:
-        raise ValueError(f"{place}: shape {quoted(shape)} must be a list of whole numbers above 0; {_REMEDY}")
+        raise ValueError(f"{place}: shape {quote(shape)} must be a list of whole numbers above 0; {_REMEDY}")
     if dtype in _CAMERAS and len(shape) != 3:
-        raise ValueError(f"{place}: shape {quoted(shape)} of a camera must be [height, width, channels]; {_REMEDY}")
+        raise ValueError(f"{place}: shape {quote(shape)} of a camera must be [height, width, channels]; {_REMEDY}")
     return layout.read_feature(plain)
 
 
@@ -99,7 +99,7 @@ def read_paths(info: Mapping[str, Any], file: Path) -> tuple[str, str | None]:
             example = pattern.format(video_key="camera", chunk_index=0, file_index=0)
         except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
             raise ValueError(
-                f"{file}: {name} is {quoted(pattern)}; its fields may be chunk_index, file_index and video_key, as in "
+                f"{file}: {name} is {quote(pattern)}; its fields may be chunk_index, file_index and video_key, as in "
                 f"{layout.DATA!r}"
             ) from error
         inside(Path(), example, f"{file}: {name}")
@@ -116,7 +116,7 @@ def inside(folder: Path, name: str, place: str) -> Path:
     """
     normal = os.path.normpath(name)
     if os.path.isabs(name) or normal.split(os.sep)[0] == os.pardir or "\0" in name:
-        raise ValueError(f"{place} is {quoted(name)}, which leaves the folder of the dataset; {_REMEDY}")
+        raise ValueError(f"{place} is {quote(name)}, which leaves the folder of the dataset; {_REMEDY}")
     return folder / normal
 
 
@@ -127,7 +127,7 @@ def read_own(kept: Mapping[str, Any], file: Path) -> tuple[dict[str, Any] | None
     contract = None if contract is None else need_object(contract, f"{file}: contract", remedy)
     names = need_object(kept.get("names", {}), f"{file}: names", remedy)
     if wrong := [key for key, name in names.items() if not isinstance(name, str) or not name]:
-        raise ValueError(f"{file}: the name of {quoted(wrong[0])} is {quoted(names[wrong[0]])}, not a text; {remedy}")
+        raise ValueError(f"{file}: the name of {quote(wrong[0])} is {quote(names[wrong[0]])}, not a text; {remedy}")
     if len(set(names.values())) < len(names):
-        raise ValueError(f"{file}: names gives two observations one name: {quoted(names)}; {remedy}")
+        raise ValueError(f"{file}: names gives two observations one name: {quote(names)}; {remedy}")
     return contract or None, names

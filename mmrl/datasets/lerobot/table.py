@@ -11,7 +11,7 @@ import numpy as np
 
 from mmrl.datasets.base import Feature
 from mmrl.datasets.extras import arrow, parquet
-from mmrl.strict_json import quoted
+from mmrl.strict_json import quote
 
 _REMEDY = "copy the dataset again from its source, or correct meta/info.json"
 
@@ -123,5 +123,5 @@ def read_tasks(path: Path) -> dict[int, str]:
     tasks = dict(zip(table["task_index"].to_pylist(), table[named[0]].to_pylist()))
     for number, text in tasks.items():
         if not isinstance(number, int) or not isinstance(text, str):
-            raise ValueError(f"{path}: task {quoted(number)} is {quoted(text)}, not a text; {_REMEDY}")
+            raise ValueError(f"{path}: task {quote(number)} is {quote(text)}, not a text; {_REMEDY}")
     return tasks

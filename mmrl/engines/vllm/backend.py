@@ -1,4 +1,4 @@
-"""Where a vLLM runs: in this process or in servers. The engine above it is the same."""
+"""Interface to a running vLLM: in this process or in servers. The engine above it is the same."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class HeldTensor:
 
 
 @dataclass(frozen=True)
-class Held:
+class EngineWeights:
     """What an engine says that it holds."""
 
     version: int
@@ -71,8 +71,8 @@ class Held:
     ignored: tuple[str, ...] = ()  # tensors of the last transfer that the model does not look at
 
     @classmethod
-    def read(cls, reply: Mapping[str, Any], version: int) -> Held:
-        """From a worker's answer to `mmrl_held` and vLLM's own weight version."""
+    def read(cls, reply: Mapping[str, Any], version: int) -> EngineWeights:
+        """From a worker's answer to `mmrl_report_weights` and vLLM's own weight version."""
         loaded = reply["version"]
         if loaded is not None and loaded != version:
             raise EngineFailure(f"vLLM names its weights {version}, but its worker has loaded {loaded}")
@@ -107,7 +107,7 @@ class Backend(ABC):
         """Load the tensors of a safetensors file (checkpoint names) and forget every cache made with older ones."""
 
     @abstractmethod
-    def held(self) -> Held: ...
+    def report_weights(self) -> EngineWeights: ...
 
     def sleep(self) -> None:
         """Give up accelerator memory until the next `generate` or `push`, where that is possible."""

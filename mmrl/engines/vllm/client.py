@@ -1,4 +1,4 @@
-"""One vLLM server's routes: token ids and pictures in, ids and log-probs out, weights by file."""
+"""Client of one vLLM server: token ids and images in, ids and log-probs out, weights by file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import aiohttp
 import numpy as np
 from PIL import Image
 
-from mmrl.engines.vllm.backend import Drawing, EngineFailure, EngineOutput, EnginePrompt, Held
-from mmrl.engines.vllm.sampling import ended_of, kept_ids, sampling_fields
+from mmrl.engines.vllm.backend import Drawing, EngineFailure, EngineOutput, EnginePrompt, EngineWeights
+from mmrl.engines.vllm.sampling import parse_finish_reason, parse_support, sampling_fields
 
 NOWHERE = -9999.0  # what the route writes for a log-prob of minus infinity
 SOCKET = "unix:"
@@ -44,7 +44,7 @@ class Client:
         base = "http://server" if self.address.startswith(SOCKET) else self.address
         method = "GET" if body is None else "POST"
         try:
-            async with self._opened().request(method, base + path, json=body, timeout=timeout) as response:
+            async with self._open_session().request(method, base + path, json=body, timeout=timeout) as response:
                 text = await response.text()
                 if response.status != 200:
                     raise Refused(path, response.status, text)
@@ -52,7 +52,7 @@ class Client:
         except aiohttp.ClientError as error:
             raise ConnectionError(f"{self.address} does not answer: {error or type(error).__name__}") from error
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             # a kept connection may have ended unseen, which would read as a dead server; one costs little here
             local = self.address.startswith(SOCKET)
@@ -124,10 +124,10 @@ class Client:
         await self.ask("/init_weight_transfer_engine", {"init_info": {}})
         await self.ask("/update_weight_version", {"new_version": str(version)})
 
-    async def held(self) -> list[Held]:
+    async def report_weights(self) -> list[EngineWeights]:
         """What each of its workers holds."""
         version = (await self.ask("/weight_info"))["weight_version"]
-        return [Held.read(reply, int(version)) for reply in await self._workers("mmrl_held")]
+        return [EngineWeights.read(reply, int(version)) for reply in await self._workers("mmrl_report_weights")]
 
     async def _workers(self, question: str, *words: str) -> list[dict[str, Any]]:
         return (await self.ask("/collective_rpc", {"method": question, "args": list(words)}))["results"]
@@ -136,13 +136,13 @@ class Client:
 def output(reply: dict[str, Any], drawing: Drawing) -> EngineOutput:
     """The reply of /inference/v1/generate in our words."""
     (made,) = reply["choices"]
-    ended, error, kept = ended_of(made["finish_reason"], made["stop_reason"]), "", None
+    ended, error, kept = parse_finish_reason(made["finish_reason"], made["stop_reason"]), "", None
     steps = made["logprobs"]["content"] if made["logprobs"] else []
     if ended == "error":
         error = f"vLLM ended it with {made['finish_reason']!r}"
     elif drawing.support:
         try:
-            kept = tuple(kept_ids({e["token_id"]: _real(e["logprob"]) for e in s["top_logprobs"]}) for s in steps)
+            kept = tuple(parse_support({e["token_id"]: _real(e["logprob"]) for e in s["top_logprobs"]}) for s in steps)
         except ValueError as refused:
             ended, error = "error", str(refused)
     versions = [int(span["version"]) for span in made["weight_versions"] or () if span["version"].isdigit()]

@@ -1,4 +1,4 @@
-"""Why a server did not start: the decisive line of its log, and what to do."""
+"""Find why a server did not start: the decisive line of its log, and what to do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LONGEST = 400
 def diagnose(log: Path, begins: int = 0) -> tuple[str, str]:
     """The line and the advice, from this byte on; the advice is empty for what is not known."""
     text = log.read_bytes()[begins:].decode(errors="replace") if log.exists() else ""
-    lines = [plain(line) for line in text.splitlines()]
+    lines = [strip_prefix(line) for line in text.splitlines()]
     for pattern, advice in KNOWN:
         for line in lines:
             if re.search(pattern, line):
@@ -42,7 +42,7 @@ def diagnose(log: Path, begins: int = 0) -> tuple[str, str]:
     return said[:LONGEST], ""
 
 
-def plain(line: str) -> str:
+def strip_prefix(line: str) -> str:
     """A line without the process and the time that vLLM writes before it."""
     before = None
     while before != line:

@@ -1,4 +1,4 @@
-"""A call's prompts over the servers of a pool: whoever has room takes the next one."""
+"""Distribute the prompts of a call over the servers of a pool: the next free server takes the next prompt."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ class Dispatch:
                 left = self.seconds - (time.monotonic() - max(begun, replica.progress))
                 if left <= 0:
                     request.cancel()  # it closes the connection, upon which vLLM aborts the request
-                    return await self._given_up(replica, prompt, f"no answer in {self.seconds:g} s, aborted")
+                    return await self._diagnose_failure(replica, prompt, f"no answer in {self.seconds:g} s, aborted")
                 await asyncio.wait({request}, timeout=left)
             answer = request.result()
         except Refused as refused:
-            return await self._given_up(replica, prompt, str(refused), refused.status < 500)
+            return await self._diagnose_failure(replica, prompt, str(refused), refused.status < 500)
         except OSError as gone:
             raise Down(str(gone)) from gone
         finally:
@@ -82,7 +82,9 @@ class Dispatch:
         replica.progress = time.monotonic()
         return answer
 
-    async def _given_up(self, replica: Replica, prompt: EnginePrompt, why: str, lives: bool = False) -> EngineOutput:
+    async def _diagnose_failure(
+        self, replica: Replica, prompt: EnginePrompt, why: str, lives: bool = False
+    ) -> EngineOutput:
         """The fault of this prompt alone when the server still draws for others."""
         if lives or await replica.client.draws(prompt, min(PROBE, self.seconds)):
             return EngineOutput((), (), (), "error", error=why)

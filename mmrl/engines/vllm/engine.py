@@ -1,4 +1,4 @@
-"""vLLM as the engine: a copy of the weights, brought up to date and proven before every rollout."""
+"""vLLM as the engine: a copy of the weights, updated and verified before every rollout."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.engines.base import Engine, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
-from mmrl.engines.vllm.proof import check_canary, check_weights
+from mmrl.engines.vllm.proof import verify_canary, verify_weights
 from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
-from mmrl.engines.vllm.sent import Factored, Whole
+from mmrl.engines.vllm.sent import AdapterFactors, FullWeights
 from mmrl.policies.served import refuse_mean
 from mmrl.types import Completion, Observation, Request, Sampling
 
@@ -35,7 +35,7 @@ class VllmEngine(Engine):
     """Samples text and vision-language policies with vLLM.
 
     Token ids and images go in, ids and log-probs come out, and no text is tokenised twice. The log-probs are those of
-    the distribution that was drawn from. After every transfer the weights are proven: see `mmrl.engines.vllm.proof`.
+    the distribution that was drawn from. After every transfer the weights are verified: see `mmrl.engines.vllm.proof`.
 
     Args:
         backend: where vLLM runs.
@@ -48,7 +48,7 @@ class VllmEngine(Engine):
     def __init__(self, backend: Backend, folder: str | None = None, adapters: bool = False):
         super().__init__()
         self.backend, self.folder = backend, folder
-        self.sent = Factored() if adapters else Whole()
+        self.sent = AdapterFactors() if adapters else FullWeights()
         self._folder: Path | None = None
         self._policy: Any = None
         self._version = 0
@@ -59,39 +59,39 @@ class VllmEngine(Engine):
 
     def sync(self, policy: Any, version: int) -> None:
         canary = policy.canary()  # refuses, by name, a policy that vLLM cannot serve
-        with parallel.whole(policy):
-            published = self._start(policy, version) if self._folder is None else None
-            self._prove(self._push(policy, version) if published is None else published, version)
+        with parallel.unshard(policy):
+            exported = self._start(policy, version) if self._folder is None else None
+            self._verify_weights(self._push(policy, version) if exported is None else exported, version)
         self._policy, self._version = policy, version
-        self._sing(canary)
+        self._run_canary(canary)
 
     def _start(self, policy: Any, version: int) -> Mapping[str, Tensor] | None:
         """Start the engine; the tensors that it then has to hold, or None where it has to be sent some first."""
-        made = self.folder or tempfile.mkdtemp(prefix="mmrl-vllm-", dir=_roomy())
+        made = self.folder or tempfile.mkdtemp(prefix="mmrl-vllm-", dir=_shared_memory_folder())
         self._folder = Path(made)
-        published = self.sent.save(policy, self._folder / "start")
+        exported = self.sent.save(policy, self._folder / "start")
         self.backend.start(self._folder / "start", version)
-        return published
+        return exported
 
     def _push(self, policy: Any, version: int) -> Mapping[str, Tensor]:
         """Bring the engine up to date; the tensors that it then has to hold."""
         assert self._folder is not None
         path = self._folder / f"weights-{version}.safetensors"
-        published = self.sent.write(policy, self._folder / "start", path)
+        exported = self.sent.write(policy, self._folder / "start", path)
         self.spent["engine/sent_mib"] = path.stat().st_size / 2**20
         self.backend.push(path, version)
         for older in self._folder.glob("weights-*.safetensors"):  # this one stays: a server may have to start again
             if older != path:
                 older.unlink()
-        return published
+        return exported
 
-    def _prove(self, published: Mapping[str, Tensor], version: int) -> None:
-        held = self.backend.held()
-        check_weights(published, held, version)
-        kinds = {t.dtype for t in held.tensors.values()} | {_name(t) for t in published.values()}
+    def _verify_weights(self, exported: Mapping[str, Tensor], version: int) -> None:
+        held = self.backend.report_weights()
+        verify_weights(exported, held, version)
+        kinds = {t.dtype for t in held.tensors.values()} | {_name(t) for t in exported.values()}
         self._dtypes = {kind for kind in kinds if "float" in kind}
 
-    def _sing(self, canary: Mapping[str, Any]) -> None:
+    def _run_canary(self, canary: Mapping[str, Any]) -> None:
         """Compare log-probs on one prompt that is longer than a block of the prefix cache."""
         (completion,) = self._completions([Request(canary, 0)], CANARY)
         if completion.ended == "error":
@@ -111,7 +111,7 @@ class VllmEngine(Engine):
                 logprobs = policy(Batch({name: column.to(device) for name, column in batch.items()})).logprobs[0]
         finally:
             policy.train(training)
-        self.spent["engine/canary_difference"] = check_canary(
+        self.spent["engine/canary_difference"] = verify_canary(
             completion.logprobs, logprobs.float().cpu(), self._dtypes, self._version
         )
 
@@ -130,12 +130,12 @@ class VllmEngine(Engine):
         drawing = self._drawing(sampling)
         asked, owner = distinct(requests)
         read = contexts(asked, self._policy)
-        given = [self._given(request) for request in asked]
+        given = [self._build_prompt(request) for request in asked]
         prompts = [EnginePrompt(*given[number], request.seed) for number, request in zip(owner, requests)]
         outputs = self.backend.generate(prompts, drawing)
         return [self._completion(read[number], output, drawing) for number, output in zip(owner, outputs, strict=True)]
 
-    def _given(self, request: Request) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+    def _build_prompt(self, request: Request) -> tuple[tuple[int, ...], tuple[Any, ...]]:
         """Ids, the prefix among them, and images."""
         ids, images = self._policy.engine_prompt(request.observation)
         return (*ids, *(() if request.prefix is None else request.prefix.tolist())), tuple(images)
@@ -148,7 +148,7 @@ class VllmEngine(Engine):
                 f"sampling.temperature={sampling.temperature}: vLLM draws with {COLDEST} to {HOTTEST}; "
                 "use decode=argmax for greedy, or engine=local"
             )
-        ids, written = self._policy.endings(sampling.stop)
+        ids, texts = self._policy.stop_ids(sampling.stop)
         vocabulary = self._policy.model.config.get_text_config().vocab_size
         return Drawing(
             temperature=sampling.temperature,
@@ -157,7 +157,7 @@ class VllmEngine(Engine):
             min_p=sampling.min_p,
             max_tokens=sampling.max_tokens,
             greedy=greedy,
-            stop=tuple(written),
+            stop=tuple(texts),
             stop_ids=tuple(ids),
             forbidden=tuple(self._policy.forbidden),
             support=support_of(sampling.top_k, vocabulary, sampling.truncated and not greedy),
@@ -182,7 +182,7 @@ class VllmEngine(Engine):
             action=torch.tensor(output.ids, dtype=torch.long),
             logprobs=torch.tensor(output.logprobs, dtype=torch.float32),
             mask=torch.full((len(output.ids),), not failed),
-            output="" if failed else self._policy.written(output.ids),
+            output="" if failed else self._policy.decode(output.ids),
             ended="error" if failed else output.ended,
             extra=extra,
             version=self._version if output.version is None else output.version,
@@ -195,7 +195,7 @@ class VllmEngine(Engine):
 
     # ---------------------------------------------------------------- the end
 
-    def rest(self) -> None:
+    def release_memory(self) -> None:
         self.backend.sleep()
 
     def close(self) -> None:
@@ -221,7 +221,7 @@ def check_prompt(engine: Sequence[int], learner: Sequence[int], placeholders: Se
     )
 
 
-def _roomy() -> str | None:
+def _shared_memory_folder() -> str | None:
     """Shared memory where the system has it."""
     return str(SHARED_MEMORY) if SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK) else None
 

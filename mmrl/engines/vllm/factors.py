@@ -21,8 +21,8 @@ A, B = ".lora_A", ".lora_B"
 Factors = tuple[Tensor, Tensor, float]  # A [r, in], B [out, r], scale
 
 
-def folded(weight: Tensor, factors: Factors) -> Tensor:
-    """weight + scale * B A, [out, in] in the weight's dtype.
+def merge_factors(weight: Tensor, factors: Factors) -> Tensor:
+    """Merge low-rank factors into a weight: weight + scale * B A, [out, in] in the weight's dtype.
 
     Computed in float64: two machines that multiply in different orders then round to the same number.
     """
@@ -96,7 +96,7 @@ class Weights:
         if name not in self._scales:
             return weight
         a, b = (self._own[name + end].get_tensor(name + end) for end in (A, B))
-        return folded(weight, (a, b, self._scales[name]))
+        return merge_factors(weight, (a, b, self._scales[name]))
 
     def _piece(self, name: str) -> Any:
         return self._own[name].get_slice(name) if self._base is None else self._base._piece(name)

@@ -1,4 +1,4 @@
-"""Two numbers that say which tensor one holds: its sum and its sum of squares, in float64."""
+"""Fingerprint of a tensor: its sum and its sum of squares, in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""vLLM in the process that learns: no server, no second copy of anything but the weights."""
+"""vLLM in the learner's process: no server, no second copy of anything but the weights."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from PIL import Image
 
-from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt, Held
+from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt, EngineWeights
 from mmrl.engines.vllm.options import engine_options
-from mmrl.engines.vllm.sampling import ended_of, kept_ids, sampling_fields
+from mmrl.engines.vllm.sampling import parse_finish_reason, parse_support, sampling_fields
 from mmrl.engines.vllm.worker import register
 from mmrl.parallel import rank_and_size
 
@@ -92,28 +92,28 @@ class InProcess(Backend):
 
     def generate(self, prompts: Sequence[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
         self._wake()
-        return self._generated(list(prompts), drawing)
+        return self._generate(list(prompts), drawing)
 
-    def _generated(self, prompts: list[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
+    def _generate(self, prompts: list[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
         """A prompt that vLLM refuses makes it refuse the whole call: it is found by halving."""
         from vllm import SamplingParams
         from vllm.exceptions import VLLMValidationError
 
         params = [SamplingParams(**sampling_fields(drawing, prompt.seed)) for prompt in prompts]
         try:
-            made = self._llm.generate([_given(prompt) for prompt in prompts], params, use_tqdm=False)
+            made = self._llm.generate([_to_prompt(prompt) for prompt in prompts], params, use_tqdm=False)
         except (ValueError, VLLMValidationError) as error:
             if len(prompts) == 1:
                 return [EngineOutput(prompts[0].ids, (), (), "error", error=_cause(error))]
             half = len(prompts) // 2
-            return self._generated(prompts[:half], drawing) + self._generated(prompts[half:], drawing)
+            return self._generate(prompts[:half], drawing) + self._generate(prompts[half:], drawing)
         except Exception as error:
             raise EngineFailure(f"vLLM failed while it generated: {_cause(error)}") from error
         return [_output(request, drawing) for request in made]
 
     def push(self, weights: Path, version: int) -> None:
         self._wake()
-        for answer in self._asked("mmrl_check", str(weights)):
+        for answer in self._ask_worker("mmrl_check", str(weights)):
             if answer["problems"]:
                 raise EngineFailure("vLLM cannot take the policy's weights: " + "; ".join(answer["problems"]))
         try:
@@ -131,10 +131,10 @@ class InProcess(Backend):
         self._llm.reset_mm_cache()
         self._llm.llm_engine.reset_encoder_cache()
 
-    def held(self) -> Held:
+    def report_weights(self) -> EngineWeights:
         self._wake()
-        (reply,) = self._asked("mmrl_held")
-        return Held.read(reply, int(self._llm.get_weight_version()))
+        (reply,) = self._ask_worker("mmrl_report_weights")
+        return EngineWeights.read(reply, int(self._llm.get_weight_version()))
 
     def sleep(self) -> None:
         if self._llm is not None and not self._asleep and self._llm.llm_engine.model_config.enable_sleep_mode:
@@ -152,7 +152,7 @@ class InProcess(Backend):
         torch.set_num_threads = self._threads  # vLLM puts a stand-in there
         free_cycles()
 
-    def _asked(self, question: str, *words: str) -> list[dict[str, Any]]:
+    def _ask_worker(self, question: str, *words: str) -> list[dict[str, Any]]:
         return self._llm.collective_rpc(question, args=words)
 
     def _wake(self) -> None:
@@ -163,7 +163,7 @@ class InProcess(Backend):
             self._asleep = False
 
 
-def _given(prompt: EnginePrompt) -> dict[str, Any]:
+def _to_prompt(prompt: EnginePrompt) -> dict[str, Any]:
     given: dict[str, Any] = {"prompt_token_ids": list(prompt.ids)}
     if prompt.images:
         given["multi_modal_data"] = {"image": [Image.fromarray(image) for image in prompt.images]}
@@ -175,12 +175,12 @@ def _output(request: Any, drawing: Drawing) -> EngineOutput:
     ids = tuple(made.token_ids)
     versions = [int(span.version) for span in made.weight_versions or ()]
     logprobs, kept, error = (), None, ""
-    ended = ended_of(made.finish_reason, made.stop_reason)
+    ended = parse_finish_reason(made.finish_reason, made.stop_reason)
     if ended != "error":
         logprobs = tuple(step[i].logprob for i, step in zip(ids, made.logprobs))
         if drawing.support:
             try:
-                kept = tuple(kept_ids({i: entry.logprob for i, entry in step.items()}) for step in made.logprobs)
+                kept = tuple(parse_support({i: entry.logprob for i, entry in step.items()}) for step in made.logprobs)
             except ValueError as refused:
                 ended, error = "error", str(refused)
     else:

@@ -33,8 +33,8 @@ def headers(path: Path) -> dict[str, Tensor]:
         return {name: torch.empty(weights.shape(name), dtype=weights.dtype(name), device="meta") for name in weights}
 
 
-def named(model: nn.Module, weights: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-    """The tensors under the names that this model's loading code takes.
+def rename_for_model(model: nn.Module, weights: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+    """Rename tensors to the names that this model's loading code accepts.
 
     Versions of transformers and vLLM differ in wrappers: `vision_tower.embeddings` in a checkpoint is
     `vision_tower.vision_model.embeddings` in the model. Where a name leads nowhere in a module that is nothing but a
@@ -69,8 +69,8 @@ def _child(module: nn.Module, part: str) -> nn.Module | Tensor | None:
     return None
 
 
-def held(model: nn.Module) -> dict[str, Tensor]:
-    """What the model runs on, by vLLM's names: parameters and saved buffers, a tied one under each of its names."""
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """The tensors that the model runs on, by vLLM's names: parameters and saved buffers, tied ones under each name."""
     return {name: t for name, t in model.state_dict(keep_vars=True).items() if isinstance(t, Tensor)}
 
 
@@ -81,7 +81,7 @@ def layout(model: Any, sources: Mapping[str, Tensor]) -> Layout:
         sources: tensors on the device "meta", by the checkpoint's names.
     """
     out = Layout()
-    targets = held(model)
+    targets = model_tensors(model)
     owners = {id(t): name for name, t in reversed(targets.items())}  # a tied tensor goes by its first name
     names = {t.untyped_storage()._cdata: name for name, t in sources.items()}
     took: dict[str, dict[str, None]] = {owner: {} for owner in owners.values()}

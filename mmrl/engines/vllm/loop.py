@@ -1,4 +1,4 @@
-"""An event loop beside a caller that has none, or that runs in one of its own, as notebooks do."""
+"""Run an event loop for a caller that has none, or that runs in one of its own, as notebooks do."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Loop:
             raise
 
     def close(self) -> None:
-        self.run(_ended())
+        self.run(_cancel_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
 
-async def _ended() -> None:
+async def _cancel_all() -> None:
     """Cancel what still runs, and wait for it."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:

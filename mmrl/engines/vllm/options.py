@@ -1,4 +1,4 @@
-"""How mmrl wants a vLLM to be set up, in process or as a server."""
+"""vLLM engine arguments, in process or for a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proof that an engine holds the learner's weights and computes with them. A mismatch stops training."""
+"""Weight verification: an engine holds the learner's weights and computes with them, or training stops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from mmrl.engines.vllm.backend import EngineFailure, Held
+from mmrl.engines.vllm.backend import EngineFailure, EngineWeights
 from mmrl.engines.vllm.fingerprint import Fingerprint, fingerprint, rounding
 
 log = logging.getLogger(__name__)
@@ -19,8 +19,8 @@ fp32 the two sides differ by about 1e-6 here and stale weights or caches by 0.1 
 which is a few hundredths of a nat after some tens of layers."""
 
 
-def check_weights(published: Mapping[str, Tensor], held: Held, version: int) -> None:
-    """Every tensor that the engine runs on is made of what the learner published, to the last bit.
+def verify_weights(exported: Mapping[str, Tensor], held: EngineWeights, version: int) -> None:
+    """Verify that every tensor of the engine is made of the learner's exported weights, to the last bit.
 
     The learner's numbers are brought to the engine's precision and added up in float64 as the engine does; the sums may
     differ by the rounding of that addition only.
@@ -31,14 +31,14 @@ def check_weights(published: Mapping[str, Tensor], held: Held, version: int) -> 
 
     def sent(name: str, dtype: str) -> tuple[Fingerprint, int]:
         if (name, dtype) not in cache:
-            tensor = published[name]
+            tensor = exported[name]
             cache[name, dtype] = fingerprint(tensor.to(getattr(torch, dtype))), tensor.numel()
         return cache[name, dtype]
 
     for name, parts in held.parts.items():
         tensor = held.tensors[name]
-        if missing := [part for part in parts if part not in published]:
-            raise EngineFailure(f"the engine made its {name} of {missing}, which the learner did not publish")
+        if missing := [part for part in parts if part not in exported]:
+            raise EngineFailure(f"the engine made its {name} of {missing}, which the learner did not export")
         found = [sent(part, tensor.dtype) for part in parts]
         wanted = [sum(numbers[i] for numbers, _ in found) for i in (0, 1)]
         slack = rounding(max(tensor.count, sum(count for _, count in found)), wanted[1])
@@ -48,11 +48,11 @@ def check_weights(published: Mapping[str, Tensor], held: Held, version: int) -> 
                     f"weights did not reach the engine: its {name}, made of {', '.join(parts)}, has {what} {got!r} "
                     f"and the learner's has {want!r}"
                 )
-    _check_ignored(held, sent)
+    _verify_ignored(held, sent)
 
 
-def _check_ignored(held: Held, sent: Callable[[str, str], tuple[Fingerprint, int]]) -> None:
-    """What the engine leaves out is a tied copy of what it holds; the canary judges anything else."""
+def _verify_ignored(held: EngineWeights, sent: Callable[[str, str], tuple[Fingerprint, int]]) -> None:
+    """Verify that weights which the engine leaves out are tied copies; the canary covers others."""
     dtypes = {dtype for t in held.tensors.values() if (dtype := t.dtype).startswith(("float", "bfloat"))}
     used = {sent(part, dtype) for parts in held.parts.values() for part in parts for dtype in dtypes}
     others = [name for name in held.ignored if not any(sent(name, dtype) in used for dtype in dtypes)]
@@ -60,8 +60,8 @@ def _check_ignored(held: Held, sent: Callable[[str, str], tuple[Fingerprint, int
         log.info("vLLM's model has no place for %s", ", ".join(others))
 
 
-def check_canary(engine: Tensor, learner: Tensor, dtypes: set[str], version: int) -> float:
-    """The mean |difference| of the two sides' log-probs [T]; refused beyond the bound of the coarsest dtype."""
+def verify_canary(engine: Tensor, learner: Tensor, dtypes: set[str], version: int) -> float:
+    """Mean |difference| of both sides' log-probs [T] on the canary; refused above the bound of the coarsest dtype."""
     difference = (engine.double() - learner.double()).abs()
     bound = max(BOUNDS.get(dtype, BOUNDS["bfloat16"]) for dtype in dtypes)
     mean = float(difference.mean())

@@ -1,4 +1,4 @@
-"""Where a Python with vLLM is."""
+"""Find a Python with vLLM."""
 
 from __future__ import annotations
 

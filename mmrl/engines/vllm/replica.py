@@ -1,4 +1,4 @@
-"""One server of a pool: launched by us, or run by somebody else."""
+"""One server of a pool: launched by mmrl, or run by somebody else."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Replica:
     def down(self, kill: bool = False) -> None:
         """Nothing of ours runs."""
 
-    def said(self) -> str:
+    def read_log(self) -> str:
         """What it left behind in its log."""
         return ""
 
@@ -68,10 +68,10 @@ class Launched(Replica):
         until = time.monotonic() + self.seconds
         while not await self.client.healthy():
             if not self.process.alive:
-                raise EngineFailure(f"vLLM did not start: {self.said()} The whole log is {self.log}")
+                raise EngineFailure(f"vLLM did not start: {self.read_log()} The whole log is {self.log}")
             if time.monotonic() > until:
                 self.down(kill=True)
-                raise EngineFailure(f"vLLM did not start within {self.seconds:.0f} s: {self.said()} See {self.log}")
+                raise EngineFailure(f"vLLM did not start within {self.seconds:.0f} s: {self.read_log()} See {self.log}")
             await asyncio.sleep(LOOK)
         self.lives += 1
 
@@ -93,6 +93,6 @@ class Launched(Replica):
         if process is not None:
             process.stop(kill)
 
-    def said(self) -> str:
+    def read_log(self) -> str:
         line, advice = diagnose(self.log, self._begins)
         return f"{line.rstrip('.')}. {advice[:1].upper() + advice[1:]}.".removesuffix(" .")

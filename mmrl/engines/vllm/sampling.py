@@ -1,4 +1,4 @@
-"""How a drawing is put to vLLM, and how its answer is read. Both backends use it."""
+"""Convert sampling settings to vLLM's, and its answers back. Both backends use it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def sampling_fields(drawing: Drawing, seed: int) -> dict[str, Any]:
     return fields
 
 
-def ended_of(finish_reason: str | None, stop_reason: int | str | None = None) -> Ended:
-    """Why a completion stopped, from vLLM's words."""
+def parse_finish_reason(finish_reason: str | None, stop_reason: int | str | None = None) -> Ended:
+    """Why a completion stopped, from vLLM's finish reason."""
     return {"stop": "done", "length": "length"}.get(finish_reason or "", "error")  # type: ignore[return-value]
 
 
@@ -58,7 +58,7 @@ def support_of(top_k: int, vocabulary: int, truncated: bool) -> int:
     return wanted
 
 
-def kept_ids(reported: Mapping[int, float]) -> tuple[int, ...]:
+def parse_support(reported: Mapping[int, float]) -> tuple[int, ...]:
     """The ids that truncation kept, from the log-probs that were reported for one token.
 
     Raises ValueError when they do not hold all of the mass: the learner could not draw from the same distribution.

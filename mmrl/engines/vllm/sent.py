@@ -1,4 +1,4 @@
-"""What an engine is sent after a step of learning: all weights, or the factors of low-rank adapters."""
+"""Weight updates for an engine: full weights, or the factors of low-rank adapters."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from mmrl.engines.vllm.factors import folded, write_factors
+from mmrl.engines.vllm.factors import merge_factors, write_factors
 
 
-class Sent(ABC):
-    """How a policy's weights travel."""
+class WeightTransfer(ABC):
+    """How a policy's weights are transferred."""
 
     @abstractmethod
     def save(self, policy: Any, folder: Path) -> Mapping[str, Tensor] | None:
@@ -26,27 +26,27 @@ class Sent(ABC):
         """Write to the file `path` what brings an engine that started from `start` up to date. What it then holds."""
 
 
-class Whole(Sent):
-    """All weights, adapters folded in."""
+class FullWeights(WeightTransfer):
+    """Transfer all weights, with adapters merged."""
 
     def save(self, policy: Any, folder: Path) -> Mapping[str, Tensor]:
         policy.save_pretrained(folder)
-        return policy.published()
+        return policy.export_weights()
 
     def write(self, policy: Any, start: Path, path: Path) -> Mapping[str, Tensor]:
-        published = policy.published()
+        exported = policy.export_weights()
         seen: set[int] = set()
         plain = {}
-        for name, tensor in published.items():  # a file holds no two names for the same memory
+        for name, tensor in exported.items():  # a file holds no two names for the same memory
             twice = tensor.data_ptr() in seen
             seen.add(tensor.data_ptr())
             plain[name] = tensor.detach().clone() if twice else tensor.detach().contiguous()
         save_file(plain, path)
-        return published
+        return exported
 
 
-class Factored(Sent):
-    """The factors of low-rank adapters; the base is sent once."""
+class AdapterFactors(WeightTransfer):
+    """Transfer the factors of low-rank adapters; the base is transferred once."""
 
     def save(self, policy: Any, folder: Path) -> None:
         policy.adapters()  # refuses a policy whose base learns too
@@ -55,4 +55,4 @@ class Factored(Sent):
     def write(self, policy: Any, start: Path, path: Path) -> Mapping[str, Tensor]:
         found = policy.adapters()
         write_factors(found.pairs, start, path)
-        return found.base | {name: folded(found.base[name], pair) for name, pair in found.pairs.items()}
+        return found.base | {name: merge_factors(found.base[name], pair) for name, pair in found.pairs.items()}

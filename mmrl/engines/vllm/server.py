@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt, Held
+from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt, EngineWeights
 from mmrl.engines.vllm.client import SOCKET, Client, Refused
 from mmrl.engines.vllm.dispatch import Dispatch
 from mmrl.engines.vllm.loop import Loop
@@ -112,7 +112,7 @@ class Server(Backend):
         else:
             self._replicas = self._launchable(self._started[0])
         try:
-            self._run(self._each(self._ready))
+            self._run(self._on_every_replica(self._ensure_ready))
         except BaseException:
             self.close()
             raise
@@ -124,10 +124,16 @@ class Server(Backend):
     def push(self, weights: Path, version: int) -> None:
         path = Path(weights).absolute()
         self._pushed = path, version  # a server that is started again from here on gets these
-        self._run(self._each(lambda replica: self._surely(replica, lambda: replica.client.push([path], version))))
+        self._run(
+            self._on_every_replica(
+                lambda replica: self._with_retry(replica, lambda: replica.client.push([path], version))
+            )
+        )
 
-    def held(self) -> Held:
-        found = self._run(self._each(lambda replica: self._surely(replica, replica.client.held)))
+    def report_weights(self) -> EngineWeights:
+        found = self._run(
+            self._on_every_replica(lambda replica: self._with_retry(replica, replica.client.report_weights))
+        )
         first, *others = [(replica, held) for replica, several in zip(self._replicas, found) for held in several]
         for replica, held in others:
             if held != first[1]:
@@ -190,7 +196,7 @@ class Server(Backend):
             replicas.append(Launched(client, command, environment, log_file, self.start_seconds))
         return replicas
 
-    async def _ready(self, replica: Replica) -> None:
+    async def _ensure_ready(self, replica: Replica) -> None:
         """Up, with the weights that the pool has."""
         assert self._started is not None
         folder, version = self._started
@@ -222,9 +228,9 @@ class Server(Backend):
                 *(replica, why, self.restarted, self.restarts),
             )
             await asyncio.to_thread(replica.down, True)
-            await self._ready(replica)
+            await self._ensure_ready(replica)
 
-    async def _surely(self, replica: Replica, action: Callable[[], Awaitable[T]]) -> T:
+    async def _with_retry(self, replica: Replica, action: Callable[[], Awaitable[T]]) -> T:
         """Once more after a restart, when the server is gone or left in the middle of something."""
         life = replica.lives
         try:
@@ -236,7 +242,7 @@ class Server(Backend):
         except (OSError, Refused) as error:
             raise EngineFailure(f"{replica}: {error}. {RESUME}") from error
 
-    async def _each(self, action: Callable[[Replica], Awaitable[T]]) -> list[T]:
+    async def _on_every_replica(self, action: Callable[[Replica], Awaitable[T]]) -> list[T]:
         """On all servers at the same time; all have ended when the first failure is raised."""
         found = await asyncio.gather(*map(action, self._replicas), return_exceptions=True)
         for one in found:

@@ -1,4 +1,4 @@
-"""vLLM servers as the engine, with their words at the engine itself: engine.servers=2."""
+"""Client of one or more vLLM servers; server options are given under `engine`: engine.servers=2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""vLLM's own doors for weights, used by mmrl: a loader for the start, a transfer engine for what comes later."""
+"""Weight loading inside vLLM: a loader for the start, a transfer engine for later updates."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
 
 from mmrl.engines.vllm.factors import Weights
-from mmrl.engines.vllm.layout import named
+from mmrl.engines.vllm.layout import rename_for_model
 
 
-class Loader(DefaultModelLoader):
+class CheckpointLoader(DefaultModelLoader):
     """Loads a checkpoint folder so that its weights can be replaced and read back later.
 
     On a CPU vLLM otherwise packs every linear weight away and leaves an empty tensor: a later transfer cannot reach it,
@@ -34,7 +34,7 @@ class Loader(DefaultModelLoader):
         _custom_ops._supports_onednn = False
 
     def get_all_weights(self, model_config: Any, model: nn.Module) -> Generator[tuple[str, Tensor], None, None]:
-        yield from named(model, super().get_all_weights(model_config, model))
+        yield from rename_for_model(model, super().get_all_weights(model_config, model))
 
 
 @dataclass
@@ -67,8 +67,8 @@ class FileTransfer(WeightTransferEngine[NoInfo, FileInfo]):
         initialize_layerwise_reload(self.model)
 
     def receive_weights(self, update_info: FileInfo) -> None:
-        with Weights(Path(update_info.path), _written(self.device)) as weights:
-            self.model.load_weights(named(self.model, ((name, weights.tensor(name)) for name in weights)))
+        with Weights(Path(update_info.path), _device_name(self.device)) as weights:
+            self.model.load_weights(rename_for_model(self.model, ((name, weights.tensor(name)) for name in weights)))
         self._latest = update_info
 
     def finish_weight_update(self) -> None:
@@ -80,5 +80,5 @@ class FileTransfer(WeightTransferEngine[NoInfo, FileInfo]):
         """Nothing is held."""
 
 
-def _written(device: torch.device) -> str:
+def _device_name(device: torch.device) -> str:
     return "cpu" if device.type == "cpu" else str(device)

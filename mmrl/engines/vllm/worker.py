@@ -10,7 +10,7 @@ from typing import Any
 
 from mmrl.engines.vllm.factors import Weights
 from mmrl.engines.vllm.fingerprint import fingerprint
-from mmrl.engines.vllm.layout import Layout, headers, held, layout
+from mmrl.engines.vllm.layout import Layout, headers, layout, model_tensors
 
 TRANSFER = "mmrl_file"  # --weight-transfer-config '{"backend": "mmrl_file"}'
 LOADER = "mmrl"  # --load-format mmrl
@@ -25,9 +25,9 @@ def register() -> None:
     if TRANSFER not in WeightTransferEngineFactory._registry:
         WeightTransferEngineFactory.register_engine(TRANSFER, "mmrl.engines.vllm.transfer", "FileTransfer")
     if LOADER not in model_loader._LOAD_FORMAT_TO_MODEL_LOADER:
-        from mmrl.engines.vllm.transfer import Loader
+        from mmrl.engines.vllm.transfer import CheckpointLoader
 
-        model_loader.register_model_loader(LOADER)(Loader)
+        model_loader.register_model_loader(LOADER)(CheckpointLoader)
 
 
 class Questions:
@@ -46,7 +46,7 @@ class Questions:
         self._mmrl_layouts()[path] = found
         return {"problems": found.problems}
 
-    def mmrl_held(self) -> dict[str, Any]:
+    def mmrl_report_weights(self) -> dict[str, Any]:
         """What the running model holds, and of which tensors of the last transfer, or of the folder, it is made.
 
         {"version": of the last transfer or None, "parts": {held: [checkpoint tensors]}, "ignored": [checkpoint
@@ -62,7 +62,7 @@ class Questions:
         found = layouts[path]
         self.mmrl_layouts = {path: found}
         tensors = {}
-        for name, tensor in held(self.get_model()).items():  # type: ignore[attr-defined]
+        for name, tensor in model_tensors(self.get_model()).items():  # type: ignore[attr-defined]
             first, second = fingerprint(tensor)
             tensors[name] = {
                 "sum": first.hex(),

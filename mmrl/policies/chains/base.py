@@ -61,8 +61,8 @@ class Chain(ABC):
     def lesson(self, chunk: Tensor, noise: Noise) -> Lesson:
         """One training place for every demonstrated chunk [M, H, A], drawn from its own stream."""
 
-    def opened(self, noise: Noise) -> Tensor:
-        """[N, K] bool: the transitions that each row draws. All of them unless a kind says otherwise."""
+    def stochastic_mask(self, noise: Noise) -> Tensor:
+        """Stochastic transitions of each row, [N, K] bool; all of them unless a kind overrides it."""
         return torch.ones(len(noise), self.steps, dtype=torch.bool)
 
     @property

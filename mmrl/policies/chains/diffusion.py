@@ -26,7 +26,7 @@ class Diffusion(Chain):
     most: float | None
     first: int
 
-    def opened(self, noise: Noise) -> Tensor:
+    def stochastic_mask(self, noise: Noise) -> Tensor:
         return one_of(noise, self.steps, range(self.first, self.steps), hybrid=False)
 
     def place(self, index: Tensor) -> Tensor:

@@ -56,7 +56,7 @@ class FlowODE(Flow):
     def __post_init__(self) -> None:
         at_least("steps", self.steps, 1)
 
-    def opened(self, noise: Noise) -> Tensor:
+    def stochastic_mask(self, noise: Noise) -> Tensor:
         return torch.zeros(len(noise), self.steps, dtype=torch.bool)
 
     def kernel(self, x, velocity, spread, time, after, open):
@@ -98,7 +98,7 @@ class FlowSDE(Flow):
     def draws(self) -> int:
         return 1 if self.hybrid else self.steps
 
-    def opened(self, noise: Noise) -> Tensor:
+    def stochastic_mask(self, noise: Noise) -> Tensor:
         return one_of(noise, self.steps, range(self.first, self.steps - self.ignore_last), self.hybrid)
 
     def kernel(self, x, velocity, spread, time, after, open):
@@ -131,7 +131,7 @@ class CPS(Flow):
     def draws(self) -> int:
         return 1 if self.hybrid else self.steps - 1
 
-    def opened(self, noise: Noise) -> Tensor:
+    def stochastic_mask(self, noise: Noise) -> Tensor:
         return one_of(noise, self.steps, range(self.steps - 1), self.hybrid)
 
     def kernel(self, x, velocity, spread, time, after, open):
@@ -165,7 +165,7 @@ class FlowNoise(Flow):
         if not 0 < self.low < self.high:
             raise ValueError(f"policy.chain needs 0 < low < high, got {self.low} and {self.high}")
 
-    def opened(self, noise: Noise) -> Tensor:
+    def stochastic_mask(self, noise: Noise) -> Tensor:
         return one_of(noise, self.steps, range(self.first, self.steps), hybrid=False)
 
     def kernel(self, x, velocity, spread, time, after, open):

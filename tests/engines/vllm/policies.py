@@ -10,7 +10,7 @@ import torch
 
 from mmrl.policies.text import TextPolicy
 from mmrl.policies.vision import VisionLanguagePolicy
-from mmrl.rng import derived_seed
+from mmrl.rng import derive_seed
 from mmrl.types import Request
 from tests.checkpoints import TEXT, qwen2_5_vl
 
@@ -60,5 +60,5 @@ def requests(policy: TextPolicy, groups: int = 3, attempts: int = 4) -> list[Req
             images = (np.random.default_rng(group).integers(0, 256, (32 + 16 * group, 40, 3), dtype=np.uint8),)
             content = [{"type": "image"}, {"type": "text", "text": words}]
         raw = {"messages": ({"role": "user", "content": content},), "images": images}
-        out += [Request(raw, derived_seed("vllm", group, attempt)) for attempt in range(attempts)]
+        out += [Request(raw, derive_seed("vllm", group, attempt)) for attempt in range(attempts)]
     return out

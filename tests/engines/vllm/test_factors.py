@@ -7,9 +7,9 @@ from safetensors.torch import load_file, save_file
 from mmrl.engines.local import LocalEngine
 from mmrl.engines.vllm.backend import EngineFailure
 from mmrl.engines.vllm.engine import VllmEngine
-from mmrl.engines.vllm.factors import Weights, folded
+from mmrl.engines.vllm.factors import Weights, merge_factors
 from mmrl.engines.vllm.in_process import InProcess
-from mmrl.engines.vllm.sent import Factored
+from mmrl.engines.vllm.sent import AdapterFactors
 from mmrl.types import Sampling
 from tests.engines.vllm.policies import moved, policy, requests
 
@@ -28,30 +28,30 @@ def adapted(kind, folder, **changes):
 def test_folding_by_hand():
     # W + 2 B A = [[1, 2], [3, 4]] + 2 [[1], [0]] [[5, 6]] = [[11, 14], [3, 4]]
     weight, a, b = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[5.0, 6.0]]), torch.tensor([[1.0], [0.0]])
-    assert folded(weight, (a, b, 2.0)).tolist() == [[11.0, 14.0], [3.0, 4.0]]
+    assert merge_factors(weight, (a, b, 2.0)).tolist() == [[11.0, 14.0], [3.0, 4.0]]
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "llava", "qwen2_5_vl"])
 @pytest.mark.parametrize("changes", [{}, {"use_rslora": True}], ids=["plain", "rslora"])
 def test_a_file_of_factors_and_its_base_are_the_merged_weights(tmp_path, kind, changes):
-    made, sent = adapted(kind, tmp_path, **changes), Factored()
+    made, sent = adapted(kind, tmp_path, **changes), AdapterFactors()
     sent.save(made, tmp_path / "start")
-    published = sent.write(made, tmp_path / "start", tmp_path / "factors.safetensors")
-    merged = made.published()
-    assert published.keys() == merged.keys()
+    exported = sent.write(made, tmp_path / "start", tmp_path / "factors.safetensors")
+    merged = made.export_weights()
+    assert exported.keys() == merged.keys()
     for name, tensor in merged.items():
-        torch.testing.assert_close(published[name], tensor, rtol=1e-5, atol=1e-6, msg=name)
+        torch.testing.assert_close(exported[name], tensor, rtol=1e-5, atol=1e-6, msg=name)
     with Weights(tmp_path / "factors.safetensors") as weights:
         assert weights.problems() == []
         for name in weights:
-            assert torch.equal(weights.tensor(name), published[name]), name
-            assert weights.shape(name) == list(published[name].shape) and weights.dtype(name) == published[name].dtype
+            assert torch.equal(weights.tensor(name), exported[name]), name
+            assert weights.shape(name) == list(exported[name].shape) and weights.dtype(name) == exported[name].dtype
     whole = sum(t.numel() * t.element_size() for t in merged.values())
     assert (tmp_path / "factors.safetensors").stat().st_size < whole / 2
 
 
 def test_factors_that_do_not_fit_are_named(tmp_path):
-    made, sent, path = adapted("qwen2", tmp_path), Factored(), tmp_path / "factors.safetensors"
+    made, sent, path = adapted("qwen2", tmp_path), AdapterFactors(), tmp_path / "factors.safetensors"
     sent.save(made, tmp_path / "start")
     sent.write(made, tmp_path / "start", path)
     with Weights(path) as weights:
@@ -80,7 +80,7 @@ def test_a_policy_that_learns_more_than_factors(tmp_path, changes, said):
 
 def test_a_policy_without_adapters(tmp_path):
     with pytest.raises(ValueError, match=r"policy\.lora"):
-        Factored().save(policy("qwen2", tmp_path), tmp_path / "start")
+        AdapterFactors().save(policy("qwen2", tmp_path), tmp_path / "start")
 
 
 class Losing(InProcess):

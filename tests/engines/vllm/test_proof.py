@@ -7,7 +7,7 @@ from safetensors.torch import load_file, save_file
 from mmrl.engines.vllm.backend import EngineFailure
 from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.in_process import InProcess
-from mmrl.engines.vllm.proof import check_weights
+from mmrl.engines.vllm.proof import verify_weights
 from mmrl.types import Sampling
 from tests.engines.vllm.policies import moved, policy, requests
 
@@ -69,7 +69,7 @@ def sync(engine, made, fault, tensor=""):
 
 
 def _name(made, ending):
-    return next((name for name in made.published() if ending and name.endswith(ending)), "")
+    return next((name for name in made.export_weights() if ending and name.endswith(ending)), "")
 
 
 def test_a_sound_transfer_reaches_every_tensor(engine):
@@ -79,7 +79,7 @@ def test_a_sound_transfer_reaches_every_tensor(engine):
     after = engine.sample(requests(made, attempts=1), GREEDY)
     assert any(not torch.equal(a.logprobs, b.logprobs) for a, b in zip(before, after))
     assert {c.version for c in after} == {engine._version}
-    held = engine.backend.held()
+    held = engine.backend.report_weights()
     assert any(len(parts) == 3 for parts in held.parts.values()) and any(len(p) == 2 for p in held.parts.values())
     assert engine.report()["engine/canary_difference"] < 1e-5
 
@@ -93,11 +93,11 @@ def test_one_changed_number(engine, tensor):
 def test_one_adapter_weight_that_is_learnt_after_the_transfer(engine):
     engine, made = engine
     adapter = next(p for n, p in made.named_parameters() if "layers.1.self_attn.q_proj.lora_A" in n)
-    held = engine.backend.held()
+    held = engine.backend.report_weights()
     with torch.no_grad():
         adapter[0, 0] += 1e-4
     with pytest.raises(EngineFailure, match=r"did not reach the engine.*layers\.1\.self_attn\.qkv_proj"):
-        check_weights(made.published(), held, held.version)
+        verify_weights(made.export_weights(), held, held.version)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,10 @@ def test_one_adapter_weight_that_is_learnt_after_the_transfer(engine):
 )
 def test_what_cannot_be_loaded_is_refused_before_anything_is_touched(engine, fault, tensor, said):
     engine, made = engine
-    before = engine.backend.held()
+    before = engine.backend.report_weights()
     with pytest.raises(EngineFailure, match=said):
         sync(engine, made, fault, tensor)
-    assert engine.backend.held() == before
+    assert engine.backend.report_weights() == before
 
 
 def test_a_transfer_that_never_happened(engine):

@@ -7,7 +7,7 @@ import pytest
 
 from mmrl.engines.vllm.backend import Drawing, EngineFailure
 from mmrl.engines.vllm.engine import check_prompt
-from mmrl.engines.vllm.sampling import TIED, WIDEST, ended_of, kept_ids, sampling_fields, support_of
+from mmrl.engines.vllm.sampling import TIED, WIDEST, parse_finish_reason, parse_support, sampling_fields, support_of
 
 DRAWING = Drawing(0.7, 5, 0.9, 0.01, 16, False, (), (2,), (7,), 13)
 
@@ -28,13 +28,18 @@ def test_all_that_was_kept_is_reported_or_refused():
 
 
 def test_kept_ids_hold_all_of_the_mass():
-    assert kept_ids({3: log(0.75), 1: log(0.25), 9: float("-inf")}) == (3, 1)
+    assert parse_support({3: log(0.75), 1: log(0.25), 9: float("-inf")}) == (3, 1)
     with pytest.raises(ValueError, match=r"0\.7500 of the mass"):
-        kept_ids({3: log(0.75)})
+        parse_support({3: log(0.75)})
 
 
 def test_endings():
-    assert [ended_of(reason) for reason in ("stop", "length", "abort", None)] == ["done", "length", "error", "error"]
+    assert [parse_finish_reason(reason) for reason in ("stop", "length", "abort", None)] == [
+        "done",
+        "length",
+        "error",
+        "error",
+    ]
 
 
 def test_another_prompt_is_named():
