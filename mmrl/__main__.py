@@ -12,9 +12,9 @@ USAGE = """mmrl: reinforcement learning for text, vision-language and vision-lan
   mmrl fit recipe=grpo task=arithmetic policy=tiny_text [key=value ...] [--print_config]
   mmrl fit --config runs/.../config.yaml [--trainer.max_epochs 5 ...]
   mmrl evaluate RUN_FOLDER [checkpoint=last|start|FILE] [count=512] [video=true] [key=value ...]
-  mmrl data record sim=reach episodes=50 out=FOLDER | mmrl data record run=RUN_FOLDER out=FOLDER
+  mmrl data record sim=reach num_episodes=50 out=FOLDER | mmrl data record run=RUN_FOLDER out=FOLDER
   mmrl data inspect FOLDER
-  mmrl list [recipes|policies|tasks|sims|engines|rollouts|objectives|stages|...]
+  mmrl list [recipes|policies|tasks|sims|engines|rollouts|objectives|annotators|...]
   mmrl doctor
 
 mmrl COMMAND --help says more.

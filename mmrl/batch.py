@@ -109,7 +109,7 @@ class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type c
         prefix = f"other.{context}."
         there = {name.removeprefix(prefix): column for name, column in self.items() if name.startswith(prefix)}
         if not there:
-            raise KeyError(f"the batch has no context {context!r}: an entry of data.episodes has to give it")
+            raise KeyError(f"the batch has no context {context!r}: an entry of data.transforms has to give it")
         own = {name: column for name, column in self.items() if not name.startswith(("obs.", "other."))}
         shared: dict[str, Any] = {name: there.pop(name) for name in ("prompt", "context") if name in there}
         return Batch({**own, **shared, **{f"obs.{name}": column for name, column in there.items()}})

@@ -74,7 +74,10 @@ BOUNDS = {
     "trainer.callbacks.*.every_n_epochs": Bound(1, remedy=_OUT),
     "trainer.callbacks.*.save_top_k": Bound(-1, remedy="-1 keeps all, 0 none"),
     "trainer.callbacks.*.patience": Bound(0),
-    **{f"data.{name}": _COUNT for name in ("prompts", "group_size", "passes", "updates")},
+    **{
+        f"data.{name}": _COUNT
+        for name in ("num_prompts", "group_size", "update_epochs", "num_minibatches", "gradient_steps")
+    },
     "data.staleness": Bound(0, 64, remedy="each version is a further copy of the trained weights"),
     "*optimizer.lr": Bound(0, 1000, whole=False),
     "model.rates.*": Bound(0, 1000, whole=False),

@@ -31,7 +31,7 @@ COLUMNS: dict[str, Column] = {
     ),
     "support_sizes": Column("[N, T]", "ids", "how many of `support_ids` belong to the choice; 0 where it was forced"),
     "kept": Column("[N, T, K]", "ids", "the same where there are few choices: bins or actions; -1 fills up", pad=-1),
-    "group": Column("[N]", "id", "attempts at one prompt share it"),
+    "group": Column("[N]", "id", "episodes of one prompt share it"),
     "prompt": Column("[N]", "id", "rows with the same encoded observation share it; it means nothing beyond the batch"),
     "context": Column("[N]", "tokens", "length of what the policy read before its first choice; 0 if not in tokens"),
     "episode": Column("[N]", "id", "rows of one episode share it"),
@@ -68,7 +68,7 @@ COLUMNS: dict[str, Column] = {
     "weights": Column(
         "[N, T]",
         "1",
-        "share of each choice in the loss; sums to one over the optimiser window, under ConstantLength to the mean row "
+        "share of each choice in the loss; sums to one over the minibatch, under ConstantLength to the mean row "
         "length divided by its `length`",
     ),
 }

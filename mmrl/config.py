@@ -218,7 +218,7 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
 
 
 NAMED_PARTS = (
-    *("callbacks", "logger", "stages", "episodes", "terms", "phases", "models"),
+    *("callbacks", "logger", "stages", "annotators", "transforms", "terms", "phases", "models"),
     *("evaluators", "sampling", "weights", "statistics", "companions"),
 )
 """Dictionaries of named parts: a recipe takes one out by setting it to null."""

@@ -28,11 +28,13 @@ def check_word(word: str) -> None:
         raise ConfigError(f"{word!r} is not of the form key=value, for example recipe=grpo or trainer.max_epochs=5")
     for part in key.lstrip("+~").split("."):
         if not part:
-            raise ConfigError(f"{word}: the key has an empty part between its dots; write it as in data.prompts=8")
+            raise ConfigError(f"{word}: the key has an empty part between its dots; write it as in data.num_prompts=8")
         if part != part.strip() or " " in part:
-            raise ConfigError(f"{word}: the key has spaces in it; write it as in data.prompts=8")
+            raise ConfigError(f"{word}: the key has spaces in it; write it as in data.num_prompts=8")
         if not _PART.fullmatch(part) and "/" not in part:
-            raise ConfigError(f"{key}: {part!r} is no key; keys have letters, digits, _ and -, as in data.prompts=8")
+            raise ConfigError(
+                f"{key}: {part!r} is no key; keys have letters, digits, _ and -, as in data.num_prompts=8"
+            )
 
 
 def check_groups(words: Sequence[str], groups: Mapping[str, list[str]]) -> None:

@@ -151,7 +151,7 @@ def shard(policy: Policy, mesh: Any) -> None:
                     fully_shard(block, mesh=mesh)
     fully_shard(policy, mesh=mesh)
     policy.one_pass = True  # weights are gathered in every call of a block, by all processes at once
-    for entry in ("act", "attempts"):
+    for entry in ("act", "act_groups"):
         register_fsdp_forward_method(policy, entry)
 
 

@@ -18,7 +18,7 @@ from mmrl.wiring import build_nested, load
 _PARTS = ("curriculum", "parity", "weighting", "sampling")
 _PLAIN = {"sampling": Sampling, "parity": Parity}
 """Parts of one class, which a configuration need not name."""
-_NAMED = ("stages", "episodes")
+_NAMED = ("annotators", "transforms")
 _NULL = ("None", "Optional", "Any", "_empty")
 """What the type of an argument that may be null has in it, or one that says nothing."""
 

@@ -13,7 +13,7 @@ from mmrl.bounds import SEEDS, refusal
 from mmrl.errors import ConfigError
 
 MOST_ROWS = 10**7
-"""Attempts of an iteration; more do not fit into a machine's memory."""
+"""Episodes of an iteration; more do not fit into a machine's memory."""
 _FOLDERS = ("run_dir", "dirpath", "save_dir", "default_root_dir")
 _LONGEST_NAME = 255  # bytes, of every common file system
 
@@ -104,11 +104,11 @@ def check_folder(key: str, name: Any) -> None:
 
 
 def _check_sizes(data: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
-    prompts, attempts = data.get("prompts"), data.get("group_size")
-    if isinstance(prompts, int) and isinstance(attempts, int) and prompts * attempts > MOST_ROWS:
+    prompts, group_size = data.get("num_prompts"), data.get("group_size")
+    if isinstance(prompts, int) and isinstance(group_size, int) and prompts * group_size > MOST_ROWS:
         raise ConfigError(
-            f"data.prompts={prompts} times data.group_size={attempts} is {prompts * attempts} attempts an iteration, "
-            f"more than {MOST_ROWS}; lower one of them"
+            f"data.num_prompts={prompts} times data.group_size={group_size} is {prompts * group_size} episodes an "
+            f"iteration, more than {MOST_ROWS}; lower one of them"
         )
     devices, cores = trainer.get("devices"), max(os.cpu_count() or 1, 8)
     if isinstance(devices, int) and trainer.get("accelerator") == "cpu" and devices > cores:

@@ -1,6 +1,6 @@
 """Randomness derived from what is being drawn, so that nothing needs saving and resume is exact.
 
-A draw is keyed by (seed, purpose, iteration, slot, attempt, ...). It does not depend on the order of calls, on how
+A draw is keyed by (seed, purpose, iteration, slot, sample index, ...). It does not depend on the order of calls, on how
 requests are batched, or on the number of processes.
 """
 

@@ -115,11 +115,11 @@ class Turn:
 
 @dataclass
 class Episode:
-    """The turns of one attempt at one prompt, what they scored, and why they stopped."""
+    """One episode of a prompt: its turns, its scores and reward, and why it ended."""
 
     prompt: Prompt
-    group: int  # attempts at one prompt share it; unique in an iteration over all ranks
-    attempt: int
+    group: int  # shared by the episodes of one prompt; unique in an iteration over all ranks
+    sample_index: int  # among the episodes of its group
     turns: Sequence[Turn] = field(default_factory=list)  # a list, or the rows of a table: `mmrl.turns`
     scores: dict[str, float] = field(default_factory=dict)  # named by the task's verifiers
     reward: float = 0.0  # composed from the scores by a Reward; paid at the last turn
@@ -187,29 +187,29 @@ class Context:
     seed: int
     iteration: int
     purpose: str = "train"  # keys the random streams: "train", "eval", ...
-    attempts: int = 1  # G, completions per prompt
-    prompts: int = 0  # first asked for in an iteration, over all processes; 0 where nobody says
+    group_size: int = 1  # G, episodes per prompt
+    num_prompts: int = 0  # of an iteration over all processes, before further ones; 0 where not known
     rank: int = 0
     world_size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     models: Mapping[str, Any] = field(default_factory=dict)  # frozen or co-trained companions, for example "reference"
     progress: Callable[[str, int, int], None] = lambda phase, done, total: None
-    more: Callable[[int], list[Episode] | None] | None = None
-    """Collective over ranks, which all ask for the same number: plays that many further prompts and returns this rank's
-    scored share; None for none."""
+    collect_prompts: Callable[[int], list[Episode] | None] | None = None
+    """Collect that many further prompts and return this rank's scored share, None for none. Collective over ranks: all
+    ask for the same number."""
     score: Callable[[Sequence[Episode]], None] | None = None
     """Writes scores and rewards into episodes of whole groups, also into provisional ones that a rollout makes on its
     way, to search or to estimate what a state is worth; None where there is nobody to ask."""
-    tries: Mapping[int, range] | None = None
-    """By slot, the attempts to play where they are not the first `attempts` ones."""
-    again: Callable[[Mapping[int, range]], list[Episode]] | None = None
-    """Plays these attempts, by slot, at prompts that this rank played before in this iteration, and scores them."""
+    requested_indices: Mapping[int, range] | None = None
+    """Sample indices to collect, by slot, where they are not the first `group_size` ones."""
+    collect_samples: Callable[[Mapping[int, range]], list[Episode]] | None = None
+    """Collect and score further episodes, by slot and sample index, of prompts that this rank has played already."""
     gather: Callable[[Sequence[Any]], list[Any]] = list
     """Collective over ranks: the items of all of them, in rank order."""
 
-    def numbers(self, slot: int) -> range:
-        """Which attempts at the prompt of this slot a rollout has to play."""
-        return range(self.attempts) if self.tries is None else self.tries[slot]
+    def sample_indices(self, slot: int) -> range:
+        """Sample indices of the episodes that a rollout has to collect for the prompt of this slot."""
+        return range(self.group_size) if self.requested_indices is None else self.requested_indices[slot]
 
 
 class Task(ABC):

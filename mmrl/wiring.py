@@ -18,7 +18,7 @@ PREDICTED = (
 )
 OTHERS = (
     "asks for {missing}: name it under model.companions if it is a model that learns beside the policy, or under "
-    "data.episodes if it is a context of the answers"
+    "data.transforms if it is a context of the answers"
 )
 
 
@@ -40,7 +40,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     predicted = policy_class.predicts(policy_args)
     companions = frozenset(learner.get("companions") or ())
     models = companions | ({"reference"} if learner.get("reference") else set())
-    transforms = [build_nested(spec) for spec in (module.get("episodes") or {}).values() if spec is not None]
+    transforms = [build_nested(spec) for spec in (module.get("transforms") or {}).values() if spec is not None]
     columns = COLLATED | policy_class.provides(policy_args) | load(module["rollout"]["class_path"]).writes
     columns = columns.union(*(transform.writes for transform in transforms))
     contexts = frozenset().union(*(transform.contexts for transform in transforms))
@@ -50,20 +50,20 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         if missing:
             raise ConfigError(f"{where}{part} {hint.format(missing=missing)}")
 
-    stages = module.get("stages") or {}
+    annotators = module.get("annotators") or {}
     pipeline = module.get("pipeline") or []
     for name in pipeline:
         if pipeline.count(name) > 1:
             raise ConfigError(f"{where}data.pipeline={pipeline} names {name!r} twice: once is enough, leave one out")
-        if stages.get(name) is None:
-            raise ConfigError(f"{where}data.pipeline names {name!r}, but data.stages has {sorted(stages)}")
-        stage = build(stages[name])
-        part = f"stage {name!r}"
-        need(stage.reads, columns, part, "reads {missing}, and nobody before it writes them")
-        need(stage.needs, predicted, part, PREDICTED)
-        need(stage.contexts, contexts, part, "takes the choices in context {missing}; data.episodes gives none")
-        need(stage.models, models, part, "needs models {missing}; set model.reference=true, or model.companions")
-        columns |= stage.writes
+        if annotators.get(name) is None:
+            raise ConfigError(f"{where}data.pipeline names {name!r}, but data.annotators has {sorted(annotators)}")
+        annotator = build(annotators[name])
+        part = f"annotator {name!r}"
+        need(annotator.reads, columns, part, "reads {missing}, and nobody before it writes them")
+        need(annotator.needs, predicted, part, PREDICTED)
+        need(annotator.contexts, contexts, part, "takes the choices in context {missing}; data.transforms gives none")
+        need(annotator.models, models, part, "needs models {missing}; set model.reference=true, or model.companions")
+        columns |= annotator.writes
     weighting = build(module["weighting"])
     need(weighting.reads, columns, "the weighting", "reads {missing}, and nobody writes them")
     objective = learner["objective"].get("init_args", learner["objective"])

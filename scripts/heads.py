@@ -25,7 +25,7 @@ from mmrl.proofs.effect import measured
 
 ROOT = Path(__file__).parent.parent
 COLUMN = "val/mean/success/mean"
-EPISODES = 512  # of an iteration: 64 initial states and 8 attempts
+EPISODES = 512  # of an iteration: 64 initial states and 8 episodes
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def flow(policy: str, start: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 HEADS = (
-    Head("tokens, 256 bins", ("recipe=demo_vla", "data.prompts=64")),
+    Head("tokens, 256 bins", ("recipe=demo_vla", "data.num_prompts=64")),
     Head("flow, SDE, 4 steps", *flow("tiny_flow_vla", "tiny_flow_vla")),
     Head("flow, learnt noise, 4 steps", *flow("tiny_flow_noise_vla", "tiny_flow_vla")),
     Head("flow, CPS, 4 steps", *flow("tiny_cps_vla", "tiny_flow_vla")),

@@ -22,7 +22,7 @@ paper:
 defaults: [grpo]
 {use}
 prove:
-  budget: "120 iterations of 128 problems and 8 attempts from the same start; at most 5 minutes a seed on 2 cores"
+  budget: "120 iterations of 128 problems and 8 completions from the same start; at most 5 minutes a seed on 2 cores"
   column: val/greedy/exact/mean
   baseline: {{name: grpo, words: [recipe=grpo]}}
 """
@@ -73,7 +73,7 @@ def test_by_hand():
     assert_close({part}(scale=2.0)(out, batch), torch.tensor([[1.5, 0.0]]))
 """
 
-STAGE = '''"""TODO: what the advantages compare with, in one line."""
+ANNOTATOR = '''"""TODO: what the advantages compare with, in one line."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ from dataclasses import dataclass
 import torch
 
 from mmrl.batch import Batch
-from mmrl.stages.base import Stage
+from mmrl.stages.base import Annotator
 from mmrl.types import Context
 
 
 @dataclass(frozen=True)
-class {part}(Stage):
+class {part}(Annotator):
     """A = scale * (episode reward - its mean over all rows). TODO: the equation and its source.
 
     Args:
@@ -100,13 +100,13 @@ class {part}(Stage):
     writes = frozenset({{"advantages"}})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "stage {name}")
+        batch.require(self.reads, "annotator {name}")
         reward = batch["episode_reward"]
         advantage = self.scale * (reward - reward.mean())
         return batch.with_columns(advantages=torch.where(batch["mask"], advantage[:, None], 0.0))
 '''
 
-STAGE_TEST = """import torch
+ANNOTATOR_TEST = """import torch
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
@@ -175,12 +175,12 @@ SLOTS = {
         "model: {{objective: {{terms: {{policy: null, {name}: {{_target_: mmrl.objectives.{name}.{part}}}}}}}}}",
         "TERMS",
     ),
-    "stage": Slot(
+    "annotator": Slot(
         "stages",
-        STAGE,
-        STAGE_TEST,
-        "data: {{pipeline: [{name}], stages: {{{name}: {{_target_: mmrl.stages.{name}.{part}}}}}}}",
-        "STAGES",
+        ANNOTATOR,
+        ANNOTATOR_TEST,
+        "data: {{pipeline: [{name}], annotators: {{{name}: {{_target_: mmrl.stages.{name}.{part}}}}}}}",
+        "ANNOTATORS",
     ),
     "weighting": Slot(
         "objectives",

@@ -22,7 +22,7 @@ from mmrl.batch import Batch
 from mmrl.cli import CLI
 from mmrl.config import compose, to_lightning
 from mmrl.episodes.base import EpisodeTransform
-from mmrl.learners.windows import Pass
+from mmrl.learners.windows import UpdateEpoch
 from mmrl.phases.base import Turn
 from mmrl.rewards.base import Reward
 from mmrl.types import Context, Episode, Prompt, Task
@@ -37,9 +37,9 @@ TEXT = (
     "policy.config.hidden_size=32",
     "policy.config.intermediate_size=64",
     "policy.config.num_hidden_layers=2",
-    "data.prompts=6",
+    "data.num_prompts=6",
     "data.group_size=4",
-    "data.updates=2",
+    "data.num_minibatches=2",
     "data.sampling.max_tokens=5",
     "data.reward.weights={exact: 0.5, digits: 1.0}",
     "data.evaluation.count=4",
@@ -87,17 +87,17 @@ class Recorder(L.Callback):
 
     def __init__(self, folder: str):
         self.folder = Path(folder)
-        self.windows: list[list[tuple]] = []
+        self.minibatches: list[list[tuple]] = []
         self.metrics: list[dict[str, float]] = []
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if "discount" in batch or not batch:  # drawn from replay, for several updates at once
-            self.windows.append([(0, tuple(column.flatten().tolist())) for _, column in sorted(batch.items())])
+            self.minibatches.append([(0, tuple(column.flatten().tolist())) for _, column in sorted(batch.items())])
             return
-        for piece in batch if isinstance(batch, Pass) else [batch]:
+        for piece in batch if isinstance(batch, UpdateEpoch) else [batch]:
             actions = [tuple(row[mask].tolist()) for row, mask in zip(piece["action"], piece["mask"])]
             weights = piece["weights"].sum(1).tolist()
-            self.windows.append([(g, a) for g, a, w in zip(piece["group"].tolist(), actions, weights) if w > 0])
+            self.minibatches.append([(g, a) for g, a, w in zip(piece["group"].tolist(), actions, weights) if w > 0])
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         self.metrics.append({k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")})
@@ -113,7 +113,7 @@ class Recorder(L.Callback):
             "weights": {name: whole(value) for name, value in pl_module.state_dict().items()},
             "optimizer": [o.state_dict() for o in trainer.optimizers] if trainer.world_size == 1 else None,
             "data": trainer.datamodule.state_dict(),
-            "windows": self.windows,
+            "minibatches": self.minibatches,
             "metrics": self.metrics,
         }
         torch.save(left, self.folder / f"rank{trainer.global_rank}.pt")
@@ -183,7 +183,7 @@ def record(folder: Path, rank: int = 0) -> dict[str, Any]:
 
 
 class Alternating(Reward):
-    """Pays the attempts at a problem 0 and 1 in turn, so that a policy without any training has something to learn."""
+    """Pays the episodes of a problem 0 and 1 in turn, so that a policy without any training has something to learn."""
 
     def __call__(self, group: Sequence[Episode]) -> list[float]:
         if len(group) == 1 and isinstance(group[0].output, str):  # answers that are judged one by one
@@ -222,7 +222,7 @@ class Watcher(L.Callback):
             if hasattr(pl_module, "phases"):
                 self._watch_phases(pl_module, batch)
             else:
-                for piece in batch if isinstance(batch, Pass) else [batch]:
+                for piece in batch if isinstance(batch, UpdateEpoch) else [batch]:
                     self._watch(pl_module.objective, pl_module.outputs(piece), piece, pl_module.parameters(), "")
 
     def _watch(self, objective: Any, out: Any, batch: Batch, parameters: Any, prefix: str) -> None:
@@ -235,10 +235,10 @@ class Watcher(L.Callback):
                 if any(part is not None and part.abs().max() > 0 for part in found):
                     self.terms.add(prefix + name)
 
-    def _watch_phases(self, learner: Any, windows: Batch) -> None:
-        if not windows:
+    def _watch_phases(self, learner: Any, batches: Batch) -> None:
+        if not batches:
             return
-        batch = Batch({name: column[0] for name, column in windows.items()})
+        batch = Batch({name: column[0] for name, column in batches.items()})
         noise = torch.Generator().manual_seed(0)
         draw = partial(torch.randn, generator=noise)
         turn = Turn(learner._models_by_name(), lambda *shape: draw(*shape), lambda loss: None, lambda numbers: None)

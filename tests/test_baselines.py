@@ -19,7 +19,7 @@ GROUPS, SIZE = 8, 8
 def transformed(recipe: str, episodes: list[Episode]) -> list[Episode]:
     """What a recipe's transforms leave of some episodes."""
     ctx = Context(None, None, None, Sampling(), seed=0, iteration=0)
-    for spec in plain_of(recipe).data.episodes.values():
+    for spec in plain_of(recipe).data.transforms.values():
         if spec is not None:
             episodes = instantiate(spec)(episodes, ctx)
     return episodes
@@ -35,8 +35,8 @@ def test_reinforce_weighs_problems_by_the_gradient_of_their_success_rate():
         drawn = {p: rng.random(SIZE) < p for p in gradient}
         made = [
             Episode(Prompt(f"p/train/{g}"), g, a, reward=float(right), info={"p": p})
-            for g, (p, attempts) in enumerate(drawn.items())
-            for a, right in enumerate(attempts)
+            for g, (p, episodes) in enumerate(drawn.items())
+            for a, right in enumerate(episodes)
         ]
         kept = transformed("reinforce", made)
         for episode in kept:
@@ -63,10 +63,10 @@ def test_no_recipe_hides_a_filter_in_front_of_a_constant_denominator_or_a_reward
     for recipe in RECIPES:
         data = plain_of(recipe).data
         weighting = data.get("weighting") or {}
-        advantage = (data.get("stages") or {}).get("group_advantage") or {}
+        advantage = (data.get("annotators") or {}).get("group_advantage") or {}
         bare = "group_advantage" in (data.get("pipeline") or []) and advantage.get("baseline", "mean") is None
         if weighting.get("_target_", "").endswith("ConstantLength") or bare:
-            names = [spec["_target_"].rsplit(".", 1)[1] for spec in data.episodes.values() if spec is not None]
+            names = [spec["_target_"].rsplit(".", 1)[1] for spec in data.transforms.values() if spec is not None]
             assert not {"DropUniform", "Refill", "KeepRates"} & set(names), recipe
 
 
@@ -80,7 +80,7 @@ def test_score_function_losses_take_one_step_on_each_batch_also_as_baselines():
         term = ((plain.model.get("objective") or {}).get("terms") or {}).get("policy") or {}
         if term.get("_target_", "").endswith("PolicyGradient") and not term.get("correction"):
             told = "off-policy" in plain.paper.differs  # a recipe that takes more says so
-            assert (plain.data.updates, plain.data.passes) == (1, 1) or told, (recipe, words)
+            assert (plain.data.num_minibatches, plain.data.update_epochs) == (1, 1) or told, (recipe, words)
 
 
 def test_running_out_of_time_is_a_failure_where_success_is_the_reward():
@@ -88,7 +88,7 @@ def test_running_out_of_time_is_a_failure_where_success_is_the_reward():
     found = set()
     for recipe in RECIPES:
         data = plain_of(recipe).data
-        if "gae" in (data.get("pipeline") or []) and data.rollout["_target_"].endswith("EnvEpisodes"):
+        if "gae" in (data.get("pipeline") or []) and data.rollout["_target_"].endswith("EpisodicRollout"):
             found.add(recipe)
             assert data.rollout.get("bootstrap") is False, recipe
     assert found >= {"ppo_vla", "push_ppo_vla", "suite_vla", "flow_reach_ppo", "rl100", "dppo", "flow_sde_ppo"}
@@ -96,6 +96,6 @@ def test_running_out_of_time_is_a_failure_where_success_is_the_reward():
 
 def test_token_rewards_of_prime_have_the_scale_of_the_model_that_gives_them():
     cfg = plain_of("prime")
-    assert cfg.data.stages.process.scale == cfg.model.objective.terms.outcome.scale == 2.0
+    assert cfg.data.annotators.process.scale == cfg.model.objective.terms.outcome.scale == 2.0
     changed = compose(["recipe=prime", "objective.terms.outcome.scale=0.5", "run_dir=same"])
-    assert OmegaConf.to_container(changed.data.stages.process, resolve=True)["scale"] == 0.5
+    assert OmegaConf.to_container(changed.data.annotators.process, resolve=True)["scale"] == 0.5

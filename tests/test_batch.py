@@ -38,8 +38,8 @@ def test_columns_that_differ_in_rows_are_refused():
 
 
 def test_a_missing_column_is_named_with_its_reader():
-    with pytest.raises(KeyError, match=r"stage 'x' reads \['values'\].*'group'"):
-        example().require({"values", "group"}, "stage 'x'")
+    with pytest.raises(KeyError, match=r"annotator 'x' reads \['values'\].*'group'"):
+        example().require({"values", "group"}, "annotator 'x'")
 
 
 def test_observation_and_new_columns():

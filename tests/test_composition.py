@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 from mmrl.cli import CLI
 from mmrl.columns import COLLATED
 from mmrl.config import ConfigError, compose, groups, to_lightning
-from tests.laws.law_examples import STAGES, TERMS, WEIGHTINGS
+from tests.laws.law_examples import ANNOTATORS, TERMS, WEIGHTINGS
 from tests.test_recipes import words_of
 
 ROOT = Path(__file__).parent.parent
@@ -39,10 +39,10 @@ def parts(examples, keep):
     return [e.part for e in examples if dataclasses.is_dataclass(e.part) and keep(e.part)]
 
 
-ADVANTAGES = parts(STAGES, lambda part: "advantages" in part.writes)
+ADVANTAGES = parts(ANNOTATORS, lambda part: "advantages" in part.writes)
 SURROGATES = parts(TERMS, lambda part: "advantages" in part.reads)
 REGULARISERS = [None, *parts(TERMS, lambda part: "advantages" not in part.reads)]
-OTHER = {type(e.part): e.part for e in STAGES if "advantages" not in e.part.writes}
+OTHER = {type(e.part): e.part for e in ANNOTATORS if "advantages" not in e.part.writes}
 
 
 def drawn(number, folder):
@@ -68,8 +68,8 @@ def drawn(number, folder):
     )
     terms = {"surrogate": surrogate} | ({} if regulariser is None else {"regulariser": regulariser})
     before = suppliers(set(advantage.reads).union(*(term.reads for term in terms.values())), fits, rng)
-    config.data.stages = {**{name: spec(part) for name, part in before.items()}, "advantage": spec(advantage)}
-    config.data.pipeline = list(config.data.stages)
+    config.data.annotators = {**{name: spec(part) for name, part in before.items()}, "advantage": spec(advantage)}
+    config.data.pipeline = list(config.data.annotators)
     config.data.weighting = spec(weighting)
     config.model.objective = {
         "_target_": "mmrl.objectives.objective.Objective",
@@ -80,7 +80,7 @@ def drawn(number, folder):
 
 
 def fitting(config):
-    """Whether a part's columns can be had from this policy, by whatever stages, and what it needs of its output."""
+    """Whether a part's columns can be had from this policy, by whatever annotators, and what it needs of its output."""
     policy = config.model.policy
     kind, arguments = get_class(policy._target_), OmegaConf.to_container(policy, resolve=True)
     arguments.pop("_target_")
@@ -98,17 +98,17 @@ def fitting(config):
 
 
 def suppliers(wanted, fits, rng):
-    """Stages that write what is read, one for each column, one that fits if there is one; now and then none."""
+    """Annotators that write what is read, one for each column, one that fits if there is one; now and then none."""
     found, columns = {}, sorted(wanted - COLLATED)
     while columns:
         column = columns.pop()
         writers = [part for part in OTHER.values() if column in part.writes]
-        stage = next((part for part in writers if fits(part)), next(iter(writers), None))
-        name = "" if stage is None else type(stage).__name__
-        if stage is None or name in found or rng.random() < 0.05:
+        annotator = next((part for part in writers if fits(part)), next(iter(writers), None))
+        name = "" if annotator is None else type(annotator).__name__
+        if annotator is None or name in found or rng.random() < 0.05:
             continue
-        found[name] = stage
-        columns += sorted(stage.reads - COLLATED)
+        found[name] = annotator
+        columns += sorted(annotator.reads - COLLATED)
     return dict(reversed(found.items()))
 
 
@@ -125,7 +125,7 @@ def outcome(number, folder):
         assert Path(frame.filename).is_relative_to(ROOT), f"{told}: refused by {frame}, not by us: {refused}"
         return str(refused)
     except BaseException as error:
-        error.add_note(f"draw {number}: {told}\n{OmegaConf.to_yaml(config.data.stages)}")
+        error.add_note(f"draw {number}: {told}\n{OmegaConf.to_yaml(config.data.annotators)}")
         raise
     for name, value in cli.trainer.callback_metrics.items():
         assert math.isfinite(value) or not name.startswith("train/"), f"draw {number}: {told}: {name} = {value}"

@@ -48,5 +48,5 @@ def test_the_recipe_that_readme_shows_is_the_file():
 def test_every_fit_of_the_pages_is_a_run(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if "data/push" in words:
-        assert main(["data", "record", "sim=push", "episodes=1", "out=data/push"]) == 0
+        assert main(["data", "record", "sim=push", "num_episodes=1", "out=data/push"]) == 0
     CLI(to_lightning(compose(shlex.split(words))), build=False)

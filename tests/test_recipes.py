@@ -28,8 +28,7 @@ TINY = (
     "trainer.accelerator=cpu",
     "trainer.logger=false",
     "trainer.enable_progress_bar=false",
-    "data.prompts=4",
-    "data.updates=2",
+    "data.num_prompts=4",
 )
 TEXT = (
     "hidden_size=16",
@@ -98,12 +97,12 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
     if "max_tokens" in plain.data.sampling:
         words.append("data.sampling.max_tokens=3")
     if "replay" in plain.data:
-        words += ["data.random=8", "data.replay.batch=4", "data.replay.capacity=100"]
+        words += ["data.gradient_steps=2", "data.learning_starts=8", "data.replay.batch=4", "data.replay.capacity=100"]
     else:
-        words.append("data.passes=1")
+        words += ["data.update_epochs=1", "data.num_minibatches=2"]
     if plain.choices.rollout == "hinted":
         words.append("data.rollout.rounds=2")
-    if plain.choices.rollout == "segments":
+    if plain.choices.rollout == "fixed_horizon":
         words += ["data.rollout.num_envs=2", "data.rollout.horizon=8"]
     return words
 
@@ -167,7 +166,7 @@ LEARNING = {"siren": 2, "metra": 2}
 
 STOPS = "data.sampling.stop=['0','1','2','3','4','5','6','7','8','9']"
 NEEDED = {
-    "absolute_zero": ("data.prompts=24",),  # several rows of one role and kind are compared
+    "absolute_zero": ("data.num_prompts=24",),  # several rows of one role and kind are compared
     "deep_search": (STOPS,),  # an answer that does not end is wrong
     "laser": (STOPS,),  # the probe stands after answers that end
     "metra": ("model.phases.abstraction.optimizer.lr=0.3",),  # steps that are too long have a price
@@ -176,11 +175,11 @@ NEEDED = {
 
 
 def learning_run(recipe: str, folder, last: int) -> DictConfig:
-    """Iterations of the recipe at a tiny size, in which some attempts at each problem are rewarded; the last one has no
+    """Iterations of the recipe at a tiny size, in which some episodes of each problem are rewarded; the last one has no
     episodes."""
     words = [*words_of(recipe, folder), f"trainer.max_epochs={last}", f"trainer.check_val_every_n_epoch={last}"]
     words.append("trainer.callbacks.watcher={_target_: tests.runs.Watcher}")
-    words.append(f"data.episodes.none={{_target_: tests.runs.DropFrom, iteration: {last - 1}}}")
+    words.append(f"data.transforms.none={{_target_: tests.runs.DropFrom, iteration: {last - 1}}}")
     cfg = compose([*words, *NEEDED.get(recipe, ())])
     if "replay" not in cfg.data:  # there the simulator pays every decision
         cfg.data.reward = {"_target_": "tests.runs.Alternating"}
@@ -194,7 +193,8 @@ def test_every_recipe_learns_with_every_term_and_not_without_rows(recipe, tmp_pa
     cli = CLI(to_lightning(cfg))
     model, watcher = cli.model, next(c for c in cli.trainer.callbacks if isinstance(c, Watcher))
     cli.fit()
-    steps = cli.datamodule.passes * cli.datamodule.updates
+    data = cli.datamodule
+    steps = getattr(data, "gradient_steps", data.update_epochs * data.num_minibatches)
     made = getattr(model, "updates", cli.trainer.global_step)
     assert made in (learning * steps, (learning + 1) * steps) and cli.datamodule.iteration == learning + 1
     logged = {k: float(v) for k, v in cli.trainer.callback_metrics.items()}

@@ -43,11 +43,11 @@ CONFIGURATION = {
         "enable_progress_bar=False",
         "trainer.callbacks.NAME=null",
     ),
-    "an unknown key of the data": (("data.promts=2",), "data", "'promts'", "'prompts'"),
+    "an unknown key of the data": (("data.num_promts=2",), "data", "'num_promts'", "'num_prompts'"),
     "an unknown key of the sampling": (("sampling.temprature=2",), "sampling", "temprature"),
-    "a number that is a word": (("data.prompts=five",), "data.prompts", "int", "five"),
+    "a number that is a word": (("data.num_prompts=five",), "data.num_prompts", "int", "five"),
     "a number deep inside": (("objective.terms.policy.high=abc",), "model.objective.terms", "high", "float", "abc"),
-    "a choice that is not one": (("data.stages.group_advantage.scale=typo",), "data.stages", "scale", "sample"),
+    "a choice that is not one": (("data.annotators.group_advantage.scale=typo",), "data.annotators", "scale", "sample"),
     "a class that is not there": (
         ("objective.terms.policy._target_=mmrl.objectives.policy.No",),
         "model.objective",
@@ -62,11 +62,11 @@ CONFIGURATION = {
     "values that nobody writes": (("recipe=ppo_text", "data.pipeline=[gae]"), "'ppo_text'", "'gae'", "values"),
     "values without a head": (
         ("recipe=ppo_text", "policy.value_head=false"),
-        "stage 'values'",
+        "annotator 'values'",
         "model.policy.value_head=true",
     ),
     "a reference that is not kept": (("data.pipeline=[reference]",), "'reference'", "model.reference=true"),
-    "a stage without a name": (("data.pipeline=[nope]",), "data.pipeline", "'nope'"),
+    "an annotator without a name": (("data.pipeline=[nope]",), "data.pipeline", "'nope'"),
     "an objective without terms": (("objective.terms.policy=null",), "objective.terms"),
     "a checkpoint that is not there": (("ckpt_path=/no/such.ckpt",), "ckpt_path=/no/such.ckpt", "no such file"),
 }

@@ -8,7 +8,7 @@ import torch
 from mmrl.engines.local import LocalEngine
 from mmrl.learners.collate import collate
 from mmrl.policies.control import ControlPolicy
-from mmrl.rollouts.stream import EnvSegments
+from mmrl.rollouts.stream import FixedHorizon
 from mmrl.turns import TransitionTable, TransitionView
 from mmrl.types import Context, Sampling
 from sims.gym import GymSim
@@ -26,7 +26,7 @@ def segments(policy):
     engine = LocalEngine(max_rows=3)  # more than one call per step
     engine.sync(policy, 7)
     task = SimTask(GymSim("CartPole-v1", max_episode_steps=12))
-    return EnvSegments(4, 30).collect([], Context(task, engine, policy, Sampling(), seed=1, iteration=0))
+    return FixedHorizon(4, 30).collect([], Context(task, engine, policy, Sampling(), seed=1, iteration=0))
 
 
 def test_columns_and_turns_make_the_same_batch(segments, policy):

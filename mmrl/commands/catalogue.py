@@ -19,7 +19,7 @@ from mmrl.proofs.stored import proof_of, told
 from mmrl.wiring import load
 
 PARTS = {
-    "stage": ("mmrl.stages", "mmrl.stages.base.Stage"),
+    "annotator": ("mmrl.stages", "mmrl.stages.base.Annotator"),
     "term": ("mmrl.objectives", "mmrl.objectives.objective.Term"),
     "weighting": ("mmrl.objectives", "mmrl.objectives.weighting.Weighting"),
     "reward": ("mmrl.rewards", "mmrl.rewards.base.Reward"),
@@ -109,7 +109,7 @@ def first_line(part: Any) -> str:
 
 
 def plural(name: str) -> str:
-    """policy -> policies, stage -> stages; data and phases stay."""
+    """policy -> policies, term -> terms; data and phases stay."""
     if name in ("data", "phases"):
         return name
     return name[:-1] + "ies" if name.endswith("y") else ("curricula" if name == "curriculum" else name + "s")

@@ -26,7 +26,7 @@ from mmrl.preflight import check_folder
 from mmrl.types import Sampling
 
 DECODES = get_args(get_type_hints(Sampling)["decode"])
-OPTIONS = ("episodes", "out", "run", "policy", "checkpoint", "decode", "noise", "video", "format", "first", "split")
+OPTIONS = ("num_episodes", "out", "run", "policy", "checkpoint", "decode", "noise", "video", "format", "first", "split")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def record(words: Sequence[str]) -> None:
     split, first = given.get("split", "train"), whole(given, "first", 0, 0)
     if split not in ("train", "held_out"):
         raise ConfigError(f"split={split}: must be train or held_out")
-    wanted, video = whole(given, "episodes", 50, 1), switch(given, "video", True)
+    wanted, video = whole(given, "num_episodes", 50, 1), switch(given, "video", True)
     noise = number(given, "noise", 0.0, 0)
     check_folder("out", given["out"])
     source = _policy(given, more) if "run" in given else _expert(given, more, noise)

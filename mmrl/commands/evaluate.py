@@ -109,7 +109,7 @@ def _result(asked: Asked, data: Any, found: Result, compared: dict[str, list[Pai
         "against": None if asked.against is None else str(asked.against),
         "task": data.task.name,
         **{name: entries["problems"][name] for name in ("split", "first", "count")},
-        "attempts": held_out.attempts,
+        "num_samples": held_out.num_samples,
         "seed": held_out.seed,
         "decodes": entries["decodes"],
         "numbers": {title: measured.numbers(held_out, decodes) for title, decodes in found.played.items()},
@@ -140,7 +140,7 @@ def _print(asked: Asked, result: dict[str, Any], compared: dict[str, list[Paired
     if not compared:
         for title, values in result["numbers"].items():
             heading = f"{asked.folder}, {title}, held-out"
-            console.print(table(values, heading, result["tasks"][title], result["attempts"]))
+            console.print(table(values, heading, result["tasks"][title], result["num_samples"]))
     console.print(f"protocol {result['protocol']}", style="bold", highlight=False)
 
 

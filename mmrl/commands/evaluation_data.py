@@ -22,10 +22,10 @@ def measured_data(cli: CLI, asked: Asked) -> Any:
     if getattr(data, "evaluation", None) is None:
         raise ConfigError(f"{asked.folder}: this run has no data.evaluation, so there is nothing to measure")
     compared = asked.compare is not None or asked.against is not None
-    if compared and (asked.attempts or data.evaluation.attempts) > 1:
-        raise ConfigError("compare=... pairs one attempt per problem; leave attempts out, or measure one by one")
+    if compared and (asked.num_samples or data.evaluation.num_samples) > 1:
+        raise ConfigError("compare=... pairs one sample per problem; leave num_samples out, or measure one by one")
     try:
-        held_out = measured.asked(data.evaluation, data.sampling, asked.count, asked.attempts, asked.decodes)
+        held_out = measured.asked(data.evaluation, data.sampling, asked.count, asked.num_samples, asked.decodes)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     data.evaluation = held_out
@@ -76,7 +76,7 @@ def check_protocol(folder: Path, here: Protocol, there: Protocol) -> None:
         warn(f"{folder} was measured under another protocol ({there.hash}, here {here.hash}):", lines)
         raise ConfigError(
             f"compare={folder}: {len(lines)} entries of the protocol differ; measure both alike, with the same count, "
-            "decode, attempts and simulator"
+            "decode, number of samples and simulator"
         )
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from mmrl.bounds import LARGEST
 from mmrl.config import ROOTS, SHORT, ConfigError
 
-OPTIONS = ("checkpoint", "compare", "count", "attempts", "decode", "video", "clips", "accept", "trust")
+OPTIONS = ("checkpoint", "compare", "count", "num_samples", "decode", "video", "clips", "accept", "trust")
 _EMPTY = {
     "checkpoint": "must be last, start or a file",
     "compare": "must be start, a file or another run's folder",
     "count": "must be a whole number of at least 1",
-    "attempts": "must be a whole number of at least 1",
+    "num_samples": "must be a whole number of at least 1",
     "clips": "must be a whole number of at least 1",
     "decode": "must be sample, argmax, mean, or a decode of the configuration",
     "video": "must be true or false",
@@ -33,7 +33,7 @@ class Asked:
         compare: file to measure before it, on the same problems and draws; None for no comparison.
         against: folder with an earlier measurement to compare with, of this or another run; None for none.
         count: held-out problems; None as configured.
-        attempts: per problem; None as configured.
+        num_samples: per problem; None as configured.
         decodes: names of configured decodes, or sample, argmax, mean; empty for all that are configured.
         video: film the first `clips` held-out initial states of a simulator.
         clips: how many.
@@ -47,7 +47,7 @@ class Asked:
     compare: Path | None = None
     against: Path | None = None
     count: int | None = None
-    attempts: int | None = None
+    num_samples: int | None = None
     decodes: tuple[str, ...] = ()
     video: bool = False
     clips: int = 6
@@ -100,7 +100,7 @@ def parse(words: Sequence[str]) -> Asked:
         compare=_checkpoint(folder, other) if other is not None and measured is None else None,
         against=measured,
         count=_number(given, "count"),
-        attempts=_number(given, "attempts"),
+        num_samples=_number(given, "num_samples"),
         decodes=_names(given, "decode"),
         video=_switch(given, "video"),
         clips=_number(given, "clips") or 6,

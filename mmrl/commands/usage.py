@@ -9,7 +9,7 @@ USAGES = {
       checkpoint=last|start|FILE                             of a run's folder
       compare=start|FILE|RUN_FOLDER    before it, on the same problems and draws: a paired test
       count=512        held-out problems; as the run's configuration says by default
-      attempts=8       per problem: pass@k
+      num_samples=8    per problem: pass@k
       decode=argmax    a decode of the configuration, or sample, argmax, mean; all that are configured by default
       video=true       of the first clips=6 held-out initial states of a simulator
       accept=ENTRY     of the simulator's contract that may differ from the training's, as suite.renderer
@@ -20,8 +20,8 @@ Written into the run's folder: report.html, evaluation.json, protocol.json, epis
 """,
     "data": """mmrl data: episodes of robots, recorded control step by control step
 
-  mmrl data record sim=reach episodes=50 out=FOLDER          the simulator's scripted expert
-  mmrl data record run=RUN_FOLDER episodes=50 out=FOLDER     a trained policy, in the simulator of its run
+  mmrl data record sim=reach num_episodes=50 out=FOLDER      the simulator's scripted expert
+  mmrl data record run=RUN_FOLDER num_episodes=50 out=FOLDER a trained policy, in the simulator of its run
       checkpoint=last|start|FILE  decode=sample|argmax|mean  of a policy
       noise=0.3        deviation of what the expert plays from what is recorded, in actions
       video=false      PNG inside the tables, exact, instead of H.264
@@ -37,7 +37,7 @@ To learn from one: mmrl fit recipe=bc sim=reach rollout=recorded rollout.path=FO
     "list": """mmrl list: what there is, with a line about each
 
   mmrl list                the groups
-  mmrl list recipes        one of them: recipes, policies, tasks, sims, engines, objectives, stages, ...
+  mmrl list recipes        one of them: recipes, policies, tasks, sims, engines, objectives, annotators, ...
 """,
     "doctor": """mmrl doctor: versions, devices and renderers of this machine, and what is wrong with them
 

@@ -1,4 +1,4 @@
-"""Problems whose success rate is probably near a target, by what their attempts have shown so far."""
+"""Problems whose success rate is probably near a target, by what their trials have shown so far."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Posterior(Curriculum):
 
     From `candidates` times as many random problems it takes those whose drawn rate is nearest to the target
     ("nearest"), or a random choice of those within `reach` of it, filled up by the nearest of the others ("within").
-    Attempts at a problem then count, and what was known fades: with s successes of n,
+    Trials of a problem then count, and what was known fades: with s successes of n,
     alpha <- forget alpha + (1 - forget) + s, beta <- forget beta + (1 - forget) + n - s, from alpha = beta = 1.
     Source: Model Predictive Prompt Selection, 2025, arXiv:2507.04632.
 
@@ -59,7 +59,7 @@ class Posterior(Curriculum):
         if len(left) < count:
             raise ValueError(
                 f"the curriculum is asked for {count} further problems in one iteration, but task {ctx.task.name!r} "
-                f"has {len(ctx.task)}; lower data.prompts"
+                f"has {len(ctx.task)}; lower data.num_prompts"
             )
         seen = rng.permutation(left)[: max(self.candidates * count, count)]
         alpha, beta = np.array([self.known.get(int(i), (1.0, 1.0)) for i in seen]).T
@@ -90,10 +90,10 @@ class Posterior(Curriculum):
         self._drawn = (state["drawn"][0], set(state["drawn"][1]))
 
 
-def updated(alpha: float, beta: float, successes: float, attempts: int, forget: float) -> tuple[float, float]:
-    """The posterior after further attempts."""
+def updated(alpha: float, beta: float, successes: float, trials: int, forget: float) -> tuple[float, float]:
+    """The posterior after further trials."""
     fresh = 1 - forget
-    return forget * alpha + fresh + successes, forget * beta + fresh + attempts - successes
+    return forget * alpha + fresh + successes, forget * beta + fresh + trials - successes
 
 
 def nearest(rates: np.ndarray, target: float, count: int, reach: float | None, rng: np.random.Generator) -> np.ndarray:

@@ -24,7 +24,7 @@ class Prioritised(Curriculum):
     Args:
         by: entry of a prompt's `info` that says its kind; None: every problem is its own.
         least: weight of what always succeeds, in (0, 1]: it is not forgotten.
-        forget: share of a rate that outlives an iteration with attempts at its kind, in [0, 1).
+        forget: share of a rate that outlives an iteration with episodes of its kind, in [0, 1).
         unknown: rate of a kind that was never tried, in [0, 1].
         field: "reward", or the name of a score, in [0, 1].
     """
@@ -54,7 +54,7 @@ class Prioritised(Curriculum):
         if len(ctx.task) - len(taken) < count:
             raise ValueError(
                 f"the curriculum is asked for {count} further problems in one iteration, but task {ctx.task.name!r} "
-                f"has {len(ctx.task)}; lower data.prompts"
+                f"has {len(ctx.task)}; lower data.num_prompts"
             )
         if len(self._kinds) != len(ctx.task):
             every = range(len(ctx.task))

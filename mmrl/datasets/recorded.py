@@ -1,4 +1,4 @@
-"""One attempt as it was executed, control step by control step, and how a policy that acts in chunks reads it."""
+"""One episode as it was executed, control step by control step, and how a policy that acts in chunks reads it."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Engine(ABC):
 def distinct(requests: Sequence[Request]) -> tuple[list[Request], list[int]]:
     """A request of each context; and whose number is each request's.
 
-    The attempts of a group share their prompt, and what follows it as long as they wrote and were told the same.
+    The completions of a group share their prompt, and what follows it as long as they wrote and were told the same.
     """
     numbers: dict[tuple[int, bytes | None], int] = {}
     first: list[Request] = []

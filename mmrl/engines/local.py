@@ -44,7 +44,7 @@ class LocalEngine(Engine):
         policy = self._policy
         asked, owner = distinct(requests)
         read = contexts(asked, policy)
-        # attempts at one context follow each other, contexts of like length too: little padding, few copies
+        # completions of one context follow each other, contexts of like length too: little padding, few copies
         order = sorted(range(len(requests)), key=lambda i: (_length(read[owner[i]]), owner[i]))
         done: dict[int, Completion] = {}
         with evaluating(policy):
@@ -108,7 +108,7 @@ class LocalEngine(Engine):
         device = policy.device
         inputs = {name: column.to(device) for name, column in columns.items()}
         owner = torch.tensor([place[number] for number in asked], device=device)
-        action = policy.attempts(inputs, owner, sampling, Noise(seeds))
+        action = policy.act_groups(inputs, owner, sampling, Noise(seeds))
         for phase, seconds in action.seconds.items():
             self.count(f"seconds/{phase}", seconds)
         ended: list[Ended] = action.ended or ["done"] * len(seeds)

@@ -12,7 +12,7 @@ class EpisodeTransform(ABC):
     """Takes this rank's scored episodes, whole groups together, and gives those to learn from."""
 
     contexts: frozenset[str] = frozenset()  # other contexts that it gives the rows
-    min_group_size: int = 1  # attempts at one problem below which it would keep nothing
+    min_group_size: int = 1  # episodes of one problem below which it would keep nothing
     writes: frozenset[str] = frozenset()  # columns that its completions carry beyond the collated ones
 
     @abstractmethod
@@ -20,11 +20,11 @@ class EpisodeTransform(ABC):
 
 
 def check_group_size(transforms: Mapping[str, EpisodeTransform], group_size: int) -> None:
-    """Raise ValueError where a transform compares more attempts at a problem than there are."""
+    """Raise ValueError where a transform compares more episodes of a problem than there are."""
     for name, transform in transforms.items():
         if group_size < transform.min_group_size:
             raise ValueError(
-                f"data.episodes.{name} ({type(transform).__name__}) compares the attempts at one problem and would "
+                f"data.transforms.{name} ({type(transform).__name__}) compares the episodes of one problem and would "
                 f"drop all of them with data.group_size={group_size}; set data.group_size to at least "
-                f"{transform.min_group_size}, or data.episodes.{name}=null"
+                f"{transform.min_group_size}, or data.transforms.{name}=null"
             )

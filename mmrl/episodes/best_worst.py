@@ -1,4 +1,4 @@
-"""Attempts made into preferences: of each group the best and the worst."""
+"""Episodes made into preferences: of each group the best and the worst."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BestWorst(EpisodeTransform):
-    """Keeps of each group the attempt with the highest reward, preferred, and the one with the lowest, not preferred.
+    """Keeps of each group the episode with the highest reward, preferred, and the one with the lowest, not preferred.
 
-    Groups whose attempts all earned the same say nothing and are left out. Of equals the first attempt counts.
+    Groups whose episodes all earned the same say nothing and are left out. Of equals the first episode counts.
 
     Args:
         length_price: taken from a reward for every choice of the policy, against preferring length for its own sake.
@@ -40,7 +40,7 @@ class BestWorst(EpisodeTransform):
                 out += [stated(group[best], 1), stated(group[worst], -1)]
         spare = next((episode for episode in episodes if episode.turns), None)
         if spare is not None and not out:
-            log.warning("best_worst: in all %d groups every attempt earned the same", len(groups))
+            log.warning("best_worst: in all %d groups every episode earned the same", len(groups))
             return [stated(spare, 0)]  # from which nothing is learnt
         return out
 

@@ -54,10 +54,10 @@ class BlackPatches(Change):
 
 @dataclass(frozen=True)
 class OtherContext(EpisodeTransform):
-    """Gives every answer a second context, the same for all attempts at a prompt; another one in every iteration.
+    """Gives every answer a second context, the same for all episodes of a prompt; another one in every iteration.
 
-    Terms and stages take it by its name, as in `KL(other="blind")` or `Logprobs(column=..., context="blind")`. It is
-    for policies whose rows are whole answers.
+    Terms and annotators take it by its name, as in `KL(other="blind")` or `Logprobs(column=..., context="blind")`. It
+    is for policies whose rows are whole answers.
 
     Args:
         name: of the context.
@@ -82,7 +82,7 @@ class OtherContext(EpisodeTransform):
     def _turns(self, episode: Episode, observation: dict[str, Any]) -> list[Turn]:
         if len(episode.turns) > 1:
             raise ValueError(
-                f"data.episodes gives context {self.name!r} to answers of one row, but the episode of "
+                f"data.transforms gives context {self.name!r} to answers of one row, but the episode of "
                 f"{episode.prompt.key!r} has {len(episode.turns)}"
             )
         return [

@@ -1,4 +1,4 @@
-"""Showing how it is done where no attempt got there."""
+"""Showing how it is done where no episode got there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mmrl.types import Context, Episode, Request, Turn
 
 @dataclass(frozen=True)
 class Demonstrate(EpisodeTransform):
-    """A group in which every attempt failed gives way to the task's own demonstration of its prompt.
+    """A group in which every episode failed gives way to the task's own demonstration of its prompt.
 
     Nothing can be learnt from comparing failures, and a demonstration is compared with nothing: its advantage is 0 and
     an imitation term on the rows `is_demo` learns from it, for example
@@ -23,7 +23,7 @@ class Demonstrate(EpisodeTransform):
     Stands before transforms that drop groups, which leave demonstrations alone.
 
     Args:
-        score: that says whether an attempt succeeded.
+        score: that says whether an episode succeeded.
         solved: least value of the score that is a success.
         share: of the failed groups, the first ones, that are shown; the others stay as they are.
     """
@@ -46,7 +46,7 @@ class Demonstrate(EpisodeTransform):
         for key, group in groups.items():
             if key in shown:
                 turns = seeded(_turns(next(shows), key, ctx), key, ctx)
-                out.append(Episode(group[0].prompt, group=key, attempt=0, turns=turns, source="demo"))
+                out.append(Episode(group[0].prompt, group=key, sample_index=0, turns=turns, source="demo"))
             else:
                 out += [replace(episode, turns=seeded(episode.turns, key, ctx)) for episode in group]
         return out
@@ -61,7 +61,7 @@ class Demonstrate(EpisodeTransform):
 
 
 def _turns(decisions: Sequence[tuple[Mapping[str, Any], Any]], slot: int, ctx: Context) -> list[Turn]:
-    """The expert's choices in contexts that are stored as those of attempts are: by the engine."""
+    """The expert's choices in contexts that are stored as those of episodes are: by the engine."""
     seeds = [derive_seed(ctx.seed, "demonstrate", ctx.iteration, slot, step) for step in range(len(decisions))]
     sampled = ctx.engine.sample([Request(raw, seed) for (raw, _), seed in zip(decisions, seeds)], ctx.sampling)
     out = []

@@ -11,9 +11,9 @@ from mmrl.types import Context, Episode
 
 @dataclass(frozen=True)
 class DropUniform(EpisodeTransform):
-    """Keeps the groups whose attempts did not all earn the same: the others have no advantage to learn from.
+    """Keeps the groups whose episodes did not all earn the same: the others have no advantage to learn from.
 
-    A group of one is uniform, unless it is a demonstration: that is no attempt, and it stays.
+    A group of one is uniform, unless it is a demonstration, which stays.
 
     Args:
         field: "reward", or the name of a score.

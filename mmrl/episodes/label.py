@@ -15,14 +15,14 @@ from mmrl.types import Completion, Context, Episode, Turn
 
 @dataclass(frozen=True)
 class AddDemonstration(EpisodeTransform):
-    """Every group gets the demonstration of its prompt, judged as the attempts are and compared with them.
+    """Every group gets the demonstration of its prompt, judged as the episodes are and compared with them.
 
     Nobody sampled it: its row is `is_demo`, its `logprobs` are 0, and a ratio is taken against `old_logprobs`, which
-    the stage `old` finds for it as for the others. It is for policies whose rows are whole answers.
+    the annotator `old` finds for it as for the others. It is for policies whose rows are whole answers.
 
     Args:
         reward: what it earns; none asks the task's verifier, which may refuse it.
-        yields: once an attempt earned as much as it would, it earns the mean of the attempts, so that it pulls no more.
+        yields: once an episode earned as much as it would, it earns the mean of the episodes, so that it pulls no more.
     """
 
     reward: float | None = None
@@ -37,7 +37,7 @@ class AddDemonstration(EpisodeTransform):
                 raise RuntimeError("add_demonstration: nobody can judge it here; set its reward")
             ctx.score(list(added.values()))
         for slot, episode in added.items():
-            earned = [attempt.reward for attempt in groups[slot]]
+            earned = [episode.reward for episode in groups[slot]]
             episode.reward = episode.reward if self.reward is None else self.reward
             if self.yields and max(earned) >= episode.reward:
                 episode.reward = sum(earned) / len(earned)
@@ -51,16 +51,16 @@ class AddDemonstration(EpisodeTransform):
                 f"{len(outputs)}; this is for answers of one row"
             )
         turn = Turn(_completion(first.turns[0].completion, first, outputs[0], ctx))
-        number = max(episode.attempt for episode in group) + 1
+        number = max(episode.sample_index for episode in group) + 1
         return Episode(first.prompt, first.group, number, [turn], source="demo")
 
 
 def _completion(like: Completion, episode: Episode, output: str, ctx: Context) -> Completion:
-    """The demonstration in the encoded context of an attempt, so that the prompt is read once."""
+    """The demonstration in the encoded context of an episode, so that the prompt is read once."""
     odd = sorted(name for name in like.extra if per_choice(name))
     if odd:
         raise ValueError(
-            f"add_demonstration: the attempts at {episode.prompt.key!r} carry {odd}, which a demonstration lacks; "
+            f"add_demonstration: the episodes of {episode.prompt.key!r} carry {odd}, which a demonstration lacks; "
             "sample without truncation, and put it before transforms that add such columns"
         )
     action = ctx.policy.encode_demonstration(episode.prompt.observation, output)

@@ -20,8 +20,8 @@ class Refill(EpisodeTransform):
     same on one process and on many. Fewer are gone on with, and a warning says so.
 
     Args:
-        groups: how many to keep, over all processes: usually data.prompts. None keeps as many as arrive here, so that
-            after a transform that drops groups the number has to be given.
+        groups: how many to keep, over all processes: usually data.num_prompts. None keeps as many as arrive here, so
+            that after a transform that drops groups the number has to be given.
         rounds: how many times to ask for what is missing.
         field: "reward", or the name of a score.
         tolerance: largest difference that counts as the same, in units of the field.
@@ -41,15 +41,15 @@ class Refill(EpisodeTransform):
             raise ValueError(f"refill.rounds must be >= 0, got {self.rounds}")
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        if ctx.more is None:
-            raise RuntimeError("refill: this loop cannot collect further prompts; leave refill out of data.episodes")
+        if ctx.collect_prompts is None:
+            raise RuntimeError("refill: this loop cannot collect further prompts; leave refill out of data.transforms")
         kept = grouped(episodes)
         seen = set(kept)
         wanted = sum(ctx.gather([len(kept)])) if self.groups is None else self.groups
         kept = self._mixed(kept)
         for _ in range(self.rounds):
             # all processes count alike, so they ask for the same and the answer does not depend on how many they are
-            further = ctx.more(max(wanted - len(ctx.gather(list(kept))), 0))
+            further = ctx.collect_prompts(max(wanted - len(ctx.gather(list(kept))), 0))
             if further is None:
                 break
             new = grouped([episode for episode in further if episode.ended != "error"])

@@ -18,7 +18,7 @@ from mmrl.types import Episode
 class Rate(Evaluator):
     """Share of finished episodes whose score is 1, with its Wilson interval: mean, lower, upper, n, errors.
 
-    Attempts at one prompt are not independent, so the interval counts prompts, not episodes; with one attempt per
+    Samples of one prompt are not independent, so the interval counts prompts, not episodes; with one sample per
     prompt, as in greedy evaluation, both are the same. `n` counts finished episodes, `errors` those left out.
 
     Args:

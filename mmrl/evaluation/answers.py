@@ -26,7 +26,7 @@ def entropy(answers: Sequence[object]) -> float:
 class AnswerEntropy(Evaluator):
     """Entropy of the final answers to a problem, `mean` over problems in nats, and their number, `distinct`.
 
-    It may fall while the entropy of single tokens rises: other words, the same answer. Attempts without an answer count
+    It may fall while the entropy of single tokens rises: other words, the same answer. Samples without an answer count
     as one answer of their own. Source: The Invisible Leash, 2025, section 4, arXiv:2507.14843.
     """
 
@@ -43,7 +43,7 @@ class AnswerEntropy(Evaluator):
 
 @dataclass(frozen=True)
 class SolveRates(Evaluator):
-    """Shares of the problems that no attempt solves, some do, and all do: `never`, `sometimes`, `always`.
+    """Shares of the problems that no sample solves, some do, and all do: `never`, `sometimes`, `always`.
 
     Against the start: `risen` and `fallen`, shares of the problems that are solved more often, or less.
 
@@ -68,7 +68,7 @@ class SolveRates(Evaluator):
         }
 
     def rates(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        """By problem, the share of its finished attempts that solve it."""
+        """By problem, the share of its finished samples that solve it."""
         return {
             group[0].prompt.key: sum(binary_score(episode, self.score) for episode in group) / len(group)
             for group in grouped(finished(episodes)).values()
@@ -78,7 +78,7 @@ class SolveRates(Evaluator):
         bins = [i / 10 for i in range(11)]
         for colour, label, side in zip(COLOURS[1::-1], ("start", "now"), (start, episodes)):
             axes.hist(list(self.rates(side).values()), bins, histtype="step", color=colour, label=label, linewidth=1.6)
-        axes.set_xlabel("share of attempts that solve the problem")
+        axes.set_xlabel("share of samples that solve the problem")
         axes.set_ylabel("problems")
         axes.legend(frameon=False)
         return True

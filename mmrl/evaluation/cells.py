@@ -52,6 +52,6 @@ class Cells(Evaluator):
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
         valid = finished(episodes)
         if any("trail" not in episode.info for episode in valid):
-            raise KeyError("evaluator cells: the episodes have no info['trail']; put Trail into evaluation.episodes")
+            raise KeyError("evaluator cells: the episodes have no info['trail']; put Trail into evaluation.transforms")
         cells = {cell for episode in valid for cell in episode.info["trail"]}
         return {"visited": float(len(cells)), "episodes": float(len(valid)), "errors": failures(episodes)}

@@ -120,6 +120,6 @@ def told(episode: Episode, name: str):
     if name not in episode.info:
         raise KeyError(
             f"the episode of {episode.prompt.key!r} has no info[{name!r}]; name what writes it, such as Confidence, "
-            "under data.evaluation.episodes"
+            "under data.evaluation.transforms"
         )
     return episode.info[name]

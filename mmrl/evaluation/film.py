@@ -128,7 +128,7 @@ def film(trainer: Any, learner: Any, data: Any, decode: str, slots: Sequence[int
     shown.evaluation.only = [slot for slot in slots if slot < there][:most]
     sim = Filmed(data.task.sim, len(shown.evaluation.only), size)
     shown.task = replace(data.task, sim=sim)
-    shown.evaluation.attempts = 1
+    shown.evaluation.num_samples = 1
     shown.evaluation.sampling = {decode: data.evaluation.sampling[decode]}
     trainer.validate(learner, shown, verbose=False)
     sim.close()

@@ -26,10 +26,10 @@ class HeldOut:
         sampling: the decodes to measure, by name.
         evaluators: what to say about the episodes, by name.
         count: held-out prompts, over all ranks; fewer when the split is smaller.
-        attempts: episodes per prompt.
+        num_samples: episodes per prompt.
         seed: of the draws; not the run's, so that runs of different seeds are measured alike.
         split: "held_out"; "train" only to decide something that may not look at held-out problems.
-        episodes: transforms of the scored episodes, by name, such as those that note what only the weights can say.
+        transforms: applied to the scored episodes, by name, such as those that note what only the weights can say.
         first: number of the first prompt, to keep a stream for choosing settings apart from the one reported.
     """
 
@@ -39,20 +39,20 @@ class HeldOut:
         sampling: dict[str, Sampling],
         evaluators: dict[str, Evaluator],
         count: int = 256,
-        attempts: int = 1,
+        num_samples: int = 1,
         seed: int = 12345,
         first: int = 0,
         split: str = "held_out",
-        episodes: dict[str, EpisodeTransform] | None = None,
+        transforms: dict[str, EpisodeTransform] | None = None,
     ):
-        for name, value, least in (("count", count, 1), ("attempts", attempts, 1), ("first", first, 0)):
+        for name, value, least in (("count", count, 1), ("num_samples", num_samples, 1), ("first", first, 0)):
             if value < least:
                 raise ValueError(f"data.evaluation.{name} must be at least {least}, got {value}")
         if split not in ("held_out", "train"):
             raise ValueError(f"data.evaluation.split must be held_out or train, got {split!r}")
         self.rollout, self.sampling, self.evaluators = rollout, sampling, evaluators
-        self.count, self.attempts, self.seed, self.first, self.split = count, attempts, seed, first, split
-        self.episodes = episodes or {}
+        self.count, self.num_samples, self.seed, self.first, self.split = count, num_samples, seed, first, split
+        self.transforms = transforms or {}
         self.only: Sequence[int] | None = None  # some of the numbers from 0 to count; they play as they do among all
         self.latest: dict[str, list[Episode]] = {}  # light episodes of all ranks, by decode, as last measured
         self.start: dict[str, list[Episode]] = {}  # the same as first measured, where an evaluator compares with it
@@ -97,20 +97,22 @@ class HeldOut:
             seed=self.seed,
             iteration=0,
             purpose="eval",
-            attempts=self.attempts,
-            more=None,
+            group_size=self.num_samples,
+            collect_prompts=None,
             score=partial(score, task=task, reward=reward),
         )
         episodes = self.rollout.collect(mine, here)
         score(episodes, task, reward)
-        for transform in self.episodes.values():
+        for transform in self.transforms.values():
             episodes = transform(episodes, here)
         return episodes
 
 
 def _plain(episode: Episode) -> tuple:
-    return (episode.prompt.key, episode.group, episode.attempt, episode.ended, episode.scores, episode.info)
+    return (episode.prompt.key, episode.group, episode.sample_index, episode.ended, episode.scores, episode.info)
 
 
-def _episode(key: str, group: int, attempt: int, ended: Any, scores: dict[str, float], info: dict[str, Any]) -> Episode:
-    return Episode(Prompt(key), group, attempt, ended=ended, scores=scores, info=info)
+def _episode(
+    key: str, group: int, sample_index: int, ended: Any, scores: dict[str, float], info: dict[str, Any]
+) -> Episode:
+    return Episode(Prompt(key), group, sample_index, ended=ended, scores=scores, info=info)

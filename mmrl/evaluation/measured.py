@@ -22,27 +22,27 @@ TaskNumbers = Mapping[str, Numbers]
 
 
 def asked(
-    held_out: HeldOut, training: Sampling, count: int | None, attempts: int | None, decodes: Sequence[str]
+    held_out: HeldOut, training: Sampling, count: int | None, num_samples: int | None, decodes: Sequence[str]
 ) -> HeldOut:
-    """The configured evaluation with another number of problems, attempts, or other decodes.
+    """The configured evaluation with another number of problems or samples, or other decodes.
 
-    Several attempts are only worth playing under a decode that draws; pass@k is then measured beside every rate.
+    Several samples per problem are only of use under a decode that draws; pass@k is then measured beside every rate.
 
     Args:
         held_out: as configured.
         training: of the run, for decodes that the evaluation does not name.
         count: held-out problems; None as configured.
-        attempts: per problem; None as configured.
+        num_samples: per problem; None as configured.
         decodes: names in `held_out.sampling`, or "sample", "argmax", "mean"; empty for all that are configured.
     """
     out = copy.copy(held_out)
-    out.count, out.attempts = count or held_out.count, attempts or held_out.attempts
+    out.count, out.num_samples = count or held_out.count, num_samples or held_out.num_samples
     out.sampling = {name: _decode(name, held_out, training) for name in decodes or held_out.sampling}
-    if out.attempts > 1 and not decodes:
+    if out.num_samples > 1 and not decodes:
         drawn = {name: sampling for name, sampling in out.sampling.items() if sampling.decode == "sample"}
         out.sampling = drawn or {"sample": _decode("sample", held_out, training)}
-    if out.attempts > 1:
-        ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128, 256) if k < out.attempts] + [out.attempts]
+    if out.num_samples > 1:
+        ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128, 256) if k < out.num_samples] + [out.num_samples]
         rates = {name: part for name, part in held_out.evaluators.items() if isinstance(part, Rate)}
         passes: dict[str, Evaluator] = {
             f"{name}_pass": PassAtK(ks, rate.score, rate.level) for name, rate in rates.items()

@@ -89,7 +89,7 @@ class Page:
                     for name, values in numbers.items():
                         if {"mean", "lower", "upper"} <= values.keys():
                             place = {"title": title, "decode": decode, "task": task, "name": name}
-                            problems = values["n"] / self.result["attempts"]
+                            problems = values["n"] / self.result["num_samples"]
                             made.append({**place, **values, "mdd": points(values["mean"], problems)})
         return made
 
@@ -112,10 +112,10 @@ class Page:
         """Further columns, rows with the failures first, and how many rows there are in all."""
         sides = {title: decodes[decode] for title, decodes in self.found.played.items() if decode in decodes}
         *earlier, last = sides.values()
-        before = {(e.prompt.key, e.attempt): e for e in (earlier[0] if earlier else [])}
+        before = {(e.prompt.key, e.sample_index): e for e in (earlier[0] if earlier else [])}
         names = sorted({name for episode in last for name in episode.scores} - {self.score, "return"})
         ordered = failures_first(last, self.score)
-        rows = [self._row(e, before.get((e.prompt.key, e.attempt)), names) for e in ordered[:MOST_ROWS]]
+        rows = [self._row(e, before.get((e.prompt.key, e.sample_index)), names) for e in ordered[:MOST_ROWS]]
         return names, rows, len(ordered)
 
     def _row(self, episode: Episode, before: Episode | None, names: Sequence[str]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class Paired:
 
 
 def paired(decode: str, before: Sequence[Episode], after: Sequence[Episode], rate: Rate, task: str = "") -> Paired:
-    """Compare one score of 0 or 1, one attempt per problem."""
+    """Compare one score of 0 or 1, one sample per problem."""
     first, second = (_by_problem(episodes, rate.score) for episodes in (before, after))
     common = [key for key in first if key in second]
     won = sum(second[key] and not first[key] for key in common)
@@ -84,5 +84,5 @@ def pairs(before: Decodes, after: Decodes, rates: Mapping[str, Rate]) -> dict[st
 def _by_problem(episodes: Sequence[Episode], score: str) -> dict[str, bool]:
     right = {episode.prompt.key: binary_score(episode, score) == 1 for episode in finished(episodes)}
     if len(right) != len(finished(episodes)):
-        raise ValueError("problems are compared in pairs of single attempts; measure with attempts=1")
+        raise ValueError("problems are compared in pairs of single samples; measure with num_samples=1")
     return right

@@ -1,4 +1,4 @@
-"""How often at least one of k attempts is right."""
+"""How often at least one of k samples is right."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mmrl.types import Episode
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Unbiased probability that k attempts drawn from n, of which c are right, include a right one.
+    """Unbiased probability that k samples drawn from n, of which c are right, include a right one.
 
     1 - C(n - c, k) / C(n, k)
 
@@ -32,11 +32,11 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 class PassAtK(Evaluator):
     """Mean pass@k over prompts for each k, with a Wilson interval over prompts: pass@K, pass@K_lower, pass@K_upper.
 
-    `prompts` counts those measured at the largest k, `errors` the attempts left out. A prompt that lost so many
-    attempts to failures that fewer than k remain is left out of pass@k; one that never had k attempts is refused.
+    `prompts` counts those measured at the largest k, `errors` the samples left out. A prompt that lost so many
+    samples to failures that fewer than k remain is left out of pass@k; one that never had k samples is refused.
 
     Args:
-        ks: numbers of attempts.
+        ks: numbers of samples.
         score: a score of 0 or 1 that the task gives.
         level: share of repetitions in which the interval covers the true value.
     """
@@ -48,17 +48,17 @@ class PassAtK(Evaluator):
     def __post_init__(self) -> None:
         quantile(self.level)  # refuses a level that is none
         if not self.ks or min(self.ks) < 1:
-            raise ValueError(f"evaluator.ks must be numbers of attempts, at least 1 each, got {self.ks}")
+            raise ValueError(f"evaluator.ks must be numbers of samples, at least 1 each, got {self.ks}")
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
         if not episodes:
             raise ValueError("no episodes to evaluate")
-        counts = []  # (finished attempts, right ones) of every prompt
+        counts = []  # (finished samples, right ones) of every prompt
         for group in grouped(episodes).values():
             if len(group) < max(self.ks):
                 raise ValueError(
-                    f"pass@{max(self.ks)} needs {max(self.ks)} attempts per prompt, {group[0].prompt.key!r} has "
-                    f"{len(group)}; raise the attempts of the evaluation or lower evaluator.ks"
+                    f"pass@{max(self.ks)} needs {max(self.ks)} samples per prompt, {group[0].prompt.key!r} has "
+                    f"{len(group)}; raise evaluation.num_samples or lower evaluator.ks"
                 )
             values = [binary_score(episode, self.score) for episode in group if episode.ended != "error"]
             counts.append((len(values), int(sum(values))))
@@ -86,7 +86,7 @@ class PassAtK(Evaluator):
             ends = [[named[f"pass@{k}_{end}"] for k in ks] for end in ("lower", "upper")]
             axes.fill_between(ks, *ends, color=colour, alpha=0.15, linewidth=0)
         axes.set_xscale("log", base=2)
-        axes.set_xlabel("k, attempts")
+        axes.set_xlabel("k, samples")
         axes.set_ylabel("pass@k")
         axes.legend(frameon=False)
         return True

@@ -90,7 +90,7 @@ def posed(task: Task, held_out: HeldOut) -> dict[str, Any]:
             "stream": getattr(task, "seed", None),
             "digest": digest([_plain(problems[index]) for index in indices]),
         },
-        "attempts": held_out.attempts,
+        "num_samples": held_out.num_samples,
         "draws": held_out.seed,
         "decodes": {name: asdict(sampling) for name, sampling in held_out.sampling.items()},
         "judged": {name: _part(evaluator) for name, evaluator in held_out.evaluators.items()},

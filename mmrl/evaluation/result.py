@@ -16,7 +16,7 @@ from mmrl.types import Episode, Prompt
 EPISODES = "episodes.jsonl"
 
 _ENTRIES = (
-    *("checkpoint", "decode", "key", "slot", "attempt", "seed", "task", "instruction", "ended", "error"),
+    *("checkpoint", "decode", "key", "slot", "sample_index", "seed", "task", "instruction", "ended", "error"),
     *("scores", "decisions", "tokens"),
 )
 
@@ -74,7 +74,7 @@ def row(episode: Episode) -> dict[str, Any]:
     return {
         "key": episode.prompt.key,
         "slot": episode.group,
-        "attempt": episode.attempt,
+        "sample_index": episode.sample_index,
         "seed": episode.prompt.info.get("seed"),
         "task": task_of(episode),
         "instruction": info.get("instruction"),
@@ -104,4 +104,4 @@ def _read_row(line: bytes, place: str, remedy: str) -> dict[str, Any]:
 def _episode(one: Mapping[str, Any]) -> Episode:
     known = {name: one[name] for name in ("instruction", "error", "decisions", "tokens") if one[name] is not None}
     prompt = Prompt(one["key"], info={"seed": one["seed"], "task": one["task"]})
-    return Episode(prompt, one["slot"], one["attempt"], scores=one["scores"], ended=one["ended"], info=known)
+    return Episode(prompt, one["slot"], one["sample_index"], scores=one["scores"], ended=one["ended"], info=known)

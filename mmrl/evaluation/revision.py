@@ -47,7 +47,7 @@ class Revision(Evaluator):
         attempts = episode.info.get("attempts")
         if not attempts:
             raise KeyError(
-                f"the episode of {episode.prompt.key!r} has no info['attempts']; play it with rollout=attempts"
+                f"the episode of {episode.prompt.key!r} has no info['attempts']; play it with rollout=self_correction"
             )
         missing = [one for one in (attempts[0], attempts[-1]) if self.score not in one]
         if missing:

@@ -51,7 +51,7 @@ def kind(episode: Episode, score: str | None) -> str:
 def failures_first(episodes: Sequence[Episode], score: str | None) -> list[Episode]:
     """Errors, failures, what nothing is known of, successes; each in the order of the split."""
     rank = {"error": 0, "failure": 1, "unknown": 2, "success": 3}
-    return sorted(episodes, key=lambda episode: (rank[kind(episode, score)], episode.group, episode.attempt))
+    return sorted(episodes, key=lambda episode: (rank[kind(episode, score)], episode.group, episode.sample_index))
 
 
 def telling(episodes: Sequence[Episode], score: str | None, each: int = EACH) -> list[int]:

@@ -55,12 +55,12 @@ def answer_of(episode: Episode) -> str | None:
 class Support(Evaluator):
     """Distinct right answers of all problems that the start found and that the policy finds, with their shares.
 
-    A problem without a right answer in any attempt of either counts once as never found; where episodes carry no
+    A problem without a right answer in any sample of either counts once as never found; where episodes carry no
     answers, a problem has one right answer: that it is solved.
 
     Args:
         score: a score of 0 or 1 that the task gives.
-        least: share of a problem's attempts from which on an answer counts as found; None for a single attempt.
+        least: share of a problem's samples from which on an answer counts as found; None for a single sample.
     """
 
     score: str = "exact"
@@ -92,7 +92,7 @@ class Support(Evaluator):
 
 
 def _right(episodes: Sequence[Episode], score: str) -> dict[str, dict[str, float]]:
-    """Problem -> right answer -> its share of the problem's finished attempts."""
+    """Problem -> right answer -> its share of the problem's finished samples."""
     out: dict[str, dict[str, float]] = {}
     for group in grouped(finished(episodes)).values():
         shares: dict[str, float] = {}

@@ -15,14 +15,14 @@ CAPTION = (
 CAPTION += "policy that as many episodes each would show (80 % power, independent)"
 
 
-def table(measured: Numbers, title: str, tasks: TaskNumbers | None = None, attempts: int = 1) -> Table:
+def table(measured: Numbers, title: str, tasks: TaskNumbers | None = None, num_samples: int = 1) -> Table:
     """One line per number; those with an interval show it. The rates of each task stand before those of all.
 
     Args:
         measured: of one checkpoint.
         title: above the table.
         tasks: the rates of each task, where there are several.
-        attempts: per problem; they are not independent, so the detectable difference counts problems.
+        num_samples: per problem; they are not independent, so the detectable difference counts problems.
     """
     made = Table(title=title, title_justify="left", caption=CAPTION, caption_justify="left")
     headers = ["decode", *(["task"] if tasks else []), "measure", "value", "episodes", "errors", "mdd"]
@@ -32,21 +32,21 @@ def table(measured: Numbers, title: str, tasks: TaskNumbers | None = None, attem
     for decode, evaluators in measured.items():
         for task, parts in (tasks or {}).get(decode, {}).items():
             for name, values in parts.items():
-                for line in lines(name, values, attempts):
+                for line in lines(name, values, num_samples):
                     made.add_row(decode, task, *line)
         for name, values in evaluators.items():
-            for line in lines(name, values, attempts):
+            for line in lines(name, values, num_samples):
                 made.add_row(decode, *(["all"] if tasks else []), *line, style="bold" if tasks else "")
     return made
 
 
-def lines(name: str, values: Mapping[str, float], attempts: int = 1) -> list[tuple[str, str, str, str, str]]:
+def lines(name: str, values: Mapping[str, float], num_samples: int = 1) -> list[tuple[str, str, str, str, str]]:
     """(measure, value, episodes, errors, mdd) of one evaluator's numbers.
 
     x with x_lower and x_upper, or mean with lower and upper, is a rate and has an interval.
     """
     count = values.get("n", values.get("prompts"))
-    problems = values["n"] / attempts if "n" in values else count
+    problems = values["n"] / num_samples if "n" in values else count
     episodes, errors = "" if count is None else f"{count:g}", f"{values.get('errors', 0):g}"
     made = []
     for key, value in values.items():

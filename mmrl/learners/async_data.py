@@ -27,8 +27,8 @@ class AsyncRolloutData(RolloutData):
 
     One thread does all that collecting is: curriculum, engine, rollout, verifiers, transforms, one collection after
     the other, in order. It samples from a copy of the policy, made at the iteration's boundary, so that a completion
-    comes from one version; stages annotate with the policy as it is when they run. Evaluation waits until the thread
-    has nothing to do. The first iteration waits for its own rows.
+    comes from one version; annotators run with the current policy. Evaluation waits until the thread has nothing to
+    do. The first iteration waits for its own rows.
 
     A checkpoint holds the state before what is under way was begun; a resumed run collects it again, with the weights
     of the checkpoint: its first batches are fresher than those of the run that was broken off. With staleness 0

@@ -88,7 +88,7 @@ def _by_turn(episodes: Sequence[Episode], policy: Policy) -> Batch:
         raise ValueError("no turns to collate: every episode is empty")
     done = [turn.completion for _, _, _, turn in rows]
     last = [step == len(episode.turns) - 1 for _, step, episode, _ in rows]
-    prompts: dict[int, int] = {}  # by identity: the attempts of a group hold one observation
+    prompts: dict[int, int] = {}  # by identity: the episodes of a group hold one observation
     batch = Batch(
         action=collate_rows("action", [c.action for c in done]),
         logprobs=collate_rows("logprobs", [c.logprobs for c in done]),

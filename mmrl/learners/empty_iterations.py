@@ -15,9 +15,10 @@ log = logging.getLogger(__name__)
 ANSWER_LENGTH = 80  # characters of an answer that a message shows
 REMEDIES = (
     "What to try: read what the policy writes and what the verifier expects; an easier task or a start that solves "
-    "some problems (trainer.callbacks.start); more attempts (data.group_size) or a higher sampling.temperature, so "
-    "that the attempts at one problem differ; longer answers (sampling.max_tokens); a reward with partial credit "
-    "(data.reward); a transform that drops less (data.episodes). data.max_empty_iterations changes the limit"
+    "some problems (trainer.callbacks.start); more episodes per prompt (data.group_size) or a higher "
+    "sampling.temperature, so that the episodes of one prompt differ; "
+    "longer answers (sampling.max_tokens); a reward with partial credit "
+    "(data.reward); a transform that drops less (data.transforms). data.max_empty_iterations changes the limit"
 )
 
 
@@ -28,7 +29,7 @@ class NothingToLearn(RuntimeError):
 class EmptyIterations:
     """Counts iterations in a row without a row to learn from.
 
-    A run in which every attempt earns the best reward that it has seen is finished: it ends as after its last
+    A run in which every episode earns the best reward that it has seen is finished: it ends as after its last
     iteration. Any other run of `limit` empty iterations is an error.
 
     Args:
@@ -67,7 +68,7 @@ class EmptyIterations:
             return False
         if earned and self.rewards and self.rewards[0] < self.rewards[1] == min(earned):
             log.warning(
-                "iteration %d: every attempt of %d iterations in a row earned %g, the highest reward of this run; "
+                "iteration %d: every episode of %d iterations in a row earned %g, the highest reward of this run; "
                 "there is nothing left to learn from these problems, and training ends here",
                 iteration,
                 self.count,
@@ -85,13 +86,13 @@ def describe(episodes: Sequence[Episode]) -> str:
     groups = grouped(episodes).values()
     finished = [episode for episode in episodes if episode.ended != "error"]
     failed = len(episodes) - len(finished)
-    parts = [f"The last one had {len(groups)} groups with {len(episodes)} attempts"]
+    parts = [f"The last one had {len(groups)} groups with {len(episodes)} episodes"]
     if failed:
         parts.append(f"{failed} of them ended in an error")
     if finished:
         alike = sum(len({round(episode.reward, 6) for episode in group}) == 1 for group in groups)
         rewards = Counter(round(episode.reward, 6) for episode in finished).most_common(3)
-        parts.append(f"in {alike} groups all attempts earned the same")
+        parts.append(f"in {alike} groups all episodes earned the same")
         parts.append("rewards " + ", ".join(f"{value:g} ({count} times)" for value, count in rewards))
         names = sorted({name for episode in finished for name in episode.scores})
         means = {n: [e.scores[n] for e in finished if n in e.scores] for n in names}

@@ -19,7 +19,7 @@ from mmrl.learners.low_precision import refuse_lost_updates
 from mmrl.learners.parts import flatten_output, join_outputs, unflatten_output
 from mmrl.learners.reported import BaseLearner
 from mmrl.learners.schedules import options_of
-from mmrl.learners.windows import Pass
+from mmrl.learners.windows import UpdateEpoch
 from mmrl.named import add_prefix, strip_prefix
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy
@@ -40,9 +40,9 @@ class Learner(BaseLearner):
             a critic with layers of its own knows nothing yet where the rest was cloned, {value_head: 2e-3}.
         companions: models that begin as copies of the policy and learn beside it from terms that name them, with their
             learning rates; each one's gradient is clipped by itself.
-        whole_passes: take a whole pass over the rows in one of Lightning's steps, with the same updates in it, of all
+        whole_passes: take a whole update epoch in one of Lightning's steps, with the same updates in it, of all
             parameters as one vector: for optimisers such as Adam that treat elements alike. For small policies, whose
-            updates take less time than what Lightning does around each; callbacks then see passes. On a CPU the
+            updates take less time than what Lightning does around each; callbacks then see update epochs. On a CPU the
             operations of an update are recorded and replayed, where that gives the same bits. Where gradients are
             accumulated, shared between processes or scaled it changes nothing.
     """
@@ -65,15 +65,15 @@ class Learner(BaseLearner):
         self.make_scheduler = scheduler
         self.models = nn.ModuleDict()
         self._terms: list[dict[str, torch.Tensor]] = []  # of this iteration's micro-batches
-        self._notes: list[dict[str, torch.Tensor]] = []  # diagnostics of its passes, where those are taken whole
-        self._window: list[dict[str, torch.Tensor]] = []  # of the micro-batches since the last optimiser step
-        self._window_weight = 0.0  # of the loss of these micro-batches on this rank
-        self._stepped = True  # whether the last optimiser window had rows
+        self._notes: list[dict[str, torch.Tensor]] = []  # diagnostics of its update epochs, where those are taken whole
+        self._minibatch: list[dict[str, torch.Tensor]] = []  # of the micro-batches since the last optimiser step
+        self._minibatch_weight = 0.0  # of the loss of these micro-batches on this rank
+        self._stepped = True  # whether the last minibatch had rows
         self.reference, self.companions, self.rates = reference, dict(companions or {}), dict(rates or {})
         if "reference" in self.companions:
             raise ValueError("model.companions: the reference is frozen; give a model that learns another name")
         self._sharded = False
-        self._flat: Any = None  # `FlatParameters` where training steps are whole passes
+        self._flat: Any = None  # `FlatParameters` where training steps are whole update epochs
         self._captured = CapturedGraph("an update")
         self._whole_passes = whole_passes
 
@@ -100,7 +100,7 @@ class Learner(BaseLearner):
     def configure_optimizers(self) -> Any:
         parameters = _trainable_parameters(self.policy)
         self._flat, self._captured = (
-            FlatParameters(parameters) if self.takes_passes else None,
+            FlatParameters(parameters) if self.takes_update_epochs else None,
             CapturedGraph("an update"),
         )
         groups: list[Any] = [self._flat.vector] if self._flat else parameters
@@ -140,47 +140,47 @@ class Learner(BaseLearner):
         return self.objective.whole_groups
 
     @property
-    def takes_passes(self) -> bool:
-        """Whether a training step is a whole pass, by this run's strategy."""
+    def takes_update_epochs(self) -> bool:
+        """Whether a training step is a whole update epoch, by this run's strategy."""
         return not self.automatic_optimization
 
-    def training_step(self, batch: Batch | Pass, index: int) -> torch.Tensor | None:
+    def training_step(self, batch: Batch | UpdateEpoch, index: int) -> torch.Tensor | None:
         loss = None
-        if isinstance(batch, Pass):
-            self._pass(batch)
+        if isinstance(batch, UpdateEpoch):
+            self._update_epoch(batch)
         else:
             loss = self._loss(batch)
         return loss
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         if batch_idx + 1 == self.trainer.num_training_batches:
-            self._captured.revalidate()  # an iteration's first window is computed by its own code too
+            self._captured.revalidate()  # an iteration's first minibatch is computed by its own code too
             self.numbers |= self._means()
         super().on_train_batch_end(outputs, batch, batch_idx)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
-        if not self.takes_passes:
-            self._window_weight += float(batch["weights"].abs().sum())
+        if not self.takes_update_epochs:
+            self._minibatch_weight += float(batch["weights"].abs().sum())
 
     def on_before_optimizer_step(self, optimizer: Any) -> None:
         """Stop before a loss or a gradient that is not finite reaches the weights."""
-        check_loss(self._window, self.trainer)
+        check_loss(self._minibatch, self.trainer)
         if not parallel.scales_gradients(self.trainer):
             check_gradients(self.named_parameters(), self.trainer)
 
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
-        """One step per window; none where no rank has a row in it, so that momentum alone moves no weights."""
-        weight = parallel.total(torch.tensor(self._window_weight), self.device)
+        """One step per minibatch; none where no rank has a row in it, so that momentum alone moves no weights."""
+        weight = parallel.total(torch.tensor(self._minibatch_weight), self.device)
         self._stepped = bool(weight > 0)
         if self._stepped:
             super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
-            self._terms += self._window
+            self._terms += self._minibatch
         else:
             optimizer_closure()  # all ranks run forward and backward, whatever rows they have
             optimizer.zero_grad()
-        self._window.clear()
-        self._window_weight = 0.0
+        self._minibatch.clear()
+        self._minibatch_weight = 0.0
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
         if self._stepped:
@@ -197,24 +197,24 @@ class Learner(BaseLearner):
 
     def _loss(self, batch: Batch) -> torch.Tensor:
         loss, metrics = self.objective(self.outputs(batch), batch)
-        self._window.append(metrics)
+        self._minibatch.append(metrics)
         return loss
 
-    def _pass(self, windows: Pass) -> None:
-        """What Lightning's automatic optimisation would do with each window, one after the other."""
+    def _update_epoch(self, epoch: UpdateEpoch) -> None:
+        """What Lightning's automatic optimisation would do with each minibatch, one after the other."""
         optimizer: Any = self.optimizers(use_pl_optimizer=False)
         scheduler: Any = self.lr_schedulers()
         flat, most = self._flat, self.trainer.gradient_clip_val
         outs, weights = [], []
         flat.tie()
-        for window in windows:
-            if not window["weights"].any():
+        for minibatch in epoch:
+            if not minibatch["weights"].any():
                 continue  # no row is left: no step, and none of the schedule
-            window = parallel.move_batch(window, self.trainer)
-            out, metrics = self._gradient(window)
+            minibatch = parallel.move_batch(minibatch, self.trainer)
+            out, metrics = self._gradient(minibatch)
             self._terms.append(metrics)
             outs.append(out)
-            weights.append(window["weights"])
+            weights.append(minibatch["weights"])
             if most is not None:
                 flat.clip(most)
             parallel.step(optimizer, self.trainer)
@@ -223,12 +223,12 @@ class Learner(BaseLearner):
         if not weights:
             return
         check_loss(self._terms, self.trainer)
-        rows = windows.batch.with_columns(weights=torch.cat(weights).cpu() / len(weights))
+        rows = epoch.batch.with_columns(weights=torch.cat(weights).cpu() / len(weights))
         rows = parallel.move_batch(rows, self.trainer)
         self._notes.append(self.objective.notes(join_outputs(outs), rows))
 
-    def _gradient(self, window: Batch) -> tuple[PolicyOutput, dict[str, torch.Tensor]]:
-        """Set the gradient of a window's loss; the policy's output and the parts of the loss."""
+    def _gradient(self, minibatch: Batch) -> tuple[PolicyOutput, dict[str, torch.Tensor]]:
+        """Set the gradient of a minibatch's loss; the policy's output and the parts of the loss."""
 
         def compute(columns: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             batch = Batch(columns)
@@ -240,18 +240,18 @@ class Learner(BaseLearner):
                 **add_prefix("out", flatten_output(out)),
             }
 
-        plain = self.device.type == "cpu" and all(isinstance(column, torch.Tensor) for column in window.values())
+        plain = self.device.type == "cpu" and all(isinstance(column, torch.Tensor) for column in minibatch.values())
         if plain:
             key = (self.policy.training, *zero_coefficients(self.objective))  # what their code asks beside the columns
-            found = self._captured(compute, window, key)
+            found = self._captured(compute, minibatch, key)
         else:
-            found = compute(window)
+            found = compute(minibatch)
         self._flat.vector.grad.copy_(found["gradient"])
         return unflatten_output(strip_prefix("out", found)), strip_prefix("term", found)
 
     def _means(self) -> dict[str, float]:
-        """The parts of the loss over this iteration's windows, on all ranks."""
-        # the weights already hold the number of micro-batches and ranks, so the mean over both is the window's value
+        """The parts of the loss over this iteration's minibatches, on all ranks."""
+        # the weights already hold the number of micro-batches and ranks, so the mean over both is the minibatch's value
         kept = [kept for kept in (self._terms, self._notes) if kept]
         sums = {name: torch.stack([m[name] for m in part]).mean() for part in kept for name in part[0]}
         self._terms.clear()

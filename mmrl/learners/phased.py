@@ -111,9 +111,9 @@ class PhasedLearner(BaseLearner):
             name: CapturedPhase(name, phase, self._own_parameters.get(name, [])) for name, phase in phases.items()
         }
 
-    def training_step(self, windows: Batch, index: int) -> None:
-        for number in range(windows.rows):
-            self._update(Batch({name: column[number] for name, column in windows.items()}))
+    def training_step(self, batches: Batch, index: int) -> None:
+        for number in range(batches.rows):
+            self._update(Batch({name: column[number] for name, column in batches.items()}))
         if index + 1 == self.trainer.num_training_batches and self._told:
             self._log_phase_metrics()
             for phase in self._captured.values():  # an iteration's first update is computed by its own code too

@@ -41,11 +41,11 @@ class Collector:
 
     def __init__(self, task: Task, rollout: Rollout, reward: Reward, curriculum: Curriculum, ctx: Context):
         self.task, self.rollout, self.reward, self.curriculum, self.ctx = task, rollout, reward, curriculum, ctx
-        self.choices, self.attempts, self.scoring = 0, 0, 0.0  # the last in seconds
+        self.choices, self.episodes, self.scoring = 0, 0, 0.0  # the last in seconds
         self._next_slot = 0
         self._slots: dict[int, Prompt] = {}  # of this rank
 
-    def prompts(self, count: int) -> list[Episode]:
+    def collect_prompts(self, count: int) -> list[Episode]:
         """This rank's share of `count` further prompts: played, scored and rewarded. Collective."""
         indices = self.curriculum.select(count, self.ctx)
         slots = [(self._next_slot + i, index) for i, index in enumerate(indices)]
@@ -58,28 +58,28 @@ class Collector:
         self.rollout.observe(groups)
         return episodes
 
-    def more(self, count: int) -> list[Episode] | None:
+    def collect_more_prompts(self, count: int) -> list[Episode] | None:
         """This rank's share of `count` further prompts, the same number on all ranks; None for none."""
-        return self.prompts(count) if count else None
+        return self.collect_prompts(count) if count else None
 
-    def again(self, tries: Mapping[int, range]) -> list[Episode]:
-        """Further attempts at prompts of this rank, by slot; the curriculum has seen the first ones."""
-        mine = [(slot, self._slots[slot]) for slot, numbers in tries.items() if numbers]
-        episodes = self.rollout.collect(mine, replace(self.ctx, tries=dict(tries))) if mine else []
-        wanted = sorted((slot, number) for slot, _ in mine for number in tries[slot])
-        if sorted((episode.group, episode.attempt) for episode in episodes) != wanted:
+    def collect_samples(self, indices: Mapping[int, range]) -> list[Episode]:
+        """Collect further episodes of this rank's prompts, by slot; the curriculum has seen the first ones."""
+        mine = [(slot, self._slots[slot]) for slot, wanted in indices.items() if wanted]
+        episodes = self.rollout.collect(mine, replace(self.ctx, requested_indices=dict(indices))) if mine else []
+        expected = sorted((slot, index) for slot, _ in mine for index in indices[slot])
+        if sorted((episode.group, episode.sample_index) for episode in episodes) != expected:
             raise ValueError(
-                f"data.rollout ({type(self.rollout).__name__}) cannot play further attempts at a prompt: it numbers "
-                "them by itself; leave transforms that ask for more attempts out of data.episodes"
+                f"data.rollout ({type(self.rollout).__name__}) cannot collect further episodes of a prompt: it numbers "
+                "them by itself; leave transforms that ask for more episodes out of data.transforms"
             )
         return self._score(episodes)
 
     def metrics(self, seconds: float) -> dict[str, Any]:
-        """What it took on all ranks: attempts, those that were dropped too; tokens a second of `seconds` of rollout."""
+        """What it took on all ranks: episodes, those that were dropped too; tokens a second of `seconds` of rollout."""
         rollout_seconds = seconds - self.scoring
-        attempts, choices = (sum(parallel.gather([number])) for number in (self.attempts, self.choices))
+        episodes, choices = (sum(parallel.gather([number])) for number in (self.episodes, self.choices))
         return {
-            "rollout/attempts": float(attempts),
+            "rollout/episodes_collected": float(episodes),
             "rollout/tokens_per_second": choices / rollout_seconds,
             "seconds/rollout": rollout_seconds,
             "seconds/score": self.scoring,
@@ -90,5 +90,5 @@ class Collector:
         score(episodes, self.task, self.reward)
         self.scoring += time.perf_counter() - started
         self.choices += sum(episode.tokens for episode in episodes)
-        self.attempts += len(episodes)
+        self.episodes += len(episodes)
         return episodes

@@ -29,12 +29,11 @@ from mmrl.types import Context, Sampling, Task
 
 
 class ReplayData(RolloutData):
-    """Each iteration plays with the policy as it is, then gives `updates` batches of all that is kept.
+    """Data module with a replay buffer: collect decisions with the current policy, then draw `gradient_steps` batches.
 
-    A step of the trainer takes the batches of several updates, columns [updates, rows, ...].
+    A training step takes the batches of several gradient steps, columns [gradient steps, rows, ...].
 
-    Updates per decision (the update-to-data ratio) are `updates` over the decisions of an iteration. The buffer is that
-    of one process.
+    The update-to-data ratio is `gradient_steps` over the decisions of an iteration. The buffer is that of one process.
 
     Args:
         task: problems and their verifier.
@@ -45,14 +44,15 @@ class ReplayData(RolloutData):
         curriculum: which prompts come next.
         sampling: how training actions are drawn.
         replay: what is kept, and how it is drawn.
-        episodes: named transforms between scoring and collation, run in the order given.
+        transforms: applied to the episodes between scoring and collation, by name, run in the order given.
         evaluation: what is measured on the held-out split, and how; None for nothing.
-        prompts: problems per iteration, over all ranks.
-        group_size: attempts per problem.
-        updates: per iteration.
-        random: the first so many decisions of each process are uniform in the box of actions, and nothing is learnt
-            before they are made.
-        at_once: updates in one step of the trainer, so that small networks do not wait for its bookkeeping.
+        num_prompts: problems per iteration, over all ranks.
+        group_size: episodes per problem.
+        gradient_steps: per iteration.
+        learning_starts: number of first decisions of each process that are drawn uniformly from the action box;
+            training starts after them.
+        updates_per_step: gradient steps in one training step of Lightning, whose bookkeeping takes longer than the
+            update of a small network.
         seed: of everything random; the same seed gives the same run.
     """
 
@@ -68,13 +68,13 @@ class ReplayData(RolloutData):
         curriculum: Curriculum,
         sampling: Sampling,
         replay: Replay,
-        episodes: dict[str, EpisodeTransform] | None = None,
+        transforms: dict[str, EpisodeTransform] | None = None,
         evaluation: HeldOut | None = None,
-        prompts: int = 1,
+        num_prompts: int = 1,
         group_size: int = 1,
-        updates: int = 1,
-        random: int = 100,
-        at_once: int = 64,
+        gradient_steps: int = 1,
+        learning_starts: int = 100,
+        updates_per_step: int = 64,
         seed: int = 0,
     ):
         super().__init__(
@@ -85,19 +85,20 @@ class ReplayData(RolloutData):
             weighting,
             curriculum,
             sampling,
-            episodes=episodes,
+            transforms=transforms,
             evaluation=evaluation,
-            prompts=prompts,
+            num_prompts=num_prompts,
             group_size=group_size,
-            updates=updates,
             seed=seed,
         )
-        if random < 1 or at_once < 1:
-            raise ValueError(f"data.random and data.at_once must be at least 1, got {random} and {at_once}")
-        self.replay, self.random, self.at_once = replay, random, at_once
+        self.replay, self.gradient_steps = replay, gradient_steps
+        self.learning_starts, self.updates_per_step = learning_starts, updates_per_step
+        for name in ("gradient_steps", "learning_starts", "updates_per_step"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
 
     def train_dataloader(self) -> IterationLoader:
-        return IterationLoader(self._iteration, math.ceil(self.updates / self.at_once))
+        return IterationLoader(self._iteration, math.ceil(self.gradient_steps / self.updates_per_step))
 
     def _collection_state(self) -> dict[str, Any]:
         return {**super()._collection_state(), "replay": parallel.gather([self.replay.state_dict()])}
@@ -109,7 +110,7 @@ class ReplayData(RolloutData):
     def _iteration(self) -> Iterator[Batch]:  # type: ignore[override]
         ctx = self._context(self.trainer.lightning_module)
         learner = ctx.policy
-        if self.replay.decisions < self.random:
+        if self.replay.decisions < self.learning_starts:
             ctx.policy = Uniform(learner)
         collected = self._next_collection(ctx)
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
@@ -117,10 +118,10 @@ class ReplayData(RolloutData):
         self._finish_collection(ctx)
         self.metrics |= self.replay.metrics()
         self.iteration += 1
-        ready = all(parallel.gather([self.replay.decisions >= self.random]))
+        ready = all(parallel.gather([self.replay.decisions >= self.learning_starts]))
         rng = derive_rng(self.seed, "replay", ctx.iteration, ctx.rank)
-        for start in range(0, self.updates, self.at_once):
-            count = min(self.at_once, self.updates - start)
+        for start in range(0, self.gradient_steps, self.updates_per_step):
+            count = min(self.updates_per_step, self.gradient_steps - start)
             yield self._with_weights(self.replay.draw(count, rng), ctx) if ready else Batch()
 
     def _keep(self, collected: Collected, policy: Policy) -> None:
@@ -134,8 +135,8 @@ class ReplayData(RolloutData):
             following = following.with_columns(**{f"obs.{name}": column for name, column in seen.items()})
         self.replay.add(collate(episodes, policy), following)
 
-    def _with_weights(self, windows: Batch, ctx: Context) -> Batch:
-        """Each update's own weights; DDP averages over the ranks."""
-        updates = [Batch({name: column[i] for name, column in windows.items()}) for i in range(windows.rows)]
-        weights = [self.weighting(batch, lambda value: parallel.total(value, ctx.device)) for batch in updates]
-        return windows.with_columns(weights=torch.stack(weights) * ctx.world_size)
+    def _with_weights(self, batches: Batch, ctx: Context) -> Batch:
+        """Compute the loss weights of each gradient step; DDP averages over the ranks."""
+        steps = [Batch({name: column[i] for name, column in batches.items()}) for i in range(batches.rows)]
+        weights = [self.weighting(batch, lambda value: parallel.total(value, ctx.device)) for batch in steps]
+        return batches.with_columns(weights=torch.stack(weights) * ctx.world_size)

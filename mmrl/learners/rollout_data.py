@@ -29,13 +29,13 @@ from mmrl.learners.parity import Parity
 from mmrl.learners.playing import Collected, Collector
 from mmrl.learners.prompt_lengths import check_prompt_lengths
 from mmrl.learners.staleness import measure_staleness
-from mmrl.learners.windows import Pass, cut_passes
+from mmrl.learners.windows import UpdateEpoch, split_update_epochs
 from mmrl.objectives.weighting import Weighting
 from mmrl.policies.base import evaluating
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import score
 from mmrl.rollouts.base import Rollout
-from mmrl.stages.base import Stage
+from mmrl.stages.base import Annotator
 from mmrl.types import Context, Episode, Sampling, Task
 
 
@@ -50,15 +50,15 @@ class RolloutData(L.LightningDataModule):
         weighting: how choices share the loss.
         curriculum: which prompts come next.
         sampling: how training actions are drawn.
-        stages: named annotators.
+        annotators: named annotators.
         pipeline: their names, in the order in which they run.
-        episodes: named transforms between scoring and collation, run in the order given.
+        transforms: applied to the episodes between scoring and collation, by name, run in the order given.
         evaluation: what is measured on the held-out split, and how; None for nothing.
         parity: compares the engine's log-probs with the learner's; None to trust the engine.
-        prompts: problems per iteration, over all ranks.
-        group_size: attempts per problem (G).
-        passes: how often an iteration's rows are learnt from.
-        updates: optimiser steps per pass.
+        num_prompts: problems per iteration, over all ranks.
+        group_size: episodes per problem (G).
+        update_epochs: passes over an iteration's rows.
+        num_minibatches: minibatches per update epoch, one optimiser step each.
         max_empty_iterations: in a row, after which the run stops and says why nothing is left to learn from.
         seed: of everything random; the same seed gives the same run.
     """
@@ -76,31 +76,31 @@ class RolloutData(L.LightningDataModule):
         weighting: Weighting,
         curriculum: Curriculum,
         sampling: Sampling,
-        stages: dict[str, Stage] | None = None,
+        annotators: dict[str, Annotator] | None = None,
         pipeline: list[str] | None = None,
-        episodes: dict[str, EpisodeTransform] | None = None,
+        transforms: dict[str, EpisodeTransform] | None = None,
         evaluation: HeldOut | None = None,
         parity: Parity | None = None,
-        prompts: int = 32,
+        num_prompts: int = 32,
         group_size: int = 8,
-        passes: int = 1,
-        updates: int = 1,
+        update_epochs: int = 1,
+        num_minibatches: int = 1,
         max_empty_iterations: int = 5,
         seed: int = 0,
     ):
         super().__init__()
-        sizes = {"prompts": prompts, "group_size": group_size, "passes": passes, "updates": updates}
-        for name, value in sizes.items():
-            if value < 1:
-                raise ValueError(f"data.{name} must be at least 1, got {value}")
+        self.num_prompts, self.group_size, self.seed = num_prompts, group_size, seed
+        self.update_epochs, self.num_minibatches = update_epochs, num_minibatches
+        for name in ("num_prompts", "group_size", "update_epochs", "num_minibatches"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
         self.task, self.rollout, self.engine, self.reward = task, rollout, engine, reward
         self.weighting, self.curriculum, self.sampling = weighting, curriculum, sampling
-        stages = stages or {}
-        self.pipeline = [(name, stages[name]) for name in (pipeline or [])]
-        self.transforms = episodes or {}
+        annotators = annotators or {}
+        self.pipeline = [(name, annotators[name]) for name in (pipeline or [])]
+        self.transforms = transforms or {}
         check_group_size(self.transforms, group_size)
         self.evaluation, self.parity = evaluation, parity
-        self.prompts, self.group_size, self.passes, self.updates, self.seed = prompts, group_size, passes, updates, seed
         self.iteration = 0
         self.empty = EmptyIterations(max_empty_iterations)
         self.metrics: dict[str, float] = {}
@@ -118,9 +118,11 @@ class RolloutData(L.LightningDataModule):
             check_prompt_lengths(self.task.on(self.evaluation.split), policy, longest)
 
     def train_dataloader(self) -> IterationLoader:
-        if getattr(self.trainer.lightning_module, "takes_passes", False):
-            return IterationLoader(self._passes, self.passes)
-        return IterationLoader(self._iteration, self.passes * self.updates * self.trainer.accumulate_grad_batches)
+        if getattr(self.trainer.lightning_module, "takes_update_epochs", False):
+            return IterationLoader(self._update_epochs, self.update_epochs)
+        return IterationLoader(
+            self._iteration, self.update_epochs * self.num_minibatches * self.trainer.accumulate_grad_batches
+        )
 
     def val_dataloader(self) -> list | IterationLoader:
         return [] if self.evaluation is None else IterationLoader(self._measure, 1)
@@ -136,10 +138,10 @@ class RolloutData(L.LightningDataModule):
         self.engine.close()
 
     def state_dict(self) -> dict[str, Any]:
-        stages = {name: stage.state_dict() for name, stage in self.pipeline}
+        annotators = {name: annotator.state_dict() for name, annotator in self.pipeline}
         start = {} if self.evaluation is None else self.evaluation.state_dict()
         own = {"iteration": self.iteration, "empty": self.empty.state_dict()}
-        return {**own, "stages": stages, "start": start, **self._collection_state()}
+        return {**own, "annotators": annotators, "start": start, **self._collection_state()}
 
     def _collection_state(self) -> dict[str, Any]:
         """State of the curriculum and the rollout, which collecting changes."""
@@ -157,8 +159,8 @@ class RolloutData(L.LightningDataModule):
             )
         self.iteration = state["iteration"]
         self.empty.load_state_dict(state.get("empty", {}))
-        for name, stage in self.pipeline:
-            stage.load_state_dict(state.get("stages", {}).get(name, {}))
+        for name, annotator in self.pipeline:
+            annotator.load_state_dict(state.get("annotators", {}).get(name, {}))
         if self.evaluation is not None:
             self.evaluation.load_state_dict(state.get("start", {}))
         self.curriculum.load_state_dict(state["curriculum"])
@@ -172,10 +174,10 @@ class RolloutData(L.LightningDataModule):
     # ---------------------------------------------------------------- one iteration
 
     def _iteration(self) -> Iterator[Batch]:
-        for windows in self._passes():
-            yield from windows
+        for epoch in self._update_epochs():
+            yield from epoch
 
-    def _passes(self) -> Iterator[Pass]:
+    def _update_epochs(self) -> Iterator[UpdateEpoch]:
         learner = self.trainer.lightning_module
         ctx = self._context(learner)
         collected = self._next_collection(ctx)
@@ -187,11 +189,11 @@ class RolloutData(L.LightningDataModule):
         if self.empty.observe(collected.sampled_everywhere, int(self.metrics["rollout/rows"]), ctx.iteration):
             self.trainer.should_stop = True
         self.iteration += 1
-        yield from cut_passes(
+        yield from split_update_epochs(
             batch,
             self.weighting,
-            passes=self.passes,
-            updates=self.updates,
+            update_epochs=self.update_epochs,
+            num_minibatches=self.num_minibatches,
             accumulate=self.trainer.accumulate_grad_batches,
             seed=self.seed,
             iteration=ctx.iteration,
@@ -216,8 +218,8 @@ class RolloutData(L.LightningDataModule):
             synced = time.perf_counter()
             collector = Collector(self.task, self.rollout, self.reward, self.curriculum, ctx)
             with evaluating(ctx.policy):  # once, and not at every decision
-                sampled = collector.prompts(self.prompts)
-                ctx.more, ctx.again = collector.more, collector.again
+                sampled = collector.collect_prompts(self.num_prompts)
+                ctx.collect_prompts, ctx.collect_samples = collector.collect_more_prompts, collector.collect_samples
                 episodes = [episode for episode in sampled if episode.ended != "error"]
                 for transform in self.transforms.values():
                     episodes = transform(episodes, ctx)
@@ -232,13 +234,13 @@ class RolloutData(L.LightningDataModule):
         return Collected(episodes, sampled, sampled_everywhere, self.engine.report() | metrics, ctx.policy)
 
     def _annotate(self, batch: Batch, ctx: Context) -> Batch:
-        """The rows with the columns of every stage."""
+        """Add the columns of every annotator of the pipeline."""
         started = time.perf_counter()
-        for name, stage in self.pipeline:
-            batch.require(stage.reads, f"stage {name!r}")
-            batch = stage(batch, ctx)
-            check_columns(batch, stage.writes, f"stage {name!r}", self.trainer)
-            self.metrics |= {f"{name}/{key}": value for key, value in stage.metrics(batch, ctx).items()}
+        for name, annotator in self.pipeline:
+            batch.require(annotator.reads, f"annotator {name!r}")
+            batch = annotator(batch, ctx)
+            check_columns(batch, annotator.writes, f"annotator {name!r}", self.trainer)
+            self.metrics |= {f"{name}/{key}": value for key, value in annotator.metrics(batch, ctx).items()}
         self.metrics["seconds/stages"] = time.perf_counter() - started
         return batch
 
@@ -251,8 +253,8 @@ class RolloutData(L.LightningDataModule):
             sampling=self.sampling,
             seed=self.seed,
             iteration=self.iteration,
-            attempts=self.group_size,
-            prompts=self.prompts,
+            group_size=self.group_size,
+            num_prompts=self.num_prompts,
             rank=rank,
             world_size=size,
             device=learner.device,

@@ -1,8 +1,8 @@
 """From an iteration's rows to weighted micro-batches.
 
-An iteration makes `passes` passes over its rows; each pass is cut into `updates` optimiser windows, and each window
-into as many micro-batches as Lightning accumulates. The number of micro-batches is therefore known before the rows
-are, whatever their number, and is the same on all ranks.
+An iteration makes `update_epochs` epochs over its rows. Each epoch is split into `num_minibatches` minibatches, one
+optimiser step each, and each minibatch into as many micro-batches as Lightning accumulates. The number of micro-batches
+is therefore known before the rows are, whatever their number, and is the same on all ranks.
 """
 
 from __future__ import annotations
@@ -24,50 +24,51 @@ from mmrl.rng import derive_rng
 
 
 def micro_batches(batch: Batch, weighting: Weighting, **cut: Any) -> Iterator[Batch]:
-    """Yield passes * updates * accumulate micro-batches with their `weights` column, as `cut_passes` cuts them."""
-    for windows in cut_passes(batch, weighting, **cut):
-        yield from windows
+    """Yield update_epochs * num_minibatches * accumulate micro-batches with their `weights` column."""
+    for epoch in split_update_epochs(batch, weighting, **cut):
+        yield from epoch
 
 
-def cut_passes(
+def split_update_epochs(
     batch: Batch,
     weighting: Weighting,
     *,
-    passes: int,
-    updates: int,
+    update_epochs: int,
+    num_minibatches: int,
     accumulate: int,
     seed: int,
     iteration: int,
     device: torch.device,
     whole_groups: bool = False,
-) -> Iterator[Pass]:
-    """Yield the passes, each with updates * accumulate micro-batches; a group is in one of them if it has to be whole.
+) -> Iterator[UpdateEpoch]:
+    """Yield the update epochs, each with num_minibatches * accumulate micro-batches; whole groups stay in one of them.
 
     The cut is a permutation of the rows of all ranks, keyed by what a row is and not by where it was made: the same
-    rows meet in the same window on one process and on many.
+    rows meet in the same minibatch on one process and on many.
     """
     batch = zero_padding(batch)
     order, groups = _global_order(batch)
     unit = np.unique(groups, return_inverse=True)[1] if whole_groups else np.arange(len(groups))
     units = int(unit.max()) + 1 if len(unit) else 0
-    starts = -(np.arange(updates + 1) * -units // updates)  # of each window among all units, rounded up
-    for number in range(passes):
+    # of each minibatch among all units, rounded up
+    starts = -(np.arange(num_minibatches + 1) * -units // num_minibatches)
+    for number in range(update_epochs):
         permuted_unit = derive_rng(seed, "window", iteration, number).permutation(units)[unit]
         place = permuted_unit.argsort(kind="stable").argsort()[order]  # of each local row among all rows
         nearest = place.argsort()
         permuted = batch.select(torch.from_numpy(nearest))
         cuts = np.searchsorted(permuted_unit[order][nearest], starts).tolist()
-        yield Pass(permuted, weighting, cuts, accumulate, device, whole_groups)
+        yield UpdateEpoch(permuted, weighting, cuts, accumulate, device, whole_groups)
 
 
-class Pass:
-    """All rows once, in optimiser windows; iterating gives their micro-batches.
+class UpdateEpoch:
+    """One epoch over all rows, split into minibatches; iterating gives their micro-batches.
 
     Args:
-        batch: the rows in the order of the windows.
-        weighting: how choices share the loss of a window.
-        cuts: the first row of each window, and the number of rows.
-        accumulate: micro-batches of a window.
+        batch: the rows in the order of the minibatches.
+        weighting: how choices share the loss of a minibatch.
+        cuts: the first row of each minibatch, and the number of rows.
+        accumulate: micro-batches of a minibatch.
         device: where sums over all processes are made.
         whole_groups: micro-batches do not part the rows of a group.
     """
@@ -137,7 +138,7 @@ def zero_padding(batch: Batch) -> Batch:
 
 
 def _global_order(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """The place of each local row when the rows of all ranks are sorted by (group, attempt order, step).
+    """The place of each local row when the rows of all ranks are sorted by (group, episode, step).
 
     And the group at each of those places.
     """

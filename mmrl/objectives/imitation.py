@@ -19,7 +19,7 @@ class NegativeLogLikelihood(Term):
     At the policy's own choices its mean is an estimate of the entropy, whose gradient follows the samples alone.
 
     Args:
-        other: take the choices in this other context of `data.episodes`.
+        other: take the choices in this other context of `data.transforms`.
     """
 
     other: str | None = None

@@ -40,7 +40,7 @@ class Objective(nn.Module):
     """loss = sum_k coefficient_k * sum_nt weights[n, t] * term_k[n, t].
 
     The `weights` column makes the reduction (token mean, sequence mean, ...) and already accounts for the size of the
-    optimiser window, gradient accumulation and the number of processes. A term per row is weighted by its row's sum.
+    minibatch, gradient accumulation and the number of processes. A term per row is weighted by its row's sum.
     Entries with weight zero may be NaN and change nothing.
 
     Args:

@@ -1,4 +1,4 @@
-"""Terms that compare the preferred row of a group with the other one; windows keep such groups whole."""
+"""Terms that compare the preferred row of a group with the other one; minibatches keep such groups whole."""
 
 from __future__ import annotations
 

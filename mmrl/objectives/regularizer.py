@@ -27,7 +27,7 @@ class KL(Term):
     Args:
         estimator: which of them.
         reference: column of the reference's log-probs.
-        other: in place of the column, this other context of `data.episodes`, by a further pass with gradient.
+        other: in place of the column, this other context of `data.transforms`, by a further pass with gradient.
         cap: largest estimate of a choice, in nats, beyond which it has no gradient; none leaves it open.
     """
 
@@ -81,7 +81,7 @@ class Entropy(Term):
 class Pulled(Term):
     """A further number of the policy's output times its slope: descent lowers it where the slope is positive.
 
-    The linear part of any penalty on a mean over the batch, whose slope a stage has found, such as `PeakAnchor`.
+    The linear part of any penalty on a mean over the batch, whose slope an annotator has found, such as `PeakAnchor`.
 
     Args:
         part: name in the `extra` of the output.

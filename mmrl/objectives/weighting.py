@@ -1,4 +1,4 @@
-"""How choices share the loss. Each weighting gives the `weights` column of one optimiser window."""
+"""How choices share the loss. Each weighting gives the `weights` column of one minibatch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Total = Callable[[Tensor], Tensor]
 
 
 class Weighting(ABC):
-    """Turns the mask of a window into weights [N, T]; denominators are those of the whole window on all ranks."""
+    """Turns the mask of a minibatch into weights [N, T]; denominators are those of the whole minibatch on all ranks."""
 
     reads: frozenset[str] = frozenset({"mask"})
 
@@ -23,8 +23,8 @@ class Weighting(ABC):
     def __call__(self, batch: Batch, total: Total) -> Tensor: ...
 
 
-# Each class calls `total` exactly once whatever the mask, so that processes never wait for each other in vain. A window
-# in which nobody chose anything gets weights 0.
+# Each class calls `total` exactly once whatever the mask, so that no process waits for another in vain. A minibatch
+# without a choice gets weights 0.
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class SequenceMean(Weighting):
 
 @dataclass(frozen=True)
 class EpisodeMean(Weighting):
-    """Every episode with a choice in the window counts the same: w = mask / choices of episode / episodes."""
+    """Every episode with a choice in the minibatch counts the same: w = mask / choices of episode / episodes."""
 
     reads = frozenset({"mask", "episode"})
 

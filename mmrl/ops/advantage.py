@@ -1,4 +1,4 @@
-"""How much better an attempt was than the other attempts at the same problem."""
+"""Group-relative advantages: the reward of an episode against those of its group."""
 
 from __future__ import annotations
 

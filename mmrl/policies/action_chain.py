@@ -121,10 +121,10 @@ class ChainPolicy(Policy):
 
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
         owner = torch.arange(len(noise), device=self.device)
-        return self.attempts(observation, owner, sampling, noise)
+        return self.act_groups(observation, owner, sampling, noise)
 
     @torch.no_grad()
-    def attempts(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
+    def act_groups(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
         """Play the chain from every row's own noise; contexts are read once."""
         if sampling.truncated:
             raise ValueError(

@@ -111,8 +111,8 @@ class Policy(nn.Module, ABC):
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
         """Choose in N collated contexts. No gradient; row i draws from noise row i only."""
 
-    def attempts(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
-        """Choose R times, attempt r in context owner[r] of N collated ones; owner [R] may name a context many times.
+    def act_groups(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
+        """Sample groups of actions: action r of R in context owner[r] of N; owner [R] may repeat a context.
 
         Equal to acting in the repeated contexts. Policies for which reading a context is the larger part of the work
         override it and read each context once.

@@ -103,7 +103,7 @@ class TextPolicy(ServedPolicy):
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
-        # `act` gives no values, since an engine may hold the language model alone: the stage `values` writes them
+        # `act` gives no values, since an engine may hold the language model alone: the annotator `values` writes them
         return frozenset({"values"} if init_args.get("value_head") else ()).union(init_args.get("statistics") or ())
 
     # ---------------------------------------------------------------- what a vision-language policy overrides
@@ -157,10 +157,10 @@ class TextPolicy(ServedPolicy):
     # ---------------------------------------------------------------- acting
 
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
-        return self.attempts(observation, torch.arange(len(noise)), sampling, noise)
+        return self.act_groups(observation, torch.arange(len(noise)), sampling, noise)
 
     @torch.no_grad()
-    def attempts(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
+    def act_groups(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
         refuse_mean(sampling)
         ids, attention = observation["input_ids"], observation["attention_mask"]
         self.refuse_long(ids.shape[1])

@@ -139,7 +139,7 @@ class VisionLanguagePolicy(TextPolicy):
 
 
 def _build_ragged(name: str, observations: Sequence[Observation], nothing: Tensor) -> Ragged:
-    """One input of all rows; attempts at a prompt hold the same tensor, which is stored once."""
+    """One input of all rows; completions of a prompt hold the same tensor, which is stored once."""
     given = [row.get(name, nothing) for row in observations]
     distinct = {id(part): part for part in given}
     number = {key: i for i, key in enumerate(distinct)}

@@ -29,12 +29,12 @@ def verdict(bounds: tuple[float, float]) -> str:
 
 
 def spent(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What a side used, as means over its seeds: iterations, attempts in training, seconds with the start stages
+    """What a side used, as means over its seeds: iterations, episodes in training, seconds with the start stages
     that were not kept from another run."""
     sums = [
         {
             "iterations": max(float(row.get("iterations") or 0) for row in result["rows"]),
-            "attempts": sum(float(row.get("rollout/attempts") or 0) for row in result["rows"]),
+            "episodes": sum(float(row.get("rollout/episodes_collected") or 0) for row in result["rows"]),
             "seconds": float(result["seconds"]),
         }
         for result in results

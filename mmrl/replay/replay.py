@@ -70,7 +70,7 @@ class Replay:
         if open_end.any():
             raise ValueError(
                 f"episodes {episode[open_end].tolist()} neither terminated nor say what followed them; play them with "
-                "mmrl.rollouts.stream.EnvSegments"
+                "mmrl.rollouts.stream.FixedHorizon"
             )
         ends = torch.where(rows["terminal"], TERMINAL, torch.where(last & closed, CUT, GOES_ON)).to(torch.uint8)
         # every row moves up by the seen rows before it

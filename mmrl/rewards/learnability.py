@@ -9,5 +9,5 @@ def learnability(solved: float) -> float:
     Source: Zhao et al., "Absolute Zero", 2025, arXiv:2505.03335, equation 4.
     """
     if not 0 <= solved <= 1:
-        raise ValueError(f"the share of solved attempts must lie between 0 and 1, got {solved}")
+        raise ValueError(f"the success rate must lie between 0 and 1, got {solved}")
     return 0.0 if solved == 0 else 1.0 - solved

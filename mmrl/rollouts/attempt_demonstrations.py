@@ -1,4 +1,4 @@
-"""What an expert says at first, and what it says once it is asked to try again."""
+"""Demonstrations of self-correction: first answers, a follow-up message, and the right answer at the end."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from mmrl.rollouts.transcript import Transcript
 from mmrl.types import Context, Episode, Prompt, Turn
 
 
-class AttemptDemonstrations(Rollout):
+class SelfCorrectionDemonstrations(Rollout):
     """One row per prompt: several attempts with the request to try again between them, the last one right.
 
     Every attempt is the task's own answer, but a share of those before the last answers another problem of the task;
     of such an attempt nothing is learnt.
 
     Args:
-        attempts: how many.
-        retry: what the policy is told after an attempt, as for `Attempts`.
+        num_attempts: attempts in a row.
+        message: what the policy is told after an attempt, as for `SelfCorrection`.
         wrong: share of the attempts before the last that are another problem's answer, in [0, 1].
     """
 
     samples = False
 
-    def __init__(self, attempts: int = 2, retry: str = "\n", wrong: float = 0.5):
-        if attempts < 2 or not retry or not 0 <= wrong <= 1:
+    def __init__(self, num_attempts: int = 2, message: str = "\n", wrong: float = 0.5):
+        if num_attempts < 2 or not message or not 0 <= wrong <= 1:
             raise ValueError(
-                f"rollout: need attempts >= 2, a word for retry and wrong in [0, 1], got {attempts}, {retry!r}, {wrong}"
+                f"rollout: need num_attempts >= 2, a message and wrong in [0, 1], "
+                f"got {num_attempts}, {message!r}, {wrong}"
             )
-        self.attempts, self.retry, self.wrong = attempts, retry, wrong
+        self.num_attempts, self.message, self.wrong = num_attempts, message, wrong
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         return [self._played(slot, prompt, ctx) for slot, prompt in prompts]
@@ -43,12 +44,12 @@ class AttemptDemonstrations(Rollout):
         rng = derive_rng("attempts", ctx.seed, ctx.purpose, ctx.iteration, slot)
         script = Transcript(worded(prompt))
         answer = ctx.task.demonstrate(prompt.index)
-        for number in range(self.attempts):
+        for number in range(self.num_attempts):
             if number:
-                script.read(ctx.policy.tokenize(asked_again(self.retry, prompt)))
+                script.read(ctx.policy.tokenize(asked_again(self.message, prompt)))
             other = ctx.task.demonstrate(int(rng.integers(len(ctx.task))))
-            right = number == self.attempts - 1 or other == answer or rng.random() >= self.wrong
+            right = number == self.num_attempts - 1 or other == answer or rng.random() >= self.wrong
             said = demonstration(prompt.observation, answer if right else other, ctx)
             script.write(said if right else replace(said, mask=torch.zeros_like(said.mask)))
         row = script.completion(answer, said.ended)
-        return Episode(prompt, group=slot, attempt=0, turns=[Turn(row)], source="demo")
+        return Episode(prompt, group=slot, sample_index=0, turns=[Turn(row)], source="demo")

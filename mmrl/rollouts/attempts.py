@@ -1,4 +1,4 @@
-"""The same question answered several times in a row, each attempt in view of those before."""
+"""Sequential self-correction (SCoRe): several attempts at a question in a row, each in view of the ones before."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mmrl.rollouts.transcript import Transcript
 from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
 
 
-class Attempts(Rollout):
-    """Every attempt is a row: its context is the question, all earlier attempts, and the request to try again.
+class SelfCorrection(Rollout):
+    """Self-correction over several attempts; one row per attempt, whose context holds all attempts before it.
 
     With r_k the reward of attempt k alone, what row k is paid is first * r_1 for the first attempt and
     r_k + progress * (r_k - r_{k-1}) for each later one; the last r_k is the episode's reward.
@@ -23,8 +23,8 @@ class Attempts(Rollout):
     equations 3 and 4.
 
     Args:
-        attempts: how many.
-        retry: what the policy is told after an attempt, where {question} stands for the text of the prompt's last
+        num_attempts: attempts in a row.
+        message: what the policy is told after an attempt, where {question} stands for the text of the prompt's last
             message; it says nothing about whether the attempt was right.
         first: what the first attempt is paid, as a share of its own reward.
         progress: bonus for being better than the attempt before, malus for being worse.
@@ -32,26 +32,33 @@ class Attempts(Rollout):
 
     writes = frozenset({"first"})
 
-    def __init__(self, attempts: int = 2, retry: str = "\n", first: float = 1.0, progress: float = 0.0):
-        if attempts < 2:
-            raise ValueError(f"rollout.attempts must be at least 2, got {attempts}; for one use rollout=single_turn")
-        if not retry:
-            raise ValueError("rollout.retry is empty: without a word between them two attempts are one")
-        self.attempts, self.retry, self.first, self.progress = attempts, retry, first, progress
+    def __init__(self, num_attempts: int = 2, message: str = "\n", first: float = 1.0, progress: float = 0.0):
+        if num_attempts < 2:
+            raise ValueError(
+                f"rollout.num_attempts must be at least 2, got {num_attempts}; for one use rollout=single_turn"
+            )
+        if not message:
+            raise ValueError(
+                "rollout.message is empty: self-correction needs a follow-up message between attempts; "
+                "set rollout.message"
+            )
+        self.num_attempts, self.message, self.first, self.progress = num_attempts, message, first, progress
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         known: dict[int, Observation] = {}
         episodes, scripts = [], []
         for slot, prompt in prompts:
             raw = worded(prompt)
-            for attempt in ctx.numbers(slot):
-                episodes.append(Episode(prompt, group=slot, attempt=attempt, info={"attempts": [], "earned": []}))
+            for sample_index in ctx.sample_indices(slot):
+                episodes.append(
+                    Episode(prompt, group=slot, sample_index=sample_index, info={"attempts": [], "earned": []})
+                )
                 scripts.append(Transcript(raw, known))
-        for number in range(self.attempts):
+        for number in range(self.num_attempts):
             self._attempt(number, episodes, scripts, ctx)
             for episode, script in zip(episodes, scripts):
-                script.read(ctx.policy.tokenize(asked_again(self.retry, episode.prompt)))
-            ctx.progress("rollout", (number + 1) * len(episodes) // self.attempts, len(episodes))
+                script.read(ctx.policy.tokenize(asked_again(self.message, episode.prompt)))
+            ctx.progress("rollout", (number + 1) * len(episodes) // self.num_attempts, len(episodes))
         for episode in episodes:
             self._pay(episode)
         return episodes
@@ -60,7 +67,7 @@ class Attempts(Rollout):
         """One more row of every episode, and what it alone would earn."""
         requests = []
         for episode, script in zip(episodes, scripts):
-            requests.append(script.request(turn_seed(episode.group, episode.attempt, ctx, number)))
+            requests.append(script.request(turn_seed(episode.group, episode.sample_index, ctx, number)))
         for episode, script, done in zip(episodes, scripts, ctx.engine.sample(requests, ctx.sampling)):
             script.write(done)
             episode.turns = [*episode.turns, Turn(_marked(done, number == 0))]
@@ -84,11 +91,11 @@ class Attempts(Rollout):
             turn.reward = (self.first * own if k == 0 else own if k < last else 0.0) + bonus
 
 
-def asked_again(retry: str, prompt: Prompt) -> str:
+def asked_again(message: str, prompt: Prompt) -> str:
     """The request to try again, with {question} filled in."""
     content = prompt.messages[-1]["content"]
     question = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
-    return retry.replace("{question}", question)
+    return message.replace("{question}", question)
 
 
 def _marked(done: Completion, first: bool) -> Completion:

@@ -19,7 +19,7 @@ class Rollout(ABC):
 
     @abstractmethod
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        """Play the attempts `ctx.numbers(slot)` for every (slot, prompt), in that order."""
+        """Play the episodes `ctx.sample_indices(slot)` of every (slot, prompt), in that order."""
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         """Learn from the scored groups of all ranks (light episodes: no turns): every rank then has the same state."""
@@ -39,7 +39,7 @@ def worded(prompt: Prompt) -> Mapping[str, Any]:
     return prompt.observation
 
 
-def turn_seed(slot: int, attempt: int, ctx: Context, turn: int = 0) -> int:
-    """Of an attempt's draw at one turn; the first draws as an answer of a single turn does."""
+def turn_seed(slot: int, sample_index: int, ctx: Context, turn: int = 0) -> int:
+    """Derive the seed of a completion at one turn; the first turn has the seed of a single-turn completion."""
     later = [turn] if turn else []
-    return derive_seed(ctx.seed, ctx.purpose, ctx.iteration, slot, attempt, *later)
+    return derive_seed(ctx.seed, ctx.purpose, ctx.iteration, slot, sample_index, *later)

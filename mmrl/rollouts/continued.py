@@ -1,4 +1,4 @@
-"""Worlds that go on for ever: one view of vector environments in every autoreset mode."""
+"""One interface over gymnasium's three autoreset modes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gymnasium.vector.utils import create_empty_array
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """The end of a world's life."""
+class EpisodeEnd:
+    """How an episode of one environment ended."""
 
     terminated: bool  # by itself; else it was only watched no longer
     following: dict[str, Any]  # raw observation after the last decision, before any reset
@@ -23,16 +23,16 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What one decision in each of some worlds led to."""
+class EnvStep:
+    """Result of one step of the acting environments: rewards, executed control steps, episode ends."""
 
     rewards: list[float]  # of the worlds that acted, in their order
     executed: list[int] | None  # control steps of the decisions that were played, where the simulator says so
-    ends: dict[int, End]  # by world, of the lives that ended
+    ends: dict[int, EpisodeEnd]  # by world, of the lives that ended
 
 
-class ContinuedEnv:
-    """Steps a vector environment and starts every finished world again, whichever way its autoreset mode asks for.
+class AutoresetAdapter:
+    """Step a vector environment and reset every finished environment, in each of gymnasium's autoreset modes.
 
     next_step: the step after the end only resets that world, whose action is ignored: it does not act then.
     same_step: the returned observation is already that of the new life; the final one is in the infos.
@@ -76,7 +76,7 @@ class ContinuedEnv:
             for name, part in seen.items()
         }
 
-    def step(self, worlds: Sequence[int], outputs: Sequence[Any], seed: Callable[[int], int]) -> Step:
+    def step(self, worlds: Sequence[int], outputs: Sequence[Any], seed: Callable[[int], int]) -> EnvStep:
         """Take one decision in each of `worlds`, which are those that act.
 
         `seed(world)` starts the world's next life; used where the reset is ours.
@@ -85,7 +85,7 @@ class ContinuedEnv:
         observations, rewards, terminated, truncated, infos = self.venv.step(self._actions)
         ended = (terminated | truncated) & self.acting
         executed = [int(infos["executed"][w]) for w in worlds] if "executed" in infos else None
-        ends: dict[int, End] = {}
+        ends: dict[int, EpisodeEnd] = {}
         if ended.any():
             final, reports = observations, infos
             if self.mode is AutoresetMode.SAME_STEP:
@@ -99,7 +99,7 @@ class ContinuedEnv:
         self._observations = observations
         self._check_finite()
         paid = rewards.tolist()
-        return Step(paid if len(worlds) == len(paid) else [paid[w] for w in worlds], executed, ends)
+        return EnvStep(paid if len(worlds) == len(paid) else [paid[w] for w in worlds], executed, ends)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next step depends on, as tensors; refused by simulators that cannot be saved."""
@@ -154,7 +154,7 @@ def _observed(saved: Any) -> Any:
     return type(saved)(_observed(part) for part in saved) if isinstance(saved, (list, tuple)) else saved
 
 
-def _end(world: int, terminated: bool, final: Any, reports: Mapping[str, Any]) -> End:
+def _end(world: int, terminated: bool, final: Any, reports: Mapping[str, Any]) -> EpisodeEnd:
     """What is known only at the end of a life."""
     # apart from the buffers, which some vector environments use again
     following = {
@@ -166,4 +166,4 @@ def _end(world: int, terminated: bool, final: Any, reports: Mapping[str, Any]) -
     error = reports["error"][world] if "error" in reports else None
     if error and not isinstance(error, str):
         error = "the simulator reported an error"
-    return End(terminated, following, scores, error or None)
+    return EpisodeEnd(terminated, following, scores, error or None)

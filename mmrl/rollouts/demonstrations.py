@@ -40,7 +40,7 @@ class Demonstrations(Rollout):
         if self.keep:
             self._kept = known
         return [
-            Episode(prompt, group=slot, attempt=0, turns=seeded(known[prompt.key], slot, ctx), source="demo")
+            Episode(prompt, group=slot, sample_index=0, turns=seeded(known[prompt.key], slot, ctx), source="demo")
             for slot, prompt in prompts
         ]
 

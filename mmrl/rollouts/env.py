@@ -1,4 +1,4 @@
-"""Episodes in a simulator: every decision of every live world is one request, and becomes one turn."""
+"""Whole episodes in a simulator: every decision of every running environment is one request and one turn."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
 
-class EnvEpisodes(Rollout):
-    """All attempts are played side by side in one vector environment, each to its own end.
+class EpisodicRollout(Rollout):
+    """Play whole episodes side by side in one vector environment, each to its own end.
 
     The environment's `reset(seed=[one per world])` must make world i's initial state a function of seed[i] alone, and
     a world that ended must keep still until the next reset (autoreset disabled). It may report in `infos`
@@ -37,7 +37,7 @@ class EnvEpisodes(Rollout):
         self._made_for: tuple[Any, int] | None = None
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        episodes = [Episode(p, group=slot, attempt=a) for slot, p in prompts for a in ctx.numbers(slot)]
+        episodes = [Episode(p, group=slot, sample_index=i) for slot, p in prompts for i in ctx.sample_indices(slot)]
         if not episodes:
             return []
         waves = -(-len(episodes) // self.max_envs)
@@ -52,7 +52,7 @@ class EnvEpisodes(Rollout):
         """The environment of the last call while simulator and size are the same: making one costs time."""
         if not hasattr(task, "sim"):
             raise ValueError(
-                f"rollout EnvEpisodes needs a task with a simulator, but task {task.name!r} has none; use single_turn"
+                f"rollout=env needs a task with a simulator, but task {task.name!r} has none; use single_turn"
             )
         if self._env is None or self._made_for != (task.sim, count):
             self.close()
@@ -130,7 +130,7 @@ def _rows(observation: Any, worlds: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _shared(raws: list[dict[str, Any]], episodes: Sequence[Episode]) -> list[dict[str, Any]]:
-    """One object per group: its attempts start in the same state, so the engine encodes it once."""
+    """One object per group: its episodes start in the same state, so the engine encodes it once."""
     first: dict[int, dict[str, Any]] = {}
     return [first.setdefault(episode.group, raw) for episode, raw in zip(episodes, raws)]
 
@@ -140,7 +140,7 @@ def _requests(
 ) -> list[Request]:
     key = (ctx.seed, ctx.purpose, ctx.iteration)
     return [
-        Request(raw, derive_seed(*key, episodes[i].group, episodes[i].attempt, decision))
+        Request(raw, derive_seed(*key, episodes[i].group, episodes[i].sample_index, decision))
         for raw, i in zip(raws, worlds)
     ]
 

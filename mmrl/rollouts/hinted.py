@@ -1,4 +1,4 @@
-"""Attempts that begin with a part of the solution, as much of it as makes half of them succeed."""
+"""Completions that begin with a part of the solution, as much of it as makes half of them succeed (SEELE)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mmrl.types import Completion, Context, Episode, Observation, Prompt, Reques
 
 
 class Hinted(Rollout):
-    """The attempts at a prompt in several rounds; each begins with a share of the task's demonstration.
+    """SEELE: complete a prompt in several rounds, each after a prefix of the task's demonstration.
 
     The first round at a prompt shows all but one token of it, or what the last visit found right. After each round a
     curve is fitted to the shares and accuracies of this visit, and the next round shows what it says gives `target`.
@@ -24,7 +24,7 @@ class Hinted(Rollout):
     single turns shows none. Shares are remembered for every prompt, alike on all processes, and saved.
 
     Args:
-        rounds: at each prompt; they share data.group_size attempts equally.
+        rounds: per prompt; they share its data.group_size completions equally.
         target: accuracy that is aimed at.
         score: of the task, 1 for a success.
         share: always show this much of the solution, in place of fitting it.
@@ -42,30 +42,34 @@ class Hinted(Rollout):
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         if ctx.score is None:
-            raise RuntimeError("rollout=hinted adapts to how attempts score; it is no rollout for measurements")
+            raise RuntimeError(
+                "rollout=hinted adapts to the scores of the completions; it is no rollout for measurements"
+            )
         visits = [self._visit(slot, prompt, ctx) for slot, prompt in prompts]
         for number in range(self.rounds):
-            asked = [(visit, attempt) for visit in visits for attempt in visit.attempts[number :: self.rounds]]
-            requests = [visit.request(attempt, ctx) for visit, attempt in asked]
+            asked = [(visit, index) for visit in visits for index in visit.sample_indices[number :: self.rounds]]
+            requests = [visit.request(index, ctx) for visit, index in asked]
             played = ctx.engine.sample(requests, ctx.sampling)
-            latest = [visit.episode(attempt, done, ctx) for (visit, attempt), done in zip(asked, played)]
+            latest = [visit.episode(index, done, ctx) for (visit, index), done in zip(asked, played)]
             ctx.score(latest)
             for visit in visits:
                 self._learn(visit, [episode for episode in latest if episode.group == visit.slot])
             ctx.progress("rollout", number + 1, self.rounds)
-        return [episode for visit in visits for episode in sorted(visit.episodes, key=lambda e: e.attempt)]
+        return [episode for visit in visits for episode in sorted(visit.episodes, key=lambda e: e.sample_index)]
 
     def _visit(self, slot: int, prompt: Prompt, ctx: Context) -> _Visit:
-        attempts = ctx.numbers(slot)
-        if len(attempts) % self.rounds:
-            raise ValueError(f"rollout.rounds={self.rounds} do not divide {len(attempts)} attempts; data.group_size")
+        indices = ctx.sample_indices(slot)
+        if len(indices) % self.rounds:
+            raise ValueError(
+                f"rollout.rounds={self.rounds} do not divide {len(indices)} completions; change data.group_size"
+            )
         raw = prompt.observation
         solution = ctx.policy.encode_demonstration(raw, ctx.task.demonstrate(prompt.index))[
             :-1
         ]  # the end is the policy's to find
         first = (len(solution) - 1) / len(solution)
         share = self.known.get(prompt.index, first) if self.share is None else self.share
-        return _Visit(slot, prompt, raw, ctx.policy.encode(raw), solution, attempts, share)
+        return _Visit(slot, prompt, raw, ctx.policy.encode(raw), solution, indices, share)
 
     def _learn(self, visit: _Visit, latest: Sequence[Episode]) -> None:
         for episode in latest:
@@ -100,9 +104,9 @@ class _Visit:
     slot: int
     prompt: Prompt
     raw: Mapping[str, Any]
-    observation: Observation  # encoded, one object for all attempts
+    observation: Observation  # encoded, one object for all completions
     solution: Tensor  # [L] ids without the end of the answer
-    attempts: range
+    sample_indices: range
     share: float  # of the solution, that the next round shows
     points: list[tuple[float, float]] = field(default_factory=list)
     episodes: list[Episode] = field(default_factory=list)
@@ -111,15 +115,15 @@ class _Visit:
     def hint(self) -> Tensor:
         return self.solution[: round(self.share * len(self.solution))]
 
-    def request(self, attempt: int, ctx: Context) -> Request:
-        return Request(self.raw, turn_seed(self.slot, attempt, ctx), self.hint if len(self.hint) else None)
+    def request(self, sample_index: int, ctx: Context) -> Request:
+        return Request(self.raw, turn_seed(self.slot, sample_index, ctx), self.hint if len(self.hint) else None)
 
-    def episode(self, attempt: int, done: Completion, ctx: Context) -> Episode:
-        """The attempt with its hint before it, in the context without."""
+    def episode(self, sample_index: int, done: Completion, ctx: Context) -> Episode:
+        """The completion with its hint before it, in the context without."""
         hint = self.hint
         turn = Turn(_after(hint, done, self.observation, ctx.policy.decode(hint.tolist())))
         info = {"hint": len(hint), "shown": self.share}
-        return Episode(self.prompt, self.slot, attempt, [turn], ended=done.ended, info=info)
+        return Episode(self.prompt, self.slot, sample_index, [turn], ended=done.ended, info=info)
 
 
 def _after(hint: Tensor, done: Completion, observation: Observation, text: str) -> Completion:

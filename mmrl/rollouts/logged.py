@@ -17,14 +17,14 @@ from mmrl.types import Completion, Context, Episode, Prompt, Turn
 log = logging.getLogger(__name__)
 
 Log = list[dict[str, Any]]
-"""One entry per group, plain values and tensors alone: its key, the distinct observations, and its attempts."""
+"""One entry per group, plain values and tensors alone: its key, the distinct observations, and its episodes."""
 
 
 class LoggedEpisodes(Rollout):
     """Walks through the groups of a log, round and round, whichever problems the curriculum picks.
 
     Where there is no log yet, the policy as it is then plays one with any other rollout: the problems of the task in
-    order, `data.group_size` attempts at each, and again with other draws where they are fewer than `count`. Rows are of
+    order, `data.group_size` episodes of each, and again with other draws where they are fewer than `count`. Rows are of
     version -1, since no weights that are learnt sampled them. The task scores the episodes anew.
 
     Args:
@@ -45,7 +45,7 @@ class LoggedEpisodes(Rollout):
         if self._log is None:
             self._log = self._read() if self.path.exists() else self._played(ctx)
         # this process may have one prompt more or less than others: what an iteration reads is counted over all
-        first = ctx.iteration * (ctx.prompts or len(prompts) * ctx.world_size)
+        first = ctx.iteration * (ctx.num_prompts or len(prompts) * ctx.world_size)
         return [e for slot, _ in prompts for e in _episodes(self._log[(first + slot) % len(self._log)], slot, ctx)]
 
     def _read(self) -> Log:
@@ -59,7 +59,7 @@ class LoggedEpisodes(Rollout):
             raise ValueError(f"rollout.path={self.path} holds no episodes; {remedy}")
         entries = kept if isinstance(kept, list) else [None]
         if not all(
-            isinstance(entry, dict) and entry.keys() >= {"key", "observations", "attempts"} for entry in entries
+            isinstance(entry, dict) and entry.keys() >= {"key", "observations", "episodes"} for entry in entries
         ):
             raise ValueError(f"rollout.path={self.path} is no log of episodes: no list of groups; {remedy}")
         return kept
@@ -83,7 +83,7 @@ def written(episodes: Sequence[Episode]) -> Log:
     """Episodes of any rollout as a log."""
     groups: dict[int, dict[str, Any]] = {}
     for episode in episodes:
-        entry = groups.setdefault(episode.group, {"key": episode.prompt.key, "observations": [], "attempts": []})
+        entry = groups.setdefault(episode.group, {"key": episode.prompt.key, "observations": [], "episodes": []})
         known = entry.setdefault("known", {})
         turns = []
         for turn in episode.turns:
@@ -93,7 +93,7 @@ def written(episodes: Sequence[Episode]) -> Log:
                 entry["observations"].append(dict(done.observation))
             turns.append({**_completion(done), "observation": known[id(done.observation)], "reward": turn.reward})
         scores = dict(episode.info.get("scores", {}))
-        entry["attempts"].append({"turns": turns, "ended": episode.ended, "scores": scores})
+        entry["episodes"].append({"turns": turns, "ended": episode.ended, "scores": scores})
     return [{name: value for name, value in entry.items() if name != "known"} for entry in groups.values()]
 
 
@@ -117,13 +117,13 @@ def _episodes(entry: Mapping[str, Any], slot: int, ctx: Context) -> list[Episode
         Episode(
             prompt,
             group=slot,
-            attempt=number,
-            turns=[_turn(turn, entry["observations"]) for turn in attempt["turns"]],
-            ended=attempt["ended"],
+            sample_index=number,
+            turns=[_turn(turn, entry["observations"]) for turn in episode["turns"]],
+            ended=episode["ended"],
             source="replay",
-            info={"scores": dict(attempt["scores"])} if attempt["scores"] else {},
+            info={"scores": dict(episode["scores"])} if episode["scores"] else {},
         )
-        for number, attempt in enumerate(entry["attempts"])
+        for number, episode in enumerate(entry["episodes"])
     ]
 
 

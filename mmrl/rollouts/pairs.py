@@ -30,10 +30,10 @@ class PreferencePairs(Rollout):
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         out = []
         for slot, prompt in prompts:
-            for attempt, (answer, sign) in enumerate(zip(answers(prompt), (1, -1))):
+            for sample_index, (answer, sign) in enumerate(zip(answers(prompt), (1, -1))):
                 raw = {**prompt.observation, "answer": answer}  # for those that read it with the prompt
                 turn = Turn(demonstration(raw, answer, ctx))
-                out.append(stated(Episode(prompt, slot, attempt, [turn], source="demo"), sign))
+                out.append(stated(Episode(prompt, slot, sample_index, [turn], source="demo"), sign))
         first = out[::2]
         for one, other in zip(first, out[1::2]):  # one object for the pair, so that the prompt is read once
             other.turns[0].completion.observation = _shared(one, other)

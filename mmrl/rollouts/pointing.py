@@ -48,7 +48,7 @@ class Pointing(Rollout):
         made = sim.scenes([prompt.info["seed"] for _, prompt in prompts], self.spread)  # type: ignore[union-attr]
         ctx.progress("scenes", len(prompts), len(prompts))
         return [
-            Episode(prompt, group=slot, attempt=0, turns=self._turns(made, i, slot, ctx), source="demo")
+            Episode(prompt, group=slot, sample_index=0, turns=self._turns(made, i, slot, ctx), source="demo")
             for i, (slot, prompt) in enumerate(prompts)
             if made["masks"][i].sum(axis=(1, 2)).min() >= self.least_pixels
         ]

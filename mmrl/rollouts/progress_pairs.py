@@ -46,7 +46,7 @@ class ProgressPairs(Rollout):
         for (slot, prompt), raws in zip(prompts, shown):
             rng = derive_rng(ctx.seed, "pairs", ctx.iteration, slot)
             turns = [Turn(self._completion(*self._pair(raws, told, rng), ctx)) for _ in range(self.pairs)]
-            episodes.append(Episode(prompt, group=slot, attempt=0, turns=turns, source="demo"))
+            episodes.append(Episode(prompt, group=slot, sample_index=0, turns=turns, source="demo"))
         return episodes
 
     def _pair(

@@ -91,7 +91,7 @@ class RecordedEpisodes(Rollout):
         return Episode(
             prompt,
             group=slot,
-            attempt=0,
+            sample_index=0,
             turns=seeded(made.turns, slot, ctx),
             ended=made.ended,
             source="demo",
@@ -111,7 +111,7 @@ def _turns(recorded: Recorded, stride: int | None, prompt: Prompt, ctx: Context)
     return Episode(
         prompt,
         group=0,
-        attempt=0,
+        sample_index=0,
         turns=[Turn(_completion(decision, chunk, ctx), decision.reward) for decision in decisions],
         ended=recorded.ended,
         info={"scores": scores, "seed": recorded.seed, "recorded": recorded.where},

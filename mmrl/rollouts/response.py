@@ -1,4 +1,4 @@
-"""How often a problem is solved with so much of its solution shown: a curve fitted to a few rounds of attempts."""
+"""How often a problem is solved with so much of its solution shown: a curve fitted to a few rounds of completions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 USUAL = {"slope": 10.0, "place": -0.5, "floor": 0.1}
 """What is expected before anything is known: half is solved when a little less than half is shown."""
 FAITH = 0.002
-"""What a deviation of one unit (a factor of e, half of the solution, a fifth of all attempts) from that counts, in
+"""What a deviation of one unit (a factor of e, half of the solution, a fifth of all completions) from that counts, in
 squared errors of the accuracy: little beside any measurement, enough to make one point tell a curve."""
 
 

@@ -1,4 +1,4 @@
-"""Pieces of the lives of simulated worlds, as episodes."""
+"""Cut fixed-length segments of vectorised rollouts into episodes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.rollouts.continued import End, Step
+from mmrl.rollouts.continued import EnvStep, EpisodeEnd
 from mmrl.rollouts.env import mask_unplayed
 from mmrl.turns import ActionBatch, TransitionTable
 from mmrl.types import Completion, Context, Ended, Episode, Prompt
 
 
 @dataclass
-class World:
-    """One world's life so far, over segments and iterations."""
+class EnvTrajectory:
+    """Trajectory of one environment over segments and iterations: its return, length and open segment."""
 
     number: int = 0  # over all ranks
     lives: int = 0  # that ended
@@ -29,8 +29,8 @@ class World:
         self.life_return, self.life_length = 0.0, 0
 
 
-class Harvest:
-    """The segments of one iteration while they grow.
+class SegmentBuilder:
+    """Build the segments of one iteration from the environment steps.
 
     Args:
         name: of the task.
@@ -44,7 +44,9 @@ class Harvest:
         self._segments: list[tuple[Episode, list[int]]] = []
         self._following: list[tuple[Episode, dict[str, Any]]] = []  # unfinished ones and what was seen after them
 
-    def add(self, worlds: Sequence[World], acting: Sequence[int], acts: Sequence[Completion], step: Step) -> None:
+    def add(
+        self, worlds: Sequence[EnvTrajectory], acting: Sequence[int], acts: Sequence[Completion], step: EnvStep
+    ) -> None:
         """One decision in each acting world: a row, or, when it is not learnt from, the reason to stop before it."""
         if step.executed is not None:
             _mask_unplayed(acts, step.executed)
@@ -64,7 +66,7 @@ class Harvest:
             if learnt and end is not None:
                 self._end(world, end)
 
-    def _stop(self, world: World, completion: Completion, end: End | None) -> None:
+    def _stop(self, world: EnvTrajectory, completion: Completion, end: EpisodeEnd | None) -> None:
         """The open segment ends before the decision that has just been taken."""
         failed = end is not None and end.error is not None
         segment = self._close(world, "error" if failed else "cut")
@@ -73,14 +75,14 @@ class Harvest:
         if segment is not None and failed:
             segment.info["error"] = end.error  # type: ignore[union-attr]
 
-    def _end(self, world: World, end: End) -> None:
+    def _end(self, world: EnvTrajectory, end: EpisodeEnd) -> None:
         segment = self._close(world, "done" if end.terminated else "time")
         life = {"episode_return": world.life_return, "episode_length": float(world.life_length)}
         segment.info["scores"] = {**end.scores, **life}  # type: ignore[union-attr]
         if not end.terminated:
             self._following.append((segment, end.following))  # type: ignore[arg-type]
 
-    def cut(self, world: World, observation: dict[str, Any]) -> None:
+    def cut(self, world: EnvTrajectory, observation: dict[str, Any]) -> None:
         """End the open segment, if there is one, because the iteration ends; its world has come to `observation`."""
         segment = self._close(world, "cut")
         if segment is not None:
@@ -97,10 +99,10 @@ class Harvest:
             segment.group, segment.turns = group, self._table.turns(rows)
         return [segment for segment, _ in self._segments]
 
-    def _close(self, world: World, ended: Ended) -> Episode | None:
+    def _close(self, world: EnvTrajectory, ended: Ended) -> Episode | None:
         if not world.rows:
             return None
-        segment = Episode(Prompt(key=f"{self.name}/world/{world.number}"), group=0, attempt=0, ended=ended)
+        segment = Episode(Prompt(key=f"{self.name}/world/{world.number}"), group=0, sample_index=0, ended=ended)
         self._segments.append((segment, world.rows))
         world.rows = []
         return segment

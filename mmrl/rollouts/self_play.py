@@ -35,7 +35,7 @@ class SelfPlay(Rollout):
     Source: Zhao et al., "Absolute Zero", 2025, arXiv:2505.03335, algorithm 1 and equations 4 to 6.
 
     Args:
-        trials: attempts at a proposed problem; they are not learnt from.
+        trials: solutions sampled for a proposed problem; they are not learnt from.
         references: known problems that a proposer is shown.
         proposing: False plays solvers alone, on the problems known at the beginning.
         most: known problems of a kind that are kept, the newest.
@@ -56,7 +56,11 @@ class SelfPlay(Rollout):
             raise ValueError(f"task {game.name!r} is no game: its problems cannot be proposed; use task=programs")
         for kind in game.kinds:
             self.known.setdefault(kind, game.seeds(kind))
-        plays = [self._begin(slot, attempt, game, ctx) for slot, _ in prompts for attempt in ctx.numbers(slot)]
+        plays = [
+            self._begin(slot, sample_index, game, ctx)
+            for slot, _ in prompts
+            for sample_index in ctx.sample_indices(slot)
+        ]
         requests = [Request(p.episode.prompt.observation, p.seed(ctx)) for p in plays]
         for play, done in zip(plays, ctx.engine.sample(requests, ctx.sampling)):
             play.wrote(done, game.kinds)
@@ -65,17 +69,17 @@ class SelfPlay(Rollout):
         self._proposed([play for play in fine if play.problem is None], game, ctx)
         return [play.episode for play in plays]
 
-    def _begin(self, slot: int, attempt: int, game: Game, ctx: Context) -> _Play:
+    def _begin(self, slot: int, sample_index: int, game: Game, ctx: Context) -> _Play:
         kind = game.kinds[(slot // 2 if self.proposing else slot) % len(game.kinds)]
         rng = derive_rng(ctx.seed, ctx.purpose, "self-play", ctx.iteration, slot)
         known, key = self.known[kind], f"{game.name}/play/{slot}"
         if self.proposing and slot % 2 == 0:
             shown = [known[i] for i in rng.permutation(len(known))[: self.references]]
-            return _Play(Episode(game.ask(kind, shown, key), slot, attempt, role="proposer"), kind)
+            return _Play(Episode(game.ask(kind, shown, key), slot, sample_index, role="proposer"), kind)
         # the newest first, each once before any again
         place = (slot // 2 // len(game.kinds)) if self.proposing else int(rng.integers(len(known)))
         problem = known[-1 - place % len(known)]
-        return _Play(Episode(game.pose(problem, key), slot, attempt, role="solver"), kind, problem)
+        return _Play(Episode(game.pose(problem, key), slot, sample_index, role="solver"), kind, problem)
 
     def _solved(self, plays: Sequence[_Play], game: Game) -> None:
         asked = [(play.problem, str(play.episode.output)) for play in plays if play.problem is not None]
@@ -95,7 +99,7 @@ class SelfPlay(Rollout):
             play.judged(replace(verdict, scores={"solved": a}), learnability(a))
 
     def _tried(self, sound: Sequence[tuple[_Play, Problem]], game: Game, ctx: Context) -> dict[int, float]:
-        """The share of attempts at each proposal that succeed, those left out that nobody could judge."""
+        """The success rate of the trials of each proposal, without those that could not be judged."""
         requests, owners = [], []
         for play, problem in sound:
             raw = game.pose(problem, play.episode.prompt.key).observation
@@ -112,7 +116,7 @@ class SelfPlay(Rollout):
                 right.setdefault(id(play), []).append(verdict.outcome == "right")
         for play, _ in sound:
             if id(play) not in right:
-                play.failed("none of the attempts at a proposal could be judged")
+                play.failed("none of the trials of a proposal could be judged")
         return {number: sum(values) / len(values) for number, values in right.items()}
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
@@ -150,7 +154,13 @@ class _Play:
 
     def seed(self, ctx: Context, *more: int | str) -> int:
         return derive_seed(
-            ctx.seed, ctx.purpose, ctx.iteration, self.episode.group, self.episode.attempt, self.episode.role, *more
+            ctx.seed,
+            ctx.purpose,
+            ctx.iteration,
+            self.episode.group,
+            self.episode.sample_index,
+            self.episode.role,
+            *more,
         )
 
     def wrote(self, done: Completion, kinds: Sequence[str]) -> None:

@@ -9,15 +9,15 @@ from mmrl.types import Context, Episode, Prompt, Request, Turn
 
 
 class SingleTurn(Rollout):
-    """Every attempt is one completion of the prompt."""
+    """Single-turn rollout: every episode is one completion of its prompt."""
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         episodes, requests = [], []
         for slot, prompt in prompts:
             raw = worded(prompt)
-            for attempt in ctx.numbers(slot):
-                requests.append(Request(raw, turn_seed(slot, attempt, ctx)))
-                episodes.append(Episode(prompt, group=slot, attempt=attempt))
+            for sample_index in ctx.sample_indices(slot):
+                requests.append(Request(raw, turn_seed(slot, sample_index, ctx)))
+                episodes.append(Episode(prompt, group=slot, sample_index=sample_index))
         ctx.progress("rollout", 0, len(requests))
         for episode, completion in zip(episodes, ctx.engine.sample(requests, ctx.sampling)):
             episode.turns.append(Turn(completion))  # type: ignore[attr-defined]

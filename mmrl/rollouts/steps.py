@@ -15,18 +15,18 @@ from mmrl.types import Completion, Context, Episode, Prompt, Request, Turn
 
 
 class StepValues(Rollout):
-    """Single-turn attempts with the values of the states in which their steps begin, by Monte Carlo.
+    """Single-turn completions with the values of the states in which their steps begin, by Monte Carlo.
 
     V(s_k) is the mean reward of `continuations` fresh completions of the prompt and the first k steps, by the policy
-    that sampled the attempt. They end where the attempt would have had to, and are not learnt from. States that several
-    attempts share are tried once. A continuation that fails is left out.
+    that sampled the completion. They have its length limit and are not learnt from. States that several completions
+    share are evaluated once. A continuation that fails is left out.
 
     Source: Kazemnejad et al., "VinePPO", 2024, arXiv:2410.01679, section 4 and equation 6.
 
     Args:
         continuations: K, per state.
         split: a step ends with the token that completes this text; the prompt alone is the first state.
-        most: steps of an attempt; what comes after the last of them belongs to it.
+        most: steps of a completion; what comes after the last of them belongs to it.
     """
 
     writes = frozenset({"values", "segment"})

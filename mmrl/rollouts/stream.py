@@ -1,4 +1,4 @@
-"""Worlds that live on from one iteration to the next, cut into segments of a fixed number of decisions."""
+"""Rollouts of a fixed number of decisions per environment and iteration, cut into segments of episodes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 
 from mmrl.rng import Noise, derive_seed
 from mmrl.rollouts.base import Rollout
-from mmrl.rollouts.continued import ContinuedEnv, End
-from mmrl.rollouts.segments import Harvest, World
+from mmrl.rollouts.continued import AutoresetAdapter, EpisodeEnd
+from mmrl.rollouts.segments import EnvTrajectory, SegmentBuilder
 from mmrl.turns import ActionBatch
 from mmrl.types import Context, Episode, Prompt, Task
 
 log = logging.getLogger(__name__)
 
 
-class EnvSegments(Rollout):
-    """Takes `num_envs * horizon` decisions per iteration in worlds that are not interrupted by its end.
+class FixedHorizon(Rollout):
+    """Collect `num_envs * horizon` decisions per iteration; episodes go on over the end of an iteration.
 
     A segment is a piece of a world's life: up to its end ("done", "time", "error") or the end of the iteration
     ("cut"). Each is one Episode in a group of its own. What follows a segment that did not terminate is worth the
@@ -30,44 +30,45 @@ class EnvSegments(Rollout):
     more decisions than are wanted; those are taken in the worlds but not learnt from.
 
     Prompts count only at the very start, as the worlds' first initial states. Whole episodes, for evaluation, are
-    played by `mmrl.rollouts.env.EnvEpisodes`.
+    played by `mmrl.rollouts.env.EpisodicRollout`.
 
     Args:
         num_envs: worlds per process.
         horizon: decisions per world and iteration, on average.
         max_errors: failures of the simulator in one iteration beyond which the run stops.
-        window: how many of the last finished lives the reported mean return is over.
+        stats_window_size: number of last finished lives over which the mean return is reported.
     """
 
-    def __init__(self, num_envs: int = 8, horizon: int = 32, max_errors: int = 10, window: int = 100):
-        for name, value in (("num_envs", num_envs), ("horizon", horizon), ("window", window)):
+    def __init__(self, num_envs: int = 8, horizon: int = 32, max_errors: int = 10, stats_window_size: int = 100):
+        for name, value in (("num_envs", num_envs), ("horizon", horizon), ("stats_window_size", stats_window_size)):
             if value < 1:
                 raise ValueError(f"rollout.{name} must be at least 1, got {value}")
-        self.num_envs, self.horizon, self.max_errors, self.window = num_envs, horizon, max_errors, window
-        self._env: ContinuedEnv | None = None
+        self.num_envs, self.horizon, self.max_errors = num_envs, horizon, max_errors
+        self.stats_window_size = stats_window_size
+        self._env: AutoresetAdapter | None = None
         self._saved: dict[str, Any] | None = None  # simulator state to go on from, until the simulator is known
         self._checked: Any = None  # the policy that was last compared with the simulator
-        self._worlds = [World() for _ in range(num_envs)]
-        self._returns: deque[float] = deque(maxlen=window)
+        self._worlds = [EnvTrajectory() for _ in range(num_envs)]
+        self._returns: deque[float] = deque(maxlen=stats_window_size)
         self._env_steps = self._errors = 0
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        """Segments with `num_envs * horizon` turns together; prompts and attempts play no part after the start."""
+        """Segments with `num_envs * horizon` turns together; prompts and episodes play no part after the start."""
         if ctx.purpose != "train":
             raise ValueError(
-                f"EnvSegments cuts episodes and cannot play those of purpose {ctx.purpose!r}: "
-                "set data.evaluation.rollout to mmrl.rollouts.env.EnvEpisodes"
+                f"FixedHorizon cuts episodes and cannot play those of purpose {ctx.purpose!r}: "
+                "set data.evaluation.rollout to mmrl.rollouts.env.EpisodicRollout"
             )
         env = self._open(prompts, ctx)
         wanted, errors = self.num_envs * self.horizon, self._errors
-        harvest, draws = Harvest(ctx.task.name, wanted), self._draws(ctx)
-        while harvest.rows < wanted:
+        builder, draws = SegmentBuilder(ctx.task.name, wanted), self._draws(ctx)
+        while builder.rows < wanted:
             acting = env.worlds
             seeds = draws.integers(acting if len(acting) < self.num_envs else slice(None))
             acts = ctx.engine.act(env.observed(acting), seeds, ctx.sampling)
             outputs = acts.output if isinstance(acts, ActionBatch) else [completion.output for completion in acts]
             step = env.step(acting, outputs, lambda w: self._life_seed(w, ctx, following=1))
-            harvest.add(self._worlds, acting, acts, step)
+            builder.add(self._worlds, acting, acts, step)
             self._env_steps += len(acting)
             for w, end in step.ends.items():
                 self._count(self._worlds[w], end, ctx.task)
@@ -76,15 +77,15 @@ class EnvSegments(Rollout):
                     f"{ctx.task.name} failed {self._errors - errors} times in iteration {ctx.iteration}, more than "
                     f"rollout.max_errors={self.max_errors}; the log has every failure"
                 )
-            ctx.progress("rollout", harvest.rows, wanted)
+            ctx.progress("rollout", builder.rows, wanted)
         for w, world in enumerate(self._worlds):
-            harvest.cut(world, env.observation(w))
-        return harvest.finish(ctx, first_group=ctx.rank * wanted)
+            builder.cut(world, env.observation(w))
+        return builder.finish(ctx, first_group=ctx.rank * wanted)
 
     def metrics(self) -> dict[str, float]:
-        """Mean undiscounted return of the last `window` finished lives, decisions taken and failures so far."""
+        """Mean return of the last `stats_window_size` finished episodes, environment steps, simulator errors."""
         counts = {"env_steps": float(self._env_steps), "sim_errors": float(self._errors)}
-        return counts | ({f"return_{self.window}": float(np.mean(self._returns))} if self._returns else {})
+        return counts | ({f"return_{self.stats_window_size}": float(np.mean(self._returns))} if self._returns else {})
 
     def state_dict(self) -> dict[str, Any]:
         """The worlds between two iterations; without the inside of a simulator that cannot be saved."""
@@ -106,8 +107,8 @@ class EnvSegments(Rollout):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if len(state["worlds"]) != self.num_envs:
             raise ValueError(f"rollout.num_envs is {self.num_envs}, the checkpoint has {len(state['worlds'])} worlds")
-        self._worlds = [World(**world) for world in state["worlds"]]
-        self._returns = deque(state["returns"], maxlen=self.window)
+        self._worlds = [EnvTrajectory(**world) for world in state["worlds"]]
+        self._returns = deque(state["returns"], maxlen=self.stats_window_size)
         self._env_steps, self._errors = state["env_steps"], state["errors"]
         self._env, self._saved = None, state["simulator"]
         if self._saved is None and self._env_steps:
@@ -115,14 +116,14 @@ class EnvSegments(Rollout):
             for world in self._worlds:
                 world.end_life()
 
-    def _open(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> ContinuedEnv:
+    def _open(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> AutoresetAdapter:
         """The worlds, started if this is the first time, and known to fit the policy."""
         for w, world in enumerate(self._worlds):
             world.number = ctx.rank * self.num_envs + w
         if self._env is None:
             if not hasattr(ctx.task, "sim"):
-                raise ValueError(f"EnvSegments needs a task with a simulator, but {ctx.task.name!r} has none")
-            self._env = ContinuedEnv(ctx.task.sim.make(self.num_envs))
+                raise ValueError(f"FixedHorizon needs a task with a simulator, but {ctx.task.name!r} has none")
+            self._env = AutoresetAdapter(ctx.task.sim.make(self.num_envs))
             if self._saved is None:
                 first = [prompt.info["seed"] for _, prompt in prompts][: self.num_envs] if not self._env_steps else []
                 self._env.reset([*first, *(self._life_seed(w, ctx) for w in range(len(first), self.num_envs))])
@@ -145,7 +146,7 @@ class EnvSegments(Rollout):
         key = (ctx.seed, ctx.purpose, ctx.iteration)
         return Noise([derive_seed(*key, world.number) for world in self._worlds])
 
-    def _count(self, world: World, end: End, task: Task) -> None:
+    def _count(self, world: EnvTrajectory, end: EpisodeEnd, task: Task) -> None:
         """Statistics over whole lives, which do not care where segments are cut."""
         if end.error is not None:
             self._errors += 1

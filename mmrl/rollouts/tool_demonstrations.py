@@ -34,7 +34,7 @@ class ToolDemonstrations(ToolUse):
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         known = dict(self._kept) if self.keep else {}
         wanted = [(slot, prompt) for slot, prompt in prompts if prompt.key not in known]
-        for episode in super().collect(wanted, replace(ctx, attempts=1)):
+        for episode in super().collect(wanted, replace(ctx, group_size=1)):
             known[episode.prompt.key] = replace(episode, source="demo")
         if self.keep:
             self._kept = known

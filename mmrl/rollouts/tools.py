@@ -63,8 +63,8 @@ class ToolUse(Rollout):
         for slot, prompt in prompts:
             raw = worded(prompt)
             plays += [
-                Play(Episode(prompt, group=slot, attempt=attempt), Transcript(raw, known))
-                for attempt in ctx.numbers(slot)
+                Play(Episode(prompt, group=slot, sample_index=sample_index), Transcript(raw, known))
+                for sample_index in ctx.sample_indices(slot)
             ]
         waiting, ready, busy, ended = deque(plays), list[Play](), list[Play](), 0
         while waiting or ready or busy:
@@ -151,7 +151,7 @@ class Play:
         self.tools = {name: tool.start(self.episode.prompt) for name, tool in tools.items()}
 
     def request(self, ctx: Context) -> Request:
-        return self.script.request(turn_seed(self.episode.group, self.episode.attempt, ctx, self.script.turns))
+        return self.script.request(turn_seed(self.episode.group, self.episode.sample_index, ctx, self.script.turns))
 
     def end(self, ended: Ended) -> None:
         assert self.last is not None

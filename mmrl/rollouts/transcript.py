@@ -19,7 +19,7 @@ class Transcript:
 
     Args:
         raw: the observation that the row starts from.
-        known: encoded observations by identity of the raw one, so that the attempts of a group share theirs.
+        known: encoded observations by identity of the raw one, so that the completions of a group share theirs.
     """
 
     def __init__(self, raw: Mapping[str, Any], known: dict[int, Observation] | None = None):

@@ -16,7 +16,7 @@ from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
 
 
 class TreeSearch(Rollout):
-    """Grows a tree per prompt until it has as many leaves as a group has attempts, or has spent its expansions.
+    """Grows a tree per prompt until it has as many leaves as a group has episodes, or has spent its expansions.
 
     An expansion samples `width` pieces of at most `tokens` tokens after one node. When some end, one leaf is kept and
     says up the tree whether it was right (+1) or not (-1), and the search goes on from the open node of the whole tree
@@ -56,7 +56,7 @@ class TreeSearch(Rollout):
             trees.append(_Tree(slot, prompt, root, root))
         most = math.ceil(ctx.sampling.max_tokens / self.tokens)
         for number in range(self.expansions):
-            growing = [tree for tree in trees if tree.open is not None and len(tree.kept) < ctx.attempts]
+            growing = [tree for tree in trees if tree.open is not None and len(tree.kept) < ctx.group_size]
             if not growing:
                 break
             self._expand(growing, number, most, ctx)
@@ -146,8 +146,8 @@ class _Tree:
             return [episode]
         solved = any(node.value > 0 for node, _ in self.kept)
         out = []
-        for attempt, (leaf, episode) in enumerate(self.kept):
-            episode.attempt, episode.turns = attempt, [Turn(_valued(leaf, episode.turns[0].completion))]
+        for sample_index, (leaf, episode) in enumerate(self.kept):
+            episode.sample_index, episode.turns = sample_index, [Turn(_valued(leaf, episode.turns[0].completion))]
             out.append(episode)
         out[0].info["counts"] = {"tree/solved" if solved else "tree/every_leaf_failed": 1}
         return out

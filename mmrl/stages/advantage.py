@@ -1,4 +1,4 @@
-"""Advantages from comparing the attempts at one problem with each other."""
+"""Advantages from comparing the episodes of one problem with each other."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 
 from mmrl.batch import Batch
 from mmrl.ops.advantage import group_advantage
-from mmrl.stages.base import Stage
+from mmrl.stages.base import Annotator
 from mmrl.types import Context
 
 
 @dataclass(frozen=True)
-class GroupAdvantage(Stage):
+class GroupAdvantage(Annotator):
     """How much better an episode was than its group, the same for all its choices.
 
     A_i = (r_i - baseline_i) / (scale_i + epsilon), one entry per episode, however many rows it has. The group's
@@ -38,7 +38,7 @@ class GroupAdvantage(Stage):
             raise ValueError(f"group_advantage.epsilon must be >= 0, got {self.epsilon}")
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "stage group_advantage")
+        batch.require(self.reads, "annotator group_advantage")
         ids, entry = batch["episode"].unique(return_inverse=True)
         rows = torch.arange(len(entry))
         first = rows.new_zeros(len(ids)).scatter_reduce(0, entry, rows, "amin", include_self=False)
@@ -53,8 +53,8 @@ def _refuse(reward: torch.Tensor, group: torch.Tensor, ids: torch.Tensor, baseli
         raise ValueError(
             f"episode_reward of episodes {ids[~reward.isfinite()].tolist()} is not finite; check data.reward"
         )
-    if baseline is not None and ctx.attempts < 2 and len(group.unique()) == len(group):
+    if baseline is not None and ctx.group_size < 2 and len(group.unique()) == len(group):
         raise ValueError(
             "group_advantage: every group has one episode, so that every advantage is 0; "
-            "sample at least 2 attempts per prompt, or set baseline=null and scale=null"
+            "sample at least 2 episodes per prompt, or set baseline=null and scale=null"
         )

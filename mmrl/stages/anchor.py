@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from mmrl.batch import Batch
-from mmrl.stages.base import Stage
+from mmrl.stages.base import Annotator
 from mmrl.types import Context
 
 
 @dataclass
-class PeakAnchor(Stage):
+class PeakAnchor(Annotator):
     """Holds the mean of the largest entries of a column at what it was at first.
 
     With P the choices of all ranks whose entry is at or above the quantile, h the mean over P and a the anchor, the
@@ -45,7 +45,7 @@ class PeakAnchor(Stage):
         return frozenset({"mask", self.column})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "stage peak_anchor")
+        batch.require(self.reads, "annotator peak_anchor")
         mask, value = batch["mask"], batch[self.column]
         everyone = torch.cat(ctx.gather([value[mask].double()]))
         if not len(everyone):

@@ -9,7 +9,7 @@ from mmrl.batch import Batch
 from mmrl.types import Context
 
 
-class Stage(ABC):
+class Annotator(ABC):
     """Reads some columns, writes others, touches nothing else. Sees all rows of this rank's iteration at once."""
 
     reads: frozenset[str] = frozenset()
@@ -22,7 +22,7 @@ class Stage(ABC):
     def __call__(self, batch: Batch, ctx: Context) -> Batch: ...
 
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
-        """Numbers about the rows as this stage leaves them, the same on all ranks (`ctx.gather` is collective)."""
+        """Numbers about the rows as this annotator leaves them, the same on all ranks (`ctx.gather` is collective)."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:

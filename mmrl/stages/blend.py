@@ -9,12 +9,12 @@ import torch
 from mmrl.batch import Batch
 from mmrl.ops.advantage import group_advantage
 from mmrl.ops.masked import zero_outside
-from mmrl.stages.base import Stage
+from mmrl.stages.base import Annotator
 from mmrl.types import Context
 
 
 @dataclass(frozen=True)
-class BlendedAdvantage(Stage):
+class BlendedAdvantage(Annotator):
     """(1 - share) A + share B, B the group advantage of another score: (s - mean) / (sample deviation + 1e-6).
 
     s is the sum of the column over an episode's rows, held in [0, 1]. Groups in which it hardly differs keep A.
@@ -42,7 +42,7 @@ class BlendedAdvantage(Stage):
         return frozenset({"advantages", "mask", "group", "episode", self.column})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "stage blended_advantage")
+        batch.require(self.reads, "annotator blended_advantage")
         own = zero_outside(batch["advantages"], batch["mask"])
         ids, entry = batch["episode"].unique(return_inverse=True)
         score = torch.zeros(len(ids)).index_add(0, entry, batch[self.column].float()).clamp(0, 1)

@@ -8,16 +8,16 @@ import torch
 
 from mmrl.batch import Batch
 from mmrl.ops.segments import cell_advantage
-from mmrl.stages.base import Stage
+from mmrl.stages.base import Annotator
 from mmrl.types import Context
 
 
 @dataclass(frozen=True)
-class CellAdvantage(Stage):
+class CellAdvantage(Annotator):
     """How much better a row was paid than the rows of its cell, the same for all its choices.
 
     A = (r - mean) / (std + epsilon) over the rows, of all processes, that agree in every column of `by`: one role and
-    kind of problem, or one step of the attempts at one prompt. What a row is paid is for this row alone: nothing flows
+    kind of problem, or one step of the episodes of one prompt. What a row is paid is for this row alone: nothing flows
     back from later ones.
 
     Args:
@@ -44,7 +44,7 @@ class CellAdvantage(Stage):
         return frozenset({"reward", "mask", *self.by})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "stage cell_advantage")
+        batch.require(self.reads, "annotator cell_advantage")
         reward, mask = batch["reward"].float(), batch["mask"]
         if not reward.isfinite().all():
             raise ValueError("reward is not finite in some rows; check data.reward and what the rollout pays")

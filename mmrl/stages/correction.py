@@ -12,11 +12,11 @@ from torch import Tensor
 from mmrl.batch import Batch
 from mmrl.ops.correction import truncated, within
 from mmrl.ops.ratio import Level, log_ratio
-from mmrl.stages.base import Stage
+from mmrl.stages.base import Annotator
 from mmrl.types import Context
 
 
-class Correction(Stage):
+class Correction(Annotator):
     """How much more likely the learner finds a choice before its update than the policy that sampled it, held finite.
 
     ratio = exp(old_logprobs - logprobs) per choice ("token"), of the row per choice ("sequence", a geometric mean), or
@@ -33,7 +33,7 @@ class Correction(Stage):
         """The weights [N, T] from the ratios, 0 outside the mask."""
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "stage correction")
+        batch.require(self.reads, "annotator correction")
         mask = batch["mask"]
         weights = self.bounded(self._ratio(batch), mask)
         return batch.with_columns(correction=torch.where(batch["is_demo"][:, None] & mask, 1.0, weights))

@@ -10,13 +10,13 @@ from torch import Tensor
 from mmrl.batch import Batch
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.returns import generalised_advantages
-from mmrl.stages.base import Stage
+from mmrl.stages.base import Annotator
 from mmrl.stages.whiten import whiten
 from mmrl.types import Context
 
 
 @dataclass(frozen=True)
-class GAE(Stage):
+class GAE(Annotator):
     """How much better each choice did than its predicted value, and the return that the value should have been.
 
     Values per row [N]: a time step is a row, and its advantage is that of all its choices. Values per choice [N, T]:
@@ -42,7 +42,7 @@ class GAE(Stage):
                 raise ValueError(f"gae.{name} must be in [0, 1], got {getattr(self, name)}")
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "stage gae")
+        batch.require(self.reads, "annotator gae")
         values, mask = batch["values"].float(), batch["mask"]
         per_row = values.dim() == 1
         timeline = Timeline(batch, torch.ones(len(values), 1, dtype=torch.bool) if per_row else mask)
@@ -109,7 +109,7 @@ class Timeline:
         wrong = (ends != 1) & (chosen > 0)
         if wrong.any():
             raise ValueError(
-                f"stage gae: episodes {self.ids[wrong].tolist()} do not have exactly one row with last=True; "
+                f"annotator gae: episodes {self.ids[wrong].tolist()} do not have exactly one row with last=True; "
                 "keep all rows of an episode in one batch"
             )
         out = value.new_zeros(len(self.ids))

@@ -8,13 +8,13 @@ import torch
 
 from mmrl.batch import Batch
 from mmrl.columns import COLLATED
-from mmrl.stages.base import Stage
+from mmrl.stages.base import Annotator
 from mmrl.stages.logprobs import positive_rows, reference_of, said
 from mmrl.types import Context
 
 
 @dataclass(frozen=True)
-class ReferenceLead(Stage):
+class ReferenceLead(Annotator):
     """The end of every row's chain becomes the chunk to which the frozen reference leads the same noise.
 
     Rows are chains of one transition, x_0 to x_1, in states that the policy itself went to. The reference is the
@@ -37,7 +37,7 @@ class ReferenceLead(Stage):
         positive_rows(self.rows, "reference_lead")
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "stage reference_lead")
+        batch.require(self.reads, "annotator reference_lead")
         reference = reference_of(ctx, "reference_lead")
         if not hasattr(reference, "lead"):
             raise ValueError(f"reference_lead: {type(reference).__name__} has no chain from noise to actions")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mmrl.batch import Batch
 from mmrl.columns import COLLATED
-from mmrl.stages.base import Stage
+from mmrl.stages.base import Annotator
 from mmrl.types import Context, PolicyOutput
 
 
@@ -29,7 +29,7 @@ def scored(
 def said(model: nn.Module, batch: Batch, say: Callable[[Batch], Tensor], rows: int, device: torch.device) -> Tensor:
     """What a model says of all rows, on the CPU, computed in evaluation mode `rows` rows at a time.
 
-    Attempts at one prompt go together, since a policy may read their prompt once.
+    Episodes of one prompt go together, since a policy may read their prompt once.
     """
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -60,7 +60,7 @@ def reference_of(ctx: Context, part: str) -> nn.Module:
 
 
 @dataclass(frozen=True)
-class ReferenceLogprobs(Stage):
+class ReferenceLogprobs(Annotator):
     """How likely the frozen reference policy finds each stored choice.
 
     Args:
@@ -77,13 +77,13 @@ class ReferenceLogprobs(Stage):
         positive_rows(self.rows, "reference_logprobs")
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "stage reference_logprobs")
+        batch.require(self.reads, "annotator reference_logprobs")
         reference = reference_of(ctx, "reference_logprobs")
         return batch.with_columns(ref_logprobs=scored(reference, batch, _logprobs, self.rows, ctx.device))
 
 
 @dataclass(frozen=True)
-class OldLogprobs(Stage):
+class OldLogprobs(Annotator):
     """How likely the policy finds each stored choice before this iteration's updates, by the learner's own arithmetic.
 
     Args:
@@ -99,18 +99,18 @@ class OldLogprobs(Stage):
         positive_rows(self.rows, "old_logprobs")
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "stage old_logprobs")
+        batch.require(self.reads, "annotator old_logprobs")
         return batch.with_columns(old_logprobs=scored(ctx.policy, batch, _logprobs, self.rows, ctx.device))
 
 
 @dataclass(frozen=True)
-class Logprobs(Stage):
+class Logprobs(Annotator):
     """How likely each stored choice is found before this iteration's updates, by whom and in which context one likes.
 
     Args:
         column: that it is written to.
         model: one of the learner's models; none for the policy.
-        context: another context of `data.episodes`; none for the one in which the choice was made.
+        context: another context of `data.transforms`; none for the one in which the choice was made.
         rows: contexts per forward pass; lower it when memory runs out.
     """
 
@@ -137,9 +137,9 @@ class Logprobs(Stage):
         return frozenset() if self.context is None else frozenset({self.context})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, f"stage logprobs of {self.column!r}")
+        batch.require(self.reads, f"annotator logprobs of {self.column!r}")
         if self.model is not None and self.model not in ctx.models:
-            raise KeyError(f"stage logprobs: the learner has no model {self.model!r}, only {sorted(ctx.models)}")
+            raise KeyError(f"annotator logprobs: the learner has no model {self.model!r}, only {sorted(ctx.models)}")
         model = ctx.policy if self.model is None else ctx.models[self.model]
         seen = batch if self.context is None else batch.with_context(self.context)
         return batch.with_columns(**{self.column: scored(model, seen, _logprobs, self.rows, ctx.device)})

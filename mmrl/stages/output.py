@@ -8,13 +8,13 @@ from torch import Tensor
 
 from mmrl.batch import Batch
 from mmrl.columns import COLLATED
-from mmrl.stages.base import Stage
+from mmrl.stages.base import Annotator
 from mmrl.stages.logprobs import positive_rows, scored
 from mmrl.types import Context, PolicyOutput
 
 
 @dataclass(frozen=True)
-class OutputColumn(Stage):
+class OutputColumn(Annotator):
     """What the policy says of each choice before this iteration's updates, such as one of its `statistics`.
 
     Args:
@@ -41,7 +41,7 @@ class OutputColumn(Stage):
         return frozenset({self.column or self.part})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, f"stage output_column of {self.part!r}")
+        batch.require(self.reads, f"annotator output_column of {self.part!r}")
         (column,) = self.writes
         return batch.with_columns(**{column: scored(ctx.policy, batch, self._part, self.rows, ctx.device)})
 

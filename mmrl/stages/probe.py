@@ -8,12 +8,12 @@ from torch import Tensor
 
 from mmrl.batch import Batch
 from mmrl.ops.probe import balanced_weights, probe_score
-from mmrl.stages.base import Stage
+from mmrl.stages.base import Annotator
 from mmrl.types import Context
 
 
 @dataclass(frozen=True)
-class ProbeScore(Stage):
+class ProbeScore(Annotator):
     """What each answer earned by the policy's own account, and weights with which right and wrong ones count the same.
 
     Args:
@@ -33,7 +33,7 @@ class ProbeScore(Stage):
         return frozenset(known if self.reference is not None else known | {"ref_logprobs"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "stage probe_score")
+        batch.require(self.reads, "annotator probe_score")
         probe, right = batch["probe"], _right(batch["episode_reward"], batch["probe"])
         reference = batch["ref_logprobs"] if self.reference is None else self.reference
         counted = probe.any(1)
@@ -57,7 +57,7 @@ def _right(reward: Tensor, probe: Tensor) -> Tensor:
     odd = probe.any(1) & (reward != 0) & (reward != 1)
     if odd.any():
         raise ValueError(
-            f"stage probe_score: answers are right or wrong, but one earned {float(reward[odd][0])}; "
+            f"annotator probe_score: answers are right or wrong, but one earned {float(reward[odd][0])}; "
             "let data.reward be 0 or 1"
         )
     return reward == 1

@@ -9,14 +9,14 @@ import torch
 from mmrl.batch import Batch
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.process import implicit_reward, leave_one_out_process
-from mmrl.stages.base import Stage
+from mmrl.stages.base import Annotator
 from mmrl.stages.gae import Timeline
 from mmrl.types import Context
 
 
 @dataclass(frozen=True)
-class ProcessAdvantage(Stage):
-    """Return to go of implicit token rewards and of the episode's reward, each against the other attempts, whitened.
+class ProcessAdvantage(Annotator):
+    """Return to go of implicit token rewards and of the episode's reward, each against the other episodes, whitened.
 
     Mean 0 and sample variance 1 over the choices of all ranks. The token rewards are log-ratios of a model to the
     reference, as `Logprobs` and `reference` write them, times the scale with which that model was trained: the reward
@@ -44,7 +44,7 @@ class ProcessAdvantage(Stage):
         return frozenset({"mask", "group", "episode", "step", "episode_reward", self.column, self.reference})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "stage process_advantage")
+        batch.require(self.reads, "annotator process_advantage")
         mask = batch["mask"]
         timeline = Timeline(batch, mask)
         token = self.scale * implicit_reward(batch[self.column], batch[self.reference], mask)

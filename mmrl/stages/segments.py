@@ -9,15 +9,15 @@ import torch
 from mmrl.batch import Batch
 from mmrl.ops.masked import last_inside, zero_outside
 from mmrl.ops.segments import segment_advantage
-from mmrl.stages.base import Stage
+from mmrl.stages.base import Annotator
 from mmrl.types import Context
 
 
 @dataclass(frozen=True)
-class SegmentAdvantage(Stage):
+class SegmentAdvantage(Annotator):
     """How much each segment of a row changed what the row is worth: see `mmrl.ops.segments.segment_advantage`.
 
-    Reads the values of the states in which segments begin, as a rollout that tries them out writes them, or a stage.
+    Reads the values of the states in which segments begin; `rollout=steps` or an annotator writes them.
 
     Args:
         discount: per segment.
@@ -33,13 +33,13 @@ class SegmentAdvantage(Stage):
             raise ValueError(f"segment_advantage.discount must be in (0, 1], got {self.discount}")
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "stage segment_advantage")
+        batch.require(self.reads, "annotator segment_advantage")
         columns = batch["values"], batch["segment"], batch["reward"].float(), batch["mask"]
         return batch.with_columns(advantages=segment_advantage(*columns, discount=self.discount))
 
 
 @dataclass(frozen=True)
-class CentredValues(Stage):
+class CentredValues(Annotator):
     """What each choice is worth beyond what the group's rows came to: A = values - mean over rows of their last value.
 
     Source: Wu et al., "DeepSearch", 2025, arXiv:2509.25454, equation 13: no division by a standard deviation.
@@ -49,10 +49,10 @@ class CentredValues(Stage):
     writes = frozenset({"advantages"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "stage centred_values")
+        batch.require(self.reads, "annotator centred_values")
         if batch["values"].dim() == 1:
             raise ValueError(
-                "stage centred_values needs a value of every choice, as rollout=tree writes them; these are of rows"
+                "annotator centred_values needs a value of every choice, as rollout=tree writes them; these are of rows"
             )
         mask, values = batch["mask"], zero_outside(batch["values"], batch["mask"])
         last = last_inside(mask)

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from mmrl.batch import Batch
 from mmrl.columns import COLLATED
-from mmrl.stages.base import Stage
+from mmrl.stages.base import Annotator
 from mmrl.stages.logprobs import positive_rows, scored
 from mmrl.types import Context, PolicyOutput
 
 
 @dataclass(frozen=True)
-class Values(Stage):
+class Values(Annotator):
     """Return that the policy's value head predicts, for policies that do not store it while acting.
 
     Args:
@@ -31,11 +31,11 @@ class Values(Stage):
         positive_rows(self.rows, "values")
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "stage values")
+        batch.require(self.reads, "annotator values")
         return batch.with_columns(values=scored(ctx.policy, batch, _values, self.rows, ctx.device))
 
 
 def _values(out: PolicyOutput) -> Tensor:
     if out.values is None:
-        raise ValueError("stage values: the policy predicts no values; set model.policy.value_head=true")
+        raise ValueError("annotator values: the policy predicts no values; set model.policy.value_head=true")
     return out.values

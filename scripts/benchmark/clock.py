@@ -15,8 +15,8 @@ from benchmark import process
 class Clock(L.Callback):
     """Writes the medians of a run to a file when it ends.
 
-    Nothing between two iterations escapes: collecting, stages, learning with its optimiser step, and Lightning's own
-    work belong to the step. Phases are what the run logs about itself.
+    Nothing between two iterations escapes: collecting, annotating, learning with its optimiser step, and
+    Lightning's own work belong to the step. Phases are what the run logs about itself.
 
     Args:
         file: for the result, as JSON.

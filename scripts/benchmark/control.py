@@ -40,7 +40,7 @@ def words(asked: dict[str, Any], run_dir: str, result: str) -> list[str]:
         *algorithm.words(asked["env"], algorithm.NUMBERS[asked["env"]], asked["steps"]),
         *QUIET,
         f"trainer.callbacks.stopwatch={{_target_: benchmark.stopwatch.Stopwatch, file: '{result}'}}",
-        f"rollout.window={asked['last']}",
+        f"rollout.stats_window_size={asked['last']}",
         f"seed={asked['seed']}",
         f"run_dir={run_dir}",
         *asked["words"],

@@ -43,7 +43,7 @@ def _measured(cli: CLI, settings: Settings) -> dict[str, Any]:
             sampling=data.sampling,
             seed=data.seed,
             iteration=number,
-            attempts=data.group_size,
+            group_size=data.group_size,
             device=policy.device,
         )
         first = number * settings.prompts

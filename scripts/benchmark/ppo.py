@@ -7,7 +7,7 @@ from typing import Any
 _DEFAULTS = {
     "num_envs": 8,
     "horizon": 128,
-    "passes": 4,
+    "update_epochs": 4,
     "rows": 64,  # of a minibatch
     "lr": 3e-4,
     "discount": 0.99,
@@ -20,7 +20,7 @@ _DEFAULTS = {
     "activation": "tanh",
 }
 NUMBERS: dict[str, dict[str, Any]] = {"CartPole-v1": _DEFAULTS, "HalfCheetah-v5": _DEFAULTS}
-"""Stable-Baselines3's own defaults, apart from the numbers of worlds, decisions and passes."""
+"""Stable-Baselines3's own defaults, apart from the numbers of environments, decisions and update epochs."""
 
 
 def words(env: str, numbers: dict[str, Any], steps: int) -> list[str]:
@@ -30,12 +30,12 @@ def words(env: str, numbers: dict[str, Any], steps: int) -> list[str]:
         f"sim.id={env}",
         f"rollout.num_envs={numbers['num_envs']}",
         f"rollout.horizon={numbers['horizon']}",
-        f"data.passes={numbers['passes']}",
-        f"data.updates={per_iteration // numbers['rows']}",
+        f"data.update_epochs={numbers['update_epochs']}",
+        f"data.num_minibatches={per_iteration // numbers['rows']}",
         f"trainer.max_epochs={-(-steps // per_iteration)}",
         f"trainer.gradient_clip_val={numbers['gradient_norm']}",
-        f"data.stages.gae.discount={numbers['discount']}",
-        f"data.stages.gae.decay={numbers['decay']}",
+        f"data.annotators.gae.discount={numbers['discount']}",
+        f"data.annotators.gae.decay={numbers['decay']}",
         f"objective.terms.policy.low={numbers['clip']}",
         f"objective.terms.policy.high={numbers['clip']}",
         f"objective.coefficients.value={2 * numbers['value']}",  # our term is half the squared error
@@ -55,7 +55,7 @@ def peer(env: str, numbers: dict[str, Any], seed: int) -> Any:
         "MlpPolicy",
         make_vec_env(env, numbers["num_envs"], seed=seed, env_kwargs={"disable_env_checker": True}),
         n_steps=numbers["horizon"],
-        n_epochs=numbers["passes"],
+        n_epochs=numbers["update_epochs"],
         batch_size=numbers["rows"],
         learning_rate=numbers["lr"],
         gamma=numbers["discount"],

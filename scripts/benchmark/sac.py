@@ -10,12 +10,15 @@ _DEFAULTS = {
     "lr": 3e-4,
     "discount": 0.99,
     "rate": 0.005,  # of the slow critics
-    "random": 100,
+    "learning_starts": 100,
     "capacity": 1_000_000,
     "hidden": [256, 256],
 }
-NUMBERS: dict[str, dict[str, Any]] = {"Pendulum-v1": _DEFAULTS, "HalfCheetah-v5": {**_DEFAULTS, "random": 10_000}}
-"""Stable-Baselines3's own defaults, and for HalfCheetah the random start of its tuned settings."""
+NUMBERS: dict[str, dict[str, Any]] = {
+    "Pendulum-v1": _DEFAULTS,
+    "HalfCheetah-v5": {**_DEFAULTS, "learning_starts": 10_000},
+}
+"""Stable-Baselines3's own defaults, and for HalfCheetah `learning_starts` of its tuned settings."""
 
 
 def words(env: str, numbers: dict[str, Any], steps: int) -> list[str]:
@@ -25,7 +28,7 @@ def words(env: str, numbers: dict[str, Any], steps: int) -> list[str]:
         "rollout.num_envs=1",
         f"rollout.horizon={numbers['horizon']}",
         f"trainer.max_epochs={-(-steps // numbers['horizon'])}",
-        f"data.random={numbers['random']}",
+        f"data.learning_starts={numbers['learning_starts']}",
         f"data.replay.batch={numbers['rows']}",
         f"data.replay.discount={numbers['discount']}",
         f"data.replay.capacity={numbers['capacity']}",
@@ -45,7 +48,7 @@ def peer(env: str, numbers: dict[str, Any], seed: int) -> Any:
         make_vec_env(env, 1, seed=seed, env_kwargs={"disable_env_checker": True}),
         learning_rate=numbers["lr"],
         buffer_size=numbers["capacity"],
-        learning_starts=numbers["random"],
+        learning_starts=numbers["learning_starts"],
         batch_size=numbers["rows"],
         tau=numbers["rate"],
         gamma=numbers["discount"],

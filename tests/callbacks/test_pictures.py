@@ -6,9 +6,9 @@ from tests.runs import fit
 def test_a_run_compares_itself_with_its_start_and_draws(tmp_path):
     """Also when it is resumed: the start is in the checkpoint."""
     words = (
-        "evaluation=attempts",
+        "evaluation=pass_at_k",
         "evaluation.count=3",
-        "evaluation.attempts=2",
+        "evaluation.num_samples=2",
         "evaluation.evaluators.pass.ks=[1,2]",
         "trainer.check_val_every_n_epoch=1",
         f"trainer.logger={{csv: {{_target_: mmrl.runs.metrics_csv.MetricsCSV, run_dir: '{tmp_path}'}}}}",

@@ -120,7 +120,7 @@ def test_words_that_cannot_be_used(name, capsys):
 
 
 def test_a_full_folder_is_not_written_to(recorded, capsys):
-    assert main(["data", "record", "sim=reach", "episodes=1", f"out={recorded}"]) == 1
+    assert main(["data", "record", "sim=reach", "num_episodes=1", f"out={recorded}"]) == 1
     assert "is not empty" in capsys.readouterr().err
 
 
@@ -138,7 +138,7 @@ def test_a_policys_sizes_come_from_a_dataset_where_there_is_no_simulator(recorde
 def test_cloning_from_what_was_recorded(recorded, tmp_path, capsys):
     small = ("policy.hidden_size=16", "policy.layers=1", "policy.heads=2", "trainer.accelerator=cpu")
     quiet = ("trainer.logger=false", "trainer.enable_progress_bar=false", "trainer.callbacks.progress=null")
-    words = (*small, *quiet, "recipe=bc", "trainer.max_epochs=1", "data.prompts=2", "data.evaluation=null")
+    words = (*small, *quiet, "recipe=bc", "trainer.max_epochs=1", "data.num_prompts=2", "data.evaluation=null")
     words = (*words, "rollout=recorded", "curriculum=shuffled", f"run_dir='{tmp_path}/run'")
     words = (*words, f"rollout.path='{recorded}'", f"policy.processor=${{normalised:'{recorded}',min_max}}")
     assert main(["fit", *words, *(f"sim.{name}={value}" for name, value in SHORT.items())]) == 0

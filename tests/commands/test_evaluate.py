@@ -6,8 +6,8 @@ import torch
 
 from mmrl.__main__ import main
 
-FIT = ["fit", "recipe=sft", "task=arithmetic", "policy=tiny_text", "trainer.max_epochs=1", "data.prompts=16",
-       "data.updates=1", "data.evaluation.count=8", "trainer.enable_progress_bar=false",
+FIT = ["fit", "recipe=sft", "task=arithmetic", "policy=tiny_text", "trainer.max_epochs=1", "data.num_prompts=16",
+       "data.num_minibatches=1", "data.evaluation.count=8", "trainer.enable_progress_bar=false",
        "trainer.callbacks.progress=null"]  # fmt: skip
 
 
@@ -44,8 +44,8 @@ def test_two_checkpoints_are_compared_on_the_same_problems(run, capsys):
         assert row["won"] - row["lost"] == row["after"]["successes"] - row["before"]["successes"]
 
 
-def test_several_attempts_give_pass_at_k_under_a_decode_that_draws(run):
-    assert main(["evaluate", str(run), "count=4", "attempts=3"]) == 0
+def test_several_samples_give_pass_at_k_under_a_decode_that_draws(run):
+    assert main(["evaluate", str(run), "count=4", "num_samples=3"]) == 0
     numbers = json.loads((run / "evaluation.json").read_text())["numbers"]["last"]
     assert list(numbers) == ["sample"]
     assert {"pass@1", "pass@2", "pass@3"} <= set(numbers["sample"]["exact_pass"])
@@ -64,7 +64,7 @@ def test_a_checkpoint_finds_its_run(run):
         (["checkpoint=best"], "there are ['last', 'start']"),
         (["count=0"], "count=0: must be a whole number"),
         (["decode=nonsense"], "give sample, argmax, mean or a configured one of ['greedy']"),
-        (["compare=start", "attempts=2"], "one attempt per problem"),
+        (["compare=start", "num_samples=2"], "one sample per problem"),
         (["video=true"], "has no simulator to film"),
         (["engine.max_row=3"], "Did you mean 'max_rows'?"),
     ],

@@ -28,12 +28,12 @@ def test_a_recipe_is_shown_with_its_paper():
 
 
 def test_parts_are_concrete_and_stand_where_they_are_named():
-    names = {part.__qualname__ for part in classes("stage")}
-    assert {"GAE", "GroupAdvantage"} <= names and "Stage" not in names
+    names = {part.__qualname__ for part in classes("annotator")}
+    assert {"GAE", "GroupAdvantage"} <= names and "Annotator" not in names
 
 
 def test_piped_output_has_no_colours_and_no_cut_lines(capsys):
-    assert main(["list", "stages"]) == 0
+    assert main(["list", "annotators"]) == 0
     shown = capsys.readouterr().out
     assert "\x1b" not in shown and "…" not in shown
 

@@ -29,8 +29,8 @@ def test_the_printed_configuration_parses_again_to_the_same_text(tmp_path, capsy
     ("word", "said"),
     [
         ("objective.nonsense=1", ["model.objective", "unknown key 'nonsense'", "terms"]),
-        ("data.prompts=many", ["data.prompts", "must be int", "many"]),
-        ("data.stages.gae.discout=1", ["data.stages", "GAE", "Did you mean 'discount'?"]),
+        ("data.num_prompts=many", ["data.num_prompts", "must be int", "many"]),
+        ("data.annotators.gae.discout=1", ["data.annotators", "GAE", "Did you mean 'discount'?"]),
         ("trainer.max_epoch=1", ["trainer", "Did you mean 'max_epochs'?"]),
         ("recipe=grop", ["recipe=grop", "Did you mean 'grpo'?"]),
         ("polcy.path=x", ["polcy", "Did you mean 'policy'?"]),
@@ -91,6 +91,6 @@ def test_the_module_runs_as_a_program():
 def test_start_stages_get_what_is_said_of_the_task_and_the_policy_in_either_spelling(slot, key):
     """Else a start would learn from problems that this run holds out."""
     for spelled in (slot, key):
-        cfg = compose(["recipe=grpo", f"{spelled}.seed=3", "data.prompts=8"])
+        cfg = compose(["recipe=grpo", f"{spelled}.seed=3", "data.num_prompts=8"])
         assert f"{spelled}.seed=3" in cfg.trainer.callbacks.start.common
-        assert "data.prompts=8" not in cfg.trainer.callbacks.start.common
+        assert "data.num_prompts=8" not in cfg.trainer.callbacks.start.common

@@ -1,4 +1,4 @@
-"""Which problems are worth an attempt, by what is known of their success rates."""
+"""Prompts are selected by the posterior of their success rates."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_hand_computed():
     assert nearest(RATES, 0.5, 5, 0.2, RNG)[3:].tolist() in ([0, 2], [2, 0])  # both .4 away, filled up
 
 
-def test_attempts_are_observed_and_failures_are_none():
+def test_episodes_are_observed_and_failures_are_none():
     curriculum = Posterior(forget=0.5)
     curriculum.observe([shown(3, [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]), shown(4, [0.0], "error")])
     assert curriculum.known == {3: (3, 7)}

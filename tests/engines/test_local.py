@@ -64,13 +64,13 @@ def test_batches_hold_requests_of_similar_length():
     assert policy.sizes == [2, 2, 1]
 
 
-def test_the_attempts_of_a_group_are_encoded_once():
+def test_the_completions_of_a_group_are_encoded_once():
     policy = Echo()
     asked(policy, [4, 4, 4, 2])
     assert policy.encoded == 2
 
 
-def test_attempts_that_wrote_and_were_told_the_same_are_one_context():
+def test_completions_that_wrote_and_were_told_the_same_are_one_context():
     raw, other = {"length": 3}, {"length": 3}
     told = [torch.tensor(ids) for ids in ([1, 2], [1, 2], [1, 3], [1, 2])]
     first, owner = distinct([Request(raw, seed, prefix) for seed, prefix in enumerate(told)])

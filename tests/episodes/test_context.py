@@ -98,9 +98,9 @@ def test_the_same_answer_is_scored_in_the_other_context(policy):
     batch = collate(episodes, policy)
     own, other = policy(batch), policy(batch.with_context("blind"))
     assert (own.logprobs - other.logprobs)[batch["mask"]].abs().max() > 1e-3
-    stage = Logprobs("other_logprobs", context="blind")(batch, ctx)
-    assert_close(stage["other_logprobs"], other.logprobs)
-    # one context for all attempts at a prompt, another in the next iteration, the same again on a resume
+    annotator = Logprobs("other_logprobs", context="blind")(batch, ctx)
+    assert_close(annotator["other_logprobs"], other.logprobs)
+    # one context for all episodes of a prompt, another in the next iteration, the same again on a resume
     pixels = [e.turns[0].completion.others["blind"]["pixel_values"] for e in episodes]
     assert pixels[0] is pixels[1] and batch.with_context("blind")["prompt"].tolist() == [0, 0, 1, 1]
     again, later = (
@@ -122,8 +122,8 @@ def test_what_is_missing_is_named(policy):
     from mmrl.cli import CLI
     from mmrl.config import compose, to_lightning
 
-    with pytest.raises(ConfigError, match=r"blind.*data\.episodes"):
-        CLI(to_lightning(compose(["recipe=papo", "data.episodes.blind=null"])), build=False)
+    with pytest.raises(ConfigError, match=r"blind.*data\.transforms"):
+        CLI(to_lightning(compose(["recipe=papo", "data.transforms.blind=null"])), build=False)
     batch = collate(played(policy), policy)
     with pytest.raises(KeyError, match="no context 'blind'"):
         batch.with_context("blind")

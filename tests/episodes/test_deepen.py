@@ -1,11 +1,11 @@
-"""Further attempts at hard problems."""
+"""Further episodes of hard problems."""
 
 from collections import Counter
 
 import pytest
 import torch
 
-from mmrl.episodes.deepen import Deepen, extra_attempts
+from mmrl.episodes.deepen import Deepen, extra_samples
 from mmrl.types import Completion, Context, Episode, Prompt, Sampling, Turn
 from tests.runs import fit
 
@@ -25,44 +25,44 @@ from tests.runs import fit
 )
 def test_hand_computed(right, scaled, expected):
     # e.g. a = 1/8: S = 2 * 7/64 = .21875, equal (4 - 1.75) / S = 10.3 -> 11; hardness (7 - 1.75) / S = 24
-    assert tuple(extra_attempts(right, 8, 32, rule, scaled) for rule in ("equal", "hardness")) == expected
+    assert tuple(extra_samples(right, 8, 32, rule, scaled) for rule in ("equal", "hardness")) == expected
 
 
 def test_the_largest_group_bounds_it():
-    assert extra_attempts(0.0, 8, 64, "hardness") == 56 and extra_attempts(0.0, 8, 8, "hardness") == 0
+    assert extra_samples(0.0, 8, 64, "hardness") == 56 and extra_samples(0.0, 8, 8, "hardness") == 0
 
 
-def episode(slot, attempt, reward):
+def episode(slot, sample_index, reward):
     done = Completion({}, torch.zeros(1), torch.zeros(1), torch.ones(1).bool(), "x")
-    return Episode(Prompt(f"t/train/{slot}"), slot, attempt, [Turn(done)], {"exact": reward}, reward)
+    return Episode(Prompt(f"t/train/{slot}"), slot, sample_index, [Turn(done)], {"exact": reward}, reward)
 
 
 def test_groups_are_joined_and_failures_stay_out():
     asked = {}
 
-    def again(tries):
-        asked.update(tries)
-        more = [episode(slot, number, 1.0) for slot, numbers in tries.items() for number in numbers]
+    def collect_samples(indices):
+        asked.update(indices)
+        more = [episode(slot, number, 1.0) for slot, wanted in indices.items() for number in wanted]
         more[0].ended = "error"
         return more
 
     episodes = [episode(slot, i, float(i < right)) for slot, right in ((0, 8), (5, 2)) for i in range(8)]
-    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, attempts=8, again=again)
+    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=8, collect_samples=collect_samples)
     out = Deepen(rule="hardness")(episodes, ctx)
     assert asked == {5: range(8, 16)}
-    assert [(e.group, e.attempt) for e in out] == [(0, i) for i in range(8)] + [(5, i) for i in range(8)] + [
+    assert [(e.group, e.sample_index) for e in out] == [(0, i) for i in range(8)] + [(5, i) for i in range(8)] + [
         (5, i) for i in range(9, 16)
     ]
-    with pytest.raises(RuntimeError, match="cannot play further attempts"):
+    with pytest.raises(RuntimeError, match="cannot collect further episodes"):
         Deepen()(episodes, Context(None, None, None, Sampling(), seed=0, iteration=0))
 
 
 def test_in_a_run_groups_have_several_sizes(tmp_path):
     """Random answers hold a digit less than half of the time: their prompts are asked again, with other draws."""
     part = "{deepen: {_target_: mmrl.episodes.deepen.Deepen, most: 7, field: exact}}"
-    left = fit(tmp_path, f"data.episodes={part}", "trainer.max_epochs=1")
-    assert left["metrics"][-1]["rollout/attempts"] > 6 * 4
-    sizes = Counter(group for window in left["windows"] for group, _ in window)
+    left = fit(tmp_path, f"data.transforms={part}", "trainer.max_epochs=1")
+    assert left["metrics"][-1]["rollout/episodes_collected"] > 6 * 4
+    sizes = Counter(group for minibatch in left["minibatches"] for group, _ in minibatch)
     assert len(set(sizes.values())) > 1 and min(sizes.values()) == 4 and max(sizes.values()) <= 7
-    answers = Counter(row for window in left["windows"] for row in window)
+    answers = Counter(row for minibatch in left["minibatches"] for row in minibatch)
     assert max(answers.values()) == 1

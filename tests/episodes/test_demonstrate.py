@@ -10,7 +10,7 @@ from mmrl.learners.collate import collate
 from mmrl.policies.action_token import ActionTokenPolicy
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import score
-from mmrl.rollouts.env import EnvEpisodes
+from mmrl.rollouts.env import EpisodicRollout
 from mmrl.stages.advantage import GroupAdvantage
 from mmrl.types import Context, Sampling
 from sims.tabletop import Reach
@@ -26,10 +26,10 @@ def played():
     policy = ActionTokenPolicy(bins=8, freeze_vision=True, **sizes)
     engine = LocalEngine()
     engine.sync(policy, 0)
-    ctx = Context(task=task, engine=engine, policy=policy, sampling=Sampling(), seed=0, iteration=0, attempts=2)
-    episodes = EnvEpisodes().collect([(slot, task[slot]) for slot in range(3)], ctx)
+    ctx = Context(task=task, engine=engine, policy=policy, sampling=Sampling(), seed=0, iteration=0, group_size=2)
+    episodes = EpisodicRollout().collect([(slot, task[slot]) for slot in range(3)], ctx)
     for episode in episodes:  # the second prompt is solved once, the others never
-        episode.info["scores"] = {"success": float((episode.group, episode.attempt) == (1, 0))}
+        episode.info["scores"] = {"success": float((episode.group, episode.sample_index) == (1, 0))}
     score(episodes, task, WeightedSum({"success": 1.0}))
     return episodes, ctx
 

@@ -16,8 +16,10 @@ def group(number, *rewards, **extra):
     ]
 
 
-def context(more=None, **fields):
-    return Context(None, None, None, Sampling(), seed=0, iteration=0, attempts=2, more=more, **fields)
+def context(collect_prompts=None, **fields):
+    return Context(
+        None, None, None, Sampling(), seed=0, iteration=0, group_size=2, collect_prompts=collect_prompts, **fields
+    )
 
 
 def numbers(episodes):

@@ -28,7 +28,7 @@ def policy():
 
 
 @pytest.fixture(scope="module")
-def attempts(policy):
+def episodes(policy):
     prompts = [TASK[i] for i in (0, 1) for _ in range(4)]
     done = completions(policy, prompts, Sampling(max_tokens=4))
     seen = {p.key: c.observation for p, c in zip(prompts, done)}
@@ -40,35 +40,35 @@ def attempts(policy):
 
 def context(policy):
     judge = partial(score, task=TASK, reward=WeightedSum({"exact": 1.0}))
-    return Context(TASK, None, policy, Sampling(), seed=0, iteration=0, attempts=4, score=judge)
+    return Context(TASK, None, policy, Sampling(), seed=0, iteration=0, group_size=4, score=judge)
 
 
-def advantages(policy, attempts, rewards, part):
-    episodes = [replace(episode, reward=r) for episode, r in zip(attempts, rewards)]
+def advantages(policy, episodes, rewards, part):
+    episodes = [replace(episode, reward=r) for episode, r in zip(episodes, rewards)]
     batch = collate(part(episodes, context(policy)), policy)
     found = GroupAdvantage("std", "mean", epsilon=0.0)(batch, context(policy))
     return batch, found["advantages"][:, 0]
 
 
-def test_hand_computed(policy, attempts):
+def test_hand_computed(policy, episodes):
     """Nobody solved the first problem: mean .2, deviation .4. Half solved the second: the label earns their mean."""
     part = AddDemonstration(yields=True)
-    batch, found = advantages(policy, attempts, [0.0] * 4 + [0.0, 1.0, 0.0, 1.0], part)
+    batch, found = advantages(policy, episodes, [0.0] * 4 + [0.0, 1.0, 0.0, 1.0], part)
     assert batch["is_demo"].tolist() == [False] * 4 + [True] + [False] * 4 + [True]
     a = 0.5 / 0.2**0.5  # population deviation of (0, 1, 0, 1, .5): sqrt(.2), so that A = 1.118
     assert_close(found, torch.tensor([-0.5] * 4 + [2.0] + [-a, a, -a, a, 0.0]), rtol=0, atol=1e-6)
-    _, found = advantages(policy, attempts, [1.0] * 8, part)
+    _, found = advantages(policy, episodes, [1.0] * 8, part)
     assert (found == 0).all()
-    _, kept = advantages(policy, attempts, [0.0] * 4 + [0.0, 1.0, 0.0, 1.0], AddDemonstration())
+    _, kept = advantages(policy, episodes, [0.0] * 4 + [0.0, 1.0, 0.0, 1.0], AddDemonstration())
     assert float(kept[-1]) > 0.8  # without yielding it goes on pulling: (1 - .6) / .49
-    _, given = advantages(policy, attempts, [0.0] * 8, AddDemonstration(reward=0.0))
+    _, given = advantages(policy, episodes, [0.0] * 8, AddDemonstration(reward=0.0))
     assert (given == 0).all()
 
 
-def test_it_is_the_tasks_answer_as_the_old_policy_finds_it(policy, attempts):
-    episodes = AddDemonstration()(list(attempts), context(policy))
+def test_it_is_the_tasks_answer_as_the_old_policy_finds_it(policy, episodes):
+    episodes = AddDemonstration()(list(episodes), context(policy))
     label = episodes[4]
-    assert (label.source, label.output, label.attempt, label.reward) == ("demo", TASK.demonstrate(0), 4, 1.0)
+    assert (label.source, label.output, label.sample_index, label.reward) == ("demo", TASK.demonstrate(0), 4, 1.0)
     batch = OldLogprobs()(collate(episodes, policy), context(policy))
     assert batch["prompt"].tolist() == [0] * 5 + [1] * 5  # read once
     done = label.turns[0].completion
@@ -78,11 +78,11 @@ def test_it_is_the_tasks_answer_as_the_old_policy_finds_it(policy, attempts):
     assert_close(batch["old_logprobs"][own], batch["logprobs"][own])
 
 
-def test_what_it_cannot_do_is_said(policy, attempts):
+def test_what_it_cannot_do_is_said(policy, episodes):
     ctx = context(policy)
     with pytest.raises(RuntimeError, match="set its reward"):
-        AddDemonstration()(list(attempts), replace(ctx, score=None))
-    twice = [replace(attempts[0], turns=[*attempts[0].turns] * 2)]
+        AddDemonstration()(list(episodes), replace(ctx, score=None))
+    twice = [replace(episodes[0], turns=[*episodes[0].turns] * 2)]
     with pytest.raises(ValueError, match="answers of one row"):
         AddDemonstration()(twice, ctx)
     cut = completions(policy, [TASK[0]], Sampling(max_tokens=2, top_k=3))

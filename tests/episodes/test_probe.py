@@ -89,6 +89,6 @@ def test_bad_tokens_and_samplings_are_refused(policy, episodes):
     cut = completions(policy, PROMPTS[:1], Sampling(max_tokens=3, top_k=5))
     with pytest.raises(ValueError, match=r"sampling\.top_k=0"):
         Probe("<unk>")([Episode(PROMPTS[0], 0, 0, [Turn(cut[0])])], context(policy))
-    with pytest.raises(KeyError, match=r"data\.evaluation\.episodes"):
+    with pytest.raises(KeyError, match=r"data\.evaluation\.transforms"):
         Discrimination()([Episode(PROMPTS[0], 0, 0, scores={"exact": 1.0})])
     assert "probe" not in Batch(mask=torch.ones(1, 1).bool())

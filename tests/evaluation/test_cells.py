@@ -32,7 +32,7 @@ def test_lives_that_failed_visit_nothing():
 
 def test_refusals():
     made = life((0.0, 0.0))
-    with pytest.raises(KeyError, match=r"evaluation\.episodes"):
+    with pytest.raises(KeyError, match=r"evaluation\.transforms"):
         Cells()([made])
     made.turns[0].completion.observation.clear()
     with pytest.raises(KeyError, match="state vector"):

@@ -9,10 +9,10 @@ import torch
 from mmrl.evaluation.accuracy import Rate
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.learners.collate import collate
-from mmrl.learners.windows import Pass
+from mmrl.learners.windows import UpdateEpoch
 from mmrl.rewards.compose import WeightedSum
-from mmrl.rollouts.env import EnvEpisodes
-from mmrl.rollouts.stream import EnvSegments
+from mmrl.rollouts.env import EpisodicRollout
+from mmrl.rollouts.stream import FixedHorizon
 from mmrl.types import Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
@@ -25,10 +25,10 @@ SMALL = (
     "policy.layers=1",
     "policy.heads=2",
     "data.task.sim.image_size=32",
-    "data.prompts=6",
+    "data.num_prompts=6",
     "data.group_size=2",
-    "data.passes=1",
-    "data.updates=2",
+    "data.update_epochs=1",
+    "data.num_minibatches=2",
     "data.evaluation.count=9",
     "trainer.max_epochs=1",
     "trainer.check_val_every_n_epoch=1",
@@ -46,11 +46,11 @@ class Seen(L.Callback):
         Seen.episodes, Seen.rows, Seen.finite = [], [], True
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        for window in batch if isinstance(batch, Pass) else [batch]:
-            weights = window["weights"].sum(1)
-            chosen = zip(window["group"].tolist(), window["action"].numpy(), weights)
+        for minibatch in batch if isinstance(batch, UpdateEpoch) else [batch]:
+            weights = minibatch["weights"].sum(1)
+            chosen = zip(minibatch["group"].tolist(), minibatch["action"].numpy(), weights)
             Seen.rows += [(g, a.tobytes()) for g, a, w in chosen if w > 0]
-            numbers = [c for c in window.values() if isinstance(c, torch.Tensor) and c.is_floating_point()]
+            numbers = [c for c in minibatch.values() if isinstance(c, torch.Tensor) and c.is_floating_point()]
             Seen.finite &= all(bool(torch.isfinite(c).all()) for c in numbers)
 
     def on_train_batch_end(self, trainer, pl_module, *_):
@@ -71,8 +71,8 @@ def failed(episodes) -> list:
 @pytest.mark.parametrize("speed", [1e6, 0.0])
 def test_a_diverging_world_is_an_error_and_the_others_do_not_notice(speed):
     options = {"image_size": 16, "threads": 1}
-    sound = play(SimTask(Reach(**options), count=64), Guess(), range(9), attempts=1)
-    broken = play(SimTask(DivergingReach(speed=speed, **options), count=64), Guess(), range(9), attempts=1)
+    sound = play(SimTask(Reach(**options), count=64), Guess(), range(9), group_size=1)
+    broken = play(SimTask(DivergingReach(speed=speed, **options), count=64), Guess(), range(9), group_size=1)
     for i, (one, other) in enumerate(zip(sound, broken)):
         if i % 3 == 0 and len(one.turns) > 1:
             assert other.ended == "error" and len(other.turns) == 2
@@ -84,7 +84,7 @@ def test_a_diverging_world_is_an_error_and_the_others_do_not_notice(speed):
 
 def test_errors_are_counted_beside_the_rate():
     task, policy = SimTask(DivergingReach(image_size=16, threads=1), count=64), Guess()
-    held_out = HeldOut(EnvEpisodes(), {"sample": Sampling()}, {"success": Rate("success")}, count=9)
+    held_out = HeldOut(EpisodicRollout(), {"sample": Sampling()}, {"success": Rate("success")}, count=9)
     numbers = held_out.measure(task, WeightedSum({"success": 1.0}), context(task, policy))
     episodes = held_out.latest["sample"]
     errors = len(failed(episodes))
@@ -112,7 +112,7 @@ def test_an_iteration_learns_from_the_other_episodes_only(tmp_path, speed):
 
 def test_segments_of_diverging_worlds_end_and_the_worlds_begin_new_lives():
     task, policy = SimTask(DivergingReach(image_size=16, threads=1), count=64), Guess(values=True)
-    rollout = EnvSegments(num_envs=3, horizon=8)
+    rollout = FixedHorizon(num_envs=3, horizon=8)
     segments = rollout.collect([(i, task[i]) for i in range(3)], context(task, policy))
     errors = failed(segments)
     assert errors and rollout.metrics()["sim_errors"] == len(errors)
@@ -123,8 +123,8 @@ def test_segments_of_diverging_worlds_end_and_the_worlds_begin_new_lives():
 
 
 def test_gymnasium_worlds_that_give_no_numbers_are_counted_and_not_learnt_from(tmp_path, caplog):
-    words = ("recipe=ppo_control", "data.task.sim.id=tests/Unstable-v0", "data.prompts=4")
-    words += ("data.passes=1", "data.updates=2", "data.evaluation.count=8", "trainer.max_epochs=1")
+    words = ("recipe=ppo_control", "data.task.sim.id=tests/Unstable-v0", "data.num_prompts=4")
+    words += ("data.update_epochs=1", "data.num_minibatches=2", "data.evaluation.count=8", "trainer.max_epochs=1")
     sizes = ("data.rollout.num_envs=2", "data.rollout.horizon=12", "trainer.check_val_every_n_epoch=1")
     left = fit(tmp_path, *words, *sizes, SEEN)
     errors = failed(Seen.episodes)

@@ -21,8 +21,8 @@ def test_rate_is_the_share_with_its_interval():
     assert {name: round(end, 3) for name, end in found.items()} == {"lower": 0.888, "upper": 0.978}
 
 
-def test_rate_counts_prompts_in_the_interval_of_repeated_attempts():
-    # 10 prompts, 8 attempts each, always the same result: as uncertain as 10 attempts, not as 80
+def test_rate_counts_prompts_in_the_interval_of_repeated_samples():
+    # 10 prompts, 8 samples each, always the same result: as uncertain as 10 samples, not as 80
     found = Rate("success")([episode(i % 10, success=float(i % 10 < 6)) for i in range(80)])
     assert found["mean"] == pytest.approx(0.6) and found["n"] == 80
     assert (found["lower"], found["upper"]) == pytest.approx(wilson(6, 10))
@@ -93,11 +93,11 @@ def test_pass_at_k_over_prompts():
     assert (found["pass@2_lower"], found["pass@2_upper"]) == pytest.approx(wilson(1.5, 2))
 
 
-def test_pass_at_k_without_enough_attempts():
+def test_pass_at_k_without_enough_samples():
     episodes = [episode(0, exact=1.0), episode(0, ended="error"), episode(1, exact=1.0), episode(1, exact=0.0)]
-    found = PassAtK(ks=(1, 2))(episodes)  # prompt 0 has one finished attempt: in pass@1, not in pass@2
+    found = PassAtK(ks=(1, 2))(episodes)  # prompt 0 has one finished sample: in pass@1, not in pass@2
     assert (found["pass@1"], found["pass@2"], found["prompts"], found["errors"]) == (0.75, 1.0, 1, 1)
-    with pytest.raises(ValueError, match=r"pass@4 needs 4 attempts per prompt, 't/0' has 2"):
+    with pytest.raises(ValueError, match=r"pass@4 needs 4 samples per prompt, 't/0' has 2"):
         PassAtK(ks=(4,))(episodes)
     with pytest.raises(ValueError, match=r"evaluator\.ks"):
         PassAtK(ks=(0,))
@@ -108,7 +108,7 @@ def test_pass_at_k_without_enough_attempts():
 def test_rates_task_by_task_count_every_task_once():
     def episode(i: int, task: str, success: float) -> Episode:
         prompt = Prompt(f"suite/held_out/{i}", info={"task": task})
-        return Episode(prompt, group=i, attempt=0, scores={"success": success})
+        return Episode(prompt, group=i, sample_index=0, scores={"success": success})
 
     episodes = [episode(0, "push", 1), episode(1, "push", 0), episode(2, "reach", 1)]
     numbers = RateByTask()(episodes)

@@ -60,7 +60,7 @@ def page(folder, **changes) -> Page:
     rate = Rate("success")
     numbers = {title: {"mean": {"success": rate(e["mean"]), "scores": {"return": 0.5}}} for title, e in played.items()}
     tasks = {"before": {}, "after": {"mean": {"push": {"success": rate(after[1::2])}}}}
-    result = {"task": "suite", "split": "held_out", "first": 0, "count": 6, "attempts": 1, "against": None}
+    result = {"task": "suite", "split": "held_out", "first": 0, "count": 6, "num_samples": 1, "against": None}
     result |= {"numbers": numbers, "tasks": tasks}
     result["checkpoints"] = {"after": {"path": "last.ckpt", "optimiser_steps": 3, "epoch": 1}}
     found = Result(Protocol({"suite": {"renderer": "ray"}}, {}, {"torch": "2"}), played)

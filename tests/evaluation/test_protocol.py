@@ -16,7 +16,7 @@ from mmrl.evaluation.measured import task_numbers
 from mmrl.evaluation.paired import pairs
 from mmrl.evaluation.protocol import Protocol, instructions, posed
 from mmrl.evaluation.result import Result
-from mmrl.rollouts.env import EnvEpisodes
+from mmrl.rollouts.env import EpisodicRollout
 from mmrl.types import Episode, Prompt, Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
@@ -29,7 +29,7 @@ TASK = SimTask(SIM, count=64)
 
 def held_out(**changes) -> HeldOut:
     given = {"sampling": {"mean": Sampling(decode="mean")}, "evaluators": {"success": Rate("success")}, "count": 8}
-    return HeldOut(EnvEpisodes(), **{**given, **changes})
+    return HeldOut(EpisodicRollout(), **{**given, **changes})
 
 
 def protocol(task=TASK, **changes) -> Protocol:
@@ -55,7 +55,7 @@ def test_the_hash_is_short_and_a_function_of_the_contest_alone():
         (protocol(first=8), "problems.digest"),
         (protocol(split="train"), "problems.split"),
         (protocol(replace(TASK, seed=1)), "problems.stream"),
-        (protocol(attempts=2), "attempts"),
+        (protocol(num_samples=2), "num_samples"),
         (protocol(seed=1), "draws"),
         (protocol(sampling={"mean": Sampling(decode="mean", temperature=2.0)}), "decodes.mean.temperature"),
         (protocol(evaluators={"success": Rate("success", 0.9)}), "judged.success.level"),
@@ -96,12 +96,12 @@ def test_policy_and_place_are_said_apart():
 
 def test_what_the_policy_was_told_is_frozen_too():
     task = TASK.on("held_out")
-    episodes = play(task, Guess(), range(8), attempts=1)
+    episodes = play(task, Guess(), range(8), group_size=1)
     told = instructions({"mean": episodes})
     assert told["different"] == len({e.info["instruction"] for e in episodes}) > 1
     assert instructions({"mean": episodes, "argmax": list(reversed(episodes))}) == told
     other = replace(task, sim=replace(SIM, templates=("touch the {colour} cube",)))
-    assert instructions({"mean": play(other, Guess(), range(8), attempts=1)})["digest"] != told["digest"]
+    assert instructions({"mean": play(other, Guess(), range(8), group_size=1)})["digest"] != told["digest"]
     assert instructions({"greedy": [Episode(Prompt("t/0"), 0, 0)]})["different"] == 0
 
 
@@ -146,7 +146,7 @@ def test_rates_and_pairs_of_each_task_with_errors_beside():
 
 def test_a_written_result_pairs_as_the_one_that_was_played(tmp_path):
     task = TASK.on("held_out")
-    episodes = [e.light() for e in play(task, Guess(), range(8), attempts=1)]
+    episodes = [e.light() for e in play(task, Guess(), range(8), group_size=1)]
     for one in episodes:
         one.scores = {"success": one.info["scores"]["success"], "return": 0.0}
     episodes[3].ended, episodes[3].scores = "error", {}

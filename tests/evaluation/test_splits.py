@@ -7,7 +7,7 @@ import torch
 
 from mmrl.rollouts.demonstrations import Demonstrations
 from mmrl.rollouts.pointing import Pointing
-from mmrl.rollouts.stream import EnvSegments
+from mmrl.rollouts.stream import FixedHorizon
 from sims.gym import GymSim
 from sims.gym.guard import Guard
 from sims.tabletop import Reach
@@ -60,7 +60,7 @@ def test_a_run_with_whole_episodes_measures_other_states_than_it_trains_on(tmp_p
 
 def test_lives_of_segments_begin_in_training_states():
     task = SimTask(RememberingReach(image_size=16, threads=1), count=256)
-    policy, rollout = Guess(values=True), EnvSegments(num_envs=4, horizon=16)
+    policy, rollout = Guess(values=True), FixedHorizon(num_envs=4, horizon=16)
     for _ in range(2):
         rollout.collect([(i, task[i]) for i in range(4)], context(task, policy))
     begun = {seed for seed in SEEN["reset"] if seed}  # worlds that go on are given zero

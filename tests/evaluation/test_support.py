@@ -13,8 +13,8 @@ def episodes(problems):
     """One list of (answer, right) per problem."""
     return [
         Episode(Prompt(f"t/held_out/{i}"), i, k, scores={"exact": float(right)}, info={"answer": answer})
-        for i, attempts in enumerate(problems)
-        for k, (answer, right) in enumerate(attempts)
+        for i, samples in enumerate(problems)
+        for k, (answer, right) in enumerate(samples)
     ]
 
 
@@ -42,7 +42,7 @@ def test_support_counts_distinct_right_answers():
     counts = Support().counts(start, now)
     assert counts == {"preserved": 1, "lost": 1, "gained": 1, "never": 1}
     assert Support()(start) == {"found": 2.0, "problems": 3.0}
-    # found in one of two attempts is less than all of them
+    # found in one of two samples is less than all of them
     assert Support(least=1.0).counts(start, now)["preserved"] == 0
 
 

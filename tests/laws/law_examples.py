@@ -63,7 +63,7 @@ class Example:
         return f"{self.part}{'/per_row' if self.per_row else ''}"
 
 
-STAGES = [
+ANNOTATORS = [
     *(
         Example(GroupAdvantage(scale, baseline), group_relative=True)
         for scale in ("std", "sample", None)
@@ -265,7 +265,7 @@ def rows(per_row: bool) -> Batch:
 
 def context(per_row: bool) -> Context:
     models = {"reference": Tabular(3, per_row)}
-    return Context(None, None, Tabular(2, per_row), Sampling(), seed=0, iteration=0, attempts=3, models=models)
+    return Context(None, None, Tabular(2, per_row), Sampling(), seed=0, iteration=0, group_size=3, models=models)
 
 
 def dirty(batch: Batch) -> Batch:

@@ -1,7 +1,7 @@
 """Expected gradients on a bandit, by enumerating every group that could have been drawn, against closed forms.
 
-A row is T = 2 independent choices between two arms; the reward belongs to the pair. Every group of G attempts is a
-group of one batch, and its probability is its weight, so that stage, term and objective run as they do in training.
+A row is T = 2 independent choices between two arms; the reward belongs to the pair. Every group of G episodes is a
+group of one batch, and its probability is its weight, so that annotator, term and objective run as they do in training.
 J = E[reward]; the loss is minimised, so its gradient is compared with -dJ/dlogits.
 """
 
@@ -45,8 +45,8 @@ def gradient_of_reward(logits, reward):
     return torch.autograd.grad((pair_probability(logits) * reward).sum(), logits)[0]
 
 
-def expected_gradient(stage, term, reward, size, behaviour=NOW):
-    """d E[loss] / dlogits at NOW, over all groups of `size` attempts of the behaviour policy."""
+def expected_gradient(annotator, term, reward, size, behaviour=NOW):
+    """d E[loss] / dlogits at NOW, over all groups of `size` episodes of the behaviour policy."""
     groups = torch.tensor(list(itertools.product(range(4), repeat=size)))  # [4^G, G]
     outcome = groups.flatten()
     action = PAIRS[outcome]
@@ -59,10 +59,10 @@ def expected_gradient(stage, term, reward, size, behaviour=NOW):
         episode_reward=reward[outcome],
         mask=torch.ones(rows, 2).bool(),
         logprobs=logprob_entropy(behaviour.expand(rows, 2, 2), action)[0],
-        weights=(chance / (size * 2))[:, None].expand(rows, 2),  # the mean over attempts and choices
+        weights=(chance / (size * 2))[:, None].expand(rows, 2),  # the mean over episodes and choices
     )
-    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, attempts=size)
-    batch = stage(batch, ctx)
+    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=size)
+    batch = annotator(batch, ctx)
     out = PolicyOutput(*logprob_entropy(logits.expand(rows, 2, 2), action))
     loss, _ = Objective({"policy": term})(out, batch)
     return torch.autograd.grad(loss, logits)[0]
@@ -76,7 +76,7 @@ def name(value):
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("baseline", [None, "leave_one_out", "mean"])
 def test_unscaled_advantages(surrogate, size, baseline):
-    """The mean of the group holds 1/G of the attempt itself: A = (G - 1)/G times the unbiased leave-one-out."""
+    """The mean of the group holds 1/G of the episode itself: A = (G - 1)/G times the unbiased leave-one-out."""
     term, share = surrogate
     factor = (size - 1) / size if baseline == "mean" else 1.0
     out = expected_gradient(GroupAdvantage(None, baseline), term, REWARDS["graded"], size)

@@ -1,4 +1,4 @@
-"""Direction, fixed point and staleness of every term and stage that prefers choices, on enumerated problems."""
+"""Direction, fixed point and staleness of every term and annotator that prefers choices, on enumerated problems."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ from tests.laws.bench import (
     pulled,
     scored,
 )
-from tests.laws.law_examples import STAGES, TERMS
+from tests.laws.law_examples import ANNOTATORS, TERMS
 
 CHAINS = (ChainSurrogate, DenoisingSurrogate)  # a row of theirs is a chain: tests/objectives tries them
 OTHERS = (MixtureSurrogate,)  # about choices whose sampler nobody knows
@@ -95,13 +95,13 @@ def test_a_shown_choice_is_taken_up_and_a_warned_of_one_is_not(term):
 # ---------------------------------------------------------------- advantages
 
 
-@pytest.mark.parametrize("example", [e for e in STAGES if e.group_relative], ids=lambda e: e.name)
-def test_an_advantage_orders_attempts_as_their_rewards_do(example):
+@pytest.mark.parametrize("example", [e for e in ANNOTATORS if e.group_relative], ids=lambda e: e.name)
+def test_an_advantage_orders_episodes_as_their_rewards_do(example):
     batch = pulled(SAMPLER, REWARD, SAMPLER).with_columns(episode_reward=REWARD)
     missing = example.part.reads - set(batch)
     if missing:
         pytest.skip(f"is about {sorted(missing)}, of which a bandit has none")
-    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, attempts=ARMS)
+    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=ARMS)
     advantages = example.part(batch, ctx)["advantages"][:, 0]
     order = REWARD.argsort()
     assert (advantages[order].diff() >= 0).all() and advantages[order[-1]] > 0 > advantages[order[0]]

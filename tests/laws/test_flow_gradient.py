@@ -69,7 +69,7 @@ def test_the_gradient_is_that_of_the_expected_reward(count, hybrid, join):
     raw = {"image": np.zeros((16, 16, 3), np.uint8), "proprio": np.zeros(1, np.float32), "instruction": "reach"}
     observation = policy.collate([policy.encode(raw)])
     owner = torch.zeros(COUNT, dtype=torch.long)
-    action = policy.attempts(observation, owner, Sampling(), Noise(range(COUNT)))
+    action = policy.act_groups(observation, owner, Sampling(), Noise(range(COUNT)))
     reward = action.action[:, -1, 0]
     advantages = (reward - reward.mean())[:, None].expand(action.mask.shape)
     batch = Batch(

@@ -65,11 +65,11 @@ def test_a_row_is_a_function_of_its_own_stream(head):
 
 
 @heads
-def test_attempts_are_acting_in_repeated_contexts(head):
+def test_episodes_are_acting_in_repeated_contexts(head):
     policy = made(head, freeze_vision=True)
     observation = policy.collate([policy.encode(raw) for raw in raws(2)])
     owner = torch.tensor([0, 0, 1, 0])
-    shared = policy.attempts(observation, owner, Sampling(), Noise(range(4)))
+    shared = policy.act_groups(observation, owner, Sampling(), Noise(range(4)))
     repeated = policy.act({k: v[owner] for k, v in observation.items()}, Sampling(), Noise(range(4)))
     assert_close(shared.action.float(), repeated.action.float(), atol=1e-5, rtol=0)
     assert_close(shared.logprobs, repeated.logprobs, atol=1e-4, rtol=0)

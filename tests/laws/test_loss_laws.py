@@ -20,7 +20,7 @@ def alone(number):
     return number
 
 
-def window(example, weighting=TOKEN_MEAN) -> Batch:
+def minibatch(example, weighting=TOKEN_MEAN) -> Batch:
     batch = rows(example.per_row)
     return batch.with_columns(weights=weighting(batch, alone))
 
@@ -53,7 +53,7 @@ def test_every_part_has_an_example():
 
 @terms
 def test_reads_and_needs_are_exactly_what_is_touched(example):
-    batch, policy = window(example), Tabular(2, example.per_row)
+    batch, policy = minibatch(example), Tabular(2, example.per_row)
     watched = Watched(batch)
     example.part(policy(batch), watched)
     example.part.metrics(policy(batch), watched)
@@ -72,7 +72,7 @@ def test_reads_and_needs_are_exactly_what_is_touched(example):
 
 @terms
 def test_never_reduces(example):
-    batch = window(example)
+    batch = minibatch(example)
     out = Tabular(2, example.per_row)(batch)
     for entry in (example.part(out, batch), *example.part.metrics(out, batch).values()):
         assert tuple(entry.shape) in (tuple(batch["mask"].shape), (batch.rows,))
@@ -81,7 +81,7 @@ def test_never_reduces(example):
 @terms
 @weightings
 def test_micro_batches_make_no_difference(example, weights):
-    batch, policy = window(example, weights.part), Tabular(2, example.per_row)
+    batch, policy = minibatch(example, weights.part), Tabular(2, example.per_row)
     objective = Objective({"term": example.part}, {"term": 0.5})
 
     def learn(pieces):
@@ -104,7 +104,7 @@ def test_micro_batches_make_no_difference(example, weights):
 
 @terms
 def test_nan_outside_the_mask_changes_neither_loss_nor_gradient(example):
-    batch, policy = window(example), Tabular(2, example.per_row)
+    batch, policy = minibatch(example), Tabular(2, example.per_row)
     objective = Objective({"term": example.part})
     clean, soiled = leaves(policy, batch), leaves(policy, batch)
     with torch.no_grad():
@@ -124,7 +124,7 @@ def test_nan_outside_the_mask_changes_neither_loss_nor_gradient(example):
 
 @terms
 def test_rows_in_another_order(example):
-    batch, policy = window(example), Tabular(2, example.per_row)
+    batch, policy = minibatch(example), Tabular(2, example.per_row)
     order = torch.randperm(batch.rows, generator=torch.Generator().manual_seed(0))
     moved = batch.select(order)
     assert_close(example.part(policy(batch), batch)[order], example.part(policy(moved), moved))
@@ -132,7 +132,7 @@ def test_rows_in_another_order(example):
 
 @pytest.mark.parametrize("example", [e for e in TERMS if "advantages" in e.part.reads], ids=lambda e: e.name)
 def test_zero_advantage_means_zero_gradient(example):
-    batch, policy = window(example), Tabular(2, example.per_row)
+    batch, policy = minibatch(example), Tabular(2, example.per_row)
     batch = batch.with_columns(advantages=torch.zeros_like(batch["advantages"]))
     Objective({"term": example.part})(policy(batch), batch)[0].backward()
     assert all((p.grad == 0).all() for p in policy.parameters())
@@ -141,7 +141,7 @@ def test_zero_advantage_means_zero_gradient(example):
 @pytest.mark.parametrize("example", [e for e in TERMS if "advantages" in e.part.reads], ids=lambda e: e.name)
 def test_descent_raises_good_choices_and_lowers_bad_ones(example):
     """At ratio 1, the first step on fresh data."""
-    batch, policy = window(example), Tabular(2, example.per_row)
+    batch, policy = minibatch(example), Tabular(2, example.per_row)
     out = leaves(policy, batch)
     fresh = out.logprobs.detach()
     sign = torch.where(torch.arange(batch.rows) % 2 == 0, 1.0, -1.0)[:, None].expand(fresh.shape)

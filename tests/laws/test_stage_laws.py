@@ -1,4 +1,4 @@
-"""What holds for every stage."""
+"""What holds for every annotator."""
 
 import pytest
 import torch
@@ -6,21 +6,23 @@ from torch.testing import assert_close
 
 from mmrl.batch import Batch
 from mmrl.columns import COLUMNS
-from mmrl.stages.base import Stage
-from tests.laws.law_examples import STAGES, Watched, context, dirty, discovered, rows
+from mmrl.stages.base import Annotator
+from tests.laws.law_examples import ANNOTATORS, Watched, context, dirty, discovered, rows
 
-every = pytest.mark.parametrize("example", STAGES, ids=lambda example: example.name)
+every = pytest.mark.parametrize("example", ANNOTATORS, ids=lambda example: example.name)
 
 
 def declared(example) -> Batch:
-    """Only what the stage says that it reads, and the policy's inputs."""
+    """Only what the annotator says that it reads, and the policy's inputs."""
     batch = rows(example.per_row)
     return Batch({k: v for k, v in batch.items() if k in example.part.reads or k.startswith("obs.")})
 
 
-def test_every_stage_has_an_example():
-    missing = {stage.__name__ for stage in discovered(Stage)} - {type(example.part).__name__ for example in STAGES}
-    assert not missing, f"add an Example of {sorted(missing)} to STAGES in tests/laws/law_examples.py"
+def test_every_annotator_has_an_example():
+    missing = {annotator.__name__ for annotator in discovered(Annotator)} - {
+        type(example.part).__name__ for example in ANNOTATORS
+    }
+    assert not missing, f"add an Example of {sorted(missing)} to ANNOTATORS in tests/laws/law_examples.py"
 
 
 @every
@@ -36,8 +38,8 @@ def test_reads_and_writes_are_exactly_what_is_touched(example):
         assert torch.equal(before[name], column), f"{name} was changed in place"
 
 
-# a stage that scores hands everything to its model; that the model needs no more than the reads is tested above
-@pytest.mark.parametrize("example", [e for e in STAGES if not e.scores], ids=lambda e: e.name)
+# an annotator that scores hands everything to its model; that the model needs no more than the reads is tested above
+@pytest.mark.parametrize("example", [e for e in ANNOTATORS if not e.scores], ids=lambda e: e.name)
 def test_nothing_but_the_reads_is_looked_at(example):
     watched = Watched(rows(example.per_row))
     example.part(watched, context(example.per_row))
@@ -85,14 +87,14 @@ def test_what_is_written_has_a_documented_shape(example):
         assert after[name].device.type == "cpu" and not after[name].requires_grad
 
 
-@pytest.mark.parametrize("example", [e for e in STAGES if "advantages" in e.part.writes], ids=lambda e: e.name)
+@pytest.mark.parametrize("example", [e for e in ANNOTATORS if "advantages" in e.part.writes], ids=lambda e: e.name)
 def test_advantages_are_zero_where_nothing_was_chosen(example):
     batch = rows(example.per_row)
     advantages = example.part(batch, context(example.per_row))["advantages"]
     assert (advantages[~batch["mask"]] == 0).all() and (advantages[batch["mask"]] != 0).any()
 
 
-@pytest.mark.parametrize("example", [e for e in STAGES if e.group_relative], ids=lambda e: e.name)
+@pytest.mark.parametrize("example", [e for e in ANNOTATORS if e.group_relative], ids=lambda e: e.name)
 def test_the_level_of_a_group_does_not_matter(example):
     batch, ctx = rows(example.per_row), context(example.per_row)
     shift = torch.where(batch["group"] == 0, 3.0, -40.0)

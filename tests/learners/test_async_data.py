@@ -73,7 +73,7 @@ def test_the_schedule_and_not_the_clock_decides(staleness, tmp_path):
 
 
 def test_old_rows_are_corrected_for(tmp_path):
-    """Fresh rows have ratio 1; those of older weights have not, and stages see the policy as it is."""
+    """Fresh rows have ratio 1; those of older weights have not, and annotators see the policy as it is."""
     done = fit(tmp_path, *ASYNC, "trainer.max_epochs=3", "trainer.check_val_every_n_epoch=9", "optimizer.lr=0.003")
     first, second, third = ({k: m[k] for k in m if k.startswith("correction/")} for m in done["metrics"])
     assert first == pytest.approx({"correction/ratio": 1, "correction/cut": 0, "correction/effective": 1}, abs=1e-4)
@@ -94,7 +94,7 @@ def test_refills_and_filters_go_on_in_the_thread(tmp_path):
 
 def test_it_learns(tmp_path):
     """Digits are 10 of a hundred characters: what is sampled begins near 0.1 and more than doubles."""
-    chosen = ("trainer.max_epochs=16", "trainer.check_val_every_n_epoch=20", "data.prompts=16", "data.group_size=8")
+    chosen = ("trainer.max_epochs=16", "trainer.check_val_every_n_epoch=20", "data.num_prompts=16", "data.group_size=8")
     done = fit(tmp_path, *ASYNC, *chosen, "optimizer.lr=0.003", "optimizer.eps=1e-8")
     digits = [metrics["rollout/score/digits"] for metrics in done["metrics"]]
     assert digits[0] < 0.2 and min(digits[-3:]) > 2 * digits[0]
@@ -234,8 +234,10 @@ def test_a_checkpoint_knows_nothing_of_what_is_under_way(tmp_path):
     long = fit(tmp_path / "async", *chosen, "trainer.max_epochs=4", "trainer.callbacks.checkpoint.every_n_epochs=2")
     (saved,) = (tmp_path / "async/checkpoints").glob("epoch=1.ckpt")
     state = read_checkpoint(saved)["AsyncRolloutData"]
-    assert all(not kept for kept in state.pop("stages").values())  # correction adds stages, which remember nothing
-    quick["data"].pop("stages")
+    assert all(
+        not kept for kept in state.pop("annotators").values()
+    )  # correction adds annotators, which remember nothing
+    quick["data"].pop("annotators")
     assert state == quick["data"]
     resumed = fit(tmp_path / "resumed", *chosen, "trainer.max_epochs=4", f"ckpt_path='{saved}'")
     assert resumed["data"] == long["data"]

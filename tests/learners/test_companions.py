@@ -8,7 +8,7 @@ from mmrl.config import ConfigError, compose, to_lightning
 from tests.runs import fit
 
 PRIME = (
-    "data.stages.reward={_target_: mmrl.stages.logprobs.Logprobs, column: reward_logprobs, model: reward}",
+    "data.annotators.reward={_target_: mmrl.stages.logprobs.Logprobs, column: reward_logprobs, model: reward}",
     "data.pipeline=[reference, reward, group_advantage]",
     "model.reference=true",
     "model.companions={reward: 0.001}",
@@ -46,5 +46,5 @@ def test_a_term_about_a_model_that_there_is_not_is_refused():
     words = ["recipe=prime", "model.companions=null", "data.pipeline=[reference, group_advantage]"]
     with pytest.raises(ConfigError, match=r"term 'outcome' asks for \['reward'\].*model\.companions"):
         CLI(to_lightning(compose(words)), build=False)
-    with pytest.raises(ConfigError, match=r"stage 'reward' needs models \['reward'\]"):
+    with pytest.raises(ConfigError, match=r"annotator 'reward' needs models \['reward'\]"):
         CLI(to_lightning(compose(words[:2])), build=False)

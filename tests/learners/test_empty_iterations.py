@@ -14,8 +14,8 @@ from tests.runs import words
 def groups(*rewards: list[float]) -> list[Episode]:
     return [
         Episode(Prompt(f"sums/train/{g}"), g, a, reward=r, scores={"exact": r}, info={"answer": "7" if r else "none"})
-        for g, attempts in enumerate(rewards)
-        for a, r in enumerate(attempts)
+        for g, episodes in enumerate(rewards)
+        for a, r in enumerate(episodes)
     ]
 
 
@@ -28,8 +28,8 @@ def test_a_stuck_run_names_groups_scores_the_commonest_answer_and_remedies():
         empty.observe(wrong, 0, 3)
     for words_of_it in (
         "3 iterations in a row, up to iteration 3",
-        "2 groups with 6 attempts",
-        "in 2 groups all attempts earned the same",
+        "2 groups with 6 episodes",
+        "in 2 groups all episodes earned the same",
         "rewards 0 (6 times)",
         "mean score exact 0",
         "the commonest answer, 6 of 6, is 'none'",
@@ -66,9 +66,9 @@ def run_words(folder, *more: str) -> list[str]:
     return ["fit", *words(folder, "data.evaluation=null", *more)]
 
 
-def test_a_run_without_a_difference_between_attempts_ends_with_an_error_and_no_policy(tmp_path, capfd):
-    none = "data.episodes.none={_target_: tests.runs.DropFrom, iteration: 0}"
-    more = (none, "trainer.max_epochs=9", "data.max_empty_iterations=2", "data.updates=1")
+def test_a_run_without_a_difference_between_episodes_ends_with_an_error_and_no_policy(tmp_path, capfd):
+    none = "data.transforms.none={_target_: tests.runs.DropFrom, iteration: 0}"
+    more = (none, "trainer.max_epochs=9", "data.max_empty_iterations=2", "data.num_minibatches=1")
     assert main(run_words(tmp_path, *more)) == 1
     told = capfd.readouterr().err
     assert "2 iterations in a row, up to iteration 1, left no episode" in told and "Traceback" not in told
@@ -76,7 +76,7 @@ def test_a_run_without_a_difference_between_attempts_ends_with_an_error_and_no_p
 
 
 def test_iterations_without_rows_leave_weights_moments_and_schedule_alone(tmp_path):
-    none = "data.episodes.none={_target_: tests.runs.DropFrom, iteration: 2}"
+    none = "data.transforms.none={_target_: tests.runs.DropFrom, iteration: 2}"
     schedule = "model.scheduler.total_iters=20"
     assert main(run_words(tmp_path / "short", "trainer.max_epochs=2", schedule)) == 0
     assert main(run_words(tmp_path / "long", none, "trainer.max_epochs=4", schedule)) == 0
@@ -92,9 +92,9 @@ def test_iterations_without_rows_leave_weights_moments_and_schedule_alone(tmp_pa
 
 
 @pytest.mark.parametrize("transform", [DropUniform(), Refill()])
-def test_transforms_that_compare_attempts_need_two_of_them(transform, tmp_path, capfd):
+def test_transforms_that_compare_episodes_need_two_of_them(transform, tmp_path, capfd):
     name = f"{type(transform).__module__}.{type(transform).__name__}"
-    more = (f"data.episodes.drop_uniform._target_={name}", "data.group_size=1")
+    more = (f"data.transforms.drop_uniform._target_={name}", "data.group_size=1")
     assert main(run_words(tmp_path, *more)) in (1, 2)
     told = capfd.readouterr().err
-    assert "data.episodes.drop_uniform" in told and "data.group_size=1" in told
+    assert "data.transforms.drop_uniform" in told and "data.group_size=1" in told

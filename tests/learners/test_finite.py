@@ -75,8 +75,8 @@ CASES = {  # words, and what the message names
     "loss": ((TERM + ".InfiniteTerm}",), ("iteration 0", "term 'nan' of the loss is inf", "start.ckpt")),
     "gradient": ((TERM + ".NanGradient}",), ("iteration 0", "the gradient of 'policy.", "start.ckpt")),
     "column": (
-        (f"data.stages.group_advantage._target_={HERE}.NanAdvantage",),
-        ("iteration 0", "column 'advantages', written by stage 'group_advantage'", "nan in row 1"),
+        (f"data.annotators.group_advantage._target_={HERE}.NanAdvantage",),
+        ("iteration 0", "column 'advantages', written by annotator 'group_advantage'", "nan in row 1"),
     ),
     "weight": (
         (f"model.optimizer._target_={HERE}.Poison",),
@@ -114,7 +114,7 @@ class NanReward(Reward):
 
 
 class ShortReward(Reward):
-    """Forgets the last attempt."""
+    """Forgets the last episode."""
 
     def __call__(self, group):
         return [1.0] * (len(group) - 1)

@@ -96,7 +96,7 @@ def test_small_steps_are_recognised(rate):
 
 
 def test_a_run_is_refused_before_it_samples_and_adapters_are_taken(tmp_path):
-    chosen = words(tmp_path, "trainer.max_epochs=1", "optimizer.lr=1e-6", "policy.dtype=bfloat16", "data.prompts=1")
+    chosen = words(tmp_path, "trainer.max_epochs=1", "optimizer.lr=1e-6", "policy.dtype=bfloat16", "data.num_prompts=1")
     with pytest.raises(ValueError, match=r"optimizer\.lr=1e-06 is too small for weights that are trained in bfloat16"):
         CLI(to_lightning(compose(chosen))).fit()
     CLI(to_lightning(compose([*chosen, "policy.lora.r=2"]))).fit()

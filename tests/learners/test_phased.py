@@ -36,7 +36,7 @@ class TwoStates(gymnasium.Env):
 
 
 gymnasium.register("tests/TwoStates-v0", entry_point=TwoStates)
-BASE = ("sim.id=tests/TwoStates-v0", *QUIET, "data.evaluation=null", "policy.hidden=[8]", "data.random=32")
+BASE = ("sim.id=tests/TwoStates-v0", *QUIET, "data.evaluation=null", "policy.hidden=[8]", "data.learning_starts=32")
 
 
 def run(folder, recipe, *words):
@@ -50,7 +50,7 @@ def run(folder, recipe, *words):
 def test_values_go_on_through_a_time_limit(n, tmp_path):
     """Discount 1/2: Q(1) = 2 / (1 - 1/2) = 4 and Q(0) = 1 + 4/2 = 3. A limit taken for an end would give less."""
     rate = "model.phases.{}.optimizer.lr=1e-2"
-    words = [rate.format("critic"), "model.phases.follow.rate=0.05", "data.updates=300", "trainer.max_epochs=4"]
+    words = [rate.format("critic"), "model.phases.follow.rate=0.05", "data.gradient_steps=300", "trainer.max_epochs=4"]
     words += ["data.replay.discount=0.5", f"data.replay.n={n}", "model.models.critic.hidden=[16]"]
     cli = run(tmp_path, "td3", *words)
     q = cli.model.models["critic"](torch.eye(2), torch.zeros(2, 1))[:, 0]
@@ -60,7 +60,12 @@ def test_values_go_on_through_a_time_limit(n, tmp_path):
 def test_values_end_with_a_life(tmp_path):
     """The last of two steps ends it: Q(1) = 2 and Q(0) = 1 + 2/2 = 2."""
     words = ["sim.kwargs={limit: 2, terminate: true}", "model.phases.critic.optimizer.lr=1e-2"]
-    words += ["model.phases.follow.rate=0.05", "data.updates=300", "trainer.max_epochs=4", "data.replay.discount=0.5"]
+    words += [
+        "model.phases.follow.rate=0.05",
+        "data.gradient_steps=300",
+        "trainer.max_epochs=4",
+        "data.replay.discount=0.5",
+    ]
     cli = run(tmp_path, "td3", *words, "model.models.critic.hidden=[16]")
     q = cli.model.models["critic"](torch.eye(2), torch.zeros(2, 1))[:, 0]
     assert_close(q, torch.full((2, 2), 2.0), rtol=0, atol=0.05)
@@ -68,26 +73,33 @@ def test_values_end_with_a_life(tmp_path):
 
 def test_updates_are_counted_and_the_actor_waits_for_its_turn(tmp_path):
     """Two updates per decision, several in one step of the trainer, and the actor in every second one."""
-    cli = run(tmp_path, "td3", "data.updates=64", "data.at_once=24", "data.rollout.horizon=32", "trainer.max_epochs=3")
+    cli = run(
+        tmp_path,
+        "td3",
+        "data.gradient_steps=64",
+        "data.updates_per_step=24",
+        "data.rollout.horizon=32",
+        "trainer.max_epochs=3",
+    )
     assert cli.model.updates == 3 * 64 and cli.datamodule.replay.decisions == 3 * 32
     critic, actor = cli.trainer.optimizers
     steps = [{int(state["step"]) for state in o.state_dict()["state"].values()} for o in (critic, actor)]
     assert steps == [{192}, {96}]
     # fewer updates than decisions
-    few = run(tmp_path / "few", "td3", "data.updates=8", "trainer.max_epochs=2")
+    few = run(tmp_path / "few", "td3", "data.gradient_steps=8", "trainer.max_epochs=2")
     assert few.model.updates == 16 and few.datamodule.replay.decisions == 64
 
 
 def test_nothing_is_learnt_before_the_random_decisions_are_made(tmp_path):
-    cli = run(tmp_path, "sac", "data.random=65", "trainer.max_epochs=3", "data.updates=5")
+    cli = run(tmp_path, "sac", "data.learning_starts=65", "trainer.max_epochs=3", "data.gradient_steps=5")
     assert cli.model.updates == 5  # after 96 decisions, in the third iteration
 
 
 def test_a_phase_moves_what_it_trains_and_nothing_else(tmp_path):
     """An actor that learns at rate 0 stays as it was, although the critic's loss was taken through its senses."""
-    words = ["trainer.max_epochs=1", "data.updates=4", "model.phases.actor.optimizer.lr=0"]
+    words = ["trainer.max_epochs=1", "data.gradient_steps=4", "model.phases.actor.optimizer.lr=0"]
     cli = run(tmp_path, "sac", *words)
-    fresh = run(tmp_path / "fresh", "sac", "trainer.max_epochs=1", "data.updates=4", "data.random=1000")
+    fresh = run(tmp_path / "fresh", "sac", "trainer.max_epochs=1", "data.gradient_steps=4", "data.learning_starts=1000")
     assert_close(dict(cli.model.policy.state_dict()), dict(fresh.model.policy.state_dict()), rtol=0, atol=0)
     critic, slow = (cli.model.models[name].weights[0] for name in ("critic", "slow_critic"))
     start = fresh.model.models["critic"].weights[0]

@@ -35,8 +35,8 @@ class Scored(L.Callback):
 def micro_batches(folder, precision):
     """The micro-batches of an iteration that changes nothing, and the policy's log-probs of them."""
     chosen = words(folder, "trainer.max_epochs=1", "model.policy._target_=tests.learners.test_precision.Typed")
-    stages = ("data.pipeline=[old, reference, group_advantage]", "model.reference=true")
-    cli = CLI(to_lightning(compose([*chosen, *stages, "optimizer.lr=0.0", f"trainer.precision={precision}"])))
+    annotators = ("data.pipeline=[old, reference, group_advantage]", "model.reference=true")
+    cli = CLI(to_lightning(compose([*chosen, *annotators, "optimizer.lr=0.0", f"trainer.precision={precision}"])))
     cli.trainer.callbacks.append(scored := Scored())
     Typed.seen.clear()
     cli.fit()

@@ -1,4 +1,4 @@
-"""Two processes make the run that one makes: the same rollouts, the same windows, the same weights."""
+"""Two processes make the run that one makes: the same rollouts, the same minibatches, the same weights."""
 
 import pytest
 from torch.testing import assert_close
@@ -12,7 +12,7 @@ DDP = f"trainer.strategy={{_target_: {GLOO}, find_unused_parameters: true}}"  # 
 ITERATIONS = 2
 RUNS = {
     # groups without a difference leave and others come: ranks have different numbers of rows, some micro-batches none
-    "uneven": ("recipe=dapo_clip", "data.updates=2", "trainer.accumulate_grad_batches=3"),
+    "uneven": ("recipe=dapo_clip", "data.num_minibatches=2", "trainer.accumulate_grad_batches=3"),
     "pictures": (
         "policy=tiny_vlm",
         "data.task.picture=true",
@@ -34,7 +34,7 @@ RUNS = {
         "data.rollout.tokens=2",
         "data.rollout.width=3",
         "data.rollout.expansions=6",
-        "data.stages.tree={_target_: mmrl.stages.segments.CentredValues}",
+        "data.annotators.tree={_target_: mmrl.stages.segments.CentredValues}",
         "data.pipeline=[tree]",
     ),
     # worlds of a simulator: every process plays its share of the initial states; a random arm hardly succeeds, so the
@@ -46,19 +46,19 @@ RUNS = {
         "policy.layers=1",
         "policy.heads=2",
         "data.task.sim.image_size=32",
-        "data.prompts=5",
+        "data.num_prompts=5",
         "data.group_size=2",
-        "data.passes=1",
-        "data.updates=2",
+        "data.update_epochs=1",
+        "data.num_minibatches=2",
         "data.evaluation.count=5",
     ),
 }
 HELD_OUT = {"worlds": "val/mean/success/mean"}
 
 
-def windows(record: dict, size: int) -> list[list]:
-    """The rows of each optimiser window, which spans `size` micro-batches."""
-    pieces = record["windows"]
+def minibatches(record: dict, size: int) -> list[list]:
+    """The rows of each minibatch, which spans `size` micro-batches."""
+    pieces = record["minibatches"]
     return [[row for piece in pieces[i : i + size] for row in piece] for i in range(0, len(pieces), size)]
 
 
@@ -74,7 +74,7 @@ def test_two_processes_are_one_run(name, tmp_path):
     second = record(tmp_path / "both", 1)
 
     size = 3 if name == "uneven" else 1
-    cuts = list(zip(*(windows(part, size) for part in (alone, first, second))))
+    cuts = list(zip(*(minibatches(part, size) for part in (alone, first, second))))
     assert len(cuts) == 2 * ITERATIONS
     for whole, mine, theirs in cuts:
         assert sorted(whole) == sorted(mine + theirs)
@@ -92,14 +92,14 @@ def test_two_processes_are_one_run(name, tmp_path):
 @pytest.mark.slow
 def test_sharded_weights_make_the_same_run(tmp_path):
     """FSDP2: each process holds a share of every weight; learning, checkpoint and export go through it."""
-    chosen = ("recipe=sft", "task=arithmetic", "policy=tiny_text", "data.prompts=8", "data.updates=2")
+    chosen = ("recipe=sft", "task=arithmetic", "policy=tiny_text", "data.num_prompts=8", "data.num_minibatches=2")
     chosen += ("data.evaluation=null", "trainer.max_epochs=2", "trainer.gradient_clip_val=null", "optimizer.eps=1e-3")
     strategy = "lightning.pytorch.strategies.ModelParallelStrategy, data_parallel_size: 2, tensor_parallel_size: 1"
     alone = fit(tmp_path / "alone", *chosen)
     both = command(tmp_path / "both", *chosen, "trainer.devices=2", f"trainer.strategy={{_target_: {strategy}}}")
     assert_close(both["weights"], alone["weights"], atol=2e-6, rtol=0)
     other = record(tmp_path / "both", 1)
-    for whole, mine, theirs in zip(*(windows(part, 1) for part in (alone, both, other))):
+    for whole, mine, theirs in zip(*(minibatches(part, 1) for part in (alone, both, other))):
         assert sorted(whole) == sorted(mine + theirs)
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "both" / "policy")
     for name, value in model.state_dict().items():

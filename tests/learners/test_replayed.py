@@ -16,7 +16,7 @@ from tests.runs import QUIET
 def learnt(folder, recipe):
     """A short run; it begins with the same decisions and makes 3 x 24 updates."""
     words = (f"recipe={recipe}", "sim.id=Pendulum-v1", *QUIET, "data.evaluation=null", "policy.hidden=[8]")
-    words += ("data.random=32", "data.rollout.horizon=32", "data.replay.batch=16", "data.updates=24")
+    words += ("data.learning_starts=32", "data.rollout.horizon=32", "data.replay.batch=16", "data.gradient_steps=24")
     cli = CLI(
         to_lightning(
             compose([*words, "model.models.critic.hidden=[256]", "trainer.max_epochs=3", f"run_dir='{folder}'"])

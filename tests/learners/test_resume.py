@@ -13,7 +13,7 @@ RUNS = {
     "text": (
         "recipe=dapo_clip",
         "model.scheduler.total_iters=20",
-        "data.updates=2",
+        "data.num_minibatches=2",
         "model.reference=true",
         "data.pipeline=[reference, group_advantage]",
     ),
@@ -25,18 +25,18 @@ RUNS = {
         "policy.layers=1",
         "policy.heads=2",
         "data.task.sim.image_size=32",
-        "data.prompts=3",
+        "data.num_prompts=3",
         "data.group_size=2",
-        "data.passes=1",
-        "data.updates=2",
+        "data.update_epochs=1",
+        "data.num_minibatches=2",
         "data.evaluation.count=2",
     ),
     "control": (
         "recipe=ppo_control",
         "model.scheduler.total_iters=20",
-        "data.prompts=4",
-        "data.passes=2",
-        "data.updates=2",
+        "data.num_prompts=4",
+        "data.update_epochs=2",
+        "data.num_minibatches=2",
         "data.evaluation.count=4",
         "data.rollout.num_envs=3",
         "data.rollout.horizon=8",
@@ -45,9 +45,9 @@ RUNS = {
         "recipe=td3",
         "policy.hidden=[8]",
         "model.models.critic.hidden=[8]",
-        "data.random=10",
-        "data.updates=5",
-        "data.at_once=2",
+        "data.learning_starts=10",
+        "data.gradient_steps=5",
+        "data.updates_per_step=2",
         "data.rollout.num_envs=2",
         "data.rollout.horizon=8",
         "data.replay.capacity=40",
@@ -67,7 +67,7 @@ def same(one: dict, other: dict) -> None:
         assert_close(one[part], other[part], atol=0, rtol=0, equal_nan=True)
     for part in ("iteration", "curriculum"):  # a simulator's state is pickled; two iterations show that it came back
         assert one["data"][part] == other["data"][part]
-    for part in ("metrics", "windows"):
+    for part in ("metrics", "minibatches"):
         count = len(other[part])
         assert count > 0
         assert_close(one[part][-count:], other[part], atol=0, rtol=0, equal_nan=True)
@@ -105,5 +105,5 @@ def test_the_seed_is_the_run(uninterrupted, tmp_path):
     chosen, whole = uninterrupted
     same(whole, fit(tmp_path / "again", *chosen, f"trainer.max_epochs={LAST}"))
     other = fit(tmp_path / "other", *chosen, "trainer.max_epochs=1", "seed=1")
-    assert other["windows"][0] != whole["windows"][0]
+    assert other["minibatches"][0] != whole["minibatches"][0]
     assert other["metrics"][1] != whole["metrics"][1]

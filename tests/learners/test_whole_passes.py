@@ -1,4 +1,4 @@
-"""A whole pass in one of Lightning's steps makes the same updates as a step for each window."""
+"""A whole update epoch in one of Lightning's steps makes the same updates as a step for each minibatch."""
 
 import torch
 from torch import nn
@@ -7,11 +7,11 @@ from torch.testing import assert_close
 from mmrl.learners.flat import FlatParameters
 from tests.runs import fit
 
-WORDS = ("recipe=ppo_control", "model.scheduler.total_iters=20", "data.passes=2", "data.updates=3")
+WORDS = ("recipe=ppo_control", "model.scheduler.total_iters=20", "data.update_epochs=2", "data.num_minibatches=3")
 WORDS += ("data.rollout.num_envs=3", "data.rollout.horizon=8", "data.evaluation=null", "trainer.max_epochs=2")
 
 
-def test_passes_and_windows_learn_the_same(tmp_path):
+def test_update_epochs_and_minibatches_learn_the_same(tmp_path):
     whole = fit(tmp_path / "whole", *WORDS)
     cut = fit(tmp_path / "cut", *WORDS, "model.whole_passes=false")
     # the norm that clips is summed in another order: a few units in the last place in each of 12 updates of 1e-3

@@ -1,4 +1,4 @@
-"""Loss and gradient belong to the optimiser window, however it is cut, padded or shared out."""
+"""Loss and gradient belong to the minibatch, however it is cut, padded or shared out."""
 
 import pytest
 import torch
@@ -46,13 +46,13 @@ def batch(policy):
     return rows.with_columns(mask=mask, **{k: torch.where(mask, v, torch.nan) for k, v in made.items()})
 
 
-def cut(batch: Batch, weighting, updates: int, accumulate: int, passes: int = 1) -> list[Batch]:
+def cut(batch: Batch, weighting, num_minibatches: int, accumulate: int, update_epochs: int = 1) -> list[Batch]:
     return list(
         micro_batches(
             batch,
             weighting,
-            passes=passes,
-            updates=updates,
+            update_epochs=update_epochs,
+            num_minibatches=num_minibatches,
             accumulate=accumulate,
             seed=3,
             iteration=5,
@@ -76,15 +76,15 @@ def learn(policy, pieces: list[Batch], accumulate: int):
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=lambda w: type(w).__name__)
-@pytest.mark.parametrize("updates", [1, 2])
-def test_loss_and_gradient_do_not_change_with_the_micro_batches(policy, batch, weighting, updates):
-    expected = [learn(policy, [window], 1) for window in cut(batch, weighting, updates, 1)]
+@pytest.mark.parametrize("num_minibatches", [1, 2])
+def test_loss_and_gradient_do_not_change_with_the_micro_batches(policy, batch, weighting, num_minibatches):
+    expected = [learn(policy, [minibatch], 1) for minibatch in cut(batch, weighting, num_minibatches, 1)]
     assert all(any((g != 0).any() for g in gradient.values()) for _, gradient in expected)
     for accumulate in (2, 4, 8):
-        pieces = cut(batch, weighting, updates, accumulate)
-        assert len(pieces) == updates * accumulate
-        for window, (loss, gradient) in enumerate(expected):
-            part = pieces[window * accumulate : (window + 1) * accumulate]
+        pieces = cut(batch, weighting, num_minibatches, accumulate)
+        assert len(pieces) == num_minibatches * accumulate
+        for minibatch, (loss, gradient) in enumerate(expected):
+            part = pieces[minibatch * accumulate : (minibatch + 1) * accumulate]
             other = learn(policy, part, accumulate)
             assert other[0] == pytest.approx(loss, abs=1e-5)
             assert_close(other[1], gradient, atol=1e-5, rtol=1e-4)
@@ -107,7 +107,7 @@ def test_loss_and_gradient_do_not_change_with_padding(policy, batch):
 
 
 def test_a_pass_meets_every_row_once_and_the_order_belongs_to_the_key(batch):
-    pieces = cut(batch, TokenMean(), 2, 3, passes=2)
+    pieces = cut(batch, TokenMean(), 2, 3, update_epochs=2)
     assert len(pieces) == 12
 
     def order(some):
@@ -125,7 +125,7 @@ def test_a_pass_meets_every_row_once_and_the_order_belongs_to_the_key(batch):
     assert sorted(first) == sorted(second) == chosen and first != second
     # rows that arrive in another order are cut alike
     shuffled = batch.select(torch.randperm(ROWS, generator=torch.Generator().manual_seed(0)))
-    assert order(cut(shuffled, TokenMean(), 2, 3, passes=2)) == first + second
+    assert order(cut(shuffled, TokenMean(), 2, 3, update_epochs=2)) == first + second
 
 
 def test_fewer_rows_than_micro_batches(policy, batch):
@@ -140,7 +140,7 @@ def test_fewer_rows_than_micro_batches(policy, batch):
 
 
 def grouped(policy, sizes=(4, 4, 2, 5, 1)) -> Batch:
-    """Rows of prompts with that many attempts, in no order; the third prompt is long."""
+    """Rows of prompts with that many episodes, in no order; the third prompt is long."""
     engine, prompts = LocalEngine(), [Counting()[i] for i in range(len(sizes))]
     engine.sync(policy, 0)
     long = ({"role": "user", "content": "again and again " * 9},)
@@ -158,7 +158,7 @@ def cost(piece: Batch) -> int:
     return sum(contexts.values()) + int(piece["mask"].sum())
 
 
-def test_attempts_share_their_prompts_number_in_any_order(policy):
+def test_episodes_share_their_prompts_number_in_any_order(policy):
     rows = grouped(policy)
     numbers = {}
     for group, prompt in zip(rows["group"].tolist(), rows["prompt"].tolist()):
@@ -167,9 +167,9 @@ def test_attempts_share_their_prompts_number_in_any_order(policy):
     assert rows["context"].tolist() == rows["obs.attention_mask"].sum(1).tolist()
 
 
-def test_attempts_at_a_prompt_learn_in_one_micro_batch_and_costs_are_alike(policy):
+def test_episodes_of_a_prompt_learn_in_one_micro_batch_and_costs_are_alike(policy):
     rows = grouped(policy)
-    (window,) = cut(rows, TokenMean(), 1, 1)
+    (minibatch,) = cut(rows, TokenMean(), 1, 1)
     pieces = cut(rows, TokenMean(), 1, 2)
     homes = {}
     for number, piece in enumerate(pieces):
@@ -177,23 +177,27 @@ def test_attempts_at_a_prompt_learn_in_one_micro_batch_and_costs_are_alike(polic
             assert homes.setdefault(group, number) == number
     # the long prompt outweighs all others together: rows are not what is shared out alike
     assert sorted(sorted(set(p["group"].tolist())) for p in pieces) == [[0, 1, 3, 4], [2]]
-    assert sum(map(cost, pieces)) == cost(window)
-    met = sorted(zip(window["group"].tolist(), window["episode"].tolist()))
+    assert sum(map(cost, pieces)) == cost(minibatch)
+    met = sorted(zip(minibatch["group"].tolist(), minibatch["episode"].tolist()))
     assert sorted((g, e) for p in pieces for g, e in zip(p["group"].tolist(), p["episode"].tolist())) == met
 
 
-def test_a_prompt_with_too_many_attempts_is_shared_out(policy):
+def test_a_prompt_with_too_many_episodes_is_shared_out(policy):
     pieces = cut(grouped(policy, (8,)), TokenMean(), 1, 4)
     assert sorted(piece.rows for piece in pieces) == [2, 2, 2, 2]
 
 
-@pytest.mark.parametrize("updates, accumulate", [(1, 1), (2, 1), (1, 3), (2, 2)])
-def test_groups_that_are_compared_are_never_parted(batch, updates, accumulate):
+@pytest.mark.parametrize("num_minibatches, accumulate", [(1, 1), (2, 1), (1, 3), (2, 2)])
+def test_groups_that_are_compared_are_never_parted(batch, num_minibatches, accumulate):
     options = {"seed": 3, "iteration": 5, "device": torch.device("cpu"), "whole_groups": True}
-    pieces = list(micro_batches(batch, SequenceMean(), passes=2, updates=updates, accumulate=accumulate, **options))
-    assert len(pieces) == 2 * updates * accumulate
-    for start in (0, updates * accumulate):
-        part = [piece for piece in pieces[start : start + updates * accumulate] if piece["weights"].any()]
+    pieces = list(
+        micro_batches(
+            batch, SequenceMean(), update_epochs=2, num_minibatches=num_minibatches, accumulate=accumulate, **options
+        )
+    )
+    assert len(pieces) == 2 * num_minibatches * accumulate
+    for start in (0, num_minibatches * accumulate):
+        part = [piece for piece in pieces[start : start + num_minibatches * accumulate] if piece["weights"].any()]
         groups = [set(piece["group"].tolist()) for piece in part]
         assert sum(len(each) for each in groups) == len(set().union(*groups)) == 4
         assert sum(piece.rows for piece in part) == ROWS

@@ -49,7 +49,7 @@ FILES: list[tuple[str, str | None, str, str, str]] = [
     ("an unknown option", "  max_epochs: 1\n", "  max_epoch: 1\n", "'max_epoch'", "'max_epochs'"),
     ("an unknown class", "torch.optim.AdamW", "torch.optim.Adamm", "torch.optim.Adamm", "model.optimizer"),
     ("a class that is none", "torch.optim.AdamW", "os.system", "model.optimizer", "os.system"),
-    ("too many prompts", "prompts: 2\n", "prompts: 99999999999999999999\n", "data.prompts", "at most"),
+    ("too many prompts", "num_prompts: 2\n", "num_prompts: 99999999999999999999\n", "data.num_prompts", "at most"),
 ]
 
 WORDS: list[tuple[str, str, str]] = [
@@ -70,8 +70,8 @@ WORDS: list[tuple[str, str, str]] = [
     ("--config CONFIG --trainer.max_epochs", "trainer.max_epochs", "value"),
     ("--config CONFIG --trainer.max_epochs abc", "trainer.max_epochs", "int"),
     ("--config CONFIG --trainer.accumulate_grad_batches 0", "trainer.accumulate_grad_batches", "at least 1"),
-    ("--config CONFIG --data.prompts 0", "prompts", "at least 1"),
-    ("--config CONFIG --data.promts 3", "promts", "'prompts'"),
+    ("--config CONFIG --data.num_prompts 0", "num_prompts", "at least 1"),
+    ("--config CONFIG --data.num_promts 3", "num_promts", "'num_prompts'"),
     ("--config CONFIG --seed_everything abc", "seed", "whole number"),
     ("--config CONFIG --seed_everything -1", "seed", "whole number"),
     ("--config CONFIG --run_dir /dev/null", "run_dir", "folder"),

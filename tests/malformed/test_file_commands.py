@@ -17,13 +17,13 @@ from tests.malformed.files.case import Case
 from tests.malformed.files.refusals import commanded
 
 TINY = ("policy=tiny_text", "policy.config.hidden_size=32", "policy.config.intermediate_size=64",
-        "policy.config.num_hidden_layers=1", "trainer.max_epochs=1", "data.prompts=4", "trainer.accelerator=cpu",
+        "policy.config.num_hidden_layers=1", "trainer.max_epochs=1", "data.num_prompts=4", "trainer.accelerator=cpu",
         "trainer.logger=false", "trainer.enable_progress_bar=false", "trainer.callbacks.progress=null")  # fmt: skip
-SFT = ("fit", "recipe=sft", *TINY, "data.updates=1", "data.evaluation.count=2")
+SFT = ("fit", "recipe=sft", *TINY, "data.num_minibatches=1", "data.evaluation.count=2")
 CLONE = ("fit", "recipe=bc", "sim=null", "task=recorded", "rollout=recorded", "trainer.max_epochs=1",
          "trainer.logger=false",
          "trainer.accelerator=cpu", "trainer.enable_progress_bar=false", "trainer.callbacks.progress=null",
-         "data.evaluation=null", "data.prompts=2", "curriculum=shuffled")  # fmt: skip
+         "data.evaluation=null", "data.num_prompts=2", "curriculum=shuffled")  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -165,7 +165,7 @@ PLACES = [
 def test_data_record_refuses_a_place_that_cannot_be_written(place, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     case = Case(place, lambda folder: folder, place[:11], said)
-    words = ["sim=reach", "sim.image_size=16", "sim.max_decisions=1", "episodes=1", "video=false"]
+    words = ["sim=reach", "sim.image_size=16", "sim.max_decisions=1", "num_episodes=1", "video=false"]
     commanded(["data", "record", *words, f"out={place}"], case, capsys)
 
 
@@ -193,7 +193,7 @@ def test_what_grows_too_large_while_it_is_written_is_told_in_a_line(run, tmp_pat
     full_disk(1000)
     commanded(["evaluate", run, "count=2"], case, capsys)
     case = Case("full", lambda folder: folder, "out: .*recorded", "cannot be written .*on a disk with room")
-    words = ["sim=reach", "sim.image_size=16", "sim.max_decisions=1", "episodes=1", "video=false"]
+    words = ["sim=reach", "sim.image_size=16", "sim.max_decisions=1", "num_episodes=1", "video=false"]
     commanded(["data", "record", *words, f"out={tmp_path}/recorded"], case, capsys)
 
 

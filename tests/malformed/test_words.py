@@ -21,7 +21,7 @@ from tests.malformed import table_commands, table_data, table_keys, table_values
 BASE = (
     *("recipe=grpo", "task=arithmetic", "policy=tiny_text", "trainer.callbacks.start.stages=null"),
     *("trainer.max_epochs=1", "trainer.logger=false", "trainer.accelerator=cpu", "trainer.enable_progress_bar=false"),
-    *("trainer.callbacks.progress=null", "data.evaluation.count=2", "data.prompts=2"),
+    *("trainer.callbacks.progress=null", "data.evaluation.count=2", "data.num_prompts=2"),
 )
 """A run of a second; a row's own words replace those with the same key."""
 SECONDS = 60

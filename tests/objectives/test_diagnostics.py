@@ -1,4 +1,4 @@
-"""Diagnostics are means over choices under every weighting, in whatever pieces a window comes."""
+"""Diagnostics are means over choices under every weighting, in whatever pieces a minibatch comes."""
 
 import pytest
 import torch
@@ -46,7 +46,7 @@ def test_ratio_entropy_and_kl_are_means_under_every_weighting(weighting):
     assert not any(name.startswith("weight") for name in means)
 
 
-def test_the_mean_of_the_pieces_of_a_window_is_that_of_the_window():
+def test_the_mean_of_the_pieces_of_a_minibatch_is_that_of_the_minibatch():
     out, batch = rows()
     batch["logprobs"] = batch["logprobs"] + torch.linspace(-1, 1, 40).view(4, 10)
     objective = Objective(TERMS)

@@ -40,8 +40,8 @@ def test_two_processes_give_what_one_gives(weighting, expected):
 @pytest.mark.parametrize("weighting, expected", EXPECTED, ids=lambda x: type(x).__name__)
 @pytest.mark.parametrize("rows", [4, 0])
 def test_nothing_chosen_weighs_nothing(weighting, expected, rows):
-    window = Batch(mask=torch.zeros(rows, 3).bool(), episode=torch.zeros(rows).long())
-    assert_close(weighting(window, lambda number: number), torch.zeros(rows, 3))
+    minibatch = Batch(mask=torch.zeros(rows, 3).bool(), episode=torch.zeros(rows).long())
+    assert_close(weighting(minibatch, lambda number: number), torch.zeros(rows, 3))
 
 
 def test_refusal():

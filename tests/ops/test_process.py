@@ -1,4 +1,4 @@
-"""Worked by hand: token rewards from outcomes alone, and what they are worth against the other attempts."""
+"""Worked by hand: token rewards from outcomes alone, and what they are worth against the other episodes."""
 
 import torch
 from torch.testing import assert_close
@@ -14,8 +14,8 @@ OUTCOME = torch.tensor([1.0, 0.0])
 ALL = torch.ones(2, 2).bool()
 
 
-def attempts() -> tuple[Batch, Context]:
-    """Two attempts at one problem, one of them right, scored by the reward model."""
+def episodes() -> tuple[Batch, Context]:
+    """Two episodes of one problem, one of them right, scored by the reward model."""
     batch = Batch(
         mask=ALL,
         group=torch.zeros(2).long(),
@@ -40,15 +40,15 @@ def test_leave_one_out():
     assert (leave_one_out_process(PROCESS, OUTCOME, ALL, torch.arange(2)) == 0).all()  # nobody to be compared with
 
 
-def test_the_stage_whitens_over_all_choices():
-    batch, ctx = attempts()
-    stage = ProcessAdvantage(scale=1.0)
-    found = stage(batch, ctx)
+def test_the_annotator_whitens_over_all_choices():
+    batch, ctx = episodes()
+    annotator = ProcessAdvantage(scale=1.0)
+    found = annotator(batch, ctx)
     # (8, 7.5, -8, -5.5): mean .5, sample deviation 8.436
     expected = torch.tensor([[0.889043, 0.829774], [-1.007582, -0.711235]])
     assert_close(found["advantages"], expected, rtol=0, atol=1e-6)
     lower = found.with_columns(reward_logprobs=PROCESS - 1.1)  # sums .4 and -.2
-    assert stage.metrics(lower, ctx) == {"agreement": 1.0}
+    assert annotator.metrics(lower, ctx) == {"agreement": 1.0}
 
 
 def test_cross_entropy_of_the_outcome():
@@ -63,7 +63,7 @@ def test_cross_entropy_of_the_outcome():
 
 def test_token_rewards_are_scaled_as_in_the_training_of_their_model():
     # beta 2 in place of 1: process 2 * 5 * (.6, .5, -.6, -.1), outcome 5 * (1, -1): (11, 10, -11, -6), whitened
-    batch, ctx = attempts()
+    batch, ctx = episodes()
     raw = torch.tensor([[11.0, 10.0], [-11.0, -6.0]])
     expected = (raw - raw.mean()) / raw.std()
     assert_close(ProcessAdvantage(scale=2.0)(batch, ctx)["advantages"], expected, rtol=0, atol=1e-5)

@@ -12,7 +12,7 @@ from mmrl.policies.action_expert import time_features
 from mmrl.policies.action_flow import ActionFlowPolicy
 from mmrl.policies.chains import DDIM, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from mmrl.rollouts.demonstrations import Demonstrations
-from mmrl.rollouts.env import EnvEpisodes
+from mmrl.rollouts.env import EpisodicRollout
 from mmrl.types import Context, Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
@@ -113,8 +113,8 @@ def test_it_plays_and_is_scored_again(chain):
     task = SimTask(Reach(image_size=16, radius_m=0.06, max_decisions=6), count=64)
     engine = LocalEngine()
     engine.sync(policy, 0)
-    ctx = Context(task, engine, policy, Sampling(temperature=2.0), seed=0, iteration=0, attempts=2)
-    episodes = EnvEpisodes().collect([(slot, task[slot]) for slot in range(12)], ctx)
+    ctx = Context(task, engine, policy, Sampling(temperature=2.0), seed=0, iteration=0, group_size=2)
+    episodes = EpisodicRollout().collect([(slot, task[slot]) for slot in range(12)], ctx)
     batch = collate(episodes, policy)
     out = policy(batch)
     assert (out.logprobs - batch["logprobs"]).masked_fill(~batch["mask"], 0).abs().max() < 1e-4

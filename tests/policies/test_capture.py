@@ -32,7 +32,7 @@ def drawn(policy, seen, tokens=48, seed=0):
     policy.stop_ids = lambda strings: (list(range(40, 55)), [])
     owner = torch.arange(PROMPTS).repeat_interleave(GROUP)
     noise = Noise(range(seed, seed + len(owner)))
-    made = policy.attempts(seen, owner, Sampling(max_tokens=tokens), noise)
+    made = policy.act_groups(seen, owner, Sampling(max_tokens=tokens), noise)
     return made.action, made.logprobs
 
 

@@ -28,8 +28,8 @@ COST = PackingCost.of_model(SIZES, torch.device("cpu"))
 
 
 def lengths(*groups: tuple[int, list[int]]) -> Lengths:
-    """Of prompts with this many tokens and attempts of these lengths."""
-    number = [i for i, (_, attempts) in enumerate(groups) for _ in attempts]
+    """Of prompts with this many tokens and completions of these lengths."""
+    number = [i for i, (_, completions) in enumerate(groups) for _ in completions]
     return Lengths(
         np.array(number), np.array([before for before, _ in groups]), np.array([n for _, many in groups for n in many])
     )
@@ -82,7 +82,7 @@ def test_sheets_are_cut_where_it_is_cheapest():
 
 
 def test_prefix_groups_are_the_cheapest_slices_of_completions_with_a_common_prefix():
-    """Against all ways of cutting the attempts at a prompt, in the order of their texts."""
+    """Against all ways of cutting the completions of a prompt, in the order of their texts."""
     cost_model, found = PackingCost(call=0, pair=5e-3, head=0.2), set()
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -102,8 +102,8 @@ def test_prefix_groups_are_the_cheapest_slices_of_completions_with_a_common_pref
     assert len(found) > 2
 
 
-def test_a_conversation_is_read_up_to_where_attempts_part():
-    """Eight attempts hear one answer of 40 tokens; then four say one thing and four another, and hear 40 more."""
+def test_a_conversation_is_read_up_to_where_completions_part():
+    """Eight completions hear one answer of 40 tokens; then four say one thing and four another, and hear 40 more."""
     said = np.concatenate([np.full((8, 44), 7), np.repeat([[1], [2]], 4, axis=0).repeat(44, 1)], 1)
     said[:, -1] = np.arange(8)
     of = Lengths(np.zeros(8, dtype=int), np.array([10]), np.full(8, 88), said)
@@ -130,12 +130,12 @@ def test_no_mask_is_larger_than_allowed(monkeypatch):
 
 
 def test_who_sees_whom():
-    """Two attempts of two and one tokens at a prompt of two, after one filling."""
-    attempt, depth = torch.tensor([[-1, 0, 0, 1, 1, 2]]), torch.tensor([[0, 0, 1, 2, 3, 2]])
+    """Two completions of two and one tokens at a prompt of two, after one filling."""
+    completion, depth = torch.tensor([[-1, 0, 0, 1, 1, 2]]), torch.tensor([[0, 0, 1, 2, 3, 2]])
     seen = [[0], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 2, 5]]
-    assert [row.nonzero().flatten().tolist() for row in packed_mask(attempt, depth)[0, 0]] == seen
+    assert [row.nonzero().flatten().tolist() for row in packed_mask(completion, depth)[0, 0]] == seen
     near = [[0], [1], [1, 2], [2, 3], [3, 4], [2, 5]]
-    assert [row.nonzero().flatten().tolist() for row in packed_mask(attempt, depth, 2)[0, 0]] == near
+    assert [row.nonzero().flatten().tolist() for row in packed_mask(completion, depth, 2)[0, 0]] == near
 
 
 # ---------------------------------------------------------------- the same loss and gradient
@@ -178,11 +178,11 @@ def played(policy: TextPolicy, sampling: Sampling, sizes=(4, 1, 3)) -> Batch:
     engine = LocalEngine()
     engine.sync(policy, 0)
     requests, episodes = [], []
-    for group, (one, attempts) in enumerate(zip(prompts, sizes)):
+    for group, (one, completions) in enumerate(zip(prompts, sizes)):
         raw = one.observation
-        for attempt in range(attempts):
-            requests.append(Request(raw, derive_seed(group, attempt)))
-            episodes.append(Episode(one, group, attempt))
+        for completion in range(completions):
+            requests.append(Request(raw, derive_seed(group, completion)))
+            episodes.append(Episode(one, group, completion))
     for episode, completion in zip(episodes, engine.sample(requests, sampling)):
         episode.turns.append(Turn(completion))
     batch = collate(episodes, policy)
@@ -248,7 +248,7 @@ def test_loss_and_gradient_do_not_depend_on_the_packing(kind, tmp_path):
 
 
 def alike(batch: Batch) -> Batch:
-    """Of the first group one attempt leaves the first one's way after 5 choices, one ends there, one is the same."""
+    """Of the first group one completion leaves the first one's way after 5 choices, one ends there, one is the same."""
     action, mask = batch["action"].clone(), batch["mask"].clone()
     zero, one, two, three = (batch["group"] == batch["group"].mode().values).nonzero().flatten().tolist()
     mask[zero], mask[one] = True, True
@@ -259,7 +259,7 @@ def alike(batch: Batch) -> Batch:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_attempts_that_begin_alike_are_read_alike(kind, tmp_path):
+def test_completions_that_begin_alike_are_read_alike(kind, tmp_path):
     policy = built(kind, tmp_path).train()
     batch = alike(played(policy, Sampling(temperature=1.3, max_tokens=14)))
     of = policy.extract_tokens(batch).lengths
@@ -276,8 +276,8 @@ def test_attempts_that_begin_alike_are_read_alike(kind, tmp_path):
     assert policy.extract_tokens(batch.with_columns(temperature=hotter)).lengths.text is None
 
 
-def test_another_attempt_changes_nothing():
-    """Other tokens in one attempt leave the others of its sequence as they are, in value and gradient."""
+def test_another_completion_changes_nothing():
+    """Other tokens in one completion leave the others of its sequence as they are, in value and gradient."""
     policy = built("qwen2", None)
     batch = played(policy, Sampling(max_tokens=6), sizes=(3, 2, 1))
     batches = packings(policy.extract_tokens(batch).lengths)[1]["shared"]
@@ -339,7 +339,7 @@ def test_half_precision_shares_too():
 
 
 def test_a_mask_that_is_wrong_by_little_is_noticed_in_half_precision(caplog):
-    """Attempts that do not see the first token of their prompt: 0.05 nats, less than bf16 rounds logits of size 10."""
+    """Completions that do not see the first token of their prompt: 0.05 nats, less than bf16 rounds logits near 10."""
     policy = built("qwen2", None).eval()
     batch = played(policy, Sampling(max_tokens=6))
     with torch.no_grad():
@@ -348,9 +348,9 @@ def test_a_mask_that_is_wrong_by_little_is_noticed_in_half_precision(caplog):
     policy = policy.to(torch.bfloat16).float()
     right = policy.prefix_sharing.mask
 
-    def wrong(attempt, depth):
-        asks, offers = attempt[:, None, :, None], (attempt == 0) & (depth == 0)
-        return annotate_mask(right(attempt, depth) & ~((asks > 0) & offers[:, None, None]), attempt)
+    def wrong(completion, depth):
+        asks, offers = completion[:, None, :, None], (completion == 0) & (depth == 0)
+        return annotate_mask(right(completion, depth) & ~((asks > 0) & offers[:, None, None]), completion)
 
     tokens = policy.extract_tokens(batch)
     sequences = _select_longest(tokens.lengths)

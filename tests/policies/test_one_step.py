@@ -18,7 +18,7 @@ TEACHERS = pytest.mark.parametrize("teacher", [FlowODE(4), DDIM(steps=4, levels=
 
 
 def rows(policy):
-    """Rows of one decision in six contexts, with the columns that a stage is given."""
+    """Rows of one decision in six contexts, with the columns that an annotator is given."""
     batch = sampled(policy)
     count = torch.arange(batch.rows)
     flags = {name: count < 0 for name in ("last", "terminal")}

@@ -353,14 +353,14 @@ def test_cloned_and_trained_from_rewards_by_words(tmp_path):
         "policy=pi0",
         "trainer.max_epochs=1",
         "trainer.check_val_every_n_epoch=1",
-        "data.prompts=4",
+        "data.num_prompts=4",
         "data.evaluation.count=2",
         "engine.max_rows=8",
     ]
     clone = ["recipe=flow_bc", *small, f"policy.path='{pi0_folder()}'", f"run_dir='{tmp_path}/clone'"]
     train = ["recipe=flow_reach_ppo", *small, f"policy.path='{tmp_path}/clone/policy'", f"run_dir='{tmp_path}/train'"]
     weights = []
-    for words in (clone, [*train, "data.updates=1"]):
+    for words in (clone, [*train, "data.num_minibatches=1"]):
         CLI(to_lightning(compose(words))).fit()
         folder = tmp_path / ("clone" if words is clone else "train") / "policy"
         weights.append(PI0ForConditionalGeneration.from_pretrained(folder).state_dict())

@@ -115,11 +115,11 @@ def test_a_draw_does_not_depend_on_the_batch_around_it(policy, name):
 
 @pytest.mark.parametrize("shared_from", [1, 1000], ids=["held once", "copied"])
 @pytest.mark.parametrize("name", ["plain", "all"])
-def test_attempts_at_one_prompt_are_those_that_read_it_alone(policy, name, shared_from, monkeypatch):
-    """The prompt is read once for its attempts; in groups of any size, cut by the batch anywhere."""
+def test_completions_of_one_prompt_are_those_that_read_it_alone(policy, name, shared_from, monkeypatch):
+    """The prompt is read once for its completions; in groups of any size, cut by the batch anywhere."""
     monkeypatch.setattr(cache, "SHARED_FROM", shared_from)
     prompts = [PROMPTS[i] for i in (2, 0, 2, 2, 1, 0, 3, 2, 2)]
-    raws = {prompt.key: prompt.observation for prompt in prompts}  # attempts share the raw observation
+    raws = {prompt.key: prompt.observation for prompt in prompts}  # completions share the raw observation
     engine = LocalEngine(max_rows=4)
     engine.sync(policy, 3)
     requests = [Request(raws[prompt.key], seed) for seed, prompt in enumerate(prompts)]

@@ -106,8 +106,8 @@ def test_a_demonstration_that_writes_an_image_token_is_refused(policy):
         policy.encode_demonstration({}, f"a {token} here")
 
 
-def test_pixels_are_stored_once_for_all_attempts_at_a_prompt(policy):
-    """Four attempts at each of two prompts with pictures and one without, in no order."""
+def test_pixels_are_stored_once_for_all_completions_of_a_prompt(policy):
+    """Four completions of each of two prompts with pictures and one without, in no order."""
     raws = [PROMPTS[i].observation for i in (0, 2, 4)]
     engine = LocalEngine()
     engine.sync(policy, 0)
@@ -139,7 +139,7 @@ def test_act_gives_the_log_probs_of_a_plain_forward_pass(policy):
 
 
 @samplings
-def test_attempts_at_one_picture_are_those_that_see_it_alone(policy, sampling, monkeypatch):
+def test_completions_of_one_picture_are_those_that_see_it_alone(policy, sampling, monkeypatch):
     """The prompt is read and held once; its pictures too."""
     monkeypatch.setattr(cache, "SHARED_FROM", 1)
     engine = LocalEngine()
@@ -200,7 +200,14 @@ def test_micro_batches_keep_each_row_with_its_pictures(policy):
     prompts = PROMPTS[:4] * 2
     batch = batch_of(policy, prompts, completions(policy, prompts, SAMPLINGS["plain"]))
     pieces = micro_batches(
-        batch, TokenMean(), passes=1, updates=2, accumulate=2, seed=0, iteration=0, device=torch.device("cpu")
+        batch,
+        TokenMean(),
+        update_epochs=1,
+        num_minibatches=2,
+        accumulate=2,
+        seed=0,
+        iteration=0,
+        device=torch.device("cpu"),
     )
     seen = []
     for piece in pieces:

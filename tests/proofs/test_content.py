@@ -9,7 +9,7 @@ def test_words_that_learn_something_else_have_another_hash():
 
 
 def test_a_start_stage_belongs_to_the_run():
-    stage = "trainer.callbacks.start.stages.sft=['recipe=sft_start','data.prompts=7']"
+    stage = "trainer.callbacks.start.stages.sft=['recipe=sft_start','data.num_prompts=7']"
     assert content(["recipe=grpo"]) != content(["recipe=grpo", stage])
 
 

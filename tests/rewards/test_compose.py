@@ -7,7 +7,7 @@ from mmrl.types import Episode, Prompt
 
 
 def episode(**scores):
-    return Episode(Prompt("toy/train/0"), group=0, attempt=0, scores=scores)
+    return Episode(Prompt("toy/train/0"), group=0, sample_index=0, scores=scores)
 
 
 def test_weighted_sum():

@@ -35,7 +35,7 @@ class Asking(Strict):
 
 
 def episodes(task, *indices):
-    return [Episode(task[i], group=i, attempt=0) for i in indices]
+    return [Episode(task[i], group=i, sample_index=0) for i in indices]
 
 
 def test_a_bug_names_the_prompt_it_came_up_at():

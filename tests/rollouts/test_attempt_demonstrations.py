@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.learners.collate import collate
-from mmrl.rollouts.attempt_demonstrations import AttemptDemonstrations
+from mmrl.rollouts.attempt_demonstrations import SelfCorrectionDemonstrations
 from mmrl.rollouts.demonstrations import Demonstrations
 from mmrl.stages.logprobs import scored
 from mmrl.types import Context, Sampling
@@ -17,7 +17,7 @@ RETRY = " again {question}"
 
 
 def played(rollout, slots=range(6)):
-    ctx = Context(TASK, None, POLICY, Sampling(), seed=0, iteration=0, attempts=1)
+    ctx = Context(TASK, None, POLICY, Sampling(), seed=0, iteration=0, group_size=1)
     return rollout.collect([(slot, TASK[slot]) for slot in slots], ctx)
 
 
@@ -27,7 +27,7 @@ def text(ids):
 
 @pytest.mark.parametrize("wrong", [0.0, 1.0])
 def test_attempts_follow_each_other_with_the_request_between(wrong):
-    for episode in played(AttemptDemonstrations(retry=RETRY, wrong=wrong)):
+    for episode in played(SelfCorrectionDemonstrations(message=RETRY, wrong=wrong)):
         (turn,) = episode.turns
         row, answer = turn.completion, TASK.demonstrate(episode.prompt.index)
         request = RETRY.replace("{question}", episode.prompt.messages[0]["content"])
@@ -41,7 +41,7 @@ def test_attempts_follow_each_other_with_the_request_between(wrong):
 
 def test_the_first_attempt_is_as_likely_as_an_answer_that_stands_alone():
     alone = collate(played(Demonstrations()), POLICY)
-    twice = collate(played(AttemptDemonstrations(retry=RETRY, wrong=0.0)), POLICY)
+    twice = collate(played(SelfCorrectionDemonstrations(message=RETRY, wrong=0.0)), POLICY)
     with torch.no_grad():
         one, two = (scored(POLICY, b, lambda out: out.logprobs, 8, torch.device("cpu")) for b in (alone, twice))
     for row in range(6):
@@ -50,12 +50,12 @@ def test_the_first_attempt_is_as_likely_as_an_answer_that_stands_alone():
 
 
 def test_the_share_of_wrong_first_attempts():
-    rows = [episode.turns[0].completion for episode in played(AttemptDemonstrations(retry=RETRY), range(200))]
+    rows = [episode.turns[0].completion for episode in played(SelfCorrectionDemonstrations(message=RETRY), range(200))]
     wrong = sum(not bool(row.mask[0]) for row in rows)
     assert 70 <= wrong <= 130  # 200 draws at one half, less the few other problems of the same answer
 
 
-@pytest.mark.parametrize("bad", [{"attempts": 1}, {"retry": ""}, {"wrong": 1.5}])
+@pytest.mark.parametrize("bad", [{"num_attempts": 1}, {"message": ""}, {"wrong": 1.5}])
 def test_refusals(bad):
-    with pytest.raises(ValueError, match="attempts >= 2"):
-        AttemptDemonstrations(**bad)
+    with pytest.raises(ValueError, match="num_attempts >= 2"):
+        SelfCorrectionDemonstrations(**bad)

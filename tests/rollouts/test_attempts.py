@@ -1,4 +1,4 @@
-"""Several attempts: each a row in view of the ones before, each paid for itself."""
+"""Self-correction: one row per attempt in view of the ones before, with a reward of its own."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from mmrl.evaluation.revision import Revision
 from mmrl.learners.collate import collate
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import score
-from mmrl.rollouts.attempts import Attempts
+from mmrl.rollouts.attempts import SelfCorrection
 from mmrl.rollouts.single_turn import SingleTurn
 from mmrl.types import Completion, Context, Sampling
 from tests.rollouts.test_tools import POLICY
@@ -40,9 +40,9 @@ class Says:
         ]  # fmt: skip
 
 
-def played(rollout, engine, sampling=None, attempts=1, slots=(3,)):
+def played(rollout, engine, sampling=None, group_size=1, slots=(3,)):
     task = Counting()
-    ctx = Context(task, engine, POLICY, sampling or Sampling(), seed=0, iteration=0, attempts=attempts)
+    ctx = Context(task, engine, POLICY, sampling or Sampling(), seed=0, iteration=0, group_size=group_size)
     ctx.score = lambda episodes: score(episodes, task, REWARD)
     episodes = rollout.collect([(slot, task[slot]) for slot in slots], ctx)
     score(episodes, task, REWARD)
@@ -52,21 +52,21 @@ def played(rollout, engine, sampling=None, attempts=1, slots=(3,)):
 @pytest.mark.parametrize(("right", "second"), [((0, 1), 11.0), ((1, 0), -10.0), ((1, 1), 1.0), ((0, 0), 0.0)])
 def test_progress_is_paid_beside_the_attempt(right, second):
     # r2 + 10 (r2 - r1); the first attempt sees r1 alone
-    episodes = played(Attempts(progress=10.0), Says(list(right)))
+    episodes = played(SelfCorrection(progress=10.0), Says(list(right)))
     batch = collate(episodes, POLICY)
     assert batch["reward"].tolist() == [float(right[0]), second]
     assert batch["first"].tolist() == [True, False]
-    stage_one = collate(played(Attempts(first=0.0), Says(list(right))), POLICY)
+    stage_one = collate(played(SelfCorrection(first=0.0), Says(list(right))), POLICY)
     assert stage_one["reward"].tolist() == [0.0, float(right[1])]
 
 
 def test_three_attempts_are_paid_one_by_one():
-    rewards = collate(played(Attempts(3, progress=2.0), Says([0, 1, 0])), POLICY)["reward"]
+    rewards = collate(played(SelfCorrection(3, progress=2.0), Says([0, 1, 0])), POLICY)["reward"]
     assert rewards.tolist() == [0.0, 1.0 + 2.0, 0.0 - 2.0]
 
 
 def test_a_later_attempt_reads_the_earlier_one_and_the_request():
-    (episode,) = played(Attempts(retry=" again: {question}"), Says([0, 1]))
+    (episode,) = played(SelfCorrection(message=" again: {question}"), Says([0, 1]))
     first, second = (turn.completion for turn in episode.turns)
     read = POLICY.decode(second.observation["input_ids"].tolist())
     assert read == POLICY.decode(first.observation["input_ids"].tolist()) + "x again: count count count 3="
@@ -77,23 +77,23 @@ def test_the_learner_scores_both_rows_as_they_were_sampled():
     local = LocalEngine()
     local.sync(POLICY, 0)
     sampling = Sampling(max_tokens=4)
-    episodes = played(Attempts(), local, sampling, attempts=2, slots=(1, 2))
+    episodes = played(SelfCorrection(), local, sampling, group_size=2, slots=(1, 2))
     batch = collate(episodes, POLICY)
     mask = batch["mask"]
     with torch.no_grad():
         assert_close(POLICY(batch).logprobs[mask], batch["logprobs"][mask], atol=2e-5, rtol=0)
-    plain = played(SingleTurn(), local, sampling, attempts=2, slots=(1, 2))
+    plain = played(SingleTurn(), local, sampling, group_size=2, slots=(1, 2))
     for one, other in zip(episodes, plain):  # the first attempt is an answer like any other
         assert torch.equal(one.turns[0].completion.action, other.turns[0].completion.action)
 
 
 def test_a_failed_attempt_is_an_error_and_no_score():
-    (episode,) = played(Attempts(), Says([1, 1], ended="error"))
+    (episode,) = played(SelfCorrection(), Says([1, 1], ended="error"))
     assert episode.ended == "error" and "error" in episode.info and not episode.scores
 
 
 def test_what_a_second_look_is_good_for():
-    episodes = [played(Attempts(), Says(list(r)))[0] for r in ((0, 1), (0, 1), (1, 0), (1, 1), (0, 0))]
+    episodes = [played(SelfCorrection(), Says(list(r)))[0] for r in ((0, 1), (0, 1), (1, 0), (1, 1), (0, 0))]
     shares = Revision()([episode.light() for episode in episodes])
     expected = {"first": 0.4, "last": 0.6, "gain": 0.2, "corrected": 0.4, "spoiled": 0.2, "n": 5.0, "errors": 0.0}
     assert shares == pytest.approx(expected)
@@ -103,6 +103,6 @@ def test_what_a_second_look_is_good_for():
 
 def test_settings_that_make_no_attempts_are_refused():
     with pytest.raises(ValueError, match="at least 2"):
-        Attempts(1)
-    with pytest.raises(ValueError, match="retry is empty"):
-        Attempts(retry="")
+        SelfCorrection(1)
+    with pytest.raises(ValueError, match="message is empty"):
+        SelfCorrection(message="")

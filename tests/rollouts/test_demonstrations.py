@@ -31,7 +31,7 @@ def policy():
 
 
 def context(task, policy):
-    return Context(task, None, policy, Sampling(), seed=0, iteration=0, attempts=1)
+    return Context(task, None, policy, Sampling(), seed=0, iteration=0, group_size=1)
 
 
 def test_the_choices_are_the_tasks_own_answer(policy):

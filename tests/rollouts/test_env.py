@@ -11,7 +11,7 @@ from gymnasium.vector import VectorEnv
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.rng import Noise, derive_seed
-from mmrl.rollouts.env import EnvEpisodes
+from mmrl.rollouts.env import EpisodicRollout
 from mmrl.types import Context, Prompt, Sampling, Sim
 from sims.tabletop import Reach
 from sims.task import SimTask
@@ -48,10 +48,10 @@ class Guess(Policy):
         raise NotImplementedError
 
 
-def context(task, policy, attempts=2, **options):
+def context(task, policy, group_size=2, **options):
     engine = LocalEngine(max_rows=7)
     engine.sync(policy, 3)
-    return Context(task, engine, policy, Sampling(), seed=0, iteration=0, attempts=attempts, **options)
+    return Context(task, engine, policy, Sampling(), seed=0, iteration=0, group_size=group_size, **options)
 
 
 def reach(**options):
@@ -60,13 +60,13 @@ def reach(**options):
 
 def play(task, policy, slots, max_envs=256, **options):
     prompts = [(slot, task[slot]) for slot in slots]
-    return EnvEpisodes(max_envs).collect(prompts, context(task, policy, **options))
+    return EpisodicRollout(max_envs).collect(prompts, context(task, policy, **options))
 
 
 def test_episodes_come_in_order_and_end_once():
     task, seen = reach(), []
-    episodes = play(task, Guess(), range(8), attempts=3, progress=lambda *p: seen.append(p))
-    assert [(e.group, e.attempt) for e in episodes] == [(g, a) for g in range(8) for a in range(3)]
+    episodes = play(task, Guess(), range(8), group_size=3, progress=lambda *p: seen.append(p))
+    assert [(e.group, e.sample_index) for e in episodes] == [(g, a) for g in range(8) for a in range(3)]
     assert seen[0] == ("rollout", 0, 24) and seen[-1] == ("rollout", 24, 24)
     for episode in episodes:
         scores = task.score(episode)
@@ -79,13 +79,13 @@ def test_episodes_come_in_order_and_end_once():
     assert {e.ended for e in episodes} == {"done", "time"}
 
 
-def test_waves_rows_and_attempts_do_not_change_an_episode():
-    """The same (slot, attempt) plays the same episode alone, in waves of five, and among sixteen."""
+def test_waves_rows_and_episodes_do_not_change_an_episode():
+    """The same (slot, sample index) plays the same episode alone, in waves of five, and among sixteen."""
     task, policy = reach(), Guess()
-    together = {(e.group, e.attempt): e for e in play(task, policy, range(8))}
+    together = {(e.group, e.sample_index): e for e in play(task, policy, range(8))}
     for slots, max_envs in ((range(8), 5), ([6], 256), ([3, 1], 1)):
         for episode in play(task, policy, slots, max_envs):
-            twin = together[episode.group, episode.attempt]
+            twin = together[episode.group, episode.sample_index]
             assert len(episode.turns) == len(twin.turns) and episode.ended == twin.ended
             assert episode.info == twin.info
             for one, other in zip(episode.turns, twin.turns):
@@ -97,8 +97,8 @@ def test_waves_rows_and_attempts_do_not_change_an_episode():
 
 def test_draws_are_keyed_by_decision_and_iteration():
     task, policy = reach(), Guess()
-    ctx = context(task, policy, attempts=1)
-    rollout = EnvEpisodes()
+    ctx = context(task, policy, group_size=1)
+    rollout = EpisodicRollout()
     first = rollout.collect([(5, task[0])], ctx)[0]
     ids = Guess().act({}, Sampling(), Noise([derive_seed(0, "train", 0, 5, 0, 1)])).action[0]
     assert torch.equal(first.turns[1].completion.action, ids)
@@ -111,7 +111,7 @@ def test_draws_are_keyed_by_decision_and_iteration():
 def test_choices_that_were_not_played_are_masked():
     """15 tokens, 5 control steps of 3: after `executed` steps the first 3 * executed tokens count."""
     task, policy = reach(radius_m=0.06, max_decisions=12), Guess()
-    episodes = play(task, policy, range(16), attempts=2)
+    episodes = play(task, policy, range(16), group_size=2)
     cut = 0
     env = task.sim.make(1)
     for episode in episodes:
@@ -128,9 +128,9 @@ def test_choices_that_were_not_played_are_masked():
 
 def test_a_group_is_encoded_once_at_its_start():
     task, policy = reach(max_decisions=1), Guess()
-    ctx = context(task, policy, attempts=4)
+    ctx = context(task, policy, group_size=4)
     ctx.engine.max_rows = 256
-    EnvEpisodes().collect([(i, task[i]) for i in range(3)], ctx)
+    EpisodicRollout().collect([(i, task[i]) for i in range(3)], ctx)
     assert policy.encoded == 3
 
 
@@ -152,7 +152,7 @@ def test_time_bootstraps_and_termination_does_not():
 def test_time_may_be_an_end_like_any_other():
     task = reach()
     prompts = [(slot, task[slot]) for slot in range(16)]
-    episodes = EnvEpisodes(bootstrap=False).collect(prompts, context(task, Guess(values=True)))
+    episodes = EpisodicRollout(bootstrap=False).collect(prompts, context(task, Guess(values=True)))
     assert {e.ended for e in episodes} == {"done", "time"}
     assert all(episode.bootstrap == 0 for episode in episodes)
 
@@ -200,7 +200,7 @@ class LineSim(Sim):
 def test_a_plain_array_is_a_state_and_infos_are_optional():
     sim = LineSim()
     task = SimTask(sim, count=64)
-    episodes = play(task, Guess(shape=(1,), key="state"), range(40), attempts=2)
+    episodes = play(task, Guess(shape=(1,), key="state"), range(40), group_size=2)
     assert {e.ended for e in episodes} == {"done", "time", "error"}
     for episode in episodes:
         assert sum(turn.reward for turn in episode.turns) == len(episode.turns)
@@ -214,7 +214,7 @@ def test_a_plain_array_is_a_state_and_infos_are_optional():
 def test_the_environment_is_kept_while_its_size_is():
     sim = LineSim()
     task = SimTask(sim, count=64)
-    rollout, ctx = EnvEpisodes(max_envs=8), context(task, Guess(shape=(1,), key="state"))
+    rollout, ctx = EpisodicRollout(max_envs=8), context(task, Guess(shape=(1,), key="state"))
     for _ in range(2):
         rollout.collect([(i, task[i]) for i in range(5)], ctx)  # ten episodes in two waves of five
     assert [env.num_envs for env in sim.made] == [5]
@@ -226,13 +226,13 @@ def test_the_environment_is_kept_while_its_size_is():
 def test_refusals():
     task = reach()
     with pytest.raises(ValueError, match="max_envs"):
-        EnvEpisodes(max_envs=0)
+        EpisodicRollout(max_envs=0)
     with pytest.raises(ValueError, match=r"info\['seed'\]"):
-        EnvEpisodes().collect([(0, Prompt("p"))], context(task, Guess()))
+        EpisodicRollout().collect([(0, Prompt("p"))], context(task, Guess()))
     with pytest.raises(ValueError, match=r"shape \(4, 3\), but the simulator takes \(5, 3\)"):
         play(task, Guess(shape=(4, 3)), [0])
     with pytest.raises(ValueError, match="single_turn"):
-        EnvEpisodes().collect([(0, Prompt("p"))], context(_TextTask(), Guess()))
+        EpisodicRollout().collect([(0, Prompt("p"))], context(_TextTask(), Guess()))
 
 
 class _TextTask:

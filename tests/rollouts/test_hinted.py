@@ -28,12 +28,12 @@ def policy():
     return decided(TextPolicy(config=TINY)).eval()
 
 
-def context(policy, attempts=8, iteration=0):
+def context(policy, group_size=8, iteration=0):
     engine = LocalEngine()
     engine.sync(policy, 0)
     judge = partial(score, task=TASK, reward=WeightedSum({"exact": 1.0}))
     sampling = Sampling(max_tokens=3)
-    return Context(TASK, engine, policy, sampling, seed=0, iteration=iteration, attempts=attempts, score=judge)
+    return Context(TASK, engine, policy, sampling, seed=0, iteration=iteration, group_size=group_size, score=judge)
 
 
 def test_the_curve_by_hand():
@@ -64,7 +64,7 @@ def test_rows_begin_with_the_hint_and_the_policy_goes_on(policy):
     ctx = context(policy)
     rollout = Hinted(rounds=2)
     episodes = rollout.collect([(0, TASK[0]), (3, TASK[1])], ctx)
-    assert [(e.group, e.attempt) for e in episodes] == [(s, a) for s in (0, 3) for a in range(8)]
+    assert [(e.group, e.sample_index) for e in episodes] == [(s, a) for s in (0, 3) for a in range(8)]
     solution = policy.encode_demonstration(TASK[0].observation, TASK.demonstrate(0))[:-1]
     first = episodes[0]
     length = len(solution) - 1  # (L - 1) / L of L tokens
@@ -78,7 +78,7 @@ def test_rows_begin_with_the_hint_and_the_policy_goes_on(policy):
         out = policy(batch)
     assert_close(out.logprobs[batch["mask"]], batch["logprobs"][batch["mask"]])  # sampled after the hint, scored so
     assert torch.equal(batch["taught"].sum(1), torch.tensor([e.info["hint"] for e in episodes]))
-    assert batch["prompt"].unique().numel() == 2  # the prompt is read without hints, once for all of its attempts
+    assert batch["prompt"].unique().numel() == 2  # the prompt is read without hints, once for all of its completions
     surprise = TaughtLikelihood()(out, batch)
     assert_close(surprise[0], -out.logprobs[0, :length].mean())
 

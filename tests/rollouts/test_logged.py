@@ -22,7 +22,7 @@ def ctx():
     torch.manual_seed(0)
     policy, engine = TextPolicy(config=TINY), LocalEngine()
     engine.sync(policy, 0)
-    return Context(Counting(), engine, policy, Sampling(max_tokens=4), seed=0, iteration=0, attempts=3)
+    return Context(Counting(), engine, policy, Sampling(max_tokens=4), seed=0, iteration=0, group_size=3)
 
 
 def asked(ctx):
@@ -57,7 +57,7 @@ def test_every_group_is_read_once_on_any_number_of_processes(ctx, tmp_path, worl
     for iteration in range(4):
         here = {}
         for rank in range(world_size):
-            of = replace(ctx, iteration=iteration, rank=rank, world_size=world_size, prompts=5, attempts=1)
+            of = replace(ctx, iteration=iteration, rank=rank, world_size=world_size, num_prompts=5, group_size=1)
             here |= {e.group: e.prompt.index for e in rollout.collect(slots[rank::world_size], of)}
         read.append([here[slot] for slot in range(5)])
     assert read == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]] * 2
@@ -73,7 +73,7 @@ def test_what_is_missing_or_of_another_task_is_refused(ctx, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no rollout\.play to make one"):
         LoggedEpisodes(str(tmp_path / "none.pt")).collect(asked(ctx), ctx)
     LoggedEpisodes(str(tmp_path / "log.pt"), SingleTurn(), count=2).collect(asked(ctx), ctx)
-    torch.save([{"key": "other/train/0", "observations": [], "attempts": []}], tmp_path / "other.pt")
+    torch.save([{"key": "other/train/0", "observations": [], "episodes": []}], tmp_path / "other.pt")
     with pytest.raises(ValueError, match="the log holds 'other/train/0'"):
         LoggedEpisodes(str(tmp_path / "other.pt")).collect(asked(ctx), ctx)
 
@@ -83,6 +83,6 @@ def test_best_and_worst_of_a_group(ctx, tmp_path):
     for episode, reward in zip(made, (0.5, 1.0, 0.0, 0.7, 0.7, 0.7)):
         episode.reward = reward
     kept = BestWorst()(made, ctx)
-    assert [(e.group, e.attempt) for e in kept] == [(0, 1), (0, 2)]
+    assert [(e.group, e.sample_index) for e in kept] == [(0, 1), (0, 2)]
     assert collate(kept, ctx.policy)["preference"].tolist() == [1, -1]
     assert [e.reward for e in KeepSolved()(made, ctx)] == [1.0]

@@ -52,7 +52,7 @@ def played(answer, slots=range(12), game=GAME, **options):
 
 
 def answer_of(text, number):
-    """Proposals that are new and sound; solutions that are right for one attempt of two."""
+    """Proposals that are new and sound; solutions that are right for one episode of two."""
     if text.startswith("+p"):
         return "111 222 333 444"
     if text.startswith("+"):
@@ -73,7 +73,7 @@ def test_roles_and_kinds_take_turns_and_share_cells():
 def test_what_each_role_earns():
     _, episodes = played(answer_of, slots=range(6))
     verdicts = [e.info["verdict"] for e in episodes]
-    # the proposed problem "rr 123" is solved by every other attempt at its output; 0.5 = 1 - 0.5
+    # the proposed problem "rr 123" is solved by every other episode of its output; 0.5 = 1 - 0.5
     assert verdicts[0] == {"earned": 0.5, "exact": 1.0, "proposer_deduce": 1.0, "deduce_solved": 0.5}
     assert verdicts[2]["abduce_solved"] == 0.0 and verdicts[2]["earned"] == 0.0  # hopeless
     assert verdicts[3] == {"earned": -1.0, "exact": 0.0, "solver_abduce": 0.0}  # "abc?" is no list

@@ -23,13 +23,15 @@ class Asked:
 
 def played(slots, **fields):
     engine, task = Asked(), Counting()
-    ctx = Context(task, engine, None, Sampling(), **{"seed": 0, "iteration": 0, "attempts": 3, **fields})
+    ctx = Context(task, engine, None, Sampling(), **{"seed": 0, "iteration": 0, "group_size": 3, **fields})
     return engine, SingleTurn().collect([(slot, task[slot]) for slot in slots], ctx)
 
 
-def test_a_group_is_the_attempts_at_one_prompt():
+def test_a_group_is_the_completions_of_one_prompt():
     engine, episodes = played([4, 7])
-    assert [(e.group, e.attempt, e.prompt.index) for e in episodes] == [(s, a, s) for s in (4, 7) for a in range(3)]
+    assert [(e.group, e.sample_index, e.prompt.index) for e in episodes] == [
+        (s, a, s) for s in (4, 7) for a in range(3)
+    ]
     assert [e.output for e in episodes] == list("012345")
     assert [e.ended for e in episodes] == ["done", "length"] * 3
     assert all(len(e.turns) == 1 for e in episodes)
@@ -37,7 +39,7 @@ def test_a_group_is_the_attempts_at_one_prompt():
     assert len({id(r.observation) for r in engine.requests}) == 2
 
 
-def test_seeds_are_a_function_of_run_purpose_iteration_slot_and_attempt():
+def test_seeds_are_a_function_of_run_purpose_iteration_slot_and_completion():
     def seeds(slots, **fields):
         return [r.seed for r in played(slots, **fields)[0].requests]
 

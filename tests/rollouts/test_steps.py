@@ -43,9 +43,9 @@ class Tries:
         )  # fmt: skip
 
 
-def played(rollout, engine, sampling=None, attempts=1, slots=(1,)):
+def played(rollout, engine, sampling=None, group_size=1, slots=(1,)):
     task = Counting()
-    ctx = Context(task, engine, POLICY, sampling or Sampling(max_tokens=20), seed=0, iteration=0, attempts=attempts)
+    ctx = Context(task, engine, POLICY, sampling or Sampling(max_tokens=20), seed=0, iteration=0, group_size=group_size)
     ctx.score = lambda episodes: score(episodes, task, REWARD)
     episodes = rollout.collect([(slot, task[slot]) for slot in slots], ctx)
     score(episodes, task, REWARD)
@@ -64,10 +64,10 @@ def test_steps_get_what_they_changed():
     assert episodes[0].info["counts"] == {"steps/tried": 3}
 
 
-def test_states_that_attempts_share_are_tried_once():
+def test_states_that_completions_share_are_tried_once():
     engine = Tries([99, 99, 99])
-    episodes, ctx = played(StepValues(5), engine, attempts=4)
-    assert engine.asked == [4, 15]  # the attempts are equal
+    episodes, ctx = played(StepValues(5), engine, group_size=4)
+    assert engine.asked == [4, 15]  # the completions are equal
     assert (SegmentAdvantage()(collate(episodes, POLICY), ctx)["advantages"] == 0).all()  # everything succeeds
 
 
@@ -76,7 +76,7 @@ def test_the_last_step_takes_the_rest():
     assert episodes[0].turns[0].completion.extra["segment"].tolist() == [0, 0, 1, 1, 1, 1]
 
 
-def test_continuations_end_where_the_attempt_would_have_had_to():
+def test_continuations_end_where_the_completion_would_have_had_to():
     class Long(Tries):
         def _from(self, request):
             return "x" * 19 + "7"
@@ -86,12 +86,12 @@ def test_continuations_end_where_the_attempt_would_have_had_to():
     assert episodes[0].turns[0].completion.value.tolist() == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
 
 
-def test_attempts_are_those_of_a_single_turn_and_are_scored_as_sampled():
+def test_completions_are_those_of_a_single_turn_and_are_scored_as_sampled():
     local = LocalEngine()
     local.sync(POLICY, 0)
     sampling = Sampling(max_tokens=6)
-    episodes, _ = played(StepValues(3, split="e"), local, sampling, attempts=3, slots=(1, 2))
-    plain, _ = played(SingleTurn(), local, sampling, attempts=3, slots=(1, 2))
+    episodes, _ = played(StepValues(3, split="e"), local, sampling, group_size=3, slots=(1, 2))
+    plain, _ = played(SingleTurn(), local, sampling, group_size=3, slots=(1, 2))
     assert [e.output for e in episodes] == [e.output for e in plain]
     batch = collate(episodes, POLICY)
     mask = batch["mask"]

@@ -8,7 +8,7 @@ import torch
 from mmrl.engines.local import LocalEngine
 from mmrl.learners.collate import collate
 from mmrl.policies.control import ControlPolicy
-from mmrl.rollouts.stream import EnvSegments
+from mmrl.rollouts.stream import FixedHorizon
 from mmrl.stages.gae import GAE
 from mmrl.types import Context, Sampling
 from sims.gym import GymSim
@@ -95,7 +95,7 @@ def rows_of(segments) -> dict[str, list]:
     ],
 )
 def test_true_values_have_no_advantage_because_truncation_bootstraps_and_termination_does_not(mode, terminate, values):
-    task, policy, rollout = walk(mode, terminate=terminate), valued(values), EnvSegments(num_envs=2, horizon=5)
+    task, policy, rollout = walk(mode, terminate=terminate), valued(values), FixedHorizon(num_envs=2, horizon=5)
     for iteration in range(4):
         segments = rollout.collect([], context(task, policy, iteration))
         batch = collate(segments, policy)
@@ -110,7 +110,7 @@ def test_what_follows_each_kind_of_end(mode):
     # value of state i is 10 i: the final observation is state 3, never the state 0 of the next life
     policy = valued([0.0, 10.0, 20.0, 30.0])
     for terminate, ended, bootstrap in ((True, "done", 0.0), (False, "time", 30.0)):
-        segments = EnvSegments(num_envs=1, horizon=5).collect([], context(walk(mode, terminate=terminate), policy))
+        segments = FixedHorizon(num_envs=1, horizon=5).collect([], context(walk(mode, terminate=terminate), policy))
         assert [summary(s) for s in segments] == [(ended, 3, bootstrap), ("cut", 2, 20.0)]
     batch = collate(segments, policy)
     assert batch["terminal"].tolist() == [False] * 5
@@ -121,7 +121,7 @@ def test_what_follows_each_kind_of_end(mode):
 def test_rows_are_the_same_in_every_autoreset_mode():
     seen = {}
     for mode in MODES:
-        task, policy, rollout = walk(mode, limit=4, bonus=True), valued([0.0, 1, 2, 3, 4]), EnvSegments(3, 6)
+        task, policy, rollout = walk(mode, limit=4, bonus=True), valued([0.0, 1, 2, 3, 4]), FixedHorizon(3, 6)
         seen[mode] = [rows_of(rollout.collect([], context(task, policy, i))) for i in range(3)]
     assert seen["next_step"] == seen["same_step"] == seen["disabled"]
     rows = seen["disabled"][0]["tests/Walk-v0/world/0"]
@@ -132,7 +132,7 @@ def test_rows_are_the_same_in_every_autoreset_mode():
 def test_reset_steps_give_no_row_and_the_number_of_rows_stays():
     # lives of different lengths: in mode next_step the worlds spend different numbers of steps on resetting
     policy = valued([float(i) for i in range(9)])
-    whole = EnvSegments(4, 40).collect([], context(walk("next_step", limit=3, spread=5, bonus=True), policy))
+    whole = FixedHorizon(4, 40).collect([], context(walk("next_step", limit=3, spread=5, bonus=True), policy))
     assert sum(len(segment.turns) for segment in whole) == 160
     for segment in whole:
         times = [turn.completion.observation["state"].argmax().item() for turn in segment.turns]
@@ -143,7 +143,7 @@ def test_reset_steps_give_no_row_and_the_number_of_rows_stays():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_life_is_scored_where_it_ends_over_all_its_segments(mode):
-    task, policy, rollout = walk(mode, limit=7), valued([0.0] * 8), EnvSegments(num_envs=1, horizon=3)
+    task, policy, rollout = walk(mode, limit=7), valued([0.0] * 8), FixedHorizon(num_envs=1, horizon=3)
     lives = [rollout.collect([], context(task, policy, iteration)) for iteration in range(3)]
     assert [[summary(s)[:2] for s in segments] for segments in lives] == [
         [("cut", 3)],
@@ -162,7 +162,7 @@ def test_a_life_is_scored_where_it_ends_over_all_its_segments(mode):
 def test_a_failing_world_ends_its_segment_and_is_counted(mode, fault, caplog):
     # the second decision of every life fails: one row per life, worth the state in which the failure happened
     task, policy = walk(mode, fault=fault), valued([0.0, 10.0, 20.0, 30.0])
-    rollout = EnvSegments(num_envs=1, horizon=3)
+    rollout = FixedHorizon(num_envs=1, horizon=3)
     segments = rollout.collect([], context(task, policy))
     assert [summary(s) for s in segments] == [("error", 1, 10.0), ("error", 1, 10.0), ("cut", 1, 10.0)]
     assert ("the floor gave way" if fault == "raise" else "not finite") in segments[0].info["error"]
@@ -170,7 +170,7 @@ def test_a_failing_world_ends_its_segment_and_is_counted(mode, fault, caplog):
     assert rollout.metrics() == {"env_steps": 5.0, "sim_errors": 2.0}
     assert "world 0 of tests/Walk-v0 failed" in caplog.text
     with pytest.raises(RuntimeError, match=r"failed 3 times in iteration 1, more than rollout\.max_errors=2"):
-        EnvSegments(num_envs=1, horizon=9, max_errors=2).collect([], context(task, policy, 1))
+        FixedHorizon(num_envs=1, horizon=9, max_errors=2).collect([], context(task, policy, 1))
 
 
 def same(left, right) -> None:
@@ -191,11 +191,11 @@ def test_going_on_from_a_checkpoint_is_the_same_run(name, mode, tmp_path):
         policy = ControlPolicy(4, 1, kind="gaussian", low=-3.0, high=3.0)
     else:
         policy = ControlPolicy(4, 2)
-    task, rollout = SimTask(GymSim(name, autoreset=mode)), EnvSegments(num_envs=3, horizon=15)
+    task, rollout = SimTask(GymSim(name, autoreset=mode)), FixedHorizon(num_envs=3, horizon=15)
     for iteration in range(3):
         rollout.collect([], context(task, policy, iteration))
     torch.save(rollout.state_dict(), tmp_path / "state.pt")
-    again = EnvSegments(num_envs=3, horizon=15)
+    again = FixedHorizon(num_envs=3, horizon=15)
     again.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     for iteration in range(3, 6):
         expected = rollout.collect([], context(task, policy, iteration))
@@ -206,25 +206,25 @@ def test_going_on_from_a_checkpoint_is_the_same_run(name, mode, tmp_path):
 
 def test_a_checkpoint_before_the_first_iteration_and_right_after_a_resume():
     task, policy = SimTask(GymSim("CartPole-v1")), ControlPolicy(4, 2)
-    fresh, loaded = EnvSegments(2, 4), EnvSegments(2, 4)
+    fresh, loaded = FixedHorizon(2, 4), FixedHorizon(2, 4)
     loaded.load_state_dict(fresh.state_dict())
     first = fresh.collect([], context(task, policy))
     same(loaded.collect([], context(task, policy)), first)
-    passed = EnvSegments(2, 4)
+    passed = FixedHorizon(2, 4)
     passed.load_state_dict(fresh.state_dict())
-    twice = EnvSegments(2, 4)
+    twice = FixedHorizon(2, 4)
     twice.load_state_dict(passed.state_dict())
     same(twice.collect([], context(task, policy, 1)), fresh.collect([], context(task, policy, 1)))
     with pytest.raises(ValueError, match=r"rollout\.num_envs is 3, the checkpoint has 2 worlds"):
-        EnvSegments(3, 4).load_state_dict(fresh.state_dict())
+        FixedHorizon(3, 4).load_state_dict(fresh.state_dict())
 
 
 def test_a_simulator_that_cannot_be_saved_starts_new_lives_and_says_so(caplog):
-    task, policy, rollout = walk("disabled", limit=7), valued([0.0] * 8), EnvSegments(1, 3)
+    task, policy, rollout = walk("disabled", limit=7), valued([0.0] * 8), FixedHorizon(1, 3)
     rollout.collect([], context(task, policy))
     rollout._env.venv.envs[0].unwrapped.handle = lambda: None  # as a library's handle would
     state = rollout.state_dict()
-    again = EnvSegments(1, 3)
+    again = FixedHorizon(1, 3)
     again.load_state_dict(state)
     segments = again.collect([], context(task, policy, 1))
     assert segments[0].turns[0].completion.observation["state"].argmax() == 0
@@ -234,7 +234,7 @@ def test_a_simulator_that_cannot_be_saved_starts_new_lives_and_says_so(caplog):
 
 def test_prompts_are_the_first_initial_states_and_later_lives_differ():
     task, policy = SimTask(GymSim("CartPole-v1")), ControlPolicy(4, 2)
-    segments = EnvSegments(2, 80).collect([(0, task[5]), (1, task[6])], context(task, policy))
+    segments = FixedHorizon(2, 80).collect([(0, task[5]), (1, task[6])], context(task, policy))
     starts = {key: rows[0][0] for key, rows in rows_of(segments).items()}
     for world, index in ((0, 5), (1, 6)):
         first, _ = gymnasium.make("CartPole-v1").reset(seed=task[index].info["seed"])
@@ -245,11 +245,11 @@ def test_prompts_are_the_first_initial_states_and_later_lives_differ():
 
 def test_draws_depend_on_the_world_and_not_on_the_worlds_beside_it():
     task, policy = walk("disabled", limit=4, bonus=True), valued([0.0] * 5)
-    few = rows_of(EnvSegments(1, 12).collect([], context(task, policy)))
-    many = rows_of(EnvSegments(3, 12).collect([], context(task, policy)))
+    few = rows_of(FixedHorizon(1, 12).collect([], context(task, policy)))
+    many = rows_of(FixedHorizon(3, 12).collect([], context(task, policy)))
     assert few["tests/Walk-v0/world/0"] == many["tests/Walk-v0/world/0"]
     assert many["tests/Walk-v0/world/0"] != many["tests/Walk-v0/world/1"]
-    other = EnvSegments(1, 12).collect([], context(task, policy, rank=1, world_size=2))
+    other = FixedHorizon(1, 12).collect([], context(task, policy, rank=1, world_size=2))
     assert rows_of(other)["tests/Walk-v0/world/1"] == many["tests/Walk-v0/world/1"]
     groups = [s.group for s in other]
     assert len(set(groups)) == len(groups) and min(groups) == 12  # rank 0 has the 12 before
@@ -258,10 +258,10 @@ def test_draws_depend_on_the_world_and_not_on_the_worlds_beside_it():
 def test_refusals():
     task, policy = walk("disabled"), valued([0.0] * 4)
     with pytest.raises(ValueError, match=r"rollout\.horizon must be at least 1"):
-        EnvSegments(horizon=0)
+        FixedHorizon(horizon=0)
     with pytest.raises(
-        ValueError, match=r"purpose 'eval'.*data\.evaluation\.rollout to mmrl\.rollouts\.env\.EnvEpisodes"
+        ValueError, match=r"purpose 'eval'.*data\.evaluation\.rollout to mmrl\.rollouts\.env\.EpisodicRollout"
     ):
-        EnvSegments().collect([], context(task, policy, purpose="eval"))
+        FixedHorizon().collect([], context(task, policy, purpose="eval"))
     with pytest.raises(ValueError, match=r"policy\.observation_dims=9"):
-        EnvSegments().collect([], context(task, ControlPolicy(9, 2)))
+        FixedHorizon().collect([], context(task, ControlPolicy(9, 2)))

@@ -41,7 +41,7 @@ POLICY = policy()
 
 @dataclass
 class Spoken:
-    """An engine that says, for each attempt, the next of its lines; it keeps the sizes of the batches asked for."""
+    """An engine that says, for each completion, the next of its lines; it keeps the sizes of the batches asked for."""
 
     lines: dict[int, list[str]]
 
@@ -166,10 +166,10 @@ def test_what_was_read_has_no_part_in_the_loss():
 # ---------------------------------------------------------------- with a policy that draws
 
 
-def drawn(rollout, sampling, task, attempts=2, slots=range(3), **engine):
+def drawn(rollout, sampling, task, group_size=2, slots=range(3), **engine):
     local = LocalEngine(**engine)
     local.sync(POLICY, 3)
-    ctx = Context(task, local, POLICY, sampling, seed=0, iteration=0, attempts=attempts)
+    ctx = Context(task, local, POLICY, sampling, seed=0, iteration=0, group_size=group_size)
     return rollout.collect([(slot, task[slot]) for slot in slots], ctx)
 
 
@@ -215,7 +215,7 @@ def test_an_expert_with_tools_is_right_and_only_its_own_words_are_learnt():
     rollout = ToolDemonstrations({"?": Search(task)}, replace(MARKUP, opening="{name}", closing=";"), turns=2)
     for split in ("train", "held_out"):
         here = task.on(split)
-        for episode in drawn(rollout, Sampling(), here, attempts=1, slots=range(5)):
+        for episode in drawn(rollout, Sampling(), here, group_size=1, slots=range(5)):
             assert here.score(episode) == {"exact": 1.0} and episode.source == "demo"
             first, second, answer = here.script(episode.prompt.index)
             assert text_of(episode, True) == first + second + answer

@@ -84,16 +84,16 @@ class Pieces:
         )  # fmt: skip
 
 
-def searched(engine, attempts=3, slots=(1, 2), **options):
+def searched(engine, group_size=3, slots=(1, 2), **options):
     task = Counting()
-    ctx = Context(task, engine, POLICY, Sampling(max_tokens=8), seed=0, iteration=0, attempts=attempts)
+    ctx = Context(task, engine, POLICY, Sampling(max_tokens=8), seed=0, iteration=0, group_size=group_size)
     ctx.score = lambda episodes: score(episodes, task, REWARD)
     return TreeSearch(tokens=2, width=3, **options).collect([(slot, task[slot]) for slot in slots], ctx)
 
 
 def test_every_row_is_a_leaf_with_what_its_pieces_are_worth():
     episodes = searched(Pieces("abx7"))
-    assert [(e.group, e.attempt) for e in episodes] == [(s, a) for s in (1, 2) for a in range(3)]
+    assert [(e.group, e.sample_index) for e in episodes] == [(s, a) for s in (1, 2) for a in range(3)]
     seen = set()
     for episode in episodes:
         done = episode.turns[0].completion

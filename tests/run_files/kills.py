@@ -42,7 +42,13 @@ RUNS = {
         "objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}",
         "model.scheduler.total_iters=100",
         *("policy.hidden_size=32", "policy.layers=1", "policy.heads=2", "data.task.sim.image_size=32"),
-        *("data.prompts=3", "data.group_size=2", "data.passes=1", "data.updates=2", "data.evaluation.count=2"),
+        *(
+            "data.num_prompts=3",
+            "data.group_size=2",
+            "data.update_epochs=1",
+            "data.num_minibatches=2",
+            "data.evaluation.count=2",
+        ),
     ),
 }
 LOST_WITH_TIME = ("seconds", "peak_gib", "tokens_per_second")  # columns that no two runs share

@@ -21,7 +21,7 @@ PLAN = Plan(
         {
             "budget": "none",
             "column": COLUMN,
-            "words": ["data.prompts=4"],
+            "words": ["data.num_prompts=4"],
             "baseline": {"name": "reinforce", "words": ["recipe=reinforce", "optimizer.lr=1e-4"]},
         }
     ),
@@ -36,7 +36,7 @@ def finished(runs: Path, contents, afters, ran):
         job.folder.mkdir(parents=True)
         with (job.folder / "metrics.csv").open("w") as file:
             writer = csv.writer(file)
-            writer.writerow(["iterations", COLUMN, "val/greedy/exact/n", "rollout/attempts"])
+            writer.writerow(["iterations", COLUMN, "val/greedy/exact/n", "rollout/episodes_collected"])
             writer.writerows([[0, 0.3, 200, ""], [1, "", "", 40], [2, afters[job.side, job.seed], 200, 40]])
         command = ["-m", "mmrl", "fit", *job.words, f"seed={job.seed}", f"run_dir={job.folder}"]
         (job.folder / "receipt.json").write_text(
@@ -52,8 +52,8 @@ AFTERS = {("method", s): a for s, a in enumerate((0.9, 0.91, 0.92))} | {
 
 def test_a_baseline_of_another_recipe_takes_its_place():
     sides = PLAN.sides()
-    assert sides["method"] == ["recipe=grpo", "data.prompts=4"]
-    assert sides["baseline"] == ["recipe=reinforce", "data.prompts=4", "optimizer.lr=1e-4"]
+    assert sides["method"] == ["recipe=grpo", "data.num_prompts=4"]
+    assert sides["baseline"] == ["recipe=reinforce", "data.num_prompts=4", "optimizer.lr=1e-4"]
     assert PLAN.seeds == [0, 1, 2] and Plan("grpo", OmegaConf.create({"seeds": [3, 5]})).seeds == [3, 5]
     assert PLAN.content()["method"] != PLAN.content()["baseline"]
 
@@ -85,7 +85,7 @@ def test_a_second_call_goes_on_and_the_last_run_writes_the_proof(tmp_path, monke
     assert made["effect_over_baseline"] == pytest.approx(0.2) and made["verdict"] == "helps"
     assert [row["seed"] for row in made["baseline"]["seeds"]] == [0, 1, 2]
     assert made["curves"]["method"][0] == [[0.0, 0.3], [2.0, 0.9]]
-    used = {"iterations": 2.0, "attempts": 80.0, "seconds": 60.0}
+    used = {"iterations": 2.0, "episodes": 80.0, "seconds": 60.0}
     assert made["spent"] == {"method": used, "baseline": used}
     assert (tmp_path / "out" / "grpo.png").read_bytes()[:4] == b"\x89PNG"
     assert state(PLAN, tmp_path / "out") == "current"
@@ -96,14 +96,14 @@ def test_a_proof_is_stale_when_what_it_ran_has_changed(tmp_path):
     assert state(PLAN, tmp_path) == "missing"
     finished(tmp_path / "runs", PLAN.content(), AFTERS, [])
     prove.prove([PLAN], [0, 1, 2], 2, tmp_path / "runs", tmp_path)
-    other = Plan("grpo", OmegaConf.merge(PLAN.prove, {"words": ["data.prompts=8"]}))
+    other = Plan("grpo", OmegaConf.merge(PLAN.prove, {"words": ["data.num_prompts=8"]}))
     more = Plan("grpo", OmegaConf.merge(PLAN.prove, {"seeds": 5}))
     assert state(PLAN, tmp_path) == "current" and state(other, tmp_path) == state(more, tmp_path) == "stale"
 
 
 def test_a_run_that_fails_names_its_log(tmp_path):
     job = prove.Job(
-        "none", "method", 0, ("recipe=grpo", "data.promts=4", "policy=none"), "x", tmp_path / "none" / "method-0"
+        "none", "method", 0, ("recipe=grpo", "data.num_promts=4", "policy=none"), "x", tmp_path / "none" / "method-0"
     )
     with pytest.raises(prove.RunFailed, match=r"method-0\.log"):
         job()

@@ -10,7 +10,7 @@ import torch
 from mmrl.engines.local import LocalEngine
 from mmrl.pickled import PICKLED
 from mmrl.policies.control import ControlPolicy
-from mmrl.rollouts.env import EnvEpisodes
+from mmrl.rollouts.env import EpisodicRollout
 from mmrl.types import Context, Sampling
 from sims.gym import GymSim
 from sims.gym.guard import Guard
@@ -64,7 +64,7 @@ def test_whole_episodes_are_played_for_evaluation():
     engine.sync(policy, 0)
     ctx = Context(task, engine, policy, Sampling(), seed=0, iteration=0, purpose="eval")
     held_out = task.on("held_out")
-    episodes = EnvEpisodes(max_envs=4).collect([(i, held_out[i]) for i in range(6)], ctx)
+    episodes = EpisodicRollout(max_envs=4).collect([(i, held_out[i]) for i in range(6)], ctx)
     for i, episode in enumerate(episodes):
         start, _ = gymnasium.make("CartPole-v1").reset(seed=held_out[i].info["seed"])
         assert episode.turns[0].completion.observation["state"].tolist() == start.tolist()

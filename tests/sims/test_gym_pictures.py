@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.action_token import ActionTokenPolicy
-from mmrl.rollouts.env import EnvEpisodes
+from mmrl.rollouts.env import EpisodicRollout
 from mmrl.types import Context, Sampling
 from sims.gym.enums import mend_enums
 from sims.gym.minigrid import MiniGridSim
@@ -125,9 +125,9 @@ def test_a_vla_plays_babyai():
         **task.sim.sizes(), bins=7, hidden_size=16, layers=1, heads=2, intermediate_size=16, visual_tokens=2
     )
     engine = LocalEngine()
-    ctx = Context(task=task, engine=engine, policy=policy, sampling=Sampling(), seed=0, iteration=0, attempts=2)
+    ctx = Context(task=task, engine=engine, policy=policy, sampling=Sampling(), seed=0, iteration=0, group_size=2)
     engine.sync(policy, 0)
-    episodes = EnvEpisodes().collect([(0, task[0])], ctx)
+    episodes = EpisodicRollout().collect([(0, task[0])], ctx)
     assert len(episodes) == 2 and all(1 <= len(e.turns) <= 4 for e in episodes)
     assert all(set(task.score(e)) == {"success", "return"} for e in episodes)
 

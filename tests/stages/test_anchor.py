@@ -16,16 +16,16 @@ MASK = torch.tensor([[True, True, True], [True, True, False]])
 
 
 def pulled(anchor, entropy=ENTROPY):
-    stage = PeakAnchor("nucleus_entropy", anchor=anchor)
-    return stage, stage(Batch(mask=MASK, nucleus_entropy=entropy), CTX)
+    annotator = PeakAnchor("nucleus_entropy", anchor=anchor)
+    return annotator, annotator(Batch(mask=MASK, nucleus_entropy=entropy), CTX)
 
 
 def test_hand_computed():
     # the 0.8-quantile of (.1, .2, .3, .4, 2) is .4 + .2 (2 - .4) = .72: only the last counts, h = 2, slope 2 (2 - 1.5)
-    stage, batch = pulled(1.5)
+    annotator, batch = pulled(1.5)
     assert_close(batch["pull"], torch.tensor([[0.0, 0, 0], [0, 5.0, 0]]))  # 1 times n / |P| = 5
-    assert stage.metrics(batch, CTX) == pytest.approx({"mean": 2.0, "anchor": 1.5, "share": 0.2})
-    assert (stage.metrics(batch, CTX)["mean"] - 1.5) ** 2 * 0.005 == pytest.approx(0.00125)
+    assert annotator.metrics(batch, CTX) == pytest.approx({"mean": 2.0, "anchor": 1.5, "share": 0.2})
+    assert (annotator.metrics(batch, CTX)["mean"] - 1.5) ** 2 * 0.005 == pytest.approx(0.00125)
 
 
 def test_the_gradient_is_that_of_the_squared_distance():
@@ -40,17 +40,17 @@ def test_the_gradient_is_that_of_the_squared_distance():
 
 
 def test_the_anchor_is_what_was_found_first_and_outlives_a_resume():
-    stage, batch = pulled(None)
-    assert (batch["pull"] == 0).all() and stage.state_dict() == {"anchor": 2.0}
+    annotator, batch = pulled(None)
+    assert (batch["pull"] == 0).all() and annotator.state_dict() == {"anchor": 2.0}
     again = PeakAnchor("nucleus_entropy")
-    again.load_state_dict(stage.state_dict())
+    again.load_state_dict(annotator.state_dict())
     assert_close(again(Batch(mask=MASK, nucleus_entropy=ENTROPY / 2), CTX)["pull"].amin(), torch.tensor(-10.0))
 
 
 def test_all_ranks_count_together():
     there = torch.tensor([0.5, 3.0], dtype=torch.float64)
     ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, gather=lambda items: [*items, there])
-    stage = PeakAnchor("nucleus_entropy", anchor=0.0)
-    batch = stage(Batch(mask=MASK, nucleus_entropy=ENTROPY), ctx)
+    annotator = PeakAnchor("nucleus_entropy", anchor=0.0)
+    batch = annotator(Batch(mask=MASK, nucleus_entropy=ENTROPY), ctx)
     # seven entries, the quantile lies at place 4.8 between .5 and 2: 2 and 3 count
-    assert stage.metrics(batch, ctx) == pytest.approx({"mean": 2.5, "anchor": 0.0, "share": 2 / 7})
+    assert annotator.metrics(batch, ctx) == pytest.approx({"mean": 2.5, "anchor": 0.0, "share": 2 / 7})

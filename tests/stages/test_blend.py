@@ -10,7 +10,7 @@ from mmrl.types import Context, Sampling
 OWN = torch.tensor([0.57735, -1.154701, 0.57735])
 
 
-def mixed(score, stage, iteration=0):
+def mixed(score, annotator, iteration=0):
     ctx = Context(None, None, None, Sampling(), seed=0, iteration=iteration)
     batch = Batch(
         advantages=OWN[:, None].expand(3, 2),
@@ -19,7 +19,7 @@ def mixed(score, stage, iteration=0):
         episode=torch.arange(3),
         probe_score=torch.tensor(score),
     )
-    return stage(batch, ctx)["advantages"]
+    return annotator(batch, ctx)["advantages"]
 
 
 def test_hand_computed():

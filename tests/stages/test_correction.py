@@ -21,8 +21,8 @@ def batch(old, behaviour, mask=None, demo=False):
     return Batch(old_logprobs=old, logprobs=behaviour, mask=mask, is_demo=torch.tensor([demo]))
 
 
-def weights(stage, rows):
-    return stage(rows, CTX)["correction"][0]
+def weights(annotator, rows):
+    return annotator(rows, CTX)["correction"][0]
 
 
 def test_each_level_by_hand():
@@ -69,9 +69,9 @@ def test_a_demonstration_counts_one(kind):
 def test_metrics_by_hand():
     """Ratios 4, 1, 1 at cap 2: weights 2, 1, 1; mean ratio 2, a third cut, effective (4^2 / 6) / 3 = 8/9."""
     rows = batch([math.log(4), 0.0, 0.0], [0.0, 0.0, 0.0])
-    stage = TruncatedRatio(2.0)
+    annotator = TruncatedRatio(2.0)
     expected = {"ratio": 2.0, "cut": 1 / 3, "effective": 8 / 9}
-    assert stage.metrics(stage(rows, CTX), CTX) == pytest.approx(expected, rel=1e-6)
+    assert annotator.metrics(annotator(rows, CTX), CTX) == pytest.approx(expected, rel=1e-6)
     masked = MaskedRatio(0.0, 2.0)  # weights 0, 1, 1: two of three
     assert masked.metrics(masked(rows, CTX), CTX)["effective"] == pytest.approx(2 / 3)
 

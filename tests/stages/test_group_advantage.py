@@ -8,7 +8,7 @@ from mmrl.batch import Batch
 from mmrl.stages.advantage import GroupAdvantage
 from mmrl.types import Context, Sampling
 
-CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0, attempts=2)
+CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0, group_size=2)
 
 
 def batch(reward, group, episode, mask):
@@ -49,8 +49,8 @@ def test_refusals():
         GroupAdvantage(epsilon=-1)
     with pytest.raises(ValueError, match=r"episodes \[1\] is not finite"):
         GroupAdvantage()(batch([1.0, float("nan")], [0, 0], [0, 1], [[1], [1]]), CTX)
-    alone = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0, attempts=1)
-    with pytest.raises(ValueError, match="at least 2 attempts"):
+    alone = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0, group_size=1)
+    with pytest.raises(ValueError, match="at least 2 episodes"):
         GroupAdvantage()(batch([1.0, 0.0], [0, 1], [0, 1], [[1], [1]]), alone)
     with pytest.raises(KeyError, match="group_advantage reads"):
         GroupAdvantage()(Batch(mask=torch.ones(1, 1).bool()), CTX)

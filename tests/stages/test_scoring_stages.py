@@ -1,4 +1,4 @@
-"""Stages that run a model over the rows again."""
+"""Annotators that run a model over the rows again."""
 
 import pytest
 import torch
@@ -67,7 +67,7 @@ def test_refusals():
         Values(0)
 
 
-def test_attempts_at_a_prompt_are_scored_together_and_rows_keep_their_places():
+def test_episodes_of_a_prompt_are_scored_together_and_rows_keep_their_places():
     class Watching(Linear):
         def forward(self, batch):
             met.append(batch["prompt"].tolist())

@@ -39,7 +39,7 @@ class Dispatch:
 
     async def answers(self, prompts: Sequence[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
         self._prompts, self._drawing = prompts, drawing
-        self._pictures: dict[int, str] = {}  # the attempts of a group share theirs
+        self._pictures: dict[int, str] = {}  # the completions of a group share theirs
         self._waiting = deque(range(len(prompts)))
         self._answered: dict[int, EngineOutput] = {}
         places = [replica for _ in range(self.in_flight) for replica in self.replicas]

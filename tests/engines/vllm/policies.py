@@ -49,7 +49,7 @@ def moved(policy: TextPolicy, factor: float) -> TextPolicy:
     return policy
 
 
-def requests(policy: TextPolicy, groups: int = 3, attempts: int = 4) -> list[Request]:
+def requests(policy: TextPolicy, groups: int = 3, group_size: int = 4) -> list[Request]:
     """Prompts of different lengths, with a picture where the policy can see; a group shares one observation."""
     out = []
     for group in range(groups):
@@ -60,5 +60,5 @@ def requests(policy: TextPolicy, groups: int = 3, attempts: int = 4) -> list[Req
             images = (np.random.default_rng(group).integers(0, 256, (32 + 16 * group, 40, 3), dtype=np.uint8),)
             content = [{"type": "image"}, {"type": "text", "text": words}]
         raw = {"messages": ({"role": "user", "content": content},), "images": images}
-        out += [Request(raw, derive_seed("vllm", group, attempt)) for attempt in range(attempts)]
+        out += [Request(raw, derive_seed("vllm", group, index)) for index in range(group_size)]
     return out

@@ -107,7 +107,7 @@ def test_vllm_runs_on_what_the_learner_has(tmp_path, kind):
         for version in range(3):
             vllm.sync(made, version)
             local.sync(made, version)
-            asked, sampling = requests(made, attempts=1), Sampling(decode="argmax", max_tokens=16)
+            asked, sampling = requests(made, group_size=1), Sampling(decode="argmax", max_tokens=16)
             for theirs, ours in zip(vllm.sample(asked, sampling), local.sample(asked, sampling), strict=True):
                 assert theirs.action.tolist() == ours.action.tolist() and theirs.version == version
                 assert (theirs.logprobs - ours.logprobs).abs().max() < 1e-4

@@ -41,7 +41,7 @@ def scored(made, completions):
 
 def test_greedy_choices_are_the_same(engines):
     vllm, local, made = engines
-    asked = requests(made, attempts=1)
+    asked = requests(made, group_size=1)
     sampling = Sampling(decode="argmax", max_tokens=24)
     for theirs, ours in zip(vllm.sample(asked, sampling), local.sample(asked, sampling), strict=True):
         assert theirs.action.tolist() == ours.action.tolist()
@@ -68,15 +68,15 @@ def test_the_learner_gives_what_was_drawn_the_same_probability(engines, sampling
         assert (completion.logprobs - logprobs).abs().max() < 1e-4
     again = vllm.sample(requests(made), sampling)
     assert [c.action.tolist() for c in again] == [c.action.tolist() for c in drawn], "a seed is a draw"
-    attempts = {tuple(c.action.tolist()) for c in drawn[:4]}
-    assert len(attempts) > 1, "attempts have seeds of their own"
+    completions = {tuple(c.action.tolist()) for c in drawn[:4]}
+    assert len(completions) > 1, "completions have seeds of their own"
     assert len({id(c.observation) for c in drawn}) == 3, "a group shares its observation"
 
 
 def test_more_prompts_than_a_pass_takes_are_drawn_with_their_seeds(engines):
     """vLLM would read some of them in parts, and a seeded draw of such a part cannot be taken back on a CPU."""
     vllm, _, made = engines
-    asked = requests(made, groups=11, attempts=12)  # prompts of up to 400 tokens
+    asked = requests(made, groups=11, group_size=12)  # prompts of up to 400 tokens
     sampling = Sampling(max_tokens=3)
     drawn = vllm.sample(asked, sampling)
     assert {c.ended for c in drawn} <= {"done", "length"}
@@ -86,7 +86,7 @@ def test_more_prompts_than_a_pass_takes_are_drawn_with_their_seeds(engines):
 
 def test_a_stop_string_ends_a_completion_where_it_does_locally(engines):
     vllm, local, made = engines
-    asked = requests(made, attempts=1)
+    asked = requests(made, group_size=1)
     long = local.sample(asked, Sampling(decode="argmax", max_tokens=24))
     word = next(c.output[-3:-1] for c in long if c.output)  # two tokens; an empty output has only special ones
     sampling = Sampling(decode="argmax", max_tokens=24, stop=(word,))
@@ -97,7 +97,7 @@ def test_a_stop_string_ends_a_completion_where_it_does_locally(engines):
 
 def test_a_prompt_that_does_not_fit_fails_alone(engines):
     vllm, _, made = engines
-    asked = requests(made, attempts=1)
+    asked = requests(made, group_size=1)
     text = asked[0].observation["messages"][0]["content"]
     longer = "x" * 600 if isinstance(text, str) else [text[0], {"type": "text", "text": "x" * 600}]
     raw = {**asked[0].observation, "messages": ({"role": "user", "content": longer},)}

@@ -74,9 +74,9 @@ def _name(made, ending):
 
 def test_a_sound_transfer_reaches_every_tensor(engine):
     engine, made = engine
-    before = engine.sample(requests(made, attempts=1), GREEDY)
+    before = engine.sample(requests(made, group_size=1), GREEDY)
     sync(engine, made, "")
-    after = engine.sample(requests(made, attempts=1), GREEDY)
+    after = engine.sample(requests(made, group_size=1), GREEDY)
     assert any(not torch.equal(a.logprobs, b.logprobs) for a, b in zip(before, after))
     assert {c.version for c in after} == {engine._version}
     held = engine.backend.report_weights()

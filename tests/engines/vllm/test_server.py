@@ -41,7 +41,7 @@ def text(tmp_path_factory):
 def agree(engine, made):
     local = LocalEngine()
     local.sync(made, 0)
-    asked, sampling = requests(made, attempts=1), Sampling(decode="argmax", max_tokens=24)
+    asked, sampling = requests(made, group_size=1), Sampling(decode="argmax", max_tokens=24)
     theirs, ours = engine.sample(asked, sampling), local.sample(asked, sampling)
     assert plain(theirs) == plain(ours)
     for one, other in zip(theirs, ours, strict=True):
@@ -89,7 +89,7 @@ def test_a_request_that_never_ends_is_given_up_and_the_server_goes_on(text):
 def test_a_server_that_is_killed_comes_back_and_no_prompt_is_answered_twice(text):
     engine, made = text
     server = engine.backend
-    asked, sampling = requests(made, groups=8, attempts=16), Sampling(max_tokens=LENGTH)
+    asked, sampling = requests(made, groups=8, group_size=16), Sampling(max_tokens=LENGTH)
     undisturbed = engine.sample(asked, sampling)
     assert server.restarted == 0
     (replica,) = server._replicas

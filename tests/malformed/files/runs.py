@@ -15,7 +15,7 @@ EPISODE = {
     "decode": "greedy",
     "key": "arithmetic/held_out/0",
     "slot": 0,
-    "attempt": 0,
+    "sample_index": 0,
     "seed": None,
     "task": "arithmetic",
     "instruction": None,
