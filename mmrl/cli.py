@@ -16,7 +16,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from mmrl import parallel
 from mmrl.building import explain_error, place_of
-from mmrl.callbacks.start import Start
+from mmrl.callbacks.start import WarmStart
 from mmrl.config import ConfigError
 from mmrl.decode_checks import check_decodes
 from mmrl.part_checks import check_parts
@@ -156,12 +156,12 @@ class CLI(LightningCLI):
         """Train, from the start or from ckpt_path.
 
         Args:
-            trust: also load pickled objects from ckpt_path and start.checkpoint; whoever wrote them can run any code.
+            trust: also load pickled objects from ckpt_path and warm_start.checkpoint; their author can run any code.
         """
         path = self.config.ckpt_path
         self.checkpoints.trust = trust
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
-            if isinstance(callback, Start):
+            if isinstance(callback, WarmStart):
                 callback.trust = trust
         if path is not None:
             check_resumable(path, trust, parallel.shards(self.trainer))
@@ -212,7 +212,7 @@ def check_resumable(path: str, trust: bool, shards: bool) -> None:
     if shards:
         raise ConfigError(
             f"ckpt_path={path}: the checkpoint of a run without sharding, which a sharded run cannot resume; begin "
-            f"with its weights: trainer.callbacks.start.checkpoint={path}"
+            f"with its weights: trainer.callbacks.warm_start.checkpoint={path}"
         )
     try:
         checkpoint = read_checkpoint(path, trust)
@@ -221,7 +221,7 @@ def check_resumable(path: str, trust: bool, shards: bool) -> None:
     if missing := [name for name in ("loops", "optimizer_states", "lr_schedulers", "epoch") if name not in checkpoint]:
         raise ConfigError(
             f"ckpt_path={path} has no {', '.join(missing)}, so it cannot be resumed, only begun with: "
-            f"trainer.callbacks.start.checkpoint={path}"
+            f"trainer.callbacks.warm_start.checkpoint={path}"
         )
 
 

@@ -36,7 +36,9 @@ COLUMNS: dict[str, Column] = {
     "context": Column("[N]", "tokens", "length of what the policy read before its first choice; 0 if not in tokens"),
     "episode": Column("[N]", "id", "rows of one episode share it"),
     "step": Column("[N]", "decisions", "position of the row in its episode"),
-    "discount": Column("[N]", "1", "drawn from replay: factor of the value of what follows, 0 after a terminal state"),
+    "discount": Column(
+        "[N]", "1", "replay buffer: gamma^n, factor of the next state's value; 0 after a terminal state"
+    ),
     "reward": Column("[N]", "reward", "paid for this decision; the composed episode reward is paid at the last one"),
     "episode_reward": Column("[N]", "reward", "composed reward of the whole episode, the same on all its rows"),
     "first": Column("[N]", "bool", "the episode's first row, where later ones are made in view of it"),
@@ -114,5 +116,5 @@ def table() -> str:
     lines.append(
         "| `other.<context>.*` | `[N, ...]` | policy's own | the same in another context of the same choices |"
     )
-    lines.append("| `next.*` | `[N, ...]` | policy's own | drawn from replay: the same in what followed |")
+    lines.append("| `next.*` | `[N, ...]` | policy's own | replay buffer: the next observation |")
     return "\n".join(lines) + "\n"

@@ -104,7 +104,7 @@ OmegaConf.register_new_resolver("sim", _sim_size, replace=True)
 OmegaConf.register_new_resolver("normalised", _build_processor, replace=True)
 
 SHARED = ("task", "sim", "policy")
-"""Slots that a start stage takes over from the run that it prepares."""
+"""Slots that a warm-start stage takes over from the run that it prepares."""
 _SHARED_KEYS = tuple(f"{key}." for slot in SHARED for key in (slot, SHORT[slot]))
 
 PLAIN = ("seed", "run_dir", "ckpt_path")
@@ -163,14 +163,14 @@ def compose(words: Sequence[str]) -> DictConfig:
 
 
 def finish(cfg: DictConfig, choices: Mapping[str, Any], words: Sequence[str]) -> DictConfig:
-    """Drop Hydra's own part, name the run folder, and tell the start stages what they share with this run."""
+    """Drop Hydra's own part, name the run folder, and tell the warm-start stages what they share with this run."""
     chosen = {group: choices[group] for group in groups() if choices.get(group)}
     plain: Any = OmegaConf.to_container(cfg, resolve=False)
     cfg = OmegaConf.create({k: v for k, v in plain.items() if k != "hydra"})
     cfg.choices = chosen
     if cfg.get("run_dir") is None:
         cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{_start_time()}"
-    start = OmegaConf.select(cfg, "trainer.callbacks.start")
+    start = OmegaConf.select(cfg, "trainer.callbacks.warm_start")
     if start is not None:
         start.common = [f"{group}={chosen[group]}" for group in SHARED if group in chosen]
         start.common += [word for word in words if word.lstrip("+").startswith(_SHARED_KEYS)]
@@ -219,7 +219,7 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
 
 NAMED_PARTS = (
     *("callbacks", "logger", "stages", "annotators", "transforms", "terms", "phases", "models"),
-    *("evaluators", "sampling", "weights", "statistics", "companions"),
+    *("evaluators", "sampling", "weights", "statistics", "auxiliary_models"),
 )
 """Dictionaries of named parts: a recipe takes one out by setting it to null."""
 

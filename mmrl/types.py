@@ -192,7 +192,7 @@ class Context:
     rank: int = 0
     world_size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    models: Mapping[str, Any] = field(default_factory=dict)  # frozen or co-trained companions, for example "reference"
+    models: Mapping[str, Any] = field(default_factory=dict)  # frozen or auxiliary models, for example "reference"
     progress: Callable[[str, int, int], None] = lambda phase, done, total: None
     collect_prompts: Callable[[int], list[Episode] | None] | None = None
     """Collect that many further prompts and return this rank's scored share, None for none. Collective over ranks: all

@@ -17,7 +17,7 @@ PREDICTED = (
     "model.policy.statistics"
 )
 OTHERS = (
-    "asks for {missing}: name it under model.companions if it is a model that learns beside the policy, or under "
+    "asks for {missing}: name it under model.auxiliary_models if it is a model trained with the policy, or under "
     "data.transforms if it is a context of the answers"
 )
 
@@ -38,8 +38,8 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     policy = learner["policy"]
     policy_class, policy_args = load(policy["class_path"]), policy.get("init_args") or {}
     predicted = policy_class.predicts(policy_args)
-    companions = frozenset(learner.get("companions") or ())
-    models = companions | ({"reference"} if learner.get("reference") else set())
+    auxiliary_models = frozenset(learner.get("auxiliary_models") or ())
+    models = auxiliary_models | ({"reference"} if learner.get("reference") else set())
     transforms = [build_nested(spec) for spec in (module.get("transforms") or {}).values() if spec is not None]
     columns = COLLATED | policy_class.provides(policy_args) | load(module["rollout"]["class_path"]).writes
     columns = columns.union(*(transform.writes for transform in transforms))
@@ -62,7 +62,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         need(annotator.reads, columns, part, "reads {missing}, and nobody before it writes them")
         need(annotator.needs, predicted, part, PREDICTED)
         need(annotator.contexts, contexts, part, "takes the choices in context {missing}; data.transforms gives none")
-        need(annotator.models, models, part, "needs models {missing}; set model.reference=true, or model.companions")
+        need(annotator.models, models, part, "needs models {missing}; set model.reference or model.auxiliary_models")
         columns |= annotator.writes
     weighting = build(module["weighting"])
     need(weighting.reads, columns, "the weighting", "reads {missing}, and nobody writes them")
@@ -73,7 +73,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         term = build(spec)
         need(term.reads, columns, f"term {name!r}", "reads {missing}, and nobody writes them")
         need(term.needs, predicted, f"term {name!r}", PREDICTED)
-        need(term.others, contexts | companions, f"term {name!r}", OTHERS)
+        need(term.others, contexts | auxiliary_models, f"term {name!r}", OTHERS)
     for name, column in (objective.get("rows") or {}).items():
         need(
             frozenset({column.removeprefix("~")}),

@@ -62,8 +62,8 @@ def jobs(head: Head, seed: int, iterations: int, words: Sequence[str], runs: Pat
         clone = (*head.start, *common, "data.evaluation=null")
         job = _job("clone", clone, seed, runs)
         yield job
-        checkpoint = f"trainer.callbacks.start.checkpoint={job.folder}/checkpoints/last.ckpt"
-        own = (*own, "trainer.callbacks.start.stages=null", checkpoint)
+        checkpoint = f"trainer.callbacks.warm_start.checkpoint={job.folder}/checkpoints/last.ckpt"
+        own = (*own, "trainer.callbacks.warm_start.stages=null", checkpoint)
     yield _job("learn", own, seed, runs)
 
 
@@ -73,7 +73,7 @@ def finished(job: Job) -> bool:
 
 
 def _job(side: str, words: tuple[str, ...], seed: int, runs: Path) -> Job:
-    known = content([word for word in words if not word.startswith("trainer.callbacks.start.checkpoint=")])
+    known = content([word for word in words if not word.startswith("trainer.callbacks.warm_start.checkpoint=")])
     return Job("heads", side, seed, words, known, runs / f"{side}-{known[:12]}-{seed}")
 
 

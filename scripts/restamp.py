@@ -37,7 +37,7 @@ def config_of(words: Sequence[str]) -> dict[str, Any]:
     from mmrl.config import compose
 
     plain: Any = OmegaConf.to_container(compose([*words, "run_dir=same"]), resolve=False)
-    start = ((plain["trainer"].get("callbacks") or {}).get("start") or {}).get("stages")
+    start = ((plain["trainer"].get("callbacks") or {}).get("warm_start") or {}).get("stages")
     trainer = {name: value for name, value in plain["trainer"].items() if name not in WRITTEN}
     return {"trainer": trainer, "model": plain["model"], "data": plain["data"], "start": start}
 

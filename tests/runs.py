@@ -23,7 +23,7 @@ from mmrl.cli import CLI
 from mmrl.config import compose, to_lightning
 from mmrl.episodes.base import EpisodeTransform
 from mmrl.learners.windows import UpdateEpoch
-from mmrl.phases.base import Turn
+from mmrl.phases.base import UpdateContext
 from mmrl.rewards.base import Reward
 from mmrl.types import Context, Episode, Prompt, Task
 
@@ -47,7 +47,7 @@ TEXT = (
 )
 QUIET = (
     "trainer.accelerator=cpu",
-    "trainer.callbacks.start.stages=null",
+    "trainer.callbacks.warm_start.stages=null",
     "trainer.logger=false",
     "trainer.callbacks.progress=null",
     "trainer.enable_progress_bar=false",
@@ -91,7 +91,7 @@ class Recorder(L.Callback):
         self.metrics: list[dict[str, float]] = []
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        if "discount" in batch or not batch:  # drawn from replay, for several updates at once
+        if "discount" in batch or not batch:  # sampled from the replay buffer, for several updates at once
             self.minibatches.append([(0, tuple(column.flatten().tolist())) for _, column in sorted(batch.items())])
             return
         for piece in batch if isinstance(batch, UpdateEpoch) else [batch]:
@@ -241,13 +241,15 @@ class Watcher(L.Callback):
         batch = Batch({name: column[0] for name, column in batches.items()})
         noise = torch.Generator().manual_seed(0)
         draw = partial(torch.randn, generator=noise)
-        turn = Turn(learner._models_by_name(), lambda *shape: draw(*shape), lambda loss: None, lambda numbers: None)
+        update = UpdateContext(
+            learner._models_by_name(), lambda *shape: draw(*shape), lambda loss: None, lambda numbers: None
+        )
         for name, phase in learner.phases.items():
-            if name in learner.descents:
-                out = phase.output(batch, turn)
+            if name in learner.gradient_phases:
+                out = phase.output(batch, update)
                 self._watch(phase.objective, out, batch, learner._own_parameters[name], f"{name}/")
             elif phase.writes:
-                batch = phase(batch, turn)
+                batch = phase(batch, update)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         self.ends.append(weights_of(pl_module))

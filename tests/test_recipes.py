@@ -21,7 +21,7 @@ LINES = 25
 recipes = pytest.mark.parametrize("recipe", RECIPES)
 
 TINY = (
-    "trainer.callbacks.start.stages=null",
+    "trainer.callbacks.warm_start.stages=null",
     "trainer.callbacks.progress=null",
     "trainer.max_epochs=1",
     "trainer.check_val_every_n_epoch=1",
@@ -97,7 +97,12 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
     if "max_tokens" in plain.data.sampling:
         words.append("data.sampling.max_tokens=3")
     if "replay" in plain.data:
-        words += ["data.gradient_steps=2", "data.learning_starts=8", "data.replay.batch=4", "data.replay.capacity=100"]
+        words += [
+            "data.gradient_steps=2",
+            "data.learning_starts=8",
+            "data.replay.batch_size=4",
+            "data.replay.capacity=100",
+        ]
     else:
         words += ["data.update_epochs=1", "data.num_minibatches=2"]
     if plain.choices.rollout == "hinted":
@@ -137,11 +142,11 @@ def test_no_two_recipes_are_the_same():
 
 @functools.cache
 def parse(words: tuple[str, ...]) -> None:
-    """These words, and those of the start stages that they name, make a run."""
+    """These words, and those of the warm-start stages that they name, make a run."""
     cfg = compose(words)
     CLI(to_lightning(cfg), build=False)
     plain = OmegaConf.to_container(cfg, resolve=True)
-    start = (plain["trainer"].get("callbacks") or {}).get("start") or {}
+    start = (plain["trainer"].get("callbacks") or {}).get("warm_start") or {}
     for stage in filter(None, (start.get("stages") or {}).values()):
         parse((*start["common"], *stage))
 
@@ -169,7 +174,7 @@ NEEDED = {
     "absolute_zero": ("data.num_prompts=24",),  # several rows of one role and kind are compared
     "deep_search": (STOPS,),  # an answer that does not end is wrong
     "laser": (STOPS,),  # the probe stands after answers that end
-    "metra": ("model.phases.abstraction.optimizer.lr=0.3",),  # steps that are too long have a price
+    "metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint
 }
 """What a tiny run needs beside its size for every term to have something to do."""
 

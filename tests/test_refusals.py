@@ -8,7 +8,7 @@ from mmrl.__main__ import main
 
 GRPO = ("recipe=grpo", "task=arithmetic", "policy=tiny_text")
 TINY = (
-    "trainer.callbacks.start.stages=null",
+    "trainer.callbacks.warm_start.stages=null",
     "trainer.max_epochs=1",
     "trainer.logger=false",
     "trainer.accelerator=cpu",

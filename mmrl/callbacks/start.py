@@ -1,4 +1,4 @@
-"""Starting weights for a policy that has none: earlier stages, each a run of its own."""
+"""Warm start: train a policy's initial weights in earlier stages, each a run of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import lightning as L
 
@@ -19,26 +19,24 @@ from mmrl.proofs.content import content
 from mmrl.runs.checkpoint_file import read_weights
 from mmrl.runs.files import replace_file
 
-Take = Literal["all", "frozen"]
-
 log = logging.getLogger(__name__)
 
 
-class Start(L.Callback):
-    """Runs stages one after the other and gives the last one's weights to the policy before training.
+class WarmStart(L.Callback):
+    """Run stages one after the other and load the last one's weights into the policy before training.
 
-    A stage is the words of an `mmrl fit` command. It runs in a process of its own, in <run_dir>/start/<name>, and
-    begins with the weights of the stage before it. A policy that was loaded from a path has its weights already and
-    is left alone, and so is a run that resumes. Where the environment's MMRL_STARTS names a folder, what a stage made
-    is kept there, and runs whose stages say the same, seed included, take it instead of running them again.
+    A stage is the arguments of an `mmrl fit` command. It runs in a process of its own, in <run_dir>/start/<name>, and
+    starts with the weights of the stage before it. A policy that was loaded from a path keeps its weights, and so does
+    a run that resumes. Where the environment variable MMRL_STARTS names a folder, the checkpoints of stages are cached
+    there, and stages with the same arguments, seed included, are loaded instead of run again.
 
     Args:
         run_dir: folder of the run.
-        stages: words of each stage, in order.
-        common: words that all stages share, such as the task and the policy.
-        checkpoint: begin with these weights; with stages, the first of them does.
-        take: "frozen" begins with the weights that this run does not train and draws the others anew: a network that
-            answered another question before, with certainty, learns more slowly than a fresh one.
+        stages: arguments of each stage, in order.
+        common: arguments that all stages share, such as the task and the policy.
+        checkpoint: start with these weights; with stages, the first of them does.
+        frozen_only: load only the weights that this run does not train, and initialise the others at random: a network
+            that is certain of the answers to an earlier task learns a new one more slowly than a fresh one.
     """
 
     def __init__(
@@ -47,10 +45,10 @@ class Start(L.Callback):
         stages: dict[str, list[str]] | None = None,
         common: list[str] | None = None,
         checkpoint: str | None = None,
-        take: Take = "all",
+        frozen_only: bool = False,
     ):
         self.run_dir, self.stages, self.common, self.checkpoint = Path(run_dir), stages or {}, common or [], checkpoint
-        self.take = take
+        self.frozen_only = frozen_only
         self.trust = False  # whether the checkpoint may hold pickled objects; the command line says so
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
@@ -64,22 +62,22 @@ class Start(L.Callback):
             checkpoint = str(folder / "checkpoints" / "last.ckpt")
         parallel.barrier(trainer, "start")
         if checkpoint is not None:
-            load_policy(pl_module.policy, checkpoint, self.take, self.trust)
+            load_policy(pl_module.policy, checkpoint, self.frozen_only, self.trust)
 
     def _run(self, name: str, words: list[str], folder: Path, checkpoint: str | None) -> None:
         kept = _kept([*self.common, *words], checkpoint)
         last = folder / "checkpoints" / "last.ckpt"
         if kept is not None and kept.exists():
-            log.info("start stage %r: taken from %s", name, kept)
+            log.info("warm-start stage %r: taken from %s", name, kept)
             _copy(kept, last)
             return
         # the stage is part of this run, so it may replace what an earlier start left in its folder
         command = [*_shared(self.common, words), *words, f"run_dir={folder}", "overwrite=true"]
         if checkpoint is not None:
-            command.append(f"trainer.callbacks.start.checkpoint={checkpoint}")
+            command.append(f"trainer.callbacks.warm_start.checkpoint={checkpoint}")
         if self.trust:
             command.append("trust=true")
-        log.info("start stage %r: mmrl fit %s", name, " ".join(command))
+        log.info("warm-start stage %r: mmrl fit %s", name, " ".join(command))
         environment = {k: v for k, v in os.environ.items() if k not in _LAUNCHED}
         child.run([sys.executable, "-m", "mmrl", "fit", *command], environment)
         if kept is not None:
@@ -112,21 +110,23 @@ def _kept(words: list[str], checkpoint: str | None) -> Path | None:
 _LAUNCHED = {"WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK"}
 
 
-def load_policy(policy: Any, checkpoint: str, take: Take = "all", trust: bool = False) -> None:
+def load_policy(policy: Any, checkpoint: str, frozen_only: bool = False, trust: bool = False) -> None:
     """Give the policy the weights of a checkpoint; what is optional and not in it keeps its own, a value head say.
 
     Args:
         policy: gets the weights.
         checkpoint: the file.
-        take: which weights.
+        frozen_only: load only the weights that the policy does not train.
         trust: whether pickled objects in the file may be loaded.
     """
     saved = read_weights(checkpoint, trust)
     own = checkpoint_weights(saved, str(checkpoint))
     refuse_other(saved.get("policy_contract"), policy.contract(), str(checkpoint))
-    kept = {name for name, part in policy.named_parameters() if take == "frozen" and part.requires_grad}
-    if take == "frozen" and not any(not part.requires_grad for part in policy.parameters()):
-        raise ValueError("trainer.callbacks.start.take=frozen: this run's policy trains all its weights; freeze a part")
+    kept = {name for name, part in policy.named_parameters() if frozen_only and part.requires_grad}
+    if frozen_only and not any(not part.requires_grad for part in policy.parameters()):
+        raise ValueError(
+            "trainer.callbacks.warm_start.frozen_only=true: this run's policy trains all its weights; freeze a part"
+        )
     given = {name: tensor for name, tensor in own.items() if name not in kept}
     wanted = {name: tensor for name, tensor in policy.state_dict().items() if name not in kept}
     check_fits(wanted, given, str(checkpoint), may_lack=policy.optional)

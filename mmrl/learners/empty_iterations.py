@@ -15,7 +15,8 @@ log = logging.getLogger(__name__)
 ANSWER_LENGTH = 80  # characters of an answer that a message shows
 REMEDIES = (
     "What to try: read what the policy writes and what the verifier expects; an easier task or a start that solves "
-    "some problems (trainer.callbacks.start); more episodes per prompt (data.group_size) or a higher "
+    "some problems (trainer.callbacks.warm_start); "
+    "more episodes per prompt (data.group_size) or a higher "
     "sampling.temperature, so that the episodes of one prompt differ; "
     "longer answers (sampling.max_tokens); a reward with partial credit "
     "(data.reward); a transform that drops less (data.transforms). data.max_empty_iterations changes the limit"

@@ -22,7 +22,7 @@ class FlatParameters:
         self.parameters = list(parameters)
         kinds = {(p.dtype, p.device) for p in self.parameters}
         if len(kinds) != 1:
-            raise ValueError(f"whole_passes needs trained parameters of one type on one device, got {sorted(kinds)}")
+            raise ValueError(f"capture needs trained parameters of one type on one device, got {sorted(kinds)}")
         self.vector = nn.Parameter(torch.cat([p.detach().flatten() for p in self.parameters]))
         for p, values in zip(self.parameters, self._split(self.vector.detach())):
             p.data = values

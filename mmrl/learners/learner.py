@@ -36,11 +36,11 @@ class Learner(BaseLearner):
         optimizer: made from the parameters that require gradients.
         scheduler: of the learning rate, stepped once per optimiser step.
         reference: keep a frozen copy of the starting policy as `models["reference"]`, for terms that stay close to it.
-        rates: learning rates of parts of the policy that learn at another pace, by how their parameters' names begin:
-            a critic with layers of its own knows nothing yet where the rest was cloned, {value_head: 2e-3}.
-        companions: models that begin as copies of the policy and learn beside it from terms that name them, with their
-            learning rates; each one's gradient is clipped by itself.
-        whole_passes: take a whole update epoch in one of Lightning's steps, with the same updates in it, of all
+        learning_rates: of parts of the policy that do not use the optimizer's own, by prefixes of their parameters'
+            names: {value_head: 2e-3} for a critic with untrained layers on a cloned policy.
+        auxiliary_models: models that start as copies of the policy and are trained with it by terms that name them,
+            with their learning rates; the gradient of each is clipped by itself.
+        capture: take a whole update epoch in one of Lightning's steps, with the same updates in it, of all
             parameters as one vector: for optimisers such as Adam that treat elements alike. For small policies, whose
             updates take less time than what Lightning does around each; callbacks then see update epochs. On a CPU the
             operations of an update are recorded and replayed, where that gives the same bits. Where gradients are
@@ -54,9 +54,9 @@ class Learner(BaseLearner):
         optimizer: OptimizerCallable,
         scheduler: LRSchedulerCallable | None = None,
         reference: bool = False,
-        whole_passes: bool = False,
-        companions: dict[str, float] | None = None,
-        rates: dict[str, float] | None = None,
+        capture: bool = False,
+        auxiliary_models: dict[str, float] | None = None,
+        learning_rates: dict[str, float] | None = None,
     ):
         super().__init__()
         self.policy = policy
@@ -69,30 +69,31 @@ class Learner(BaseLearner):
         self._minibatch: list[dict[str, torch.Tensor]] = []  # of the micro-batches since the last optimiser step
         self._minibatch_weight = 0.0  # of the loss of these micro-batches on this rank
         self._stepped = True  # whether the last minibatch had rows
-        self.reference, self.companions, self.rates = reference, dict(companions or {}), dict(rates or {})
-        if "reference" in self.companions:
-            raise ValueError("model.companions: the reference is frozen; give a model that learns another name")
+        self.reference, self.auxiliary_models = reference, dict(auxiliary_models or {})
+        self.learning_rates = dict(learning_rates or {})
+        if "reference" in self.auxiliary_models:
+            raise ValueError("model.auxiliary_models: the reference is frozen; give an auxiliary model another name")
         self._sharded = False
         self._flat: Any = None  # `FlatParameters` where training steps are whole update epochs
         self._captured = CapturedGraph("an update")
-        self._whole_passes = whole_passes
+        self._capture = capture
 
     def setup(self, stage: str) -> None:
         """Copy the starting policy, after callbacks have given it its starting weights and before a resume."""
         super().setup(stage)
         parallel.restore_nvml_check()
-        whole = self._whole_passes and not self.companions and not self.rates and stage == "fit"
+        whole = self._capture and not self.auxiliary_models and not self.learning_rates and stage == "fit"
         self.automatic_optimization = not (whole and parallel.steps_directly(self.trainer))
         if self.reference and "reference" not in self.models:
             self.models["reference"] = copy.deepcopy(self.policy).requires_grad_(False).eval()
-        for name in self.companions:
+        for name in self.auxiliary_models:
             if name not in self.models:
                 self.models[name] = copy.deepcopy(self.policy)
 
     def configure_model(self) -> None:
         """Shard once when Lightning's strategy brings a device mesh."""
         if self.device_mesh is not None and not self._sharded:
-            models: list[Any] = [self.policy, *(self.models[name] for name in self.companions)]
+            models: list[Any] = [self.policy, *(self.models[name] for name in self.auxiliary_models)]
             for model in models:
                 parallel.shard(model, self.device_mesh["data_parallel"])
             self._sharded = True
@@ -104,12 +105,12 @@ class Learner(BaseLearner):
             CapturedGraph("an update"),
         )
         groups: list[Any] = [self._flat.vector] if self._flat else parameters
-        if self.companions or self.rates:
+        if self.auxiliary_models or self.learning_rates:
             own = [
                 {"params": _trainable_parameters(self.models[name]), "lr": rate}
-                for name, rate in self.companions.items()
+                for name, rate in self.auxiliary_models.items()
             ]
-            groups = [*_parameter_groups(self.policy, self.rates), *own]
+            groups = [*_parameter_groups(self.policy, self.learning_rates), *own]
         optimizer = self.make_optimizer(groups)
         self.configured = [options_of(optimizer)]
         refuse_lost_updates(optimizer, self.make_optimizer)
@@ -123,10 +124,10 @@ class Learner(BaseLearner):
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
-        """By model, so that how a companion learns does not depend on how the policy does."""
-        if not self.companions or not gradient_clip_val or str(gradient_clip_algorithm or "norm") != "norm":
+        """By model, so that an auxiliary model's gradient does not change the policy's."""
+        if not self.auxiliary_models or not gradient_clip_val or str(gradient_clip_algorithm or "norm") != "norm":
             return self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
-        for model in (self.policy, *(self.models[name] for name in self.companions)):
+        for model in (self.policy, *(self.models[name] for name in self.auxiliary_models)):
             nn.utils.clip_grad_norm_(_trainable_parameters(model), gradient_clip_val)
 
     def configure_callbacks(self) -> list[L.Callback]:
@@ -190,9 +191,8 @@ class Learner(BaseLearner):
         """What the policy says of the rows, and what the further passes say that the objective's terms name."""
         out = self.policy(batch)
         for name in sorted(self.objective.others):
-            out.others[name] = (
-                self.models[name](batch) if name in self.companions else self.policy(batch.with_context(name))
-            )
+            own = name in self.auxiliary_models
+            out.others[name] = self.models[name](batch) if own else self.policy(batch.with_context(name))
         return out
 
     def _loss(self, batch: Batch) -> torch.Tensor:
@@ -265,11 +265,13 @@ def _trainable_parameters(model: nn.Module) -> list[nn.Parameter]:
 
 
 def _parameter_groups(policy: Policy, rates: dict[str, float]) -> list[dict[str, Any]]:
-    """Parameter groups of the policy by learning rate: one for each name prefix in `rates`, and one for the rest."""
+    """Parameter groups of the policy: those without a learning rate of their own, then one group for each prefix."""
     parts: dict[str, list[nn.Parameter]] = {name: [] for name in ("", *rates)}
     for name, parameter in policy.named_parameters():
         if parameter.requires_grad:
             parts[max((part for part in rates if name.startswith(part)), key=len, default="")].append(parameter)
     if unmatched := [name for name in rates if not parts[name]]:
-        raise ValueError(f"model.rates: no trained parameter of {type(policy).__name__} begins with {unmatched}")
+        raise ValueError(
+            f"model.learning_rates: no trained parameter of {type(policy).__name__} begins with {unmatched}"
+        )
     return [{"params": parts[""]}, *({"params": parts[name], "lr": rate} for name, rate in rates.items())]

@@ -1,4 +1,4 @@
-"""PhasedLearner: manual optimisation in named phases, for algorithms whose order of updates matters."""
+"""Learner for off-policy algorithms: manual optimisation in named phases, whose order is the algorithm."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from mmrl.learners.replayed import CapturedPhase
 from mmrl.learners.reported import BaseLearner
 from mmrl.learners.schedules import options_of
 from mmrl.named import strip_prefix
-from mmrl.phases.base import Phase, Turn, part
-from mmrl.phases.descent import Descent
+from mmrl.phases.base import Phase, UpdateContext, part
+from mmrl.phases.descent import GradientStep
 from mmrl.policies.base import Policy
 from mmrl.rng import derive_seed
 
 
 class PhasedLearner(BaseLearner):
-    """A policy, what learns beside it, and the phases of an update in their order.
+    """A policy, its critics and target networks, and the phases of an update in their order.
 
     A training step takes the batches of several updates, columns [updates, rows, ...], so that small networks do not
     wait for the trainer's bookkeeping. On a CPU, in one process, the operations of a phase are recorded and replayed
     where that gives the same bits.
 
     Args:
-        policy: what acts and learns; phases know it as "policy".
-        phases: what an update does, in order.
-        models: what else has parameters, by name: critics, prices.
-        copies: slow copies, each with the model that it starts as; only a phase moves them.
+        policy: the actor; phases name it "policy".
+        phases: the steps of an update, in order.
+        models: further modules with parameters, by name: critics, Lagrange multipliers.
+        target_networks: target networks, each with the model whose weights it starts with; PolyakUpdate updates them.
         scheduler: of every phase's learning rate, stepped once per step of its optimiser.
         seed: of the draws inside updates.
     """
@@ -48,35 +48,37 @@ class PhasedLearner(BaseLearner):
         policy: Policy,
         phases: dict[str, Phase],
         models: dict[str, nn.Module] | None = None,
-        copies: dict[str, str] | None = None,
+        target_networks: dict[str, str] | None = None,
         scheduler: LRSchedulerCallable | None = None,
         seed: int = 0,
     ):
         super().__init__()
         self.automatic_optimization = False
-        self.policy, self.phases, self.copies, self.seed = policy, phases, copies or {}, seed
+        self.policy, self.phases, self.target_networks, self.seed = policy, phases, target_networks or {}, seed
         self.make_scheduler = scheduler
         self.models = nn.ModuleDict(models or {})
         self.updates = 0  # made so far
         self._check()
-        self.descents = {name: phase for name, phase in phases.items() if isinstance(phase, Descent)}
-        self.objectives = nn.ModuleDict({name: phase.objective for name, phase in self.descents.items()})
+        self.gradient_phases = {name: phase for name, phase in phases.items() if isinstance(phase, GradientStep)}
+        self.objectives = nn.ModuleDict({name: phase.objective for name, phase in self.gradient_phases.items()})
         self._told: list[dict[str, Tensor]] = []  # of this iteration's updates
 
     def _check(self) -> None:
-        known = {"policy", *self.models, *self.copies}
+        known = {"policy", *self.models, *self.target_networks}
         for name, phase in self.phases.items():
             phase.check()
             if missing := sorted(phase.models - known):
-                raise ValueError(f"phase {name!r} uses {missing}, which model.models and model.copies do not name")
-        for name, of in self.copies.items():
+                raise ValueError(
+                    f"phase {name!r} uses {missing}, which model.models and model.target_networks do not name"
+                )
+        for name, of in self.target_networks.items():
             if of not in {"policy", *self.models}:
-                raise ValueError(f"model.copies[{name!r}] is a copy of {of!r}; models are {sorted(known)}")
+                raise ValueError(f"model.target_networks[{name!r}] starts as {of!r}; models are {sorted(known)}")
 
     def setup(self, stage: str) -> None:
-        """Make the copies, after callbacks have given the policy its starting weights and before a resume."""
+        """Create the target networks, after callbacks have loaded the policy's initial weights and before a resume."""
         super().setup(stage)
-        for name, of in self.copies.items():
+        for name, of in self.target_networks.items():
             if name not in self.models:
                 self.models[name] = copy.deepcopy(self._models_by_name()[of]).requires_grad_(False)
 
@@ -84,9 +86,9 @@ class PhasedLearner(BaseLearner):
         return {"policy": self.policy, **self.models}
 
     def configure_optimizers(self) -> Any:
-        made = [phase.optimizer(self._parameters_of(phase)) for phase in self.descents.values()]
+        made = [phase.optimizer(self._parameters_of(phase)) for phase in self.gradient_phases.values()]
         self.configured = [options_of(optimizer) for optimizer in made]
-        for optimizer, phase in zip(made, self.descents.values()):
+        for optimizer, phase in zip(made, self.gradient_phases.values()):
             refuse_lost_updates(optimizer, phase.optimizer)
         if self.device.type == "cpu":
             made = [parallel.disable_capture_health_check(optimizer) for optimizer in made]
@@ -94,16 +96,16 @@ class PhasedLearner(BaseLearner):
 
     def _parameters_of(self, phase: Phase) -> list[nn.Parameter]:
         models = self._models_by_name()
-        return [parameter for name in phase.trains for parameter in part(models, name).parameters()]
+        return [parameter for name in phase.parameters for parameter in part(models, name).parameters()]
 
     # ---------------------------------------------------------------- updates
 
     def on_train_start(self) -> None:
         super().on_train_start()
         self._plain = parallel.steps_directly(self.trainer)
-        self._steps = dict(zip(self.descents, _as_list(self.optimizers(use_pl_optimizer=not self._plain))))
-        self._schedulers = dict(zip(self.descents, _as_list(self.lr_schedulers())))
-        self._own_parameters = {name: self._parameters_of(phase) for name, phase in self.descents.items()}
+        self._steps = dict(zip(self.gradient_phases, _as_list(self.optimizers(use_pl_optimizer=not self._plain))))
+        self._schedulers = dict(zip(self.gradient_phases, _as_list(self.lr_schedulers())))
+        self._own_parameters = {name: self._parameters_of(phase) for name, phase in self.gradient_phases.items()}
         everything = {id(p): p for model in self._models_by_name().values() for p in model.parameters()}
         self._trainable = [p for p in everything.values() if p.requires_grad]
         phases = self.phases if self._plain and self.device.type == "cpu" else {}
@@ -129,36 +131,40 @@ class PhasedLearner(BaseLearner):
         for name, phase in self.phases.items():
             if self.updates % phase.every:
                 continue
-            turn = Turn(models, normal, partial(self._descend, name), partial(_tell, told, name))
-            with _TrainOnly(self._own_parameters[name], self._trainable) if name in self.descents else nullcontext():
-                batch = self._run(name, phase, batch, turn)
+            ctx = UpdateContext(models, normal, partial(self._minimize, name), partial(_tell, told, name))
+            with (
+                _TrainOnly(self._own_parameters[name], self._trainable)
+                if name in self.gradient_phases
+                else nullcontext()
+            ):
+                batch = self._run(name, phase, batch, ctx)
         self._told.append(told)
 
-    def _run(self, name: str, phase: Phase, batch: Batch, turn: Turn) -> Batch:
+    def _run(self, name: str, phase: Phase, batch: Batch, ctx: UpdateContext) -> Batch:
         """One phase of an update, replayed where that can be; the batch that the phases after it get."""
         if name not in self._captured or not CapturedPhase.supports(phase, batch):
-            return phase(batch, turn)
+            return phase(batch, ctx)
         # its code asks these beside the columns
-        asked = zero_coefficients(self.descents[name].objective) if name in self.descents else ()
-        key = *(model.training for model in turn.models.values()), *asked
-        columns, numbers, gradient = self._captured[name](batch, turn.models, turn.normal, key)
-        turn.log(numbers)
-        if name in self.descents:
+        asked = zero_coefficients(self.gradient_phases[name].objective) if name in self.gradient_phases else ()
+        key = *(model.training for model in ctx.models.values()), *asked
+        columns, numbers, gradient = self._captured[name](batch, ctx.models, ctx.normal, key)
+        ctx.log(numbers)
+        if name in self.gradient_phases:
             for parameter, part in zip(self._own_parameters[name], gradient):
                 parameter.grad = part
             self._step(name)
         return batch.with_columns(**columns)
 
-    def _descend(self, name: str, loss: Tensor) -> None:
+    def _minimize(self, name: str, loss: Tensor) -> None:
         for parameter in self._own_parameters[name]:
             parameter.grad = None
         self.manual_backward(loss)
         self._step(name)
 
     def _step(self, name: str) -> None:
-        optimizer, clip = self._steps[name], self.descents[name].clip
-        if clip is not None:
-            self.clip_gradients(optimizer, gradient_clip_val=clip, gradient_clip_algorithm="norm")
+        optimizer, max_norm = self._steps[name], self.gradient_phases[name].max_grad_norm
+        if max_norm is not None:
+            self.clip_gradients(optimizer, gradient_clip_val=max_norm, gradient_clip_algorithm="norm")
         if self._plain:
             parallel.step(optimizer, self.trainer)
         else:
@@ -174,7 +180,7 @@ class PhasedLearner(BaseLearner):
                 told.setdefault(name, []).append(value)
         self._told.clear()
         means = self.mean_over_ranks({name: torch.stack(values).mean() for name, values in told.items()})
-        for name, phase in self.descents.items():
+        for name, phase in self.gradient_phases.items():
             sums = strip_prefix(name, means)
             means = {key: value for key, value in means.items() if not key.startswith(f"{name}/")}
             means |= {f"{name}/{key}": value for key, value in phase.objective.average(sums).items()}

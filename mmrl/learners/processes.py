@@ -18,7 +18,7 @@ def check_processes(trainer: Any) -> None:
     With Lightning's defaults for `ModelParallelStrategy` the weights of one node are not sharded and gradients are not
     averaged. Sharded weights are gathered in every call of a block, by all processes at once, so that processes whose
     completions end at different tokens, or that have different numbers of rows to score, wait for each other without
-    end. A replay buffer of a process that is given no prompt stays empty.
+    end. A replay buffer of a process that gets no prompt stays empty.
     """
     size, data = trainer.world_size, trainer.datamodule
     if size == 1:

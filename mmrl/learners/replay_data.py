@@ -1,4 +1,4 @@
-"""Off-policy data: collect transitions, store them in a replay buffer, and sample batches from it."""
+"""Off-policy iterations: collect transitions, store them in a replay buffer, and sample batches from it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from mmrl.learners.playing import Collected
 from mmrl.learners.rollout_data import RolloutData
 from mmrl.objectives.weighting import Weighting
 from mmrl.policies.base import Policy
-from mmrl.policies.uniform import Uniform
-from mmrl.replay.replay import Replay
+from mmrl.policies.uniform import UniformPolicy
+from mmrl.replay.replay import ReplayBuffer
 from mmrl.rewards.base import Reward
 from mmrl.rng import derive_rng
 from mmrl.rollouts.base import Rollout
@@ -29,7 +29,7 @@ from mmrl.types import Context, Sampling, Task
 
 
 class ReplayData(RolloutData):
-    """Data module with a replay buffer: collect decisions with the current policy, then draw `gradient_steps` batches.
+    """Collect transitions with the current policy, then sample `gradient_steps` batches from the replay buffer.
 
     A training step takes the batches of several gradient steps, columns [gradient steps, rows, ...].
 
@@ -37,13 +37,13 @@ class ReplayData(RolloutData):
 
     Args:
         task: problems and their verifier.
-        rollout: how prompts become decisions; what does not terminate has to say what followed.
+        rollout: how prompts become decisions; truncated episodes need a final observation.
         engine: what samples the policy.
         reward: from named scores to one number per episode, paid at its last decision.
         weighting: how the rows of a batch share the loss.
         curriculum: which prompts come next.
         sampling: how training actions are drawn.
-        replay: what is kept, and how it is drawn.
+        replay: the replay buffer.
         transforms: applied to the episodes between scoring and collation, by name, run in the order given.
         evaluation: what is measured on the held-out split, and how; None for nothing.
         num_prompts: problems per iteration, over all ranks.
@@ -67,7 +67,7 @@ class ReplayData(RolloutData):
         weighting: Weighting,
         curriculum: Curriculum,
         sampling: Sampling,
-        replay: Replay,
+        replay: ReplayBuffer,
         transforms: dict[str, EpisodeTransform] | None = None,
         evaluation: HeldOut | None = None,
         num_prompts: int = 1,
@@ -110,21 +110,21 @@ class ReplayData(RolloutData):
     def _iteration(self) -> Iterator[Batch]:  # type: ignore[override]
         ctx = self._context(self.trainer.lightning_module)
         learner = ctx.policy
-        if self.replay.decisions < self.learning_starts:
-            ctx.policy = Uniform(learner)
+        if self.replay.num_transitions < self.learning_starts:
+            ctx.policy = UniformPolicy(learner)
         collected = self._next_collection(ctx)
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
-        self._keep(collected, learner)
+        self._store(collected, learner)
         self._finish_collection(ctx)
         self.metrics |= self.replay.metrics()
         self.iteration += 1
-        ready = all(parallel.gather([self.replay.decisions >= self.learning_starts]))
+        ready = all(parallel.gather([self.replay.num_transitions >= self.learning_starts]))
         rng = derive_rng(self.seed, "replay", ctx.iteration, ctx.rank)
         for start in range(0, self.gradient_steps, self.updates_per_step):
             count = min(self.updates_per_step, self.gradient_steps - start)
-            yield self._with_weights(self.replay.draw(count, rng), ctx) if ready else Batch()
+            yield self._with_weights(self.replay.sample(count, rng), ctx) if ready else Batch()
 
-    def _keep(self, collected: Collected, policy: Policy) -> None:
+    def _store(self, collected: Collected, policy: Policy) -> None:
         episodes = [episode for episode in collected.episodes if episode.turns]
         if not episodes:
             return

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mmrl.batch import Batch
 from mmrl.named import add_prefix, strip_prefix
-from mmrl.phases.base import Phase, Turn
+from mmrl.phases.base import Phase, UpdateContext
 from mmrl.recorded import CapturedGraph
 
 Draw = Callable[..., Tensor]
@@ -24,7 +24,7 @@ class CapturedPhase:
 
     Args:
         name: of the phase.
-        phase: neither keeps anything between updates nor moves parameters but by `turn.descend`.
+        phase: neither keeps anything between updates nor moves parameters but by `ctx.minimize`.
         parameters: that it moves.
     """
 
@@ -36,7 +36,7 @@ class CapturedPhase:
     @staticmethod
     def supports(phase: Phase, batch: Batch) -> bool:
         """Whether a phase can be captured on this batch: it gives results, and reads tensors alone."""
-        return bool(phase.writes or phase.trains) and all(isinstance(column, Tensor) for column in batch.values())
+        return bool(phase.writes or phase.parameters) and all(isinstance(column, Tensor) for column in batch.values())
 
     def revalidate(self) -> None:
         """Compare with the phase's own code again."""
@@ -49,8 +49,8 @@ class CapturedPhase:
 
         Args:
             batch: of tensors.
-            models: of the turn.
-            normal: of the turn.
+            models: of the update.
+            normal: of the update.
             key: what the phase's code asks beside all that.
         """
         kind = (key, *((name, column.shape) for name, column in batch.items()))
@@ -95,12 +95,12 @@ class CapturedPhase:
     def _compute(self, batch: Batch, models: Mapping[str, Any], normal: Draw) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}
 
-        def descend(loss: Tensor) -> None:
+        def minimize(loss: Tensor) -> None:
             parts = torch.autograd.grad(loss, self.parameters, allow_unused=True)
             found.update({f"gradient/{k}": part for k, part in enumerate(parts) if part is not None})
 
         def tell(numbers: Mapping[str, Tensor]) -> None:
             found.update(add_prefix("told", numbers))
 
-        after = self.phase(batch, Turn(models, normal, descend, tell))
+        after = self.phase(batch, UpdateContext(models, normal, minimize, tell))
         return found | add_prefix("column", {name: after[name] for name in sorted(self.phase.writes)})

@@ -1,4 +1,4 @@
-"""Terms of learning a map of states on which one step is at most one long."""
+"""METRA's losses: a representation in which one environment step has at most length one."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from mmrl.types import PolicyOutput
 
 
 @dataclass(frozen=True)
-class NegativeProgress(Term):
-    """How far a step goes along its skill, to be raised: -(phi(s') - phi(s)) . z. Source: arXiv:2310.08887, eq. 10."""
+class RepresentationLoss(Term):
+    """METRA's representation loss: maximise (phi(s') - phi(s)) . z. Source: arXiv:2310.08887, eq. 10."""
 
     reads = frozenset({"mask"})
-    needs = frozenset({"progress"})  # [N, T]
+    needs = frozenset({"skill_reward"})  # [N, T]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return -zero_outside(out.extra["progress"], batch["mask"])
+        return -zero_outside(out.extra["skill_reward"], batch["mask"])
 
 
 @dataclass(frozen=True)
-class PricedSlack(Term):
-    """The price of steps that are too long, to be lowered: -price * slack, the price held fixed."""
+class ConstraintPenalty(Term):
+    """METRA's constraint term -lambda * slack, the Lagrange multiplier lambda detached."""
 
     reads = frozenset({"mask"})
-    needs = frozenset({"slack", "log_price"})
+    needs = frozenset({"slack", "log_multiplier"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return -out.extra["log_price"].detach().exp() * zero_outside(out.extra["slack"], batch["mask"])
+        return -out.extra["log_multiplier"].detach().exp() * zero_outside(out.extra["slack"], batch["mask"])
 
 
 @dataclass(frozen=True)
-class SlackPrice(Term):
-    """Moves the price until steps are as long as they may be: log price * slack, the slack held fixed.
+class DualLoss(Term):
+    """METRA's dual loss for the Lagrange multiplier: log lambda * slack, the slack detached.
 
-    Where steps are too long the slack is negative and the price rises.
+    lambda rises where the slack is negative: where |phi(s') - phi(s)| exceeds its bound.
     """
 
     reads = frozenset({"mask"})
-    needs = frozenset({"slack", "log_price"})
+    needs = frozenset({"slack", "log_multiplier"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return out.extra["log_price"] * zero_outside(out.extra["slack"].detach(), batch["mask"])
+        return out.extra["log_multiplier"] * zero_outside(out.extra["slack"].detach(), batch["mask"])
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         mask = batch["mask"]
-        price = out.extra["log_price"].detach().exp().expand(mask.shape)
-        return {"price": price, "slack": zero_outside(out.extra["slack"].detach(), mask)}
+        multiplier = out.extra["log_multiplier"].detach().exp().expand(mask.shape)
+        return {"multiplier": multiplier, "slack": zero_outside(out.extra["slack"].detach(), mask)}

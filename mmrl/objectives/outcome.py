@@ -21,7 +21,7 @@ class OutcomeCrossEntropy(Term):
     equation 5, arXiv:2502.01456.
 
     Args:
-        model: one of `model.companions`.
+        model: one of `model.auxiliary_models`.
         scale: logits per nat.
         reference: column of the reference's log-probs.
     """

@@ -1,4 +1,4 @@
-"""Terms of learning from a critic: fit it, climb it, and keep a bounded quantity at its bound."""
+"""Losses of actor-critic methods with Q-functions: TD error, deterministic policy gradient, entropy and temperature."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from mmrl.types import PolicyOutput
 
 
 @dataclass(frozen=True)
-class SquaredQ(Term):
-    """Half the squared error of every critic: sum_k 0.5 (Q_k - R)^2, with R the column `returns`, per row or choice."""
+class TDLoss(Term):
+    """TDLoss: half the squared TD error of every critic, sum_k 0.5 (Q_k - R)^2.
+
+    R is the column `returns`, per row or per choice; `BellmanTarget` writes it.
+    """
 
     reads = frozenset({"mask", "returns"})
     needs = frozenset({"q"})  # [N, T, K]
@@ -31,55 +34,55 @@ class SquaredQ(Term):
 
 
 @dataclass(frozen=True)
-class NegativeQ(Term):
-    """What the critics say of a choice, to be raised: -Q.
+class ActorLoss(Term):
+    """ActorLoss: maximise Q of the policy's actions, -Q (deterministic policy gradient; SAC and TD3).
 
     Args:
-        over: which of the K critics: the least, their mean, or the first.
+        q_reduction: over the K critics: their minimum (SAC), their mean, or the first one (TD3).
     """
 
-    over: Literal["min", "mean", "first"] = "min"
+    q_reduction: Literal["min", "mean", "first"] = "min"
 
     reads = frozenset({"mask"})
     needs = frozenset({"q"})  # [N, T, K]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         q = out.extra["q"]
-        value = {"min": lambda: q.amin(dim=-1), "mean": lambda: q.mean(dim=-1), "first": lambda: q[..., 0]}[self.over]()
+        value = {"min": lambda: q.amin(-1), "mean": lambda: q.mean(-1), "first": lambda: q[..., 0]}[self.q_reduction]()
         return -zero_outside(value, batch["mask"])
 
 
 @dataclass(frozen=True)
-class PricedLogprob(Term):
-    """The price of being certain: price * log pi, the price held fixed. Source: arXiv:1812.05905, equation 7."""
+class EntropyBonus(Term):
+    """SAC entropy bonus: alpha * log pi(a given s), alpha detached. Source: arXiv:1812.05905, equation 7."""
 
     reads = frozenset({"mask"})
-    needs = frozenset({"log_price"})  # [1]
+    needs = frozenset({"log_ent_coef"})  # [1]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return out.extra["log_price"].detach().exp() * zero_outside(out.logprobs, batch["mask"])
+        return out.extra["log_ent_coef"].detach().exp() * zero_outside(out.logprobs, batch["mask"])
 
 
 @dataclass(frozen=True)
-class EntropyPrice(Term):
-    """Moves a price until the entropy is what it should be: -log price * (log pi + entropy), log pi held fixed.
+class TemperatureLoss(Term):
+    """SAC temperature loss: -log alpha * (log pi + target entropy), log pi detached.
 
-    Where the entropy -log pi is below its bound the price rises, and the other way round.
-    Source: arXiv:1812.05905, equation 18, with the logarithm of the price in its place, which has the same sign.
+    alpha, the entropy coefficient, rises where the entropy -log pi is below its target and falls where it is above.
+    Source: arXiv:1812.05905, equation 18, with log alpha in place of alpha, which has the same sign.
 
     Args:
-        entropy: the bound, nats; for an action of A dimensions in [-1, 1] usually -A.
+        target_entropy: in nats; for an action of A dimensions in [-1, 1] usually -A.
     """
 
-    entropy: float
+    target_entropy: float
 
     reads = frozenset({"mask"})
-    needs = frozenset({"log_price"})  # [1]
+    needs = frozenset({"log_ent_coef"})  # [1]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return -out.extra["log_price"] * zero_outside(out.logprobs.detach() + self.entropy, batch["mask"])
+        return -out.extra["log_ent_coef"] * zero_outside(out.logprobs.detach() + self.target_entropy, batch["mask"])
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         mask = batch["mask"]
-        price = out.extra["log_price"].detach().exp().expand(mask.shape)
-        return {"price": price, "entropy": zero_outside(-out.logprobs.detach(), mask)}
+        ent_coef = out.extra["log_ent_coef"].detach().exp().expand(mask.shape)
+        return {"ent_coef": ent_coef, "entropy": zero_outside(-out.logprobs.detach(), mask)}

@@ -1,4 +1,4 @@
-"""A map of states in which one step of the world is at most one long, and how far a step goes along a skill.
+"""METRA: the skill reward, and the slack of the constraint that one environment step has at most length one.
 
 Source: METRA: Scalable Unsupervised RL with Metric-Aware Abstraction, 2024, section 4, arXiv:2310.08887.
 """
@@ -8,25 +8,25 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def skill_progress(
-    before: Tensor,  # [N, K] place on the map
-    after: Tensor,  # [N, K]
+def skill_reward(
+    before: Tensor,  # [N, K] phi(s)
+    after: Tensor,  # [N, K] phi(s')
     skill: Tensor,  # [N, K]
 ) -> Tensor:  # [N]
-    """(phi(s') - phi(s)) . z: what a step is worth to the one who is to move along z."""
+    """METRA's reward of a transition for the skill z: (phi(s') - phi(s)) . z."""
     return ((after - before) * skill).sum(-1)
 
 
-def step_slack(
+def constraint_slack(
     before: Tensor,  # [N, K]
-    after: Tensor,  # [N, K]
-    most: float,
+    after: Tensor,  # [N, K] phi(s')
+    epsilon: float,
 ) -> Tensor:  # [N]
-    """min(most, 1 - |phi(s') - phi(s)|^2 / K): what is left of the length that one step may have, negative beyond it.
+    """Slack of METRA's constraint: min(epsilon, 1 - |phi(s') - phi(s)|^2 / K), negative for a step that is too long.
 
     The mean over dimensions is that of the authors' code; the paper has the sum.
     """
-    return (1 - (after - before).square().mean(-1)).clamp(max=most)
+    return (1 - (after - before).square().mean(-1)).clamp(max=epsilon)
 
 
 def centred_one_hot(

@@ -1,4 +1,4 @@
-"""Slow copies of learning parameters."""
+"""Soft updates of target networks."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch import Tensor
 
 
 @torch.no_grad()
-def polyak(
-    slow: Sequence[Tensor],
-    fast: Sequence[Tensor],
-    rate: float,  # in (0, 1]; 1 copies
+def polyak_update(
+    targets: Sequence[Tensor],
+    sources: Sequence[Tensor],
+    tau: float,  # in (0, 1]; 1 copies
 ) -> None:
-    """Move the slow ones towards the fast ones in place: slow += rate * (fast - slow)."""
-    torch._foreach_lerp_(list(slow), list(fast), rate)
+    """Polyak averaging of parameters in place: target += tau * (source - target)."""
+    torch._foreach_lerp_(list(targets), list(sources), tau)

@@ -1,4 +1,4 @@
-"""One of the steps that an update of a manual learner takes, in an order that is the algorithm."""
+"""Phases: the steps of an off-policy update, whose order is the algorithm."""
 
 from __future__ import annotations
 
@@ -13,49 +13,49 @@ from mmrl.batch import Batch
 
 
 @dataclass(frozen=True)
-class Turn:
-    """What an update lends to a phase.
+class UpdateContext:
+    """What an update gives to a phase: models, noise, the optimizer step and the log.
 
     Args:
-        models: everything that has parameters, by name: "policy", the recipe's models, and their slow copies.
+        models: everything that has parameters, by name: "policy", the recipe's models, and the target networks.
         normal: standard normal draws of a shape, a function of the run's seed, the update and the order of calls.
-        descend: takes the phase's optimiser step on a scalar loss.
-        log: names numbers of this update, each a tensor without gradient.
+        minimize: takes the phase's optimizer step on a scalar loss.
+        log: records numbers of this update by name, each a tensor without gradient.
     """
 
     models: Mapping[str, Any]  # modules, each with its own methods
     normal: Callable[..., Tensor]
-    descend: Callable[[Tensor], None]
+    minimize: Callable[[Tensor], None]
     log: Callable[[Mapping[str, Tensor]], None]
 
 
 class Phase(ABC):
-    """Reads some columns of the update's batch, may write others for the phases after it, may move some parameters.
+    """One step of an off-policy update: reads columns of the batch, may write columns, may update parameters.
 
-    What it does depends on the batch, the models and the turn's draws alone; it keeps nothing between updates.
+    A phase depends on the batch, the models and the draws of its context alone; it keeps nothing between updates.
     """
 
-    every: int = 1  # runs in every so-manieth update
+    every: int = 1  # run every `every` updates (policy delay in TD3)
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
-    trains: tuple[str, ...] = ()  # models, or parts of them as in "policy.actor", that its optimiser moves
+    parameters: tuple[str, ...] = ()  # models, or parts of them as in "policy.actor", that its optimizer updates
 
     @property
     @abstractmethod
     def models(self) -> frozenset[str]:
-        """Names of all the models that it uses."""
+        """Names of the models that it uses."""
 
     @abstractmethod
-    def __call__(self, batch: Batch, turn: Turn) -> Batch: ...
+    def __call__(self, batch: Batch, ctx: UpdateContext) -> Batch: ...
 
     def check(self) -> None:
-        """Refuse what cannot be meant; learners call it when they are made."""
+        """Refuse invalid arguments; the learner's constructor calls it."""
         if self.every < 1:
             raise ValueError(f"{type(self).__name__}.every must be at least 1, got {self.every}")
 
 
 def part(models: Mapping[str, nn.Module], path: str) -> nn.Module:
-    """The model, or the part of one, that a dotted path names."""
+    """Look up a model, or a submodule of one, by its dotted path."""
     name, _, rest = path.partition(".")
     try:
         return models[name].get_submodule(rest)

@@ -1,4 +1,4 @@
-"""A gradient step on an objective of its own."""
+"""Gradient step of an off-policy update: one optimizer, one objective."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from lightning.pytorch.cli import OptimizerCallable
 
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Objective, Term
-from mmrl.phases.base import Phase, Turn
+from mmrl.phases.base import Phase, UpdateContext
 from mmrl.phases.output import Output
 
 
-class Descent(Phase):
-    """Runs the networks, adds up terms and moves some parameters; all others are constants meanwhile.
+class GradientStep(Phase):
+    """GradientStep: one optimizer step on an objective; the parameters of all other models are constants in it.
 
     Args:
-        trains: models whose parameters move, or parts of them as in "policy.actor".
-        output: how the networks are run.
-        terms: named summands of the loss, with the batch's `weights`.
-        optimizer: made from those parameters.
+        parameters: models whose parameters the step updates, or parts of them as in "policy.actor".
+        output: the forward pass that the terms are computed from.
+        terms: named summands of the loss, weighted by the batch.
+        optimizer: constructed with those parameters.
         coefficients: factor of each term, 1 where none is given.
-        every: k, the step is taken in every k-th update.
-        clip: largest norm of the gradient; None for any.
+        every: take the step in every `every`-th update (policy delay in TD3).
+        max_grad_norm: clip the gradient to this norm; None does not clip.
     """
 
     def __init__(
         self,
-        trains: list[str],
+        parameters: list[str],
         output: Output,
         terms: dict[str, Term],
         optimizer: OptimizerCallable,
         coefficients: dict[str, float] | None = None,
         every: int = 1,
-        clip: float | None = None,
+        max_grad_norm: float | None = None,
     ):
-        self.trains, self.output, self.optimizer = tuple(trains), output, optimizer
+        self.parameters, self.output, self.optimizer = tuple(parameters), output, optimizer
         self.objective = Objective(terms, coefficients)
-        self.every, self.clip = every, clip
+        self.every, self.max_grad_norm = every, max_grad_norm
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
@@ -43,18 +43,18 @@ class Descent(Phase):
 
     @property
     def models(self) -> frozenset[str]:
-        return self.output.models | {name.partition(".")[0] for name in self.trains}
+        return self.output.models | {name.partition(".")[0] for name in self.parameters}
 
-    def __call__(self, batch: Batch, turn: Turn) -> Batch:
-        loss, metrics = self.objective.total(self.output(batch, turn), batch)
-        turn.descend(loss)
-        turn.log(metrics)  # sums: the learner divides them by their weights
+    def __call__(self, batch: Batch, ctx: UpdateContext) -> Batch:
+        loss, metrics = self.objective.total(self.output(batch, ctx), batch)
+        ctx.minimize(loss)
+        ctx.log(metrics)  # sums: the learner divides them by their weights
         return batch
 
     def check(self) -> None:
         super().check()
-        if not self.trains:
-            raise ValueError("Descent.trains names no model: nothing would be learnt")
+        if not self.parameters:
+            raise ValueError("GradientStep.parameters is empty: name at least one model to train")
         for name, term in self.objective.terms.items():
             if missing := sorted(term.needs - self.output.gives):
                 raise ValueError(

@@ -1,35 +1,35 @@
-"""Slow copies that follow what learns."""
+"""Soft updates of target networks."""
 
 from __future__ import annotations
 
 from mmrl.batch import Batch
-from mmrl.ops.polyak import polyak
-from mmrl.phases.base import Phase, Turn, part
+from mmrl.ops.polyak import polyak_update
+from mmrl.phases.base import Phase, UpdateContext, part
 
 
-class Follow(Phase):
-    """Moves slow copies towards their originals: slow += rate * (fast - slow).
+class PolyakUpdate(Phase):
+    """PolyakUpdate: soft update of target networks, target += tau * (network - target).
 
     Args:
-        pairs: for each slow copy, by name, what it follows.
-        rate: in (0, 1]; 1 copies.
-        every: k, in every k-th update.
+        targets: for each target network, by name, the network that it follows.
+        tau: in (0, 1]; 1 copies.
+        every: update in every `every`-th update (policy delay in TD3).
     """
 
-    def __init__(self, pairs: dict[str, str], rate: float = 0.005, every: int = 1):
-        self.pairs, self.rate, self.every = pairs, rate, every
+    def __init__(self, targets: dict[str, str], tau: float = 0.005, every: int = 1):
+        self.targets, self.tau, self.every = targets, tau, every
 
     @property
     def models(self) -> frozenset[str]:
-        return frozenset(name.partition(".")[0] for name in (*self.pairs, *self.pairs.values()))
+        return frozenset(name.partition(".")[0] for name in (*self.targets, *self.targets.values()))
 
     def check(self) -> None:
         super().check()
-        if not 0 < self.rate <= 1:
-            raise ValueError(f"Follow.rate must be in (0, 1], got {self.rate}")
+        if not 0 < self.tau <= 1:
+            raise ValueError(f"PolyakUpdate.tau must be in (0, 1], got {self.tau}")
 
-    def __call__(self, batch: Batch, turn: Turn) -> Batch:
-        for slow, fast in self.pairs.items():
-            copies, originals = part(turn.models, slow), part(turn.models, fast)
-            polyak(list(copies.parameters()), list(originals.parameters()), self.rate)
+    def __call__(self, batch: Batch, ctx: UpdateContext) -> Batch:
+        for target, source in self.targets.items():
+            target_network, network = part(ctx.models, target), part(ctx.models, source)
+            polyak_update(list(target_network.parameters()), list(network.parameters()), self.tau)
         return batch

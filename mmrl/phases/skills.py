@@ -1,4 +1,4 @@
-"""Learning a map of states and paying a policy for moving along its skill on it."""
+"""METRA: forward pass of the representation function and the skill reward."""
 
 from __future__ import annotations
 
@@ -6,76 +6,80 @@ import torch
 from torch import Tensor
 
 from mmrl.batch import Batch
-from mmrl.ops.abstraction import centred_one_hot, skill_progress, step_slack
-from mmrl.phases.base import Phase, Turn
+from mmrl.ops.abstraction import centred_one_hot, constraint_slack, skill_reward
+from mmrl.phases.base import Phase, UpdateContext
 from mmrl.phases.output import Output
 from mmrl.types import PolicyOutput
 
 
-def _steps(batch: Batch, turn: Turn, abstraction: str, senses: str, one_hot: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Places before and after, and the skill that counts, each [N, K]."""
-    actor, phi = turn.models[senses], turn.models[abstraction]
-    here = actor.features(batch.observation())
-    there = actor.features({name[5:]: column for name, column in batch.items() if name.startswith("next.")})
+def _transitions(
+    batch: Batch, ctx: UpdateContext, representation: str, encoder: str, one_hot: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """phi(s), phi(s') and the skill z, each [N, K]."""
+    policy, phi = ctx.models[encoder], ctx.models[representation]
+    here = policy.features(batch.observation())
+    there = policy.features({name[5:]: column for name, column in batch.items() if name.startswith("next.")})
     skill = phi.skill(here)
     return phi(here), phi(there), centred_one_hot(skill) if one_hot else skill
 
 
-class SkillSteps(Output):
-    """How far every step goes along its skill, extra["progress"] [N, 1], and extra["slack"] [N, 1] of its length.
+class SkillTransitions(Output):
+    """METRA's forward pass on replayed transitions: extra["skill_reward"] and the constraint's extra["slack"], [N, 1].
 
     Args:
-        most: slack that counts; a step that is shorter by more is as good.
-        one_hot: skills are one of so many, and not directions.
-        abstraction: name of the map.
-        price: name of the price of a step's length, given as extra["log_price"].
-        senses: name of the policy through whose senses the map sees.
+        epsilon: upper bound of the slack, METRA's relaxation constant.
+        one_hot: skills are discrete, one-hot vectors, and not directions.
+        representation: name of the representation function phi.
+        multiplier: name of the Lagrange multiplier, whose logarithm is extra["log_multiplier"].
+        encoder: name of the policy whose encoder computes the features.
     """
 
-    gives = frozenset({"progress", "slack", "log_price"})
+    gives = frozenset({"skill_reward", "slack", "log_multiplier"})
 
     def __init__(
         self,
-        most: float = 1e-3,
+        epsilon: float = 1e-3,
         one_hot: bool = False,
-        abstraction: str = "abstraction",
-        price: str = "step_price",
-        senses: str = "policy",
+        representation: str = "representation",
+        multiplier: str = "lagrange_multiplier",
+        encoder: str = "policy",
     ):
-        self.most, self.one_hot, self.abstraction, self.price, self.senses = most, one_hot, abstraction, price, senses
+        self.epsilon, self.one_hot, self.encoder = epsilon, one_hot, encoder
+        self.representation, self.multiplier = representation, multiplier
 
     @property
     def models(self) -> frozenset[str]:
-        return frozenset({self.abstraction, self.price, self.senses})
+        return frozenset({self.representation, self.multiplier, self.encoder})
 
-    def __call__(self, batch: Batch, turn: Turn) -> PolicyOutput:
-        before, after, skill = _steps(batch, turn, self.abstraction, self.senses, self.one_hot)
-        progress, slack = skill_progress(before, after, skill)[:, None], step_slack(before, after, self.most)[:, None]
-        extra = {"progress": progress, "slack": slack, "log_price": turn.models[self.price].log}
-        nothing = torch.zeros_like(progress)
+    def __call__(self, batch: Batch, ctx: UpdateContext) -> PolicyOutput:
+        before, after, skill = _transitions(batch, ctx, self.representation, self.encoder, self.one_hot)
+        reward = skill_reward(before, after, skill)[:, None]
+        slack = constraint_slack(before, after, self.epsilon)[:, None]
+        extra = {"skill_reward": reward, "slack": slack, "log_multiplier": ctx.models[self.multiplier].log}
+        nothing = torch.zeros_like(reward)
         return PolicyOutput(nothing, nothing, extra=extra)
 
 
 class SkillReward(Phase):
-    """reward = (phi(s') - phi(s)) . z by the map as it is now, in place of what was paid.
+    """METRA's reward (phi(s') - phi(s)) . z under the current representation, in place of the simulator's.
 
     Args:
-        one_hot: skills are one of so many, and not directions.
-        abstraction: name of the map.
-        senses: name of the policy through whose senses the map sees.
+        one_hot: skills are discrete, one-hot vectors, and not directions.
+        representation: name of the representation function phi.
+        encoder: name of the policy whose encoder computes the features.
     """
 
     writes = frozenset({"reward"})
 
-    def __init__(self, one_hot: bool = False, abstraction: str = "abstraction", senses: str = "policy"):
-        self.one_hot, self.abstraction, self.senses = one_hot, abstraction, senses
+    def __init__(self, one_hot: bool = False, representation: str = "representation", encoder: str = "policy"):
+        self.one_hot, self.representation, self.encoder = one_hot, representation, encoder
 
     @property
     def models(self) -> frozenset[str]:
-        return frozenset({self.abstraction, self.senses})
+        return frozenset({self.representation, self.encoder})
 
     @torch.no_grad()
-    def __call__(self, batch: Batch, turn: Turn) -> Batch:
-        reward = skill_progress(*_steps(batch, turn, self.abstraction, self.senses, self.one_hot))
-        turn.log({"reward": reward.mean()})
+    def __call__(self, batch: Batch, ctx: UpdateContext) -> Batch:
+        reward = skill_reward(*_transitions(batch, ctx, self.representation, self.encoder, self.one_hot))
+        ctx.log({"reward": reward.mean()})
         return batch.with_columns(reward=reward)

@@ -1,25 +1,25 @@
-"""What a critic is fitted to: what was paid, and what the policy would get from there on."""
+"""Bellman targets: what a critic is fitted to."""
 
 from __future__ import annotations
 
 import torch
 
 from mmrl.batch import Batch
-from mmrl.phases.base import Phase, Turn
+from mmrl.phases.base import Phase, UpdateContext
 
 
 class BellmanTarget(Phase):
-    """R = reward + discount * (min_k Q_k(s', a') - price * log pi(a'|s')), with a' what the actor would do in s'.
+    """TD target for critics: R = reward + discount * (min_k Q_k(s', a') - alpha * log pi(a'|s')), with a' ~ pi in s'.
 
-    The columns `reward` and `discount` come from replay, where discount is 0 after a terminal state only.
+    The columns `reward` and `discount` come from the replay buffer, where discount is 0 after a terminal state only.
 
     Args:
-        critic: name of the critics that judge, usually slow copies.
-        actor: name of the policy that chooses a'.
-        senses: name of the policy through whose senses both see.
-        price: name of the price of certainty; None for none.
-        smoothing: standard deviation of noise on a', with the box scaled to [-1, 1]; averages over similar actions.
-        within: largest size of that noise.
+        critic: name of the critics that value s', usually target networks.
+        actor: name of the policy that samples a'; TD3's is a target network.
+        encoder: name of the policy whose encoder computes the features of both.
+        ent_coef: name of the entropy coefficient alpha; None for no entropy bonus.
+        target_policy_noise: std of the noise on a', with actions scaled to [-1, 1] (target policy smoothing in TD3).
+        target_noise_clip: largest magnitude of that noise.
     """
 
     writes = frozenset({"returns"})
@@ -27,36 +27,39 @@ class BellmanTarget(Phase):
 
     def __init__(
         self,
-        critic: str = "slow_critic",
+        critic: str = "target_critic",
         actor: str = "policy",
-        senses: str = "policy",
-        price: str | None = None,
-        smoothing: float = 0.0,
-        within: float = 0.5,
+        encoder: str = "policy",
+        ent_coef: str | None = None,
+        target_policy_noise: float = 0.0,
+        target_noise_clip: float = 0.5,
     ):
-        self.critic, self.actor, self.senses, self.price = critic, actor, senses, price
-        self.smoothing, self.within = smoothing, within
+        self.critic, self.actor, self.encoder, self.ent_coef = critic, actor, encoder, ent_coef
+        self.target_policy_noise, self.target_noise_clip = target_policy_noise, target_noise_clip
 
     @property
     def models(self) -> frozenset[str]:
-        return frozenset({self.critic, self.actor, self.senses} | ({self.price} if self.price else set()))
+        return frozenset({self.critic, self.actor, self.encoder} | ({self.ent_coef} if self.ent_coef else set()))
 
     def check(self) -> None:
         super().check()
-        if self.smoothing < 0 or self.within <= 0:
-            raise ValueError(f"smoothing must be >= 0 and within > 0, got {self.smoothing} and {self.within}")
+        if self.target_policy_noise < 0 or self.target_noise_clip <= 0:
+            raise ValueError(
+                f"target_policy_noise must be >= 0 and target_noise_clip > 0, got {self.target_policy_noise} and "
+                f"{self.target_noise_clip}"
+            )
 
     @torch.no_grad()
-    def __call__(self, batch: Batch, turn: Turn) -> Batch:
-        actor = turn.models[self.actor]
-        following = {name[5:]: column for name, column in batch.items() if name.startswith("next.")}
-        features = turn.models[self.senses].features(following)
-        proposal = actor.propose(features, turn.normal(len(features), actor.actions))
-        action = proposal.action
-        if self.smoothing:
-            noise = self.smoothing * turn.normal(len(features), actor.actions)
-            action = (action + noise.clamp(-self.within, self.within)).clamp(-1, 1)
-        value = turn.models[self.critic](features, action).amin(dim=-1)  # [N, 1]
-        if self.price is not None:
-            value = value - turn.models[self.price]() * proposal.logprobs
+    def __call__(self, batch: Batch, ctx: UpdateContext) -> Batch:
+        actor = ctx.models[self.actor]
+        next_observation = {name[5:]: column for name, column in batch.items() if name.startswith("next.")}
+        features = ctx.models[self.encoder].features(next_observation)
+        sample = actor.rsample(features, ctx.normal(len(features), actor.actions))
+        action = sample.action
+        if self.target_policy_noise:
+            noise = self.target_policy_noise * ctx.normal(len(features), actor.actions)
+            action = (action + noise.clamp(-self.target_noise_clip, self.target_noise_clip)).clamp(-1, 1)
+        value = ctx.models[self.critic](features, action).amin(dim=-1)  # [N, 1]
+        if self.ent_coef is not None:
+            value = value - ctx.models[self.ent_coef]() * sample.logprobs
         return batch.with_columns(returns=batch["reward"][:, None] + batch["discount"][:, None] * value)

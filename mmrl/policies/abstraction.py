@@ -1,4 +1,4 @@
-"""A map of states, learnt beside a policy."""
+"""METRA's representation function."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from torch import Tensor, nn
 from mmrl.policies.control import perceptron
 
 
-class Abstraction(nn.Module):
-    """A multilayer perceptron from a state vector, whose last entries are the life's skill, to a place on a map.
+class Representation(nn.Module):
+    """METRA's representation function phi(s): a multilayer perceptron from a state vector to K dimensions.
+
+    The last entries of the state vector are the episode's skill, which phi does not read.
 
     Args:
         features: length of the state vector, skill included.
-        dims: K, length of the skill and dimensions of the map; the map does not see the skill.
+        dims: K, length of the skill and of the representation.
         hidden: widths of the hidden layers, with rectified linear units.
     """
 
@@ -22,16 +24,16 @@ class Abstraction(nn.Module):
         super().__init__()
         if not 0 < dims < features:
             raise ValueError(
-                f"a map of {dims} dimensions needs a state of more than {features} numbers, skill included"
+                f"dims={dims} must be at least 1 and less than features={features}, the state's length with the skill"
             )
         self.dims = dims
         widths = [features - dims, *hidden]
-        self.body, self.place = perceptron(widths, nn.ReLU), nn.Linear(widths[-1], dims)
+        self.body, self.head = perceptron(widths, nn.ReLU), nn.Linear(widths[-1], dims)
 
     def forward(self, features: Tensor) -> Tensor:
-        """[N, K]"""
-        return self.place(self.body(features[:, : -self.dims]))
+        """phi(s) [N, K]."""
+        return self.head(self.body(features[:, : -self.dims]))
 
     def skill(self, features: Tensor) -> Tensor:
-        """[N, K], the skill in a state vector."""
+        """The skill [N, K] in a state vector."""
         return features[:, -self.dims :]

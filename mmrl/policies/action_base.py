@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from mmrl.policies.action_transformer import ContextTransformer
-from mmrl.policies.action_value import StateValue, seen_said_felt
+from mmrl.policies.action_value import StateValue, image_text_state
 from mmrl.policies.base import Policy, require_inputs
 from mmrl.policies.instruction_tokenizer import instruction_tokenizer
 from mmrl.policies.loading import checkpoint_error
@@ -147,8 +147,8 @@ class ActionPolicy(Policy):
             return None
         if self.critic == "own":
             words = self.body.words(observation["instruction"]).detach()
-            felt = observation["proprio"]
-            return self.value_head(seen_said_felt(visual.detach(), words, self._present(observation), felt))
+            proprio = observation["proprio"]
+            return self.value_head(image_text_state(visual.detach(), words, self._present(observation), proprio))
         return self.value_head(summary if self.critic == "shared" else summary.detach())
 
     def _present(self, observation: Mapping[str, Any]) -> Tensor:

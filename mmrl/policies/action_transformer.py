@@ -1,4 +1,4 @@
-"""Bodies of policies that act: a small causal transformer over what is seen, said and felt."""
+"""Small causal transformer over image, instruction and proprioception tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of a state for policies that read a camera, an instruction and a body."""
+"""Value function of policies that read an image, an instruction and a proprioceptive state."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 
 class StateValue(nn.Module):
-    """The expected return as a function of the state, [N].
+    """Value function V(s) [N]: the expected return of a state.
 
     Args:
-        features: width of what it reads.
-        hidden_size: of its own two layers.
+        features: width of its input.
+        hidden_size: of its two hidden layers.
     """
 
     def __init__(self, features: int, hidden_size: int):
@@ -29,8 +29,8 @@ class StateValue(nn.Module):
         return self.layers(features)[:, 0].float()
 
 
-def seen_said_felt(visual: Tensor, words: Tensor, present: Tensor, proprio: Tensor) -> Tensor:
-    """[N, K D + D + P] features of a critic of its own: visual tokens [N, K, D], the mean of the words, the body."""
+def image_text_state(visual: Tensor, words: Tensor, present: Tensor, proprio: Tensor) -> Tensor:
+    """Critic features [N, K D + D + P]: image tokens [N, K, D], the mean word embedding, the proprioceptive state."""
     weight = present[..., None].to(words.dtype)
     mean = (words * weight).sum(dim=1) / weight.sum(dim=1)
     return torch.cat([visual.flatten(1), mean, proprio.to(words.dtype)], dim=-1)

@@ -1,4 +1,4 @@
-"""Actors in a box of actions that learn from a critic: what they do is a differentiable function of the state."""
+"""Actors for off-policy actor-critic methods: actions in a box, differentiable with respect to the parameters."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from mmrl.policies import saved
 from mmrl.policies.base import Action, Policy
 from mmrl.policies.control import perceptron
 from mmrl.policies.heads import Choices, Gaussian
-from mmrl.policies.senses import Senses
+from mmrl.policies.senses import ObservationEncoder
 from mmrl.policies.squashed import Squashed, SquashedHead
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
 
 @dataclass(frozen=True)
-class Proposal:
-    """What an actor would do in N contexts, with gradient."""
+class ActionSample:
+    """Reparameterised actions of a policy in N contexts, with gradient."""
 
     action: Tensor  # [N, A] in [-1, 1]
-    logprobs: Tensor  # [N, 1] nats; 0 for an actor that is certain
+    logprobs: Tensor  # [N, 1] nats; 0 for a deterministic actor
 
 
 class ActorPolicy(Policy):
-    """Senses, a multilayer perceptron and an action in the box [low, high]; learnt with a critic of its own choices.
+    """Actor for a Q-function: an encoder, a multilayer perceptron and an action in the box [low, high].
 
     Args:
         observation_dims: length of the state vector; None without one.
@@ -48,7 +48,7 @@ class ActorPolicy(Policy):
         path: folder that `save_pretrained` wrote; its settings stand for all the others.
     """
 
-    senses: Senses
+    encoder: ObservationEncoder
     low: Tensor
     high: Tensor
 
@@ -68,9 +68,9 @@ class ActorPolicy(Policy):
     ):
         super().__init__()
         sizes = {"observation_dims": observation_dims, "actions": actions}
-        senses = {"state": state, "image_size": image_size, "image_features": image_features}
+        encoder = {"state": state, "image_size": image_size, "image_features": image_features}
         shape = None if action_shape is None else list(action_shape)
-        config = {**sizes, **senses, "low": low, "high": high, "hidden": list(hidden), "action_shape": shape, **own}
+        config = {**sizes, **encoder, "low": low, "high": high, "hidden": list(hidden), "action_shape": shape, **own}
         self.config = config if path is None else saved.settings(path, sizes)
         self._build(**self.config)
         if path is not None:
@@ -94,8 +94,8 @@ class ActorPolicy(Policy):
         self.actions, self.action_shape = actions, tuple(action_shape or [actions])
         if math.prod(self.action_shape) != actions:
             raise ValueError(f"policy.action_shape={self.action_shape} has not policy.actions={actions} entries")
-        self.senses = Senses(observation_dims, state, image_size, image_features)
-        widths = [self.senses.width, *hidden]
+        self.encoder = ObservationEncoder(observation_dims, state, image_size, image_features)
+        widths = [self.encoder.width, *hidden]
         self.actor = perceptron(widths, nn.ReLU)
         self.head = self._head(widths[-1], actions, **own)
         for name, bound in (("low", low), ("high", high)):
@@ -111,8 +111,8 @@ class ActorPolicy(Policy):
     def _choices(self, features: Tensor, temperature: Tensor) -> Choices: ...
 
     @abstractmethod
-    def propose(self, features: Tensor, noise: Tensor) -> Proposal:
-        """What it would do given `features` [N, F] and standard normal noise [N, A], with gradient."""
+    def rsample(self, features: Tensor, noise: Tensor) -> ActionSample:
+        """Reparameterised sample given `features` [N, F] and standard normal noise [N, A], with gradient."""
 
     @abstractmethod
     def to_action(self, choice: Tensor) -> Tensor:
@@ -124,11 +124,11 @@ class ActorPolicy(Policy):
 
     def features(self, observation: Mapping[str, Tensor]) -> Tensor:
         """[N, F] what actor and critic read, from collated inputs."""
-        return self.senses(observation)
+        return self.encoder(observation)
 
     def check_spaces(self, observation_space: Space, action_space: Any) -> None:
         """Refuse a simulator whose states or actions are not those of this policy."""
-        self.senses.check_space(observation_space)
+        self.encoder.check_space(observation_space)
         fits = isinstance(action_space, spaces.Box) and action_space.shape == self.action_shape
         low, high = (bound.cpu().numpy().reshape(self.action_shape) for bound in (self.low, self.high))
         if not fits or bool((low != action_space.low).any()) or bool((high != action_space.high).any()):
@@ -138,10 +138,10 @@ class ActorPolicy(Policy):
             )
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
-        return self.senses.encode(raw, self)
+        return self.encoder.encode(raw, self)
 
     def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
-        return self.senses.encode_batch(raw, self)
+        return self.encoder.encode_batch(raw, self)
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
         return {name: torch.stack([row[name] for row in observations]) for name in observations[0]}
@@ -157,7 +157,7 @@ class ActorPolicy(Policy):
 
     @torch.no_grad()
     def act_uniformly(self, observation: Mapping[str, Any], noise: Noise) -> Action:
-        """Choose in N contexts, every action of the box being as likely as any other."""
+        """Sample actions in N contexts, uniformly in the box."""
         rows = len(next(iter(observation.values())))
         action = (2 * noise.uniform(self.actions) - 1).to(self.device)
         logprobs = action.new_full((rows, 1), -self.actions * math.log(2))
@@ -183,7 +183,7 @@ class ActorPolicy(Policy):
 
 
 class SquashedPolicy(ActorPolicy):
-    """A Gaussian squashed into the box, its spread a function of the state. Source: arXiv:1801.01290."""
+    """SAC actor: a tanh-squashed Gaussian with a state-dependent std. Source: arXiv:1801.01290."""
 
     def _head(self, features: int, actions: int) -> SquashedHead:  # type: ignore[override]
         return SquashedHead(features, actions)
@@ -191,8 +191,8 @@ class SquashedPolicy(ActorPolicy):
     def _choices(self, features: Tensor, temperature: Tensor) -> Squashed:
         return self.head(self.actor(features), temperature)
 
-    def propose(self, features: Tensor, noise: Tensor) -> Proposal:
-        return Proposal(*self.head(self.actor(features)).drawn(noise))
+    def rsample(self, features: Tensor, noise: Tensor) -> ActionSample:
+        return ActionSample(*self.head(self.actor(features)).rsample(noise))
 
     def to_action(self, choice: Tensor) -> Tensor:
         return choice.tanh()
@@ -202,30 +202,32 @@ class SquashedPolicy(ActorPolicy):
 
 
 class DeterministicPolicy(ActorPolicy):
-    """One action per state; Gaussian noise is added when it explores. Source: arXiv:1802.09477.
+    """TD3 actor: one action per state, with Gaussian exploration noise. Source: arXiv:1802.09477.
 
     Args:
-        exploration: standard deviation of that noise, with the box scaled to [-1, 1]; temperature multiplies it.
+        exploration_noise: standard deviation of that noise, with the box scaled to [-1, 1]; temperature multiplies it.
     """
 
-    def __init__(self, *args: Any, exploration: float = 0.1, **kwargs: Any):
-        if exploration <= 0:
-            raise ValueError(f"policy.exploration must be > 0, got {exploration}; for no noise use decode=argmax")
-        super().__init__(*args, exploration=exploration, **kwargs)
+    def __init__(self, *args: Any, exploration_noise: float = 0.1, **kwargs: Any):
+        if exploration_noise <= 0:
+            raise ValueError(
+                f"policy.exploration_noise must be > 0, got {exploration_noise}; for no noise use decode=argmax"
+            )
+        super().__init__(*args, exploration_noise=exploration_noise, **kwargs)
 
-    def _head(self, features: int, actions: int, exploration: float) -> nn.Linear:  # type: ignore[override]
-        self.exploration = exploration
+    def _head(self, features: int, actions: int, exploration_noise: float) -> nn.Linear:  # type: ignore[override]
+        self.exploration_noise = exploration_noise
         return nn.Linear(features, actions)
 
     def _choices(self, features: Tensor, temperature: Tensor) -> Gaussian:
         centre = self._action(features)
-        return Gaussian(centre, (temperature.log() + math.log(self.exploration))[:, None].expand_as(centre))
+        return Gaussian(centre, (temperature.log() + math.log(self.exploration_noise))[:, None].expand_as(centre))
 
     def _action(self, features: Tensor) -> Tensor:
         return self.head(self.actor(features)).float().tanh()
 
-    def propose(self, features: Tensor, noise: Tensor) -> Proposal:
-        return Proposal(self._action(features), features.new_zeros(len(features), 1))
+    def rsample(self, features: Tensor, noise: Tensor) -> ActionSample:
+        return ActionSample(self._action(features), features.new_zeros(len(features), 1))
 
     def to_action(self, choice: Tensor) -> Tensor:
         return choice.clamp(-1, 1)

@@ -25,7 +25,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "si
 
 
 class ControlPolicy(Policy):
-    """A multilayer perceptron that chooses from a state vector, and a separate one that values it.
+    """Actor-critic for state vectors: one multilayer perceptron for the policy, another for the value function.
 
     Weights start orthogonal: gain sqrt(2) in hidden layers, 0.01 for the action, 1 for the value.
     Source: Andrychowicz et al., "What matters in on-policy reinforcement learning?", 2021, section 3.2.

@@ -1,4 +1,4 @@
-"""What actions are worth: several independent networks evaluated as one, and learnable numbers that price a bound."""
+"""Q-functions as an ensemble of networks, and learnable Lagrange multipliers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torch import Tensor, nn
 
 
 class Critics(nn.Module):
-    """K independent multilayer perceptrons Q_k(features, action), with one batched product per layer.
+    """K independent Q-functions Q_k(features, action), multilayer perceptrons with one batched product per layer.
 
     Weights start as those of `torch.nn.Linear`: uniform in +-1/sqrt(inputs).
 
     Args:
-        features: F, width of what the actor reads too, or of its parts side by side.
+        features: F, width of the actor's features, or of their parts side by side.
         actions: A, dimensions of the action.
         hidden: widths of the hidden layers, with rectified linear units.
-        count: K; the smaller of two estimates guards against overestimation.
+        count: K; the minimum of two estimates reduces overestimation (clipped double Q-learning in TD3).
     """
 
     def __init__(self, features: int | list[int], actions: int, hidden: Sequence[int] = (256, 256), count: int = 2):
@@ -35,7 +35,7 @@ class Critics(nn.Module):
             self.biases.append(torch.empty(count, 1, fan_out).uniform_(-bound, bound))
 
     def forward(self, features: Tensor, action: Tensor) -> Tensor:
-        """[N, 1, K]: of one action per row, what each network thinks of it."""
+        """Q-values [N, 1, K] of one action per row."""
         x = torch.cat((features, action), dim=-1).expand(self.count, -1, -1)
         *inner, last = zip(self.weights, self.biases)
         for weight, bias in inner:
@@ -46,19 +46,19 @@ class Critics(nn.Module):
         return (q + bias[:, 0, 0])[:, None].float()
 
 
-class Price(nn.Module):
-    """A positive number that is learnt in log space: what one unit of a bounded quantity costs.
+class LagrangeMultiplier(nn.Module):
+    """LagrangeMultiplier: a positive learnable scalar, stored as its logarithm; SAC's entropy coefficient alpha is one.
 
     Args:
-        start: its first value.
+        initial_value: greater than 0.
     """
 
-    def __init__(self, start: float = 1.0):
+    def __init__(self, initial_value: float = 1.0):
         super().__init__()
-        if start <= 0:
-            raise ValueError(f"a price must start above 0, got {start}")
-        self.log = nn.Parameter(torch.tensor([math.log(start)]))
+        if initial_value <= 0:
+            raise ValueError(f"initial_value of a Lagrange multiplier must be greater than 0, got {initial_value}")
+        self.log = nn.Parameter(torch.tensor([math.log(initial_value)]))
 
     def forward(self) -> Tensor:
-        """[1]"""
+        """Its value [1]."""
         return self.log.exp()

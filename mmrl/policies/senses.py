@@ -1,4 +1,4 @@
-"""What an actor and its critic read: a state vector, a picture, or both side by side."""
+"""Encoder of actor and critic: a state vector, an image, or both side by side."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from mmrl.policies.base import Policy, require_inputs
 from mmrl.types import Observation
 
 
-class Senses(nn.Module):
-    """Features [N, F] of an observation: the state as it is, then the picture through a small convolutional network.
+class ObservationEncoder(nn.Module):
+    """Encode observations as features [N, F]: the state vector as it is, then a convolutional network's of the image.
 
     Args:
         observation_dims: length of the state vector; None without one.
         state: name of the observation that holds it.
         image_size: pixels a side of the observation "image", uint8 [S, S, 3]; None without one.
-        image_features: width of the picture's share of the features.
+        image_features: width of the image's part of the features.
     """
 
     def __init__(self, observation_dims: int | None, state: str, image_size: int | None, image_features: int):
         super().__init__()
         if not observation_dims and not image_size:
-            raise ValueError("give policy.observation_dims, policy.image_size, or both: a policy must see something")
+            raise ValueError("the policy has no observation to read: set policy.observation_dims or policy.image_size")
         self.observation_dims, self.state, self.image_size = observation_dims, state, image_size
         self.image = None if image_size is None else PixelEncoder(image_size, image_features)
         self.width = (observation_dims or 0) + (image_features if image_size else 0)

@@ -24,8 +24,8 @@ class Squashed(Gaussian):
     arXiv:1812.05905. The entropy is that of the Gaussian before squashing: that of the squashed one has no closed form.
     """
 
-    def drawn(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions [N, A] in (-1, 1) and their log-probs [N, 1], with gradient, from standard normal noise [N, A]."""
+    def rsample(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Reparameterised actions [N, A] in (-1, 1) and their log-probs [N, 1], from standard normal noise [N, A]."""
         unbounded = torch.addcmul(self.centre, self.log_std.exp(), noise)
         return unbounded.tanh(), self._logprobs(unbounded, noise)
 

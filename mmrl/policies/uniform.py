@@ -1,4 +1,4 @@
-"""A policy that has not learnt anything yet: every action is as likely as any other."""
+"""Uniform random actions, taken before learning starts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
 
-class Uniform(Policy):
-    """Sees as another policy sees and acts uniformly in its box: the first decisions of a run.
+class UniformPolicy(Policy):
+    """Sample uniform actions in the box of another policy, before learning starts.
 
     Args:
-        actor: the policy whose actions they shall be.
+        actor: the policy whose observations and actions it shares.
     """
 
     def __init__(self, actor: ActorPolicy):
@@ -32,7 +32,7 @@ class Uniform(Policy):
         return self.actor.device
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
-        """Refuse what the other policy refuses."""
+        """Check the spaces as the other policy does."""
         self.actor.check_spaces(observation_space, action_space)
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
@@ -48,7 +48,7 @@ class Uniform(Policy):
         return self.actor.act_uniformly(observation, noise)
 
     def forward(self, batch: Batch) -> PolicyOutput:
-        raise NotImplementedError("a uniform policy does not learn")
+        raise NotImplementedError("a uniform policy cannot be trained")
 
     def save_pretrained(self, folder: str | Path) -> None:
         raise NotImplementedError("a uniform policy has nothing to save; save the actor")

@@ -28,7 +28,7 @@ MACHINERY = tuple(
 
 
 def content(words: Sequence[str]) -> str:
-    """The hash of the runs that these words make, start stages included; the seed and the folder are not in it."""
+    """The hash of the runs that these words make, warm-start stages included; the seed and the folder are not in it."""
     return _content(tuple(words))
 
 
@@ -37,13 +37,13 @@ def _content(words: tuple[str, ...]) -> str:
     plain: Any = OmegaConf.to_container(compose(words), resolve=False)
     trainer = plain["trainer"]
     callbacks = trainer.get("callbacks") or {}
-    start = callbacks.get("start") or {}
+    start = callbacks.get("warm_start") or {}
     learnt = {
         "trainer": {name: value for name, value in trainer.items() if name not in ("callbacks", "logger")},
         "callbacks": {name: value for name, value in callbacks.items() if name not in _usual()},
         "model": plain["model"],
         "data": plain["data"],
-        "begins": {name: start.get(name) for name in ("checkpoint", "take")},
+        "begins": {name: start.get(name) for name in ("checkpoint", "frozen_only")},
         "starts": {
             name: content([*start["common"], *stage]) for name, stage in (start.get("stages") or {}).items() if stage
         },

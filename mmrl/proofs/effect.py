@@ -29,7 +29,7 @@ def verdict(bounds: tuple[float, float]) -> str:
 
 
 def spent(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What a side used, as means over its seeds: iterations, episodes in training, seconds with the start stages
+    """What a side used, as means over its seeds: iterations, episodes in training, seconds with the warm-start stages
     that were not kept from another run."""
     sums = [
         {

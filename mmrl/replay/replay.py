@@ -1,4 +1,4 @@
-"""Decisions of the past, to be learnt from many times."""
+"""Replay buffer: uniform sampling of past transitions, with n-step returns."""
 
 from __future__ import annotations
 
@@ -10,135 +10,138 @@ import torch
 from torch import Tensor
 
 from mmrl.batch import Batch
-from mmrl.replay.ring import Ring
+from mmrl.replay.ring import RingBuffer
 
-GOES_ON, CUT, TERMINAL, SEEN = 0, 1, 2, 3
-"""What follows a row: the next row; the next row, which is only seen; nothing. And rows that are only seen."""
+CONTINUES, TRUNCATED, TERMINATED, FINAL = 0, 1, 2, 3
+"""End marks of stored rows: the next row follows; truncation, after which a final observation follows; termination;
+and the rows that hold a final observation, which are no transitions."""
 
 
-class Replay:
-    """The last decisions, drawn uniformly with replacement.
+class ReplayBuffer:
+    """Replay buffer: the last transitions, sampled uniformly with replacement.
 
-    An observation is kept once: that of the next decision is what follows this one. A piece of a life that did not
-    terminate, because time ran out or the iteration ended, is closed by one row that is only seen and never drawn, so
-    that values go on through it; what is drawn from a life that terminated has discount 0.
+    Each observation is stored once: the next transition's observation is this one's next observation. An episode that
+    is truncated, by a time limit or by the end of the iteration, is closed by a row that holds its final observation
+    and is never sampled, so that its value is bootstrapped; after termination the discount is 0.
 
-    A drawn row has reward = sum_{k<m} discount^k r_k and the column discount = discount^m, with m = n, or less where
-    the piece ends before that. Source: Sutton and Barto, Reinforcement Learning, 2018, equation 7.1.
+    A sample has the n-step reward = sum_{k<m} gamma^k r_k and the column discount = gamma^m, with m = n, or less where
+    the episode or segment ends before that. Source: Sutton and Barto, Reinforcement Learning, 2018, equation 7.1.
 
     Args:
-        capacity: rows that are kept, the oldest being overwritten; their memory is bounded by it and reported.
-        batch: rows of one update.
-        discount: of a reward one decision later.
-        n: decisions whose rewards are counted before the critic is asked.
-        keep: further columns that are stored.
+        capacity: rows that are stored, the oldest being overwritten; their memory is bounded by it and reported.
+        batch_size: transitions of one gradient step.
+        gamma: discount factor of a reward one step later.
+        n_steps: rewards that are summed before the critic's value is added.
+        extra_columns: further columns that are stored.
     """
 
     def __init__(
         self,
         capacity: int = 1_000_000,
-        batch: int = 256,
-        discount: float = 0.99,
-        n: int = 1,
-        keep: tuple[str, ...] = (),
+        batch_size: int = 256,
+        gamma: float = 0.99,
+        n_steps: int = 1,
+        extra_columns: tuple[str, ...] = (),
     ):
-        for name, value in (("capacity", capacity), ("batch", batch), ("n", n)):
+        for name, value in (("capacity", capacity), ("batch_size", batch_size), ("n_steps", n_steps)):
             if value < 1:
                 raise ValueError(f"data.replay.{name} must be at least 1, got {value}")
-        if not 0 <= discount <= 1:
-            raise ValueError(f"data.replay.discount must be in [0, 1], got {discount}")
-        self.capacity, self.batch, self.discount, self.n = capacity, batch, discount, n
-        self.keep = tuple(keep)
-        self.ring = Ring(capacity)
-        self.decisions = 0  # added so far, demonstrations included
+        if not 0 <= gamma <= 1:
+            raise ValueError(f"data.replay.gamma must be in [0, 1], got {gamma}")
+        self.capacity, self.batch_size, self.gamma, self.n_steps = capacity, batch_size, gamma, n_steps
+        self.extra_columns = tuple(extra_columns)
+        self.storage = RingBuffer(capacity)
+        self.num_transitions = 0  # added so far, demonstrations included
 
     @property
     def writes(self) -> frozenset[str]:
-        """Columns of what is drawn, beside the observations."""
-        return frozenset({"action", "reward", "discount", "mask", *self.keep})
+        """Columns of a sample, beside the observations."""
+        return frozenset({"action", "reward", "discount", "mask", *self.extra_columns})
 
-    def add(self, rows: Batch, following: Batch) -> None:
-        """Append collated rows, and after the last row of each episode in `following` what was seen there.
+    def add(self, rows: Batch, final: Batch) -> None:
+        """Append collated rows, and after each truncated episode or segment its final observation.
 
         Args:
-            rows: whole pieces of lives, in order.
-            following: columns obs.* and "episode", one row for each piece that did not terminate, in order.
+            rows: whole episodes or segments, in order.
+            final: columns obs.* and "episode", one row for each of them that did not terminate, in order.
         """
         episode, last = rows["episode"], rows["last"]
-        closed = torch.isin(episode, following["episode"]) if len(following["episode"]) else torch.zeros_like(last)
+        closed = torch.isin(episode, final["episode"]) if len(final["episode"]) else torch.zeros_like(last)
         open_end = last & ~closed & ~rows["terminal"]
         if open_end.any():
             raise ValueError(
-                f"episodes {episode[open_end].tolist()} neither terminated nor say what followed them; play them with "
-                "mmrl.rollouts.stream.FixedHorizon"
+                f"episodes {episode[open_end].tolist()} neither terminated nor have a final observation; "
+                "collect them with mmrl.rollouts.stream.FixedHorizon"
             )
-        ends = torch.where(rows["terminal"], TERMINAL, torch.where(last & closed, CUT, GOES_ON)).to(torch.uint8)
-        # every row moves up by the seen rows before it
+        ends = torch.where(last & closed, TRUNCATED, CONTINUES)
+        ends = torch.where(rows["terminal"], TERMINATED, ends).to(torch.uint8)
+        # every row moves up by the rows of final observations before it
         closes = (last & closed).long()
         place = torch.arange(rows.rows) + closes.cumsum(0) - closes
-        seen = place[last & closed] + 1
-        total = rows.rows + len(seen)
+        final_place = place[last & closed] + 1
+        total = rows.rows + len(final_place)
 
         def joined(column: Tensor, other: Tensor | None) -> Tensor:
             out = column.new_zeros(total, *column.shape[1:])
             out[place] = column
-            if other is not None and len(seen):
-                out[seen] = other
+            if other is not None and len(final_place):
+                out[final_place] = other
             return out
 
         names = [name for name in rows if name.startswith("obs.")]
-        columns = {name: joined(rows[name], following.get(name)) for name in names}
-        columns |= {name: joined(rows[name], None) for name in ("action", "reward", *self.keep)}
-        columns["end"] = joined(ends, torch.full((len(seen),), SEEN, dtype=torch.uint8))
-        self.ring.write(columns)
-        self.decisions += rows.rows
+        columns = {name: joined(rows[name], final.get(name)) for name in names}
+        columns |= {name: joined(rows[name], None) for name in ("action", "reward", *self.extra_columns)}
+        columns["end"] = joined(ends, torch.full((len(final_place),), FINAL, dtype=torch.uint8))
+        self.storage.write(columns)
+        self.num_transitions += rows.rows
 
-    def draw(self, updates: int, rng: np.random.Generator) -> Batch:
-        """The batches of so many updates: columns [updates, batch, ...]."""
-        index = self._drawn(updates * self.batch, rng)
-        reward, discount, following = self._ahead(index)
-        columns = self.ring.columns
+    def sample(self, updates: int, rng: np.random.Generator) -> Batch:
+        """Sample the batches of several gradient steps: columns [updates, batch_size, ...]."""
+        index = self._sample_rows(updates * self.batch_size, rng)
+        reward, discount, next_row = self._n_step(index)
+        columns = self.storage.columns
         action = columns["action"][index]
         rows = {"action": action, "reward": reward, "discount": discount}
-        rows |= {"mask": torch.ones(action.shape[:2], dtype=torch.bool), **{n: columns[n][index] for n in self.keep}}
+        rows["mask"] = torch.ones(action.shape[:2], dtype=torch.bool)
+        rows |= {name: columns[name][index] for name in self.extra_columns}
         for name in columns:
             if name.startswith("obs."):
-                rows |= {name: columns[name][index], f"next.{name[4:]}": columns[name][following]}
-        return Batch({name: column.unflatten(0, (updates, self.batch)) for name, column in rows.items()})
+                rows |= {name: columns[name][index], f"next.{name[4:]}": columns[name][next_row]}
+        return Batch({name: column.unflatten(0, (updates, self.batch_size)) for name, column in rows.items()})
 
-    def _drawn(self, count: int, rng: np.random.Generator) -> Tensor:
-        """Rows that are decisions, each as likely as any other."""
-        end = self.ring.columns["end"]
+    def _sample_rows(self, count: int, rng: np.random.Generator) -> Tensor:
+        """Sample rows that are transitions, uniformly."""
+        end = self.storage.columns["end"]
         found: list[Tensor] = []
         while count > 0:
-            index = torch.from_numpy(rng.integers(self.ring.size, size=count))
-            index = index[end[index] != SEEN]
+            index = torch.from_numpy(rng.integers(self.storage.size, size=count))
+            index = index[end[index] != FINAL]
             found.append(index)
             count -= len(index)
         return torch.cat(found)
 
-    def _ahead(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rewards of the next n decisions, the discount of what follows them, and its row."""
-        end, paid = self.ring.columns["end"], self.ring.columns["reward"]
-        reward, factor = torch.zeros(len(index), dtype=paid.dtype), torch.ones(len(index), dtype=paid.dtype)
+    def _n_step(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """n-step rewards, the discount of the bootstrapped value, and the row of the next observation."""
+        end, rewards = self.storage.columns["end"], self.storage.columns["reward"]
+        reward, factor = torch.zeros(len(index), dtype=rewards.dtype), torch.ones(len(index), dtype=rewards.dtype)
         going, row = torch.ones(len(index), dtype=torch.bool), index
-        for _ in range(self.n):
-            reward = reward + torch.where(going, factor * paid[row], 0)
-            factor = torch.where(going, factor * self.discount, factor)
-            factor = torch.where(going & (end[row] == TERMINAL), 0, factor)
-            following = (row + 1) % self.capacity
-            last = end[row] != GOES_ON
-            row = torch.where(going, following, row)
+        for _ in range(self.n_steps):
+            reward = reward + torch.where(going, factor * rewards[row], 0)
+            factor = torch.where(going, factor * self.gamma, factor)
+            factor = torch.where(going & (end[row] == TERMINATED), 0, factor)
+            next_row = (row + 1) % self.capacity
+            last = end[row] != CONTINUES
+            row = torch.where(going, next_row, row)
             going = going & ~last
         return reward, factor, row
 
     def metrics(self) -> dict[str, float]:
-        """How much is kept and what it may take."""
-        return {"replay/rows": float(self.ring.size), "replay/gib": self.ring.bytes / 2**30}
+        """Rows in the buffer, and the memory of a full buffer."""
+        return {"replay/rows": float(self.storage.size), "replay/gib": self.storage.bytes / 2**30}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"ring": self.ring.state_dict(), "decisions": self.decisions}
+        return {"storage": self.storage.state_dict(), "num_transitions": self.num_transitions}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.ring.load_state_dict(state["ring"])
-        self.decisions = state["decisions"]
+        self.storage.load_state_dict(state["storage"])
+        self.num_transitions = state["num_transitions"]

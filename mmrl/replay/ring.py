@@ -1,4 +1,4 @@
-"""Columns of a fixed number of rows that overwrite their oldest: memory is taken once and bounded."""
+"""Ring buffer of columns: a fixed number of rows that overwrite their oldest, with bounded memory."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 
-class Ring:
-    """Named columns [capacity, ...], made from the first rows that are written.
+class RingBuffer:
+    """Named columns [capacity, ...], allocated for the first rows that are written.
 
     Args:
-        capacity: rows that are kept.
+        capacity: rows that are stored.
     """
 
     def __init__(self, capacity: int):
@@ -39,12 +39,12 @@ class Ring:
 
     def _check(self, rows: Mapping[str, Tensor]) -> None:
         if rows.keys() != self.columns.keys():
-            raise ValueError(f"replay holds columns {sorted(self.columns)}, and is given {sorted(rows)}")
+            raise ValueError(f"the replay buffer has columns {sorted(self.columns)}, got {sorted(rows)}")
         for name, column in rows.items():
             mine = self.columns[name]
             if mine.shape[1:] != column.shape[1:] or mine.dtype != column.dtype:
                 raise ValueError(
-                    f"replay column {name!r} holds {mine.dtype} {tuple(mine.shape[1:])}, and is given {column.dtype} "
+                    f"replay buffer column {name!r} has {mine.dtype} {tuple(mine.shape[1:])}, got {column.dtype} "
                     f"{tuple(column.shape[1:])}"
                 )
 
@@ -61,8 +61,8 @@ class Ring:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if state["capacity"] != self.capacity:
             raise ValueError(
-                f"data.replay.capacity is {self.capacity}, the checkpoint's replay has {state['capacity']}; resume "
-                "with the same"
+                f"data.replay.capacity is {self.capacity}, the checkpoint's replay buffer has {state['capacity']}; "
+                "resume with the same"
             )
         self.head, self.size, self.columns = state["head"], state["size"], {}
         for name, column in state["columns"].items():

@@ -35,7 +35,7 @@ def words(settings: Settings, run_dir: str, result: str | None) -> list[str]:
         "trainer.logger=false",
         "trainer.enable_progress_bar=false",
         "trainer.enable_checkpointing=false",
-        "trainer.callbacks.start=null",
+        "trainer.callbacks.warm_start=null",
         *(f"trainer.callbacks.{name}=null" for name in ("progress", "checkpoint", "last", "export", "curve")),
         *([f"trainer.callbacks.clock={{_target_: benchmark.clock.Clock, file: '{result}'}}"] if result else []),
         f"seed={settings.seed}",

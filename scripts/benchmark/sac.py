@@ -9,7 +9,7 @@ _DEFAULTS = {
     "rows": 256,  # of a batch
     "lr": 3e-4,
     "discount": 0.99,
-    "rate": 0.005,  # of the slow critics
+    "tau": 0.005,
     "learning_starts": 100,
     "capacity": 1_000_000,
     "hidden": [256, 256],
@@ -29,12 +29,12 @@ def words(env: str, numbers: dict[str, Any], steps: int) -> list[str]:
         f"rollout.horizon={numbers['horizon']}",
         f"trainer.max_epochs={-(-steps // numbers['horizon'])}",
         f"data.learning_starts={numbers['learning_starts']}",
-        f"data.replay.batch={numbers['rows']}",
-        f"data.replay.discount={numbers['discount']}",
+        f"data.replay.batch_size={numbers['rows']}",
+        f"data.replay.gamma={numbers['discount']}",
         f"data.replay.capacity={numbers['capacity']}",
         f"policy.hidden={numbers['hidden']}",
         f"model.models.critic.hidden={numbers['hidden']}",
-        f"model.phases.follow.rate={numbers['rate']}",
+        f"model.phases.polyak_update.tau={numbers['tau']}",
         *(f"model.phases.{phase}.optimizer.lr={numbers['lr']}" for phase in ("critic", "actor")),
     ]
 
@@ -50,7 +50,7 @@ def peer(env: str, numbers: dict[str, Any], seed: int) -> Any:
         buffer_size=numbers["capacity"],
         learning_starts=numbers["learning_starts"],
         batch_size=numbers["rows"],
-        tau=numbers["rate"],
+        tau=numbers["tau"],
         gamma=numbers["discount"],
         policy_kwargs={"net_arch": numbers["hidden"]},
         seed=seed,

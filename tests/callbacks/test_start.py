@@ -1,7 +1,7 @@
-"""Start stages that were run before, with the same words, are not run again where they are kept."""
+"""Warm-start stages that were run before, with the same words, are not run again where they are kept."""
 
 from mmrl import child
-from mmrl.callbacks.start import Start
+from mmrl.callbacks.start import WarmStart
 
 COMMON = ["task=arithmetic", "policy=mini_text", "seed=3"]
 
@@ -21,7 +21,7 @@ def test_a_kept_stage_is_taken(tmp_path, monkeypatch):
 
     def stage(name, words=("recipe=sft_start",), common=COMMON, checkpoint=None):
         folder = tmp_path / name
-        Start(str(tmp_path), common=list(common))._run("sft", list(words), folder, checkpoint)
+        WarmStart(str(tmp_path), common=list(common))._run("sft", list(words), folder, checkpoint)
         return (folder / "checkpoints" / "last.ckpt").read_bytes()
 
     assert stage("first") == stage("second") == b"weights" and len(ran) == 1

@@ -92,5 +92,5 @@ def test_start_stages_get_what_is_said_of_the_task_and_the_policy_in_either_spel
     """Else a start would learn from problems that this run holds out."""
     for spelled in (slot, key):
         cfg = compose(["recipe=grpo", f"{spelled}.seed=3", "data.num_prompts=8"])
-        assert f"{spelled}.seed=3" in cfg.trainer.callbacks.start.common
-        assert "data.num_prompts=8" not in cfg.trainer.callbacks.start.common
+        assert f"{spelled}.seed=3" in cfg.trainer.callbacks.warm_start.common
+        assert "data.num_prompts=8" not in cfg.trainer.callbacks.warm_start.common

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from mmrl.batch import Batch
-from mmrl.objectives.abstraction import NegativeProgress, PricedSlack, SlackPrice
+from mmrl.objectives.abstraction import ConstraintPenalty, DualLoss, RepresentationLoss
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood, TaughtLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
@@ -24,7 +24,7 @@ from mmrl.objectives.policy_chain import ChainSurrogate, DenoisingSurrogate
 from mmrl.objectives.policy_mixture import MixtureSurrogate
 from mmrl.objectives.preference import PreferredRatio, PreferredValue
 from mmrl.objectives.probe import ProbeError
-from mmrl.objectives.q import EntropyPrice, NegativeQ, PricedLogprob, SquaredQ
+from mmrl.objectives.q import ActorLoss, EntropyBonus, TDLoss, TemperatureLoss
 from mmrl.objectives.regularizer import KL, Entropy, Pulled
 from mmrl.objectives.value import SquaredValue
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
@@ -129,17 +129,17 @@ TERMS = [
     Example(PreferredRatio(level="sequence")),
     Example(PreferredRatio(smoothing=0.1, reference=None)),
     Example(PreferredValue(), per_row=True),
-    Example(NegativeProgress()),
-    Example(PricedSlack()),
-    Example(SlackPrice()),
+    Example(RepresentationLoss()),
+    Example(ConstraintPenalty()),
+    Example(DualLoss()),
     Example(PathValue()),
     Example(PathPolicy()),
     Example(SmoothedNegativeLogLikelihood(width=1.0)),
     Example(MapCrossEntropy(maps=2)),
-    *(Example(SquaredQ(), per_row) for per_row in (False, True)),
-    *(Example(NegativeQ(over)) for over in ("min", "mean", "first")),
-    Example(PricedLogprob()),
-    Example(EntropyPrice(entropy=0.5)),
+    *(Example(TDLoss(), per_row) for per_row in (False, True)),
+    *(Example(ActorLoss(over)) for over in ("min", "mean", "first")),
+    Example(EntropyBonus()),
+    Example(TemperatureLoss(target_entropy=0.5)),
     *(Example(SquaredValue(clip), per_row) for clip in (None, 0.1) for per_row in (False, True)),
 ]
 WEIGHTINGS = [
@@ -193,9 +193,10 @@ class Tabular(nn.Module):
             "nucleus_entropy": nucleus_entropy(self.logits[state], 0.95, batch["temperature"]),
             "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
             "q": self.logits[state],
-            "progress": self.logits[state][..., 0],
+            "skill_reward": self.logits[state][..., 0],
             "slack": self.logits[state][..., 1],
-            "log_price": self.value[:1],
+            "log_ent_coef": self.value[:1],
+            "log_multiplier": self.value[:1],
         }
         flipped = logprob_entropy(self.logits.flip(0)[state], batch["action"], batch["temperature"])
         others = {name: PolicyOutput(*flipped) for name in ("blind", "reward")}

@@ -147,5 +147,5 @@ def test_every_term_is_tried_on_some_head():
     tried |= IMITATION
     untried = {type(example.part).__name__ for example in TERMS} - tried
     assert untried <= {
-        "SquaredQ", "NegativeQ", "PricedLogprob", "EntropyPrice", "NegativeProgress", "PricedSlack", "SlackPrice"
+        "TDLoss", "ActorLoss", "EntropyBonus", "TemperatureLoss", "RepresentationLoss", "ConstraintPenalty", "DualLoss"
     }  # fmt: skip

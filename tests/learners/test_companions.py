@@ -11,7 +11,7 @@ PRIME = (
     "data.annotators.reward={_target_: mmrl.stages.logprobs.Logprobs, column: reward_logprobs, model: reward}",
     "data.pipeline=[reference, reward, group_advantage]",
     "model.reference=true",
-    "model.companions={reward: 0.001}",
+    "model.auxiliary_models={reward: 0.001}",
     "objective.terms.outcome={_target_: mmrl.objectives.outcome.OutcomeCrossEntropy, scale: 1.0}",
     "model.scheduler.total_iters=20",
     "data.reward.weights={exact: 1.0}",
@@ -43,8 +43,8 @@ def test_it_starts_as_the_policy_and_goes_its_own_way(tmp_path):
 
 
 def test_a_term_about_a_model_that_there_is_not_is_refused():
-    words = ["recipe=prime", "model.companions=null", "data.pipeline=[reference, group_advantage]"]
-    with pytest.raises(ConfigError, match=r"term 'outcome' asks for \['reward'\].*model\.companions"):
+    words = ["recipe=prime", "model.auxiliary_models=null", "data.pipeline=[reference, group_advantage]"]
+    with pytest.raises(ConfigError, match=r"term 'outcome' asks for \['reward'\].*model\.auxiliary_models"):
         CLI(to_lightning(compose(words)), build=False)
     with pytest.raises(ConfigError, match=r"annotator 'reward' needs models \['reward'\]"):
         CLI(to_lightning(compose(words[:2])), build=False)

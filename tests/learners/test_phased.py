@@ -40,7 +40,7 @@ BASE = ("sim.id=tests/TwoStates-v0", *QUIET, "data.evaluation=null", "policy.hid
 
 
 def run(folder, recipe, *words):
-    words = (f"recipe={recipe}", *BASE, "data.replay.batch=32", "data.rollout.horizon=32", *words)
+    words = (f"recipe={recipe}", *BASE, "data.replay.batch_size=32", "data.rollout.horizon=32", *words)
     cli = CLI(to_lightning(compose([*words, f"run_dir='{folder}'"])))
     cli.fit()
     return cli
@@ -50,8 +50,13 @@ def run(folder, recipe, *words):
 def test_values_go_on_through_a_time_limit(n, tmp_path):
     """Discount 1/2: Q(1) = 2 / (1 - 1/2) = 4 and Q(0) = 1 + 4/2 = 3. A limit taken for an end would give less."""
     rate = "model.phases.{}.optimizer.lr=1e-2"
-    words = [rate.format("critic"), "model.phases.follow.rate=0.05", "data.gradient_steps=300", "trainer.max_epochs=4"]
-    words += ["data.replay.discount=0.5", f"data.replay.n={n}", "model.models.critic.hidden=[16]"]
+    words = [
+        rate.format("critic"),
+        "model.phases.polyak_update.tau=0.05",
+        "data.gradient_steps=300",
+        "trainer.max_epochs=4",
+    ]
+    words += ["data.replay.gamma=0.5", f"data.replay.n_steps={n}", "model.models.critic.hidden=[16]"]
     cli = run(tmp_path, "td3", *words)
     q = cli.model.models["critic"](torch.eye(2), torch.zeros(2, 1))[:, 0]
     assert_close(q, torch.tensor([[3.0, 3.0], [4.0, 4.0]]), rtol=0, atol=0.05)
@@ -61,10 +66,10 @@ def test_values_end_with_a_life(tmp_path):
     """The last of two steps ends it: Q(1) = 2 and Q(0) = 1 + 2/2 = 2."""
     words = ["sim.kwargs={limit: 2, terminate: true}", "model.phases.critic.optimizer.lr=1e-2"]
     words += [
-        "model.phases.follow.rate=0.05",
+        "model.phases.polyak_update.tau=0.05",
         "data.gradient_steps=300",
         "trainer.max_epochs=4",
-        "data.replay.discount=0.5",
+        "data.replay.gamma=0.5",
     ]
     cli = run(tmp_path, "td3", *words, "model.models.critic.hidden=[16]")
     q = cli.model.models["critic"](torch.eye(2), torch.zeros(2, 1))[:, 0]
@@ -81,13 +86,13 @@ def test_updates_are_counted_and_the_actor_waits_for_its_turn(tmp_path):
         "data.rollout.horizon=32",
         "trainer.max_epochs=3",
     )
-    assert cli.model.updates == 3 * 64 and cli.datamodule.replay.decisions == 3 * 32
+    assert cli.model.updates == 3 * 64 and cli.datamodule.replay.num_transitions == 3 * 32
     critic, actor = cli.trainer.optimizers
     steps = [{int(state["step"]) for state in o.state_dict()["state"].values()} for o in (critic, actor)]
     assert steps == [{192}, {96}]
     # fewer updates than decisions
     few = run(tmp_path / "few", "td3", "data.gradient_steps=8", "trainer.max_epochs=2")
-    assert few.model.updates == 16 and few.datamodule.replay.decisions == 64
+    assert few.model.updates == 16 and few.datamodule.replay.num_transitions == 64
 
 
 def test_nothing_is_learnt_before_the_random_decisions_are_made(tmp_path):
@@ -96,16 +101,16 @@ def test_nothing_is_learnt_before_the_random_decisions_are_made(tmp_path):
 
 
 def test_a_phase_moves_what_it_trains_and_nothing_else(tmp_path):
-    """An actor that learns at rate 0 stays as it was, although the critic's loss was taken through its senses."""
+    """An actor that learns at rate 0 stays as it was, although the critic's loss was taken through its encoder."""
     words = ["trainer.max_epochs=1", "data.gradient_steps=4", "model.phases.actor.optimizer.lr=0"]
     cli = run(tmp_path, "sac", *words)
     fresh = run(tmp_path / "fresh", "sac", "trainer.max_epochs=1", "data.gradient_steps=4", "data.learning_starts=1000")
     assert_close(dict(cli.model.policy.state_dict()), dict(fresh.model.policy.state_dict()), rtol=0, atol=0)
-    critic, slow = (cli.model.models[name].weights[0] for name in ("critic", "slow_critic"))
+    critic, target = (cli.model.models[name].weights[0] for name in ("critic", "target_critic"))
     start = fresh.model.models["critic"].weights[0]
-    assert (critic != start).any() and 0 < (slow - start).abs().max() < (critic - start).abs().max()
+    assert (critic != start).any() and 0 < (target - start).abs().max() < (critic - start).abs().max()
     assert all(p.requires_grad for p in cli.model.models["critic"].parameters())
-    assert not any(p.requires_grad for p in cli.model.models["slow_critic"].parameters())
+    assert not any(p.requires_grad for p in cli.model.models["target_critic"].parameters())
 
 
 @pytest.mark.parametrize(
@@ -114,8 +119,8 @@ def test_a_phase_moves_what_it_trains_and_nothing_else(tmp_path):
         ("model.phases.target=null", "reads \\['returns'\\]"),
         ("model.phases.actor.every=0", "every must be at least 1"),
         ("model.phases.critic.output.critic=judge", "uses \\['judge'\\]"),
-        ("model.copies={slow_critic: judge}", "copy of 'judge'"),
-        ("model.phases.actor.terms.value={_target_: mmrl.objectives.value.SquaredValue}", "SquaredValue|values"),
+        ("model.target_networks={target_critic: judge}", "starts as 'judge'"),
+        ("model.phases.actor.terms.q={_target_: mmrl.objectives.value.SquaredValue}", "SquaredValue|values"),
     ],
 )
 def test_phases_that_do_not_fit_are_refused_by_name(word, message, tmp_path):

@@ -19,7 +19,7 @@ class Parts(nn.Module):
 
 
 def learner(rates):
-    return Learner(Parts(), objective=nn.Identity(), optimizer=partial(torch.optim.SGD, lr=0.1), rates=rates)
+    return Learner(Parts(), objective=nn.Identity(), optimizer=partial(torch.optim.SGD, lr=0.1), learning_rates=rates)
 
 
 def test_a_part_has_its_own_rate_and_what_is_frozen_none():

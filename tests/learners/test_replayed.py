@@ -16,7 +16,12 @@ from tests.runs import QUIET
 def learnt(folder, recipe):
     """A short run; it begins with the same decisions and makes 3 x 24 updates."""
     words = (f"recipe={recipe}", "sim.id=Pendulum-v1", *QUIET, "data.evaluation=null", "policy.hidden=[8]")
-    words += ("data.learning_starts=32", "data.rollout.horizon=32", "data.replay.batch=16", "data.gradient_steps=24")
+    words += (
+        "data.learning_starts=32",
+        "data.rollout.horizon=32",
+        "data.replay.batch_size=16",
+        "data.gradient_steps=24",
+    )
     cli = CLI(
         to_lightning(
             compose([*words, "model.models.critic.hidden=[256]", "trainer.max_epochs=3", f"run_dir='{folder}'"])
@@ -44,16 +49,16 @@ def test_replayed_phases_learn_the_same_to_the_bit(recipe, tmp_path, monkeypatch
 class Noisy(Phase):
     """loss = sum of weight times draws, as many as `asks` says; tells their sum."""
 
-    trains = ("policy",)
+    parameters = ("policy",)
     models = frozenset({"policy"})
 
     def __init__(self, asks):
         self.asks = asks
 
-    def __call__(self, batch, turn):
-        draws = torch.stack([turn.normal(2) for _ in range(self.asks)])
-        turn.log({"draws": draws.sum()})
-        turn.descend((turn.models["policy"].weight * draws.sum(0) * batch["x"]).sum())
+    def __call__(self, batch, ctx):
+        draws = torch.stack([ctx.normal(2) for _ in range(self.asks)])
+        ctx.log({"draws": draws.sum()})
+        ctx.minimize((ctx.models["policy"].weight * draws.sum(0) * batch["x"]).sum())
         return batch
 
 

@@ -41,7 +41,7 @@ RUNS = {
         "data.rollout.num_envs=3",
         "data.rollout.horizon=8",
     ),
-    "replay": (  # n > 1, two worlds, and a ring that is overwritten between the saving and the end
+    "replay": (  # n_steps > 1, two worlds, and a ring buffer that is overwritten between the saving and the end
         "recipe=td3",
         "policy.hidden=[8]",
         "model.models.critic.hidden=[8]",
@@ -51,8 +51,8 @@ RUNS = {
         "data.rollout.num_envs=2",
         "data.rollout.horizon=8",
         "data.replay.capacity=40",
-        "data.replay.batch=8",
-        "data.replay.n=2",
+        "data.replay.batch_size=8",
+        "data.replay.n_steps=2",
         "data.evaluation.count=2",
         "data.task.sim.max_episode_steps=20",
         "trainer.callbacks.last.every_n_epochs=1",

@@ -13,7 +13,7 @@ WORDS += ("data.rollout.num_envs=3", "data.rollout.horizon=8", "data.evaluation=
 
 def test_update_epochs_and_minibatches_learn_the_same(tmp_path):
     whole = fit(tmp_path / "whole", *WORDS)
-    cut = fit(tmp_path / "cut", *WORDS, "model.whole_passes=false")
+    cut = fit(tmp_path / "cut", *WORDS, "model.capture=false")
     # the norm that clips is summed in another order: a few units in the last place in each of 12 updates of 1e-3
     assert_close(whole["weights"], cut["weights"], atol=2e-6, rtol=0)
     for one, other in zip(whole["metrics"], cut["metrics"], strict=True):

@@ -97,9 +97,9 @@ TRAINER: list[Row] = [
     ),
     ("trainer.callbacks.checkpoint.save_top_k=-5", "save_top_k", "-1"),
     ("trainer.callbacks.checkpoint.mode=best", "mode", "min, max"),
-    ("trainer.callbacks.start.take=some", "take", "'frozen'"),
-    ("trainer.callbacks.start.stages=abc", "stages", "dict"),
-    ("trainer.callbacks.start.checkpoint=/no/such.ckpt", "/no/such.ckpt", "no such file"),
+    ("trainer.callbacks.warm_start.frozen_only=some", "frozen_only", "bool"),
+    ("trainer.callbacks.warm_start.stages=abc", "stages", "dict"),
+    ("trainer.callbacks.warm_start.checkpoint=/no/such.ckpt", "/no/such.ckpt", "no such file"),
     (
         "trainer.callbacks.progress={_target_: mmrl.callbacks.progress.Progress}",
         "trainer",
@@ -139,10 +139,10 @@ OPTIMIZER: list[Row] = [
     ("scheduler=one_cycle scheduler.rise=2", "scheduler", "rise < 1"),
     ("scheduler=one_cycle scheduler.total_steps=0", "model.scheduler", "total_steps"),
     ("scheduler=one_cycle scheduler.end=nan", "model.scheduler.end", "finite"),
-    ("model.rates={nope: 1e-3}", "model.rates", "begins with"),
-    ("model.rates={value_head: -1}", "model.rates.value_head", "at least 0"),
-    ("model.companions={reference: 1e-3}", "model.companions", "another name"),
-    ("model.companions={x: nan}", "model.companions.x", "finite"),
+    ("model.learning_rates={nope: 1e-3}", "model.learning_rates", "begins with"),
+    ("model.learning_rates={value_head: -1}", "model.learning_rates.value_head", "at least 0"),
+    ("model.auxiliary_models={reference: 1e-3}", "model.auxiliary_models", "another name"),
+    ("model.auxiliary_models={x: nan}", "model.auxiliary_models.x", "finite"),
     ("model.reference=maybe", "model.reference", "bool"),
 ]
 

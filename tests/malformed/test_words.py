@@ -19,7 +19,7 @@ from mmrl.config import compose, to_lightning
 from tests.malformed import table_commands, table_data, table_keys, table_values, table_yaml
 
 BASE = (
-    *("recipe=grpo", "task=arithmetic", "policy=tiny_text", "trainer.callbacks.start.stages=null"),
+    *("recipe=grpo", "task=arithmetic", "policy=tiny_text", "trainer.callbacks.warm_start.stages=null"),
     *("trainer.max_epochs=1", "trainer.logger=false", "trainer.accelerator=cpu", "trainer.enable_progress_bar=false"),
     *("trainer.callbacks.progress=null", "data.evaluation.count=2", "data.num_prompts=2"),
 )

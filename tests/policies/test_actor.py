@@ -14,7 +14,7 @@ from mmrl.batch import Batch
 from mmrl.policies.actor import DeterministicPolicy, SquashedPolicy
 from mmrl.policies.critic import Critics
 from mmrl.policies.squashed import Squashed
-from mmrl.policies.uniform import Uniform
+from mmrl.policies.uniform import UniformPolicy
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 
@@ -47,15 +47,15 @@ def test_squashed_log_probability_far_out_is_finite_and_exact():
     assert_close(choices.logprobs(torch.tensor([[[40.0, -40.0]]])), torch.tensor([[expected]]))
 
 
-def test_a_proposal_is_scored_as_it_was_drawn():
+def test_a_reparameterised_sample_has_its_own_log_probability():
     policy = made(SquashedPolicy)
     noise = torch.randn(6, 2, generator=torch.Generator().manual_seed(1))
     features = policy.features(states(6))
-    proposal = policy.propose(features, noise)
+    sample = policy.rsample(features, noise)
     choices = policy.head(policy.actor(features))
     unbounded = choices.centre + choices.log_std.exp() * noise
-    assert_close(proposal.action, unbounded.tanh())
-    assert_close(proposal.logprobs, choices.logprobs(unbounded[:, None]))
+    assert_close(sample.action, unbounded.tanh())
+    assert_close(sample.logprobs, choices.logprobs(unbounded[:, None]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,7 +80,7 @@ def test_a_row_draws_from_its_own_stream_and_greedy_from_none(kind):
 
 
 def test_a_policy_that_has_not_learnt_is_uniform_in_the_box():
-    policy = Uniform(made(SquashedPolicy))
+    policy = UniformPolicy(made(SquashedPolicy))
     done = policy.act(states(4000), Sampling(), Noise(range(4000)))
     given = np.stack(done.output)
     for axis, (low, high) in enumerate(((-2, 2), (0, 1))):
@@ -101,7 +101,7 @@ def test_an_action_becomes_a_choice_and_back(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_saved_and_loaded_it_acts_the_same(kind, tmp_path):
-    options = {} if kind is SquashedPolicy else {"exploration": 0.3}
+    options = {} if kind is SquashedPolicy else {"exploration_noise": 0.3}
     policy = made(kind, image_size=17, image_features=4, **options)
     policy.save_pretrained(tmp_path)
     image = torch.randint(256, (5, 17, 17, 3), dtype=torch.uint8)
@@ -122,7 +122,7 @@ def test_what_does_not_fit_is_refused():
         policy.check_spaces(gymnasium.spaces.Box(-1, 1, (4,), np.float32), box)
     with pytest.raises(ValueError, match=r"policy\.low must be finite"):
         SquashedPolicy(observation_dims=3, actions=2, low=-math.inf)
-    with pytest.raises(ValueError, match="must see something"):
+    with pytest.raises(ValueError, match="no observation to read"):
         SquashedPolicy(actions=2)
     with pytest.raises(ValueError, match=r"policy\.observation_dims"):
         policy.encode({"state": np.zeros(4)})

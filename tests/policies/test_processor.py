@@ -164,9 +164,9 @@ def test_a_start_may_be_the_frozen_weights_alone(tmp_path):
     torch.save({"state_dict": state, "policy_contract": before.contract()}, tmp_path / "last.ckpt")
     policy = ActionTokenPolicy(**TINY, freeze_vision=True, value_head=True)
     drawn = {name: part.clone() for name, part in policy.state_dict().items()}
-    load_policy(policy, str(tmp_path / "last.ckpt"), take="frozen")
+    load_policy(policy, str(tmp_path / "last.ckpt"), frozen_only=True)
     for name, part in policy.named_parameters():
         assert torch.equal(part, drawn[name] if part.requires_grad else before.state_dict()[name]), name
     assert not torch.equal(drawn["body.head.weight"], before.state_dict()["body.head.weight"])
     with pytest.raises(ValueError, match="trains all its weights; freeze a part"):
-        load_policy(ActionTokenPolicy(**TINY), str(tmp_path / "last.ckpt"), take="frozen")
+        load_policy(ActionTokenPolicy(**TINY), str(tmp_path / "last.ckpt"), frozen_only=True)

@@ -9,14 +9,14 @@ def test_words_that_learn_something_else_have_another_hash():
 
 
 def test_a_start_stage_belongs_to_the_run():
-    stage = "trainer.callbacks.start.stages.sft=['recipe=sft_start','data.num_prompts=7']"
+    stage = "trainer.callbacks.warm_start.stages.sft=['recipe=sft_start','data.num_prompts=7']"
     assert content(["recipe=grpo"]) != content(["recipe=grpo", stage])
 
 
 def test_when_a_start_stops_is_what_it_learns():
     def stopped(at):
         words = f"['recipe=sft_start','trainer.callbacks.stop.stopping_threshold={at}']"
-        return content(["recipe=grpo", f"trainer.callbacks.start.stages.sft={words}"])
+        return content(["recipe=grpo", f"trainer.callbacks.warm_start.stages.sft={words}"])
 
     assert stopped(0.15) != stopped(0.35)
     assert content(["recipe=grpo"]) == content(["recipe=grpo", "trainer.callbacks.checkpoint.every_n_epochs=7"])

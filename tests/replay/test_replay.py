@@ -1,11 +1,11 @@
-"""What is drawn from the past: which reward, which following observation, which discount."""
+"""Samples of the replay buffer: which reward, which next observation, which discount."""
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
-from mmrl.replay.replay import Replay
+from mmrl.replay.replay import ReplayBuffer
 from mmrl.rng import derive_rng
 
 CLOSED = "time"
@@ -26,8 +26,8 @@ def piece(number: int, first: int, rewards: list[float], terminal: bool) -> Batc
     )
 
 
-def seen(number: int, observation: int) -> Batch:
-    """What was seen after the last decision of an episode."""
+def final(number: int, observation: int) -> Batch:
+    """The final observation of an episode."""
     return Batch(
         **{"obs.state": torch.tensor([[float(observation)]])},
         **{"obs.image": torch.full((1, 2, 2, 3), observation, dtype=torch.uint8)},
@@ -39,11 +39,11 @@ def nothing() -> Batch:
     return Batch(episode=torch.zeros(0, dtype=torch.long))
 
 
-def table(replay: Replay, draws: int = 400) -> dict[float, tuple[float, float, float]]:
+def table(replay: ReplayBuffer, draws: int = 400) -> dict[float, tuple[float, float, float]]:
     """For every action that is drawn: its reward, discount and following state; the same each time it is drawn."""
-    batch = replay.draw(1, derive_rng(0, "test"))
+    batch = replay.sample(1, derive_rng(0, "test"))
     out: dict[float, tuple[float, float, float]] = {}
-    for _ in range(draws // replay.batch):
+    for _ in range(draws // replay.batch_size):
         for i, action in enumerate(batch["action"].flatten().tolist()):
             assert batch["obs.state"][0, i].item() == action
             assert batch["obs.image"][0, i].unique().tolist() == [action]
@@ -67,8 +67,8 @@ REWARDS = [1.0, 2.0, 4.0, 8.0, 16.0]
     ],
 )
 def test_three_steps_of_a_life_of_five(terminal, expected):
-    replay = Replay(capacity=20, batch=400, discount=0.5, n=3)
-    replay.add(piece(0, 0, REWARDS, terminal), nothing() if terminal else seen(0, 5))
+    replay = ReplayBuffer(capacity=20, batch_size=400, gamma=0.5, n_steps=3)
+    replay.add(piece(0, 0, REWARDS, terminal), nothing() if terminal else final(0, 5))
     replay.add(piece(7, 10, [100.0, 100.0], True), nothing())  # another life follows at once
     drawn = table(replay)
     assert drawn.keys() == {0, 1, 2, 3, 4, 10, 11}
@@ -80,17 +80,17 @@ def test_three_steps_of_a_life_of_five(terminal, expected):
 
 def test_pieces_of_one_life_meet_at_the_cut():
     """The observation at the cut is kept once more, and the first piece goes on through it."""
-    replay = Replay(capacity=20, batch=400, discount=0.5)
-    replay.add(piece(0, 0, [1.0, 2.0], False), seen(0, 2))
-    replay.add(piece(0, 2, [4.0], False), seen(0, 3))
+    replay = ReplayBuffer(capacity=20, batch_size=400, gamma=0.5)
+    replay.add(piece(0, 0, [1.0, 2.0], False), final(0, 2))
+    replay.add(piece(0, 2, [4.0], False), final(0, 3))
     assert table(replay) == {0: (1, 0.5, 1), 1: (2, 0.5, 2), 2: (4, 0.5, 3)}
-    assert replay.ring.size == 5 and replay.decisions == 3
+    assert replay.storage.size == 5 and replay.num_transitions == 3
 
 
 def test_the_oldest_rows_are_overwritten_and_nothing_is_mixed():
-    replay = Replay(capacity=7, batch=400, discount=0.5, n=2)
+    replay = ReplayBuffer(capacity=7, batch_size=400, gamma=0.5, n_steps=2)
     for life in range(5):
-        replay.add(piece(life, 10 * life, [1.0, 2.0, 4.0], False), seen(life, 10 * life + 3))
+        replay.add(piece(life, 10 * life, [1.0, 2.0, 4.0], False), final(life, 10 * life + 3))
     # four rows each: the last life whole, and of the one before it the last two decisions with what followed them
     drawn = table(replay)
     assert drawn == {
@@ -100,46 +100,46 @@ def test_the_oldest_rows_are_overwritten_and_nothing_is_mixed():
         41: (4, 0.25, 43),
         42: (4, 0.5, 43),
     }
-    images = replay.ring.columns["obs.image"]
+    images = replay.storage.columns["obs.image"]
     assert images.dtype == torch.uint8 and len(images) == 7  # a picture takes its bytes once
-    assert replay.ring.bytes == 7 * (12 + 4 + 4 + 4 + 1)
+    assert replay.storage.bytes == 7 * (12 + 4 + 4 + 4 + 1)
 
 
 def test_more_than_fits_leaves_the_newest():
-    replay = Replay(capacity=3, batch=400, discount=0.5)
+    replay = ReplayBuffer(capacity=3, batch_size=400, gamma=0.5)
     replay.add(piece(0, 0, REWARDS, True), nothing())
     assert table(replay).keys() == {2, 3, 4}
 
 
 def test_every_decision_is_as_likely():
-    replay = Replay(capacity=100, batch=40_000, discount=0.5)
-    replay.add(piece(0, 0, [0.0] * 4, False), seen(0, 4))
-    counts = torch.bincount(replay.draw(1, derive_rng(1))["action"].flatten().long(), minlength=4)
+    replay = ReplayBuffer(capacity=100, batch_size=40_000, gamma=0.5)
+    replay.add(piece(0, 0, [0.0] * 4, False), final(0, 4))
+    counts = torch.bincount(replay.sample(1, derive_rng(1))["action"].flatten().long(), minlength=4)
     assert (counts - 10_000).abs().max() < 4 * (40_000 * 0.25 * 0.75) ** 0.5  # four standard deviations
 
 
 def test_what_was_saved_draws_the_same():
-    replay = Replay(capacity=7, batch=8, discount=0.5)
+    replay = ReplayBuffer(capacity=7, batch_size=8, gamma=0.5)
     for life in range(3):
-        replay.add(piece(life, 10 * life, [1.0, 2.0], False), seen(life, 10 * life + 2))
-    other = Replay(capacity=7, batch=8, discount=0.5)
+        replay.add(piece(life, 10 * life, [1.0, 2.0], False), final(life, 10 * life + 2))
+    other = ReplayBuffer(capacity=7, batch_size=8, gamma=0.5)
     other.load_state_dict(replay.state_dict())
     for each in (replay, other):  # and goes on the same
         each.add(piece(9, 90, [1.0], True), nothing())
-    assert_close(dict(replay.draw(2, derive_rng(3))), dict(other.draw(2, derive_rng(3))), rtol=0, atol=0)
-    small = Replay(capacity=100, batch=8, discount=0.5)
+    assert_close(dict(replay.sample(2, derive_rng(3))), dict(other.sample(2, derive_rng(3))), rtol=0, atol=0)
+    small = ReplayBuffer(capacity=100, batch_size=8, gamma=0.5)
     small.add(piece(0, 0, [1.0], True), nothing())
-    assert len(small.state_dict()["ring"]["columns"]["reward"]) == 1  # not its capacity
+    assert len(small.state_dict()["storage"]["columns"]["reward"]) == 1  # not its capacity
 
 
 def test_refusals():
     with pytest.raises(ValueError, match=r"data\.replay\.capacity"):
-        Replay(capacity=0)
-    with pytest.raises(ValueError, match="neither terminated nor say what followed"):
-        Replay(capacity=9).add(piece(0, 0, [1.0], False), nothing())
-    replay = Replay(capacity=9)
+        ReplayBuffer(capacity=0)
+    with pytest.raises(ValueError, match="neither terminated nor have a final observation"):
+        ReplayBuffer(capacity=9).add(piece(0, 0, [1.0], False), nothing())
+    replay = ReplayBuffer(capacity=9)
     replay.add(piece(0, 0, [1.0], True), nothing())
     with pytest.raises(ValueError, match=r"data\.replay\.capacity is 5"):
-        Replay(capacity=5).load_state_dict(replay.state_dict())
-    with pytest.raises(ValueError, match=r"replay column 'action'"):
+        ReplayBuffer(capacity=5).load_state_dict(replay.state_dict())
+    with pytest.raises(ValueError, match=r"replay buffer column 'action'"):
         replay.add(piece(0, 0, [1.0], True).with_columns(action=torch.zeros(1, 1, 2)), nothing())

@@ -24,14 +24,14 @@ def test_three_bombs_run_nothing(run, tmp_path, capsys):
     roads = {
         "resumed": lambda: fit(tmp_path / "a", *SHORT, f"ckpt_path={bomb}"),
         "evaluated": lambda: main(["evaluate", str(run), "checkpoint=bomb", "count=2"]),
-        "begun with": lambda: fit(tmp_path / "b", *SHORT, f"trainer.callbacks.start.checkpoint={bomb}"),
+        "begun with": lambda: fit(tmp_path / "b", *SHORT, f"trainer.callbacks.warm_start.checkpoint={bomb}"),
     }
     for road, go in roads.items():
         assert go() != 0, road
         said = capsys.readouterr().err
         assert "bomb.ckpt holds pickled objects" in said and "trust=true" in said and "Traceback" not in said
         assert not mark.exists(), road
-    assert fit(tmp_path / "c", *SHORT, f"trainer.callbacks.start.checkpoint={bomb}", "trust=true") == 0
+    assert fit(tmp_path / "c", *SHORT, f"trainer.callbacks.warm_start.checkpoint={bomb}", "trust=true") == 0
     assert mark.exists()
     bomb.unlink()
 
@@ -52,4 +52,4 @@ def test_a_configuration_file_cannot_ask_for_trust(run, tmp_path, capsys):
 
 def test_weights_without_a_run_cannot_be_resumed(run, tmp_path, capsys):
     assert fit(tmp_path / "a", *SHORT, f"ckpt_path={run}/checkpoints/start.ckpt") == 2
-    assert "cannot be resumed, only begun with: trainer.callbacks.start.checkpoint=" in capsys.readouterr().err
+    assert "cannot be resumed, only begun with: trainer.callbacks.warm_start.checkpoint=" in capsys.readouterr().err

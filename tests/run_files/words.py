@@ -7,7 +7,7 @@ from tests.runs import TEXT, override
 
 LOGGED = (
     "trainer.accelerator=cpu",
-    "trainer.callbacks.start.stages=null",
+    "trainer.callbacks.warm_start.stages=null",
     "trainer.callbacks.progress=null",
     "trainer.enable_progress_bar=false",
     "trainer.logger.tensorboard=null",

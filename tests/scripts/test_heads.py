@@ -36,7 +36,7 @@ def test_every_head_has_the_same_budget_and_states(heads, tmp_path):
         CLI(to_lightning(words), build=False)
         if len(jobs) > 1:
             clones.setdefault(head.start, set()).add(jobs[0].folder)
-            assert f"trainer.callbacks.start.checkpoint={jobs[0].folder}/checkpoints/last.ckpt" in jobs[1].words
+            assert f"trainer.callbacks.warm_start.checkpoint={jobs[0].folder}/checkpoints/last.ckpt" in jobs[1].words
     assert all(len(folders) == 1 for folders in clones.values())  # heads of one network share a clone
     assert len({folder for folders in clones.values() for folder in folders}) == len(clones)
 
