@@ -97,9 +97,9 @@ class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type c
 
     @property
     def score_mask(self) -> Tensor:
-        """[N, T] bool: what has to be scored, the policy's choices, what is taught within them, probes after them."""
+        """[N, T] bool: what has to be scored, the policy's choices, taught tokens, self-reward tokens."""
         read = self["mask"]
-        for name in ("taught", "probe"):
+        for name in ("taught", "self_reward_mask"):
             if name in self:
                 read = read | self[name]
         return read

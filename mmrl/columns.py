@@ -21,11 +21,11 @@ COLUMNS: dict[str, Column] = {
     "logprobs": Column("[N, T]", "nats", "log-probability of each choice when it was sampled (behaviour policy)"),
     "temperature": Column("[N]", "1", "what logits were divided by when sampling"),
     "margin": Column("[N, T, R]", "policy units", "numbers of the network's state beyond the chunk"),
-    "probe": Column(
-        "[N, T]", "bool", "a token put after the answer, that is scored and that the policy did not choose"
+    "self_reward_mask": Column(
+        "[N, T]", "bool", "self-reward token: appended after the completion, scored, not chosen by the policy"
     ),
-    "probe_weight": Column("[N]", "1", "what the row's probe counts in a loss, 0 without one"),
-    "probe_score": Column("[N]", "reward", "what the row's probe says the answer earned, before the update"),
+    "self_reward_weight": Column("[N]", "1", "weight of the row's self-reward in a loss, 0 without one"),
+    "self_reward": Column("[N]", "reward", "reward that the policy's self-reward token implies, before the update"),
     "support_ids": Column(
         "[N, *]", "ids", "tokens that truncated sampling kept for the choices of the row, one choice after the other"
     ),
@@ -42,7 +42,7 @@ COLUMNS: dict[str, Column] = {
     "reward": Column("[N]", "reward", "paid for this decision; the composed episode reward is paid at the last one"),
     "episode_reward": Column("[N]", "reward", "composed reward of the whole episode, the same on all its rows"),
     "first": Column("[N]", "bool", "the episode's first row, where later ones are made in view of it"),
-    "cell": Column("[N]", "id", "rows that are compared with each other across prompts, such as those of one role"),
+    "baseline_group": Column("[N]", "id", "rows that share a baseline across prompts, such as those of one role"),
     "segment": Column("[N, T]", "id", "piece of the row that a choice belongs to, counted from 0", pad=-1),
     "last": Column("[N]", "bool", "the episode's last row"),
     "terminal": Column("[N]", "bool", "last row of an episode that ended by itself: nothing follows"),
@@ -57,7 +57,7 @@ COLUMNS: dict[str, Column] = {
     ),
     "ref_logprobs": Column("[N, T]", "nats", "log-probability of each choice under the frozen reference policy"),
     "nucleus_entropy": Column("[N, T]", "nats", "entropy of the most likely ids alone, before the update"),
-    "pull": Column("[N, T]", "1", "slope of a penalty on a mean over the batch, per choice"),
+    "penalty_slope": Column("[N, T]", "1", "slope of a penalty on a mean over the batch, per choice"),
     "reward_logprobs": Column(
         "[N, T]", "nats", "log-probability of each choice under a reward model, before the update"
     ),
@@ -65,7 +65,7 @@ COLUMNS: dict[str, Column] = {
     "other_logprobs": Column("[N, T]", "nats", "log-probability of each choice in another context, before the update"),
     "advantages": Column("[N, T]", "reward or standard deviations", "how much better the choice was than expected"),
     "returns": Column("[N] or [N, T]", "reward", "regression target of the values"),
-    "seed": Column("[N]", "1", "of what learning draws for the row, such as places between noise and a demonstration"),
+    "seed": Column("[N]", "1", "of what learning draws for the row, such as the timesteps of denoising"),
     "target_mask": Column("[N, M, H, W]", "bool", "pixels of the objects that the instruction names, in order"),
     "weights": Column(
         "[N, T]",

@@ -74,11 +74,11 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         need(term.reads, columns, f"term {name!r}", "reads {missing}, and nobody writes them")
         need(term.needs, predicted, f"term {name!r}", PREDICTED)
         need(term.others, contexts | auxiliary_models, f"term {name!r}", OTHERS)
-    for name, column in (objective.get("rows") or {}).items():
+    for name, column in (objective.get("row_masks") or {}).items():
         need(
             frozenset({column.removeprefix("~")}),
             columns,
-            f"objective.rows[{name!r}]",
+            f"objective.row_masks[{name!r}]",
             "reads {missing}, and nobody writes them",
         )
 

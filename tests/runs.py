@@ -229,7 +229,7 @@ class Watcher(L.Callback):
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         shares = objective._weighted_sums(batch)
         for name, term in objective.terms.items():
-            value = shares[objective.rows.get(name)].sum(term(out, batch), name)
+            value = shares[objective.row_masks.get(name)].sum(term(out, batch), name)
             if value.requires_grad:
                 found = torch.autograd.grad(value, trained, allow_unused=True, retain_graph=True)
                 if any(part is not None and part.abs().max() > 0 for part in found):

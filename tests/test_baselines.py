@@ -67,7 +67,7 @@ def test_no_recipe_hides_a_filter_in_front_of_a_constant_denominator_or_a_reward
         bare = "group_advantage" in (data.get("pipeline") or []) and advantage.get("baseline", "mean") is None
         if weighting.get("_target_", "").endswith("ConstantLength") or bare:
             names = [spec["_target_"].rsplit(".", 1)[1] for spec in data.transforms.values() if spec is not None]
-            assert not {"DropUniform", "Refill", "KeepRates"} & set(names), recipe
+            assert not {"DropZeroVariance", "DynamicSampling", "KeepPassRates"} & set(names), recipe
 
 
 def test_score_function_losses_take_one_step_on_each_batch_also_as_baselines():
@@ -78,7 +78,7 @@ def test_score_function_losses_take_one_step_on_each_batch_also_as_baselines():
     for recipe, *words in sides:
         plain = compose_words(tuple(words))
         term = ((plain.model.get("objective") or {}).get("terms") or {}).get("policy") or {}
-        if term.get("_target_", "").endswith("PolicyGradient") and not term.get("correction"):
+        if term.get("_target_", "").endswith("PolicyGradient") and not term.get("importance_weights"):
             told = "off-policy" in plain.paper.differs  # a recipe that takes more says so
             assert (plain.data.num_minibatches, plain.data.update_epochs) == (1, 1) or told, (recipe, words)
 

@@ -173,7 +173,7 @@ STOPS = "data.sampling.stop=['0','1','2','3','4','5','6','7','8','9']"
 NEEDED = {
     "absolute_zero": ("data.num_prompts=24",),  # several rows of one role and kind are compared
     "deep_search": (STOPS,),  # an answer that does not end is wrong
-    "laser": (STOPS,),  # the probe stands after answers that end
+    "laser": (STOPS,),  # the self-reward token stands after answers that end
     "metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint
 }
 """What a tiny run needs beside its size for every term to have something to do."""

@@ -46,7 +46,13 @@ CONFIGURATION = {
     "an unknown key of the data": (("data.num_promts=2",), "data", "'num_promts'", "'num_prompts'"),
     "an unknown key of the sampling": (("sampling.temprature=2",), "sampling", "temprature"),
     "a number that is a word": (("data.num_prompts=five",), "data.num_prompts", "int", "five"),
-    "a number deep inside": (("objective.terms.policy.high=abc",), "model.objective.terms", "high", "float", "abc"),
+    "a number deep inside": (
+        ("objective.terms.policy.clip_high=abc",),
+        "model.objective.terms",
+        "clip_high",
+        "float",
+        "abc",
+    ),
     "a choice that is not one": (("data.annotators.group_advantage.scale=typo",), "data.annotators", "scale", "sample"),
     "a class that is not there": (
         ("objective.terms.policy._target_=mmrl.objectives.policy.No",),

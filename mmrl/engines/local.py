@@ -77,8 +77,10 @@ class LocalEngine(Engine):
         action = policy.act_batch(there, sampling, Noise(seeds[rows]))
         for phase, seconds in action.seconds.items():
             self.count(f"seconds/{phase}", seconds)
-        if action.memo:
-            seen = {name: column for name, column in seen.items() if name not in policy.memoised} | action.memo
+        if action.cached_features:
+            seen = {
+                name: column for name, column in seen.items() if name not in policy.cached_inputs
+            } | action.cached_features
         columns: dict[str, Any] = {"action": action.action, "mask": action.mask, **action.extra}
         for name, column in (("logprobs", action.logprobs), ("values", action.values)):
             if column is not None:
@@ -117,14 +119,14 @@ class LocalEngine(Engine):
         chosen, logprobs, mask = action.action.cpu(), action.logprobs.float().cpu(), action.mask.cpu()  # type: ignore[union-attr]
         values = None if action.values is None else action.values.float().cpu()
         extra = {name: _rows(column.to("cpu"), lengths) for name, column in action.extra.items()}
-        memo = {name: column.cpu() for name, column in action.memo.items()}
+        cached_features = {name: column.cpu() for name, column in action.cached_features.items()}
         temperature = torch.tensor(sampling.temperature)
         completions = []
         for i, number in enumerate(asked):
             observation = read[number]
-            if memo:
-                observation = {k: v for k, v in observation.items() if k not in policy.memoised}
-                observation |= {name: column[i] for name, column in memo.items()}
+            if cached_features:
+                observation = {k: v for k, v in observation.items() if k not in policy.cached_inputs}
+                observation |= {name: column[i] for name, column in cached_features.items()}
             t = lengths[i]
             completions.append(
                 Completion(

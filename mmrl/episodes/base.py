@@ -1,4 +1,4 @@
-"""What may happen to episodes between scoring and collation: dropping, refilling, relabelling."""
+"""Transforms of episodes between scoring and collation: drop, sample more, relabel."""
 
 from __future__ import annotations
 

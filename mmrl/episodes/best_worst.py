@@ -1,4 +1,4 @@
-"""Episodes made into preferences: of each group the best and the worst."""
+"""Preference pairs from samples: the best and the worst completion of each group."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from mmrl.episodes.base import EpisodeTransform
-from mmrl.episodes.filter import grouped, uniform
+from mmrl.episodes.filter import grouped, has_zero_variance
 from mmrl.types import Context, Episode, Turn
 
 log = logging.getLogger(__name__)
@@ -18,13 +18,13 @@ log = logging.getLogger(__name__)
 class BestWorst(EpisodeTransform):
     """Keeps of each group the episode with the highest reward, preferred, and the one with the lowest, not preferred.
 
-    Groups whose episodes all earned the same say nothing and are left out. Of equals the first episode counts.
+    Groups whose rewards are all equal are left out. Of equals the first episode counts.
 
     Args:
-        length_price: taken from a reward for every choice of the policy, against preferring length for its own sake.
+        length_penalty: subtracted from the reward for every choice of the policy.
     """
 
-    length_price: float = 0.0
+    length_penalty: float = 0.0
 
     writes = frozenset({"preference"})
 
@@ -32,9 +32,9 @@ class BestWorst(EpisodeTransform):
         out: list[Episode] = []
         groups = grouped(episodes)
         for group in groups.values():
-            if uniform(group, "reward", 0.0):
+            if has_zero_variance(group, "reward", 0.0):
                 continue
-            earned = [episode.reward - self.length_price * episode.tokens for episode in group]
+            earned = [episode.reward - self.length_penalty * episode.tokens for episode in group]
             best, worst = earned.index(max(earned)), earned.index(min(earned))
             if best != worst:
                 out += [stated(group[best], 1), stated(group[worst], -1)]

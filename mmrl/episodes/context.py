@@ -29,16 +29,19 @@ class BlackPatches(Change):
     Source: Perception-Aware Policy Optimization, 2025, section 3, arXiv:2507.06448.
 
     Args:
-        share: probability of each patch.
-        patch: its side in pixels; those at the right and lower edge may be cut.
+        mask_ratio: probability of each patch.
+        patch_size: pixels of its side; patches at the right and lower edge may be cut.
     """
 
-    share: float = 0.6
-    patch: int = 14
+    mask_ratio: float = 0.6
+    patch_size: int = 14
 
     def __post_init__(self) -> None:
-        if not 0 <= self.share <= 1 or self.patch < 1:
-            raise ValueError(f"black_patches: need 0 <= share <= 1 and patch >= 1, got {self.share} and {self.patch}")
+        if not 0 <= self.mask_ratio <= 1 or self.patch_size < 1:
+            raise ValueError(
+                f"black_patches: need 0 <= mask_ratio <= 1 and patch_size >= 1, "
+                f"got {self.mask_ratio} and {self.patch_size}"
+            )
 
     def __call__(self, raw: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         if not raw.get("images"):
@@ -47,8 +50,8 @@ class BlackPatches(Change):
 
     def _hidden(self, image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         height, width = image.shape[:2]
-        black = rng.random((-(-height // self.patch), -(-width // self.patch))) < self.share
-        pixels = black.repeat(self.patch, 0).repeat(self.patch, 1)[:height, :width]
+        black = rng.random((-(-height // self.patch_size), -(-width // self.patch_size))) < self.mask_ratio
+        pixels = black.repeat(self.patch_size, 0).repeat(self.patch_size, 1)[:height, :width]
         return np.where(pixels[..., None], 0, image).astype(image.dtype)
 
 
@@ -56,7 +59,7 @@ class BlackPatches(Change):
 class OtherContext(EpisodeTransform):
     """Gives every answer a second context, the same for all episodes of a prompt; another one in every iteration.
 
-    Terms and annotators take it by its name, as in `KL(other="blind")` or `Logprobs(column=..., context="blind")`. It
+    Terms and annotators take it by its name, as in `KL(context="blind")` or `Logprobs(column=..., context="blind")`. It
     is for policies whose rows are whole answers.
 
     Args:

@@ -19,17 +19,17 @@ class Demonstrate(EpisodeTransform):
 
     Nothing can be learnt from comparing failures, and a demonstration is compared with nothing: its advantage is 0 and
     an imitation term on the rows `is_demo` learns from it, for example
-    `objective: {terms: {imitation: {...}}, coefficients: {imitation: 0.1}, rows: {imitation: is_demo}}`.
+    `objective: {terms: {imitation: {...}}, coefficients: {imitation: 0.1}, row_masks: {imitation: is_demo}}`.
     Stands before transforms that drop groups, which leave demonstrations alone.
 
     Args:
         score: that says whether an episode succeeded.
-        solved: least value of the score that is a success.
+        success_threshold: smallest value of the score that is a success.
         share: of the failed groups, the first ones, that are shown; the others stay as they are.
     """
 
     score: str = "success"
-    solved: float = 1.0
+    success_threshold: float = 1.0
     share: float = 1.0
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class Demonstrate(EpisodeTransform):
                 f"episodes.demonstrate.score={self.score!r} is no score of {episode.prompt.key!r}, "
                 f"which has {sorted(episode.scores)}"
             )
-        return episode.scores[self.score] < self.solved
+        return episode.scores[self.score] < self.success_threshold
 
 
 def _turns(decisions: Sequence[tuple[Mapping[str, Any], Any]], slot: int, ctx: Context) -> list[Turn]:

@@ -1,4 +1,4 @@
-"""Leaving out what nothing can be learnt from."""
+"""Filters of episodes: zero-variance groups, pass rates and successes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mmrl.types import Context, Episode
 
 
 @dataclass(frozen=True)
-class DropUniform(EpisodeTransform):
-    """Keeps the groups whose episodes did not all earn the same: the others have no advantage to learn from.
+class DropZeroVariance(EpisodeTransform):
+    """Drops groups whose rewards are all equal: their advantages are 0 (zero-variance filter).
 
-    A group of one is uniform, unless it is a demonstration, which stays.
+    A group of one has no variance, unless it is a demonstration: that is not sampled, and it stays.
 
     Args:
         field: "reward", or the name of a score.
-        tolerance: largest difference that counts as the same, in units of the field.
+        tolerance: largest difference of rewards that counts as equal, in units of the field.
     """
 
     field: str = "reward"
@@ -27,55 +27,57 @@ class DropUniform(EpisodeTransform):
 
     def __post_init__(self) -> None:
         if self.tolerance < 0:
-            raise ValueError(f"drop_uniform.tolerance must be >= 0, got {self.tolerance}")
+            raise ValueError(f"drop_zero_variance.tolerance must be >= 0, got {self.tolerance}")
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         return [
             episode
             for group in grouped(episodes).values()
-            if group[0].source == "demo" or not uniform(group, self.field, self.tolerance)
+            if group[0].source == "demo" or not has_zero_variance(group, self.field, self.tolerance)
             for episode in group
         ]
 
 
 @dataclass(frozen=True)
-class KeepSolved(EpisodeTransform):
-    """Keeps the episodes that earned enough: cloning what succeeded, for example.
+class KeepSuccesses(EpisodeTransform):
+    """Keeps the episodes whose reward reaches a threshold, as in rejection-sampling fine-tuning.
 
     Args:
         field: "reward", or the name of a score.
-        least: that is enough.
+        success_threshold: smallest reward of a success.
     """
 
     field: str = "reward"
-    least: float = 1.0
+    success_threshold: float = 1.0
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        return [episode for episode in episodes if earned(episode, self.field) >= self.least]
+        return [episode for episode in episodes if earned(episode, self.field) >= self.success_threshold]
 
 
 @dataclass(frozen=True)
-class KeepRates(EpisodeTransform):
-    """Keeps the groups whose mean lies in [low, high]: neither too easy nor too hard.
+class KeepPassRates(EpisodeTransform):
+    """Keeps the groups whose mean reward lies in [min_rate, max_rate]: drops prompts that are too easy or too hard.
 
     Args:
-        low: least mean.
-        high: largest mean.
+        min_rate: smallest mean.
+        max_rate: largest mean.
         field: "reward", or the name of a score.
     """
 
-    low: float = 0.2
-    high: float = 0.8
+    min_rate: float = 0.2
+    max_rate: float = 0.8
     field: str = "reward"
 
     def __post_init__(self) -> None:
-        if self.low > self.high:
-            raise ValueError(f"keep_rates: low must be <= high, got {self.low} and {self.high}")
+        if self.min_rate > self.max_rate:
+            raise ValueError(f"keep_pass_rates: min_rate must be <= max_rate, got {self.min_rate} and {self.max_rate}")
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = grouped(episodes).values()
         means = [sum(earned(episode, self.field) for episode in group) / len(group) for group in groups]
-        return [episode for group, mean in zip(groups, means) if self.low <= mean <= self.high for episode in group]
+        return [
+            episode for group, mean in zip(groups, means) if self.min_rate <= mean <= self.max_rate for episode in group
+        ]
 
 
 def grouped(episodes: Sequence[Episode]) -> dict[int, list[Episode]]:
@@ -86,8 +88,8 @@ def grouped(episodes: Sequence[Episode]) -> dict[int, list[Episode]]:
     return out
 
 
-def uniform(group: Sequence[Episode], field: str, tolerance: float) -> bool:
-    """Whether all episodes of the group earned the same."""
+def has_zero_variance(group: Sequence[Episode], field: str, tolerance: float) -> bool:
+    """Whether all episodes of the group have the same reward, up to a tolerance."""
     all_earned = [earned(episode, field) for episode in group]
     return max(all_earned) - min(all_earned) <= tolerance
 

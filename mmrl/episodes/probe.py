@@ -1,4 +1,4 @@
-"""A question to the policy after its answer: how likely would it go on with a token that it never writes?"""
+"""SelfRewardToken: append a reserved token whose log-probability is the policy's self-reward (LaSeR)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from mmrl.types import Completion, Context, Episode, Turn
 
 
 @dataclass(frozen=True)
-class Probe(EpisodeTransform):
-    """Puts one token after every answer that came to its end; it is scored with the answer and is no choice of it.
+class SelfRewardToken(EpisodeTransform):
+    """Appends one token to every completed answer; it is scored with the answer and is no choice of the policy.
 
-    The column `probe` says where it stands. An answer that was cut off has none: nothing has been ended there.
+    The column `self_reward_mask` says where it stands. A truncated answer has none.
+    Source: LaSeR: Reinforcement Learning with Last-Token Self-Rewarding, 2025, arXiv:2510.14943.
 
     Args:
         token: of the policy's vocabulary, one that answers never use.
@@ -25,7 +26,7 @@ class Probe(EpisodeTransform):
 
     token: str
 
-    writes = frozenset({"probe"})
+    writes = frozenset({"self_reward_mask"})
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         number = token_id(ctx.policy, self.token)
@@ -34,13 +35,13 @@ class Probe(EpisodeTransform):
     def _turns(self, episode: Episode, number: int) -> list[Turn]:
         ended = len(episode.turns) - 1 if episode.ended == "done" else None
         return [
-            replace(turn, completion=_probed(turn.completion, number if step == ended else None))
+            replace(turn, completion=_append_token(turn.completion, number if step == ended else None))
             for step, turn in enumerate(episode.turns)
         ]
 
 
 def token_id(policy: Any, token: str) -> int:
-    """Its number in the policy's vocabulary."""
+    """The id of a token in the policy's vocabulary."""
     tokenizer = getattr(policy, "tokenizer", None)
     if tokenizer is None:
         raise ValueError(f"token {token!r}: {type(policy).__name__} has no tokenizer; this is for policies that write")
@@ -51,13 +52,13 @@ def token_id(policy: Any, token: str) -> int:
     return number
 
 
-def _probed(done: Completion, number: int | None) -> Completion:
+def _append_token(done: Completion, number: int | None) -> Completion:
     if "support_ids" in done.extra:
         raise ValueError(
-            "a probe is a token that truncated sampling would cut off; set sampling.top_k=0, top_p=1, min_p=0"
+            "truncated sampling would cut off the self-reward token; set sampling.top_k=0, top_p=1, min_p=0"
         )
     if number is None:
-        return replace(done, extra={**done.extra, "probe": torch.zeros(len(done.action), dtype=torch.bool)})
+        return replace(done, extra={**done.extra, "self_reward_mask": torch.zeros(len(done.action), dtype=torch.bool)})
     length = len(done.action)
     extra = {name: _longer(part, pad_value(name)) if per_choice(name) else part for name, part in done.extra.items()}
     return replace(
@@ -65,7 +66,7 @@ def _probed(done: Completion, number: int | None) -> Completion:
         action=_longer(done.action, number),
         logprobs=_longer(done.logprobs, 0),
         mask=_longer(done.mask, False),
-        extra={**extra, "probe": torch.arange(length + 1) == length},
+        extra={**extra, "self_reward_mask": torch.arange(length + 1) == length},
     )
 
 

@@ -1,4 +1,4 @@
-"""Asking again for problems that can be learnt from, a bounded number of times."""
+"""Dynamic sampling (DAPO): sample further prompts until enough groups have an advantage."""
 
 from __future__ import annotations
 
@@ -6,64 +6,72 @@ import logging
 from dataclasses import dataclass
 
 from mmrl.episodes.base import EpisodeTransform
-from mmrl.episodes.filter import grouped, uniform
+from mmrl.episodes.filter import grouped, has_zero_variance
 from mmrl.types import Context, Episode
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Refill(EpisodeTransform):
-    """Drops uniform groups and plays further prompts until enough groups are left, or the rounds are used up.
+class DynamicSampling(EpisodeTransform):
+    """Drops zero-variance groups and samples further prompts until enough groups are left or the rounds are used up.
 
-    Processes count and ask together: the groups that are kept are the first `groups` mixed ones of all of them, the
-    same on one process and on many. Fewer are gone on with, and a warning says so.
+    The dynamic sampling of DAPO. Processes count and ask together: the groups that are kept are the first `num_groups`
+    of all of them that have variance, the same on one process and on many. With fewer the run continues, and a warning
+    says so. Source: DAPO, 2025, equation 11, arXiv:2503.14476.
 
     Args:
-        groups: how many to keep, over all processes: usually data.num_prompts. None keeps as many as arrive here, so
-            that after a transform that drops groups the number has to be given.
-        rounds: how many times to ask for what is missing.
+        num_groups: how many to keep, over all processes: usually data.num_prompts. None keeps as many as
+            arrive here; set the number after a transform that drops groups.
+        max_rounds: how many times to sample what is missing.
         field: "reward", or the name of a score.
-        tolerance: largest difference that counts as the same, in units of the field.
+        tolerance: largest difference of rewards that counts as equal, in units of the field.
     """
 
-    groups: int | None = None
-    rounds: int = 3
+    num_groups: int | None = None
+    max_rounds: int = 3
     field: str = "reward"
     tolerance: float = 1e-6
 
     min_group_size = 2
 
     def __post_init__(self) -> None:
-        if self.groups is not None and self.groups < 1:
-            raise ValueError(f"refill.groups must be at least 1 or null, got {self.groups}")
-        if self.rounds < 0:
-            raise ValueError(f"refill.rounds must be >= 0, got {self.rounds}")
+        if self.num_groups is not None and self.num_groups < 1:
+            raise ValueError(f"dynamic_sampling.num_groups must be at least 1 or null, got {self.num_groups}")
+        if self.max_rounds < 0:
+            raise ValueError(f"dynamic_sampling.max_rounds must be >= 0, got {self.max_rounds}")
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         if ctx.collect_prompts is None:
-            raise RuntimeError("refill: this loop cannot collect further prompts; leave refill out of data.transforms")
+            raise RuntimeError(
+                "dynamic_sampling: this loop cannot collect further prompts; leave it out of data.transforms"
+            )
         kept = grouped(episodes)
         seen = set(kept)
-        wanted = sum(ctx.gather([len(kept)])) if self.groups is None else self.groups
-        kept = self._mixed(kept)
-        for _ in range(self.rounds):
+        target = sum(ctx.gather([len(kept)])) if self.num_groups is None else self.num_groups
+        kept = self._with_variance(kept)
+        for _ in range(self.max_rounds):
             # all processes count alike, so they ask for the same and the answer does not depend on how many they are
-            further = ctx.collect_prompts(max(wanted - len(ctx.gather(list(kept))), 0))
+            further = ctx.collect_prompts(max(target - len(ctx.gather(list(kept))), 0))
             if further is None:
                 break
             new = grouped([episode for episode in further if episode.ended != "error"])
             if seen & set(new):
-                raise ValueError(f"refill: group numbers {sorted(seen & set(new))} were given twice in one iteration")
+                raise ValueError(
+                    f"dynamic_sampling: group numbers {sorted(seen & set(new))} were given twice in one iteration"
+                )
             seen |= set(new)
-            kept |= self._mixed(new)
+            kept |= self._with_variance(new)
         everyone = sorted(ctx.gather(list(kept)))
-        if len(everyone) < wanted:
+        if len(everyone) < target:
             log.warning(
-                "refill: %d of %d groups after %d rounds; going on with fewer", len(everyone), wanted, self.rounds
+                "dynamic_sampling: %d of %d groups after %d rounds; going on with fewer",
+                len(everyone),
+                target,
+                self.max_rounds,
             )
-        chosen = set(everyone[:wanted])
+        chosen = set(everyone[:target])
         return [episode for key, group in kept.items() if key in chosen for episode in group]
 
-    def _mixed(self, groups: dict[int, list[Episode]]) -> dict[int, list[Episode]]:
-        return {key: group for key, group in groups.items() if not uniform(group, self.field, self.tolerance)}
+    def _with_variance(self, groups: dict[int, list[Episode]]) -> dict[int, list[Episode]]:
+        return {key: group for key, group in groups.items() if not has_zero_variance(group, self.field, self.tolerance)}

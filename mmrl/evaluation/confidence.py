@@ -12,21 +12,21 @@ from sklearn.metrics import roc_auc_score
 
 from mmrl.episodes.base import EpisodeTransform
 from mmrl.episodes.filter import grouped
-from mmrl.episodes.probe import Probe
+from mmrl.episodes.probe import SelfRewardToken
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.finished import binary_score, failures, finished
 from mmrl.learners.collate import collate
-from mmrl.ops.probe import probe_score
+from mmrl.ops.probe import self_reward
 from mmrl.stages.logprobs import scored
 from mmrl.types import Context, Episode
 
 
 @dataclass(frozen=True)
 class Confidence(EpisodeTransform):
-    """Writes what the probe after an answer says into its `info`: confidence, 0 for one that was cut off, and answer.
+    """Writes the self-reward of each answer into its `info` as confidence, 0 for a truncated one, and the answer.
 
     Args:
-        token: of the probe.
+        token: the self-reward token.
         scale: rewards per nat.
         reference: log-probability of the token in the reference, in nats; none asks the learner's reference model.
         rows: answers per forward pass.
@@ -38,7 +38,7 @@ class Confidence(EpisodeTransform):
     rows: int = 64
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        said = [episode for episode in Probe(self.token)(episodes, ctx) if episode.turns]
+        said = [episode for episode in SelfRewardToken(self.token)(episodes, ctx) if episode.turns]
         if not said:
             return episodes
         batch = collate(said, ctx.policy)
@@ -49,7 +49,7 @@ class Confidence(EpisodeTransform):
         if self.reference is None and "reference" not in ctx.models:
             raise KeyError("evaluator confidence needs a reference: set model.reference=true, or its log-probability")
         reference = ask(ctx.models["reference"]) if self.reference is None else self.reference
-        score = probe_score(ask(ctx.policy), reference, batch["probe"], self.scale)
+        score = self_reward(ask(ctx.policy), reference, batch["self_reward_mask"], self.scale)
         of = np.zeros(len(said))
         np.add.at(of, batch["episode"].numpy(), score.numpy())
         known = iter(of.tolist())

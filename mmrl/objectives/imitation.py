@@ -1,4 +1,4 @@
-"""Terms that make stored choices more likely, whatever they earned."""
+"""Imitation losses: negative log-likelihood of stored choices, whatever their reward."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from mmrl.types import PolicyOutput
 
 @dataclass(frozen=True)
 class NegativeLogLikelihood(Term):
-    """Surprise of the policy at each stored choice, in nats: -logprob.
+    """Negative log-likelihood of each stored choice, in nats: behaviour cloning, supervised fine-tuning.
 
     At the policy's own choices its mean is an estimate of the entropy, whose gradient follows the samples alone.
 
     Args:
-        other: take the choices in this other context of `data.transforms`.
+        context: evaluate the choices in this other context of `data.transforms`.
     """
 
-    other: str | None = None
+    context: str | None = None
 
     reads = frozenset({"mask"})
 
     @property
     def others(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset() if self.other is None else frozenset({self.other})
+        return frozenset() if self.context is None else frozenset({self.context})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        seen = out if self.other is None else out.other(self.other, "negative_log_likelihood")
+        seen = out if self.context is None else out.other(self.context, "negative_log_likelihood")
         return -zero_outside(seen.logprobs, batch["mask"])
 
 
 @dataclass(frozen=True)
-class TaughtLikelihood(Term):
-    """Mean surprise of the policy at what others wrote into its answer for it to imitate, in nats, per row.
+class HintNegativeLogLikelihood(Term):
+    """Negative log-likelihood of hints in the completion (SEELE), mean per row, in nats.
 
-    Those tokens are forced and have no weight of their own: the row's is taken. 0 for rows without any.
+    Hint tokens are forced and have no weight of their own: the row's is taken. 0 for rows without any.
     """
 
     reads = frozenset({"taught"})

@@ -1,4 +1,4 @@
-"""Imitation by continuous heads: the network's answer at places between noise and a demonstrated chunk."""
+"""Denoising losses for cloning with continuous heads: flow matching, epsilon prediction, regression."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mmrl.types import PolicyOutput
 
 
 @dataclass(frozen=True)
-class AnswerError(Term):
-    """How far the network's answer is from what a demonstration says, per control step, averaged over dimensions.
+class DenoisingLoss(Term):
+    """Denoising loss of a demonstrated chunk, per control step, averaged over dimensions: |prediction - target|^power.
 
-    Flow heads: |v - (noise - chunk)|^2 (flow matching); diffusion heads: |e - noise|^2; a Gaussian chunk:
-    |mean - chunk|^2. Source: Flow Matching for Generative Modeling, 2022, equation 23, arXiv:2210.02747.
+    Flow heads: |v - (noise - chunk)|^2 (flow matching); diffusion heads: |e - noise|^2 (epsilon prediction); a Gaussian
+    chunk: |mean - chunk|^2. Source: Flow Matching for Generative Modeling, 2022, equation 23, arXiv:2210.02747.
 
     Args:
         power: 2 for the squared error, 1 for the absolute one.
@@ -28,17 +28,19 @@ class AnswerError(Term):
     power: Literal[1, 2] = 2
 
     reads = frozenset({"mask", "is_demo"})
-    needs = frozenset({"answer_error"})
+    needs = frozenset({"denoising_error"})
 
     def __post_init__(self) -> None:
         if self.power not in (1, 2):
-            raise ValueError(f"answer_error.power must be 1 or 2, got {self.power}")
+            raise ValueError(f"denoising_loss.power must be 1 or 2, got {self.power}")
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        if "answer_error" not in out.extra:
+        if "denoising_error" not in out.extra:
             if batch["is_demo"].any():
-                raise ValueError("answer_error: the policy gave no answer for the demonstrations of this batch")
+                raise ValueError(
+                    "denoising_loss: the policy gave no denoising error for the demonstrations of this batch"
+                )
             return torch.zeros_like(batch["mask"], dtype=out.logprobs.dtype)
-        error = out.extra["answer_error"]  # [N, T, A, L]
+        error = out.extra["denoising_error"]  # [N, T, A, L]
         error = error.square() if self.power == 2 else error.abs()
         return zero_outside(error.mean(dim=(2, 3)), batch["mask"] & batch["is_demo"][:, None])

@@ -1,4 +1,4 @@
-"""What is minimised: a weighted sum of named terms, and the only place in the project that reduces."""
+"""Objective: a weighted sum of named loss terms, and the only place in the project that reduces."""
 
 from __future__ import annotations
 
@@ -46,26 +46,27 @@ class Objective(nn.Module):
     Args:
         terms: named summands.
         coefficients: factor of each term, 1 where none is given. Buffers: they can be scheduled and are saved.
-        rows: for some terms, the boolean column of the rows that they apply to, as is_demo; ~is_demo for the others.
+        row_masks: for some terms, the boolean column of the rows that they apply to, as is_demo; ~is_demo for the
+            others.
     """
 
     def __init__(
         self,
         terms: dict[str, Term],
         coefficients: dict[str, float] | None = None,
-        rows: dict[str, str] | None = None,
+        row_masks: dict[str, str] | None = None,
     ):
         super().__init__()
         if not terms:
             raise ValueError("objective.terms is empty: name at least one term")
-        for given, word in ((coefficients or {}, "coefficients"), (rows or {}, "rows")):
+        for given, word in ((coefficients or {}, "coefficients"), (row_masks or {}, "row_masks")):
             unknown = sorted(set(given) - set(terms))
             if unknown:
                 raise ValueError(f"objective.{word} names {unknown}, but the terms are {sorted(terms)}")
         if WEIGHT in terms:
             raise ValueError(f"objective.terms.{WEIGHT}: this name is taken by the summed weights; choose another")
         self.terms = dict(terms)
-        self.rows = dict(rows or {})
+        self.row_masks = dict(row_masks or {})
         self._unused: tuple[str, ...] | None = None  # parts of the policy's output that no term reads, once known
         for name in terms:
             value = torch.tensor(float((coefficients or {}).get(name, 1.0)))
@@ -74,7 +75,7 @@ class Objective(nn.Module):
     @property
     def reads(self) -> frozenset[str]:
         """Every column that the loss needs."""
-        rows = (column.removeprefix("~") for column in self.rows.values())
+        rows = (column.removeprefix("~") for column in self.row_masks.values())
         return frozenset({"weights"}).union(rows, *(term.reads for term in self.terms.values()))
 
     @property
@@ -102,7 +103,7 @@ class Objective(nn.Module):
         loss: Tensor | None = None
         metrics: dict[str, Tensor] = {}
         for name, term in self.terms.items():
-            weighted = sums_by_rows[self.rows.get(name)]
+            weighted = sums_by_rows[self.row_masks.get(name)]
             coefficient = self.coefficient(name)
             disabled = coefficient.device.type == "cpu" and coefficient.item() == 0  # on a GPU asking costs more
             with torch.no_grad() if disabled else nullcontext():
@@ -120,7 +121,7 @@ class Objective(nn.Module):
         """The diagnostics alone, as sums for `average`."""
         sums_by_rows, metrics = self._weighted_sums(batch), {}  # type: ignore[var-annotated]
         for name, term in self.terms.items():
-            metrics |= sums_by_rows[self.rows.get(name)].sums(term.metrics(out, batch), f"{name}/")
+            metrics |= sums_by_rows[self.row_masks.get(name)].sums(term.metrics(out, batch), f"{name}/")
         return metrics | _totals(sums_by_rows)
 
     def average(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -137,7 +138,7 @@ class Objective(nn.Module):
             term, _, diagnostic = name.partition("/")
             if term == WEIGHT:
                 continue
-            weight = sums[_weight_of(self.rows.get(term))] if diagnostic else None
+            weight = sums[_weight_of(self.row_masks.get(term))] if diagnostic else None
             if weight is None or weight > 0:
                 out[name] = value if weight is None else value / weight
         return out
@@ -146,7 +147,7 @@ class Objective(nn.Module):
         """One weighted sum per row mask that a term uses, and one over all rows."""
         weights = batch["weights"]
         return {None: WeightedReduction(weights)} | {
-            rows: WeightedReduction(weights * _chosen(batch, rows)[:, None]) for rows in set(self.rows.values())
+            rows: WeightedReduction(weights * _chosen(batch, rows)[:, None]) for rows in set(self.row_masks.values())
         }
 
     def _touch_unused_outputs(self, loss: Tensor, out: PolicyOutput) -> Tensor:

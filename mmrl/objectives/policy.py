@@ -1,4 +1,4 @@
-"""Terms that make choices with a positive advantage more likely."""
+"""Policy-gradient losses: REINFORCE and the clipped surrogate of PPO."""
 
 from __future__ import annotations
 
@@ -19,64 +19,71 @@ from mmrl.types import PolicyOutput
 
 @dataclass(frozen=True)
 class PolicyGradient(Term):
-    """Score-function loss of each choice: -A * logprob, times its correction. There is no ratio of its own.
+    """REINFORCE policy-gradient loss of each choice: -A * logprob, times an importance weight; it has no ratio.
 
     Args:
-        correction: column of weights for choices that other weights sampled; none means on policy.
+        importance_weights: column of weights for choices that other weights sampled; none means on policy.
     """
 
-    correction: str | None = None
+    importance_weights: str | None = None
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", "advantages", *_named(self.correction)})
+        return frozenset({"mask", "advantages", *_named(self.importance_weights)})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         mask = batch["mask"]
         loss = -zero_outside(batch["advantages"], mask) * zero_outside(out.logprobs, mask)
-        return _corrected(loss, batch, self.correction)
+        return _weighted(loss, batch, self.importance_weights)
 
 
 @dataclass(frozen=True)
 class ClippedSurrogate(Term):
-    """Gain of the new policy over the one that sampled, not counted beyond the trust interval.
+    """Clipped surrogate of PPO with importance ratios per choice, per sequence (GSPO) or per joint action.
 
-    loss = max(-A ratio, -A clip(ratio, 1 - low, 1 + high)), at most -A dual where A < 0; times the correction.
+    loss = max(-A ratio, -A clip(ratio, 1 - clip_low, 1 + clip_high)), at most -A clip_dual where
+    A < 0; times the importance weights.
 
-    With old="old_logprobs" the trust interval is around the policy before the update, whoever sampled, and the
-    correction accounts for who did. Source: Batch size-invariance for policy optimization, 2021,
-    arXiv:2110.00641.
+    With old="old_logprobs" the clip range is around the policy before the update, whoever sampled, and the importance
+    weights correct for the behaviour policy (decoupled PPO). Source: Proximal Policy Optimization Algorithms, 2017,
+    equation 7, arXiv:1707.06347; sequence: Group Sequence Policy Optimization, 2025, arXiv:2507.18071; decoupled: Batch
+    size-invariance for policy optimization, 2021, arXiv:2110.00641.
 
     Args:
-        low: how far below 1 the ratio may be pushed.
-        high: how far above 1.
-        dual: bound of the ratio of choices with a negative advantage, > 1 + high; none leaves it open.
-        level: the ratio of each choice ("token"), of the row per choice ("sequence", a geometric mean), or of the row
-            as one joint action ("row"; use it with weights that count each row the same).
+        clip_low: the ratio is clipped at 1 - clip_low.
+        clip_high: and at 1 + clip_high.
+        clip_dual: upper bound of the ratio where the advantage is negative, > 1 + clip_high; none for no bound.
+        importance_sampling_level: "token", a ratio per choice; "sequence", the geometric mean of a row's ratios (GSPO);
+            "joint", their product, the ratio of the row as one action; use it with weights that count rows alike.
         old: column of the log-probs that the ratio is taken against: "logprobs" as sampled, or "old_logprobs".
-        correction: column of weights that multiply the loss of each choice; none for 1.
+        importance_weights: column of weights that multiply the loss of each choice; none for 1.
     """
 
-    low: float = 0.2
-    high: float = 0.2
-    dual: float | None = None
-    level: Literal["token", "sequence", "row"] = "token"
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    clip_dual: float | None = None
+    importance_sampling_level: Literal["token", "sequence", "joint"] = "token"
     old: str = "logprobs"
-    correction: str | None = None
+    importance_weights: str | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.low <= 1 or self.high < 0:
-            raise ValueError(f"clipped_surrogate: need 0 <= low <= 1 and high >= 0, got {self.low} and {self.high}")
-        if self.dual is not None and self.dual <= 1 + self.high:
-            raise ValueError(f"clipped_surrogate.dual must be > 1 + high = {1 + self.high}, got {self.dual}")
+        if not 0 <= self.clip_low <= 1 or self.clip_high < 0:
+            raise ValueError(
+                f"clipped_surrogate: need 0 <= clip_low <= 1 and clip_high >= 0, "
+                f"got {self.clip_low} and {self.clip_high}"
+            )
+        if self.clip_dual is not None and self.clip_dual <= 1 + self.clip_high:
+            raise ValueError(
+                f"clipped_surrogate.clip_dual must be > 1 + clip_high = {1 + self.clip_high}, got {self.clip_dual}"
+            )
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", "advantages", self.old, *_named(self.correction)})
+        return frozenset({"mask", "advantages", self.old, *_named(self.importance_weights)})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        loss = clipped_surrogate(*self._pair(out, batch), self.low, self.high, self.dual)
-        return _corrected(loss, batch, self.correction)
+        loss = clipped_surrogate(*self._pair(out, batch), self.clip_low, self.clip_high, self.clip_dual)
+        return _weighted(loss, batch, self.importance_weights)
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ratio; clip_fraction: choices whose gradient is cut; kl: KL(old || new) by k3, nats per choice."""
@@ -84,8 +91,8 @@ class ClippedSurrogate(Term):
 
     def measured(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         ratio, advantages = self._pair(out, batch)
-        loss = clipped_surrogate(ratio, advantages, self.low, self.high, self.dual)
-        loss = _corrected(loss, batch, self.correction)
+        loss = clipped_surrogate(ratio, advantages, self.clip_low, self.clip_high, self.clip_dual)
+        loss = _weighted(loss, batch, self.importance_weights)
         with torch.no_grad():
             return loss, self._notes(ratio.detach(), advantages, out, batch)
 
@@ -94,13 +101,13 @@ class ClippedSurrogate(Term):
         old, new = zero_outside(batch[self.old], mask), zero_outside(out.logprobs, mask)
         return {
             "ratio": ratio,
-            "clip_fraction": clipped(ratio, advantages, self.low, self.high, self.dual).to(ratio.dtype),
+            "clip_fraction": clipped(ratio, advantages, self.clip_low, self.clip_high, self.clip_dual).to(ratio.dtype),
             "kl": divergence(old, new, "k3"),
         }
 
     def _pair(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, Tensor]:
         mask = batch["mask"]
-        ratio = log_ratio(out.logprobs, batch[self.old], mask, self.level).exp()
+        ratio = log_ratio(out.logprobs, batch[self.old], mask, self.importance_sampling_level).exp()
         return ratio, zero_outside(batch["advantages"], mask)
 
 
@@ -108,5 +115,5 @@ def _named(column: str | None) -> set[str]:
     return set() if column is None else {column}
 
 
-def _corrected(loss: Tensor, batch: Batch, column: str | None) -> Tensor:
+def _weighted(loss: Tensor, batch: Batch, column: str | None) -> Tensor:
     return loss if column is None else loss * zero_outside(batch[column], batch["mask"])

@@ -1,4 +1,4 @@
-"""Clipped surrogates over chains of continuous choices, with the joining of choices to one ratio spelt out."""
+"""PPO over denoising chains: clipped surrogates with ratios per control step, per transition or per chain."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from mmrl.types import PolicyOutput
 
 @dataclass(frozen=True)
 class ChainSurrogate(Term):
-    """Clipped surrogate of a chain: loss = max(-A ratio, -A clip(ratio, 1 - low, 1 + high)), -A dual at most for A < 0.
+    """Clipped surrogate of a denoising chain (DPPO, pi_RL): max(-A ratio, -A clip(ratio)).
 
+    The ratio is clipped to [1 - clip_low, 1 + clip_high]; the loss is at most -A clip_dual where A < 0.
     ratio = exp(D / n), D the sum of log-ratios over the joined choices: the control steps that were played of one
     transition, or of all drawn transitions. n is 1 for reduction "sum"; for "mean" it is the number of real numbers
     that were joined, so that a bound of 0.01 then means as much as n times that in D. Use weights that count each row
@@ -32,18 +33,18 @@ class ChainSurrogate(Term):
         chunk: H, control steps of a transition.
         join: "step", every control step of a transition has a ratio; "transition", or "chain".
         reduction: "sum" or "mean" over the joined numbers.
-        low: how far below 1 the ratio may be pushed.
-        high: how far above 1.
-        dual: bound of the ratio of choices with a negative advantage, > 1 + high; none leaves it open.
+        clip_low: the ratio is clipped at 1 - clip_low.
+        clip_high: and at 1 + clip_high.
+        clip_dual: upper bound of the ratio where the advantage is negative, > 1 + clip_high; none for no bound.
         old: column of the log-probs that the ratio is taken against.
     """
 
     chunk: int
     join: Literal["step", "transition", "chain"] = "transition"
     reduction: Literal["sum", "mean"] = "sum"
-    low: float = 0.2
-    high: float = 0.2
-    dual: float | None = None
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    clip_dual: float | None = None
     old: str = "logprobs"
 
     needs = frozenset()
@@ -51,10 +52,14 @@ class ChainSurrogate(Term):
     def __post_init__(self) -> None:
         if self.join not in ("step", "transition", "chain") or self.reduction not in ("sum", "mean"):
             raise ValueError(f"chain_surrogate: join={self.join!r} and reduction={self.reduction!r} are not known")
-        if not 0 <= self.low <= 1 or self.high < 0:
-            raise ValueError(f"chain_surrogate: need 0 <= low <= 1 and high >= 0, got {self.low} and {self.high}")
-        if self.dual is not None and self.dual <= 1 + self.high:
-            raise ValueError(f"chain_surrogate.dual must be > 1 + high = {1 + self.high}, got {self.dual}")
+        if not 0 <= self.clip_low <= 1 or self.clip_high < 0:
+            raise ValueError(
+                f"chain_surrogate: need 0 <= clip_low <= 1 and clip_high >= 0, got {self.clip_low} and {self.clip_high}"
+            )
+        if self.clip_dual is not None and self.clip_dual <= 1 + self.clip_high:
+            raise ValueError(
+                f"chain_surrogate.clip_dual must be > 1 + clip_high = {1 + self.clip_high}, got {self.clip_dual}"
+            )
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
@@ -62,13 +67,13 @@ class ChainSurrogate(Term):
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         ratio = self._reduced(self._total(out, batch), batch).exp()
-        return clipped_surrogate(ratio, self._advantages(batch), *self._bounds(batch), self.dual)  # type: ignore[arg-type]
+        return clipped_surrogate(ratio, self._advantages(batch), *self._bounds(batch), self.clip_dual)  # type: ignore[arg-type]
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ratio, clip_fraction: of what is clipped; total_ratio, kl (k3, nats): of the joint action, not reduced."""
         total = self._total(out, batch)
         ratio = self._reduced(total, batch).exp()
-        cut = clipped(ratio, self._advantages(batch), *self._bounds(batch), self.dual)  # type: ignore[arg-type]
+        cut = clipped(ratio, self._advantages(batch), *self._bounds(batch), self.clip_dual)  # type: ignore[arg-type]
         return {
             "ratio": ratio,
             "clip_fraction": cut.to(ratio.dtype),
@@ -80,7 +85,7 @@ class ChainSurrogate(Term):
         """[N, T] log-ratio of each choice's joint action, nats."""
         mask, old = batch["mask"], batch[self.old]
         if self.join == "chain":
-            return log_ratio(out.logprobs, old, mask, "row")
+            return log_ratio(out.logprobs, old, mask, "joint")
         return block_log_ratio(out.logprobs, old, mask, self.chunk if self.join == "transition" else 1).clamp(
             -LIMIT, LIMIT
         )
@@ -100,26 +105,26 @@ class ChainSurrogate(Term):
         return zero_outside(batch["advantages"], batch["mask"])
 
     def _bounds(self, batch: Batch) -> tuple[Tensor | float, Tensor | float]:
-        return self.low, self.high
+        return self.clip_low, self.clip_high
 
 
 @dataclass(frozen=True)
 class DenoisingSurrogate(ChainSurrogate):
-    """The same, where transitions near the noise count less and are clipped more tightly.
+    """DPPO's surrogate: transitions near the noise have smaller advantages and a tighter clip range.
 
-    With i = 0 .. K - 1 the transition's number and s = i / (K - 1): the advantage is times discount^(K - 1 - i), both
-    bounds are base + (bound - base) (e^(3 s) - 1) / (e^3 - 1).
+    With i = 0 .. K - 1 the transition's number and s = i / (K - 1): the advantage is times
+    gamma_denoising^(K - 1 - i), both bounds are clip_base + (bound - clip_base) (e^(3 s) - 1) / (e^3 - 1).
     Source: Diffusion Policy Policy Optimization, 2024, section 4.3 and appendix C, arXiv:2409.00588.
 
     Args:
-        steps: K. chunk, join, reduction, low, high, dual, old: as of ChainSurrogate.
-        discount: gamma of denoising, 1 counts all transitions the same.
-        base: bound of the first transition; none for the same bound everywhere.
+        steps: K. chunk, join, reduction, clip_low, clip_high, clip_dual, old: as of ChainSurrogate.
+        gamma_denoising: 1 counts all transitions the same.
+        clip_base: bound of the first transition; none for the same bound everywhere.
     """
 
     steps: int = 10
-    discount: float = 0.99
-    base: float | None = 0.001
+    gamma_denoising: float = 0.99
+    clip_base: float | None = 0.001
 
     def _number(self, batch: Batch) -> Tensor:
         """[T] number of the transition that each choice belongs to; block 0 is the noise."""
@@ -127,11 +132,13 @@ class DenoisingSurrogate(ChainSurrogate):
         return (choices // self.chunk - 1).clamp(min=0)
 
     def _advantages(self, batch: Batch) -> Tensor:
-        return super()._advantages(batch) * self.discount ** (self.steps - 1 - self._number(batch))
+        return super()._advantages(batch) * self.gamma_denoising ** (self.steps - 1 - self._number(batch))
 
     def _bounds(self, batch: Batch) -> tuple[Tensor | float, Tensor | float]:
-        if self.base is None:
-            return self.low, self.high
+        if self.clip_base is None:
+            return self.clip_low, self.clip_high
         share = self._number(batch) / max(self.steps - 1, 1)
         rise = ((3 * share).exp() - 1) / (math.exp(3) - 1)
-        return self.base + (self.low - self.base) * rise, self.base + (self.high - self.base) * rise
+        return self.clip_base + (self.clip_low - self.clip_base) * rise, self.clip_base + (
+            self.clip_high - self.clip_base
+        ) * rise

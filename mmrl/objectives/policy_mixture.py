@@ -1,4 +1,4 @@
-"""A surrogate for choices that nobody knows the policy of."""
+"""Policy-gradient loss for demonstrations whose behaviour probabilities are unknown (RL-PLUS)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mmrl.types import PolicyOutput
 
 @dataclass(frozen=True)
 class MixtureSurrogate(Term):
-    """-A ratio (1 - p)^power, with the bounded ratio of `mixture_ratio`: for rows of demonstrations, not clipped.
+    """RL-PLUS surrogate -A ratio (1 - p)^power, with the bounded ratio of `mixture_ratio`; not clipped.
 
     Args:
         power: how much less likely choices count than unlikely ones; 0 for alike.

@@ -1,4 +1,4 @@
-"""Terms that compare the preferred row of a group with the other one; minibatches keep such groups whole."""
+"""Preference losses: DPO and its variants, and the Bradley-Terry loss of reward models; windows keep pairs together."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from torch import Tensor
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean, masked_sum, zero_outside
-from mmrl.ops.preference import hinge_preference, logistic_preference, paired_margin, squared_preference
+from mmrl.ops.preference import bradley_terry_loss, hinge_loss, ipo_loss, paired_margin
 from mmrl.types import PolicyOutput
 
 
 @dataclass(frozen=True)
-class PreferredRatio(Term):
-    """How badly the policy's gain over a reference tells the preferred row of a pair from the other, per row [N].
+class DPOLoss(Term):
+    """DPO loss of a pair from its margin of log-ratios to a reference, per row [N].
 
-    m = d(preferred) - d(other), with d a row's log-prob minus the reference's, summed over its choices ("row") or their
-    mean ("sequence"). logistic: -log sigmoid(beta m), smoothed; squared: (m - 1 / (2 beta))^2; hinge:
-    max(0, 1 - beta m). Both rows of a pair carry its loss, so that weights that count rows alike (`SequenceMean`)
-    count pairs alike.
+    m = d(preferred) - d(other), with d a row's log-prob minus the reference's, summed over its choices ("sum") or their
+    mean ("mean"). sigmoid: -log sigmoid(beta m), DPO, with label_smoothing cDPO; ipo: (m - 1 / (2 beta))^2; hinge:
+    max(0, 1 - beta m), SLiC. Both rows of a pair carry its loss, so that weights that count rows alike
+    (`SequenceMean`) count pairs alike. Source: Direct Preference Optimization, 2023, equation 7, arXiv:2305.18290.
 
     Args:
-        loss: which of them.
-        beta: strength of the pull to the reference, per nat.
-        smoothing: share of the pairs that are believed to be labelled the wrong way round; logistic only.
-        level: of joining a row's choices.
+        loss_type: sigmoid, ipo or hinge.
+        beta: strength of the regularisation towards the reference, per nat.
+        label_smoothing: assumed fraction of pairs with the wrong label, as in cDPO; sigmoid only.
+        reduction: of the log-ratios of a row's choices.
         reference: column of the reference's log-probs; None compares the policy's own.
     """
 
-    loss: Literal["logistic", "squared", "hinge"] = "logistic"
+    loss_type: Literal["sigmoid", "ipo", "hinge"] = "sigmoid"
     beta: float = 0.1
-    smoothing: float = 0.0
-    level: Literal["row", "sequence"] = "row"
+    label_smoothing: float = 0.0
+    reduction: Literal["sum", "mean"] = "sum"
     reference: str | None = "ref_logprobs"
 
     whole_groups = True
 
     def __post_init__(self) -> None:
         if self.beta <= 0:
-            raise ValueError(f"preferred_ratio.beta must be > 0, got {self.beta}")
-        if not 0 <= self.smoothing < 0.5:
-            raise ValueError(f"preferred_ratio.smoothing must be in [0, 0.5), got {self.smoothing}")
-        if self.smoothing and self.loss != "logistic":
-            raise ValueError(f"preferred_ratio.smoothing belongs to loss=logistic, not to {self.loss!r}")
+            raise ValueError(f"dpo_loss.beta must be > 0, got {self.beta}")
+        if not 0 <= self.label_smoothing < 0.5:
+            raise ValueError(f"dpo_loss.label_smoothing must be in [0, 0.5), got {self.label_smoothing}")
+        if self.label_smoothing and self.loss_type != "sigmoid":
+            raise ValueError(f"dpo_loss.label_smoothing belongs to loss_type=sigmoid, not to {self.loss_type!r}")
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
@@ -54,55 +54,56 @@ class PreferredRatio(Term):
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         margin = self._margin(out, batch)
-        if self.loss == "logistic":
-            lost = logistic_preference(self.beta * margin, self.smoothing)
-        elif self.loss == "squared":
-            lost = squared_preference(margin, 1 / (2 * self.beta))
-        else:
-            lost = hinge_preference(self.beta * margin)
-        return torch.where(batch["preference"] != 0, lost, 0)
+        loss = {
+            "sigmoid": lambda: bradley_terry_loss(self.beta * margin, self.label_smoothing),
+            "ipo": lambda: ipo_loss(margin, 1 / (2 * self.beta)),
+            "hinge": lambda: hinge_loss(self.beta * margin),
+        }[self.loss_type]()
+        return torch.where(batch["preference"] != 0, loss, 0)
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
-        """margin: nats; right: pairs whose preferred row gained more."""
+        """margin: nats; accuracy: fraction of pairs whose preferred row gained more."""
         margin = self._margin(out, batch)
-        return {"margin": margin, "right": (margin > 0).to(margin.dtype)}
+        return {"margin": margin, "accuracy": (margin > 0).to(margin.dtype)}
 
     def _margin(self, out: PolicyOutput, batch: Batch) -> Tensor:
         mask = batch["mask"]
         gained = zero_outside(out.logprobs, mask)
         if self.reference is not None:
             gained = gained - zero_outside(batch[self.reference], mask)
-        joined = masked_sum(gained, mask, dim=1) if self.level == "row" else masked_mean(gained, mask, dim=1)
+        joined = masked_sum(gained, mask, dim=1) if self.reduction == "sum" else masked_mean(gained, mask, dim=1)
         return paired_margin(joined, batch["preference"], batch["group"])
 
 
 @dataclass(frozen=True)
-class PreferredValue(Term):
-    """Surprise of a scorer at the stated preference, per row [N]: -log sigmoid(value(preferred) - value(other)).
+class BradleyTerryLoss(Term):
+    """Bradley-Terry loss of a reward model, per row [N]: -log sigmoid(value(preferred) - value(other)).
 
     Args:
-        smoothing: share of the pairs that are believed to be labelled the wrong way round.
+        label_smoothing: assumed fraction of pairs with the wrong label.
     """
 
-    smoothing: float = 0.0
+    label_smoothing: float = 0.0
 
     needs = frozenset({"values"})
     reads = frozenset({"group", "preference"})
     whole_groups = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.smoothing < 0.5:
-            raise ValueError(f"preferred_value.smoothing must be in [0, 0.5), got {self.smoothing}")
+        if not 0 <= self.label_smoothing < 0.5:
+            raise ValueError(f"bradley_terry_loss.label_smoothing must be in [0, 0.5), got {self.label_smoothing}")
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return torch.where(batch["preference"] != 0, logistic_preference(self._margin(out, batch), self.smoothing), 0)
+        return torch.where(
+            batch["preference"] != 0, bradley_terry_loss(self._margin(out, batch), self.label_smoothing), 0
+        )
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
-        """margin: in units of the score; right: pairs that the scorer orders as stated."""
+        """margin: in units of the score; accuracy: fraction of pairs that the scorer orders as labelled."""
         margin = self._margin(out, batch)
-        return {"margin": margin, "right": (margin > 0).to(margin.dtype)}
+        return {"margin": margin, "accuracy": (margin > 0).to(margin.dtype)}
 
     def _margin(self, out: PolicyOutput, batch: Batch) -> Tensor:
         if out.values is None or out.values.dim() != 1:
-            raise ValueError("preferred_value needs values, one per row, as a scorer gives them: policy=tiny_scorer")
+            raise ValueError("bradley_terry_loss needs values, one per row, as a scorer gives them: policy=tiny_scorer")
         return paired_margin(out.values, batch["preference"], batch["group"])

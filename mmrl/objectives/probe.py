@@ -1,4 +1,4 @@
-"""Terms about the token that was put after an answer."""
+"""SelfRewardLoss: train the policy's last-token self-reward (LaSeR)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from torch import Tensor
 
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Term
-from mmrl.ops.probe import probe_score
+from mmrl.ops.probe import self_reward
 from mmrl.types import PolicyOutput
 
 
 @dataclass(frozen=True)
-class ProbeError(Term):
-    """Squared error of what the probe says the answer earned, per row: w (s - r)^2, s = scale (logprob - reference).
+class SelfRewardLoss(Term):
+    """Squared error of the self-reward against the verified reward, per row: w (s - r)^2.
+
+    s = scale (logprob - reference) of the self-reward token. Source: LaSeR, 2025, arXiv:2510.14943.
 
     Args:
         scale: rewards per nat.
@@ -27,10 +29,10 @@ class ProbeError(Term):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        known = {"probe", "probe_weight", "episode_reward"}
+        known = {"self_reward_mask", "self_reward_weight", "episode_reward"}
         return frozenset(known if self.reference is not None else known | {"ref_logprobs"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         reference = batch["ref_logprobs"] if self.reference is None else self.reference
-        score = probe_score(out.logprobs, reference, batch["probe"], self.scale)
-        return batch["probe_weight"] * (score - batch["episode_reward"]).square()
+        score = self_reward(out.logprobs, reference, batch["self_reward_mask"], self.scale)
+        return batch["self_reward_weight"] * (score - batch["episode_reward"]).square()

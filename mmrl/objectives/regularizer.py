@@ -1,4 +1,4 @@
-"""Terms that hold the policy near a reference, or keep it open."""
+"""Regularisers: KL to a reference, entropy, and penalties on statistics of the batch."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class KL(Term):
     Args:
         estimator: which of them.
         reference: column of the reference's log-probs.
-        other: in place of the column, this other context of `data.transforms`, by a further pass with gradient.
+        context: in place of the column, this context of `data.transforms`, by a further pass with gradient.
         cap: largest estimate of a choice, in nats, beyond which it has no gradient; none leaves it open.
     """
 
     estimator: Literal["k1", "k2", "k3"] = "k3"
     reference: str = "ref_logprobs"
-    other: str | None = None
+    context: str | None = None
     cap: float | None = None
 
     def __post_init__(self) -> None:
@@ -42,15 +42,15 @@ class KL(Term):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", self.reference} if self.other is None else {"mask"})
+        return frozenset({"mask", self.reference} if self.context is None else {"mask"})
 
     @property
     def others(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset() if self.other is None else frozenset({self.other})
+        return frozenset() if self.context is None else frozenset({self.context})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         mask = batch["mask"]
-        reference = batch[self.reference] if self.other is None else out.other(self.other, "kl").logprobs
+        reference = batch[self.reference] if self.context is None else out.other(self.context, "kl").logprobs
         apart = divergence(zero_outside(out.logprobs, mask), zero_outside(reference, mask), self.estimator)
         return apart if self.cap is None else apart.clamp(max=self.cap)
 
@@ -65,7 +65,7 @@ class KL(Term):
 
 @dataclass(frozen=True)
 class Entropy(Term):
-    """Minus the entropy of each choice, in nats: minimising it keeps the policy open."""
+    """Entropy bonus: minus the entropy of each choice, in nats."""
 
     reads = frozenset({"mask"})
 
@@ -78,10 +78,10 @@ class Entropy(Term):
 
 
 @dataclass(frozen=True)
-class Pulled(Term):
-    """A further number of the policy's output times its slope: descent lowers it where the slope is positive.
+class LinearizedPenalty(Term):
+    """Linearised penalty: an entry of the policy's output times the slope of the penalty with respect to it.
 
-    The linear part of any penalty on a mean over the batch, whose slope an annotator has found, such as `PeakAnchor`.
+    For a penalty on a mean over the batch, whose slope an annotator computed, such as `SelfAnchoredPenalty`.
 
     Args:
         part: name in the `extra` of the output.
@@ -89,7 +89,7 @@ class Pulled(Term):
     """
 
     part: str
-    slope: str = "pull"
+    slope: str = "penalty_slope"
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]

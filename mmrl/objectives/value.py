@@ -1,4 +1,4 @@
-"""Terms that fit predicted values to returns."""
+"""Value losses: fit predicted values to returns."""
 
 from __future__ import annotations
 

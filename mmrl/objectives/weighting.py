@@ -1,4 +1,4 @@
-"""How choices share the loss. Each weighting gives the `weights` column of one minibatch."""
+"""Loss weightings: the column `weights` of one optimiser window, which says how choices share the loss."""
 
 from __future__ import annotations
 

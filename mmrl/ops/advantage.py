@@ -1,4 +1,4 @@
-"""Group-relative advantages: the reward of an episode against those of its group."""
+"""Group-relative advantages: rewards compared with those of the other completions of a prompt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def group_advantage(
     scale: Scale | None = "std",
     epsilon: float = 1e-4,
 ) -> Tensor:  # [E]
-    """Reward minus what its group earns, in units of the group's spread when `scale` is given.
+    """GRPO advantage: the reward minus the baseline of its group, in units of the group's std when `scale` is given.
 
     A_i = (r_i - b_i) / (s + epsilon). b: the group's mean, or the mean of the G - 1 others, or 0. s: the group's
     population ("std") or sample ("sample", over G - 1) standard deviation; without it A_i = r_i - b_i.

@@ -1,4 +1,4 @@
-"""Importance ratios held finite: what a choice counts that another policy sampled."""
+"""Truncated and masked importance weights for off-policy tokens."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from torch import Tensor
 from mmrl.ops.masked import zero_outside
 
 
-def truncated(
+def truncate_ratio(
     ratio: Tensor,  # [N, T]
     mask: Tensor,  # [N, T] bool
     cap: float,
 ) -> Tensor:  # [N, T], 0 outside the mask
-    """min(ratio, cap): no choice counts more than `cap` times, at the price of a bias towards the sampling policy.
+    """TIS: truncated importance ratios min(ratio, cap), which are biased towards the behaviour policy.
 
     Source: Ionides, Truncated Importance Sampling, 2008; as a weight of the policy gradient IMPALA, 2018,
     equation 1, arXiv:1802.01561.
@@ -21,11 +21,11 @@ def truncated(
     return zero_outside(ratio.clamp(max=cap), mask)
 
 
-def within(
+def mask_ratio(
     ratio: Tensor,  # [N, T]
     mask: Tensor,  # [N, T] bool
-    low: float,
-    high: float,
+    min_ratio: float,
+    max_ratio: float,
 ) -> Tensor:  # [N, T], 0 outside the mask
-    """The ratio where low <= ratio <= high, and 0 elsewhere: what has become too different counts nothing."""
-    return zero_outside(torch.where((ratio >= low) & (ratio <= high), ratio, 0.0), mask)
+    """MIS: masked importance ratios, the ratio where min_ratio <= ratio <= max_ratio and 0 elsewhere."""
+    return zero_outside(torch.where((ratio >= min_ratio) & (ratio <= max_ratio), ratio, 0.0), mask)

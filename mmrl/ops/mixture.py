@@ -1,4 +1,4 @@
-"""Importance of choices that an unknown policy made."""
+"""Multiple importance sampling for choices of an unknown policy (RL-PLUS)."""
 
 from __future__ import annotations
 

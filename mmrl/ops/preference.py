@@ -1,4 +1,4 @@
-"""Losses of a pair of which one is preferred, as functions of its margin: how much more the preferred one has."""
+"""Pairwise preference losses of the margin of the preferred row over the other: Bradley-Terry, IPO, hinge."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 
-def logistic_preference(
+def bradley_terry_loss(
     margin: Tensor,  # [P]
-    smoothing: float = 0.0,
+    label_smoothing: float = 0.0,
 ) -> Tensor:  # [P] nats
-    """Surprise at the stated preference when P(preferred wins) = sigmoid(margin).
+    """Bradley-Terry negative log-likelihood of a label, P(preferred wins) = sigmoid(margin); DPO's loss of log-ratios.
 
-    loss = -(1 - smoothing) log sigmoid(m) - smoothing log sigmoid(-m), `smoothing` being the share of pairs that are
-    believed to be labelled the wrong way round; least at m = log((1 - smoothing) / smoothing), without bound at 0.
+    loss = -(1 - label_smoothing) log sigmoid(m) - label_smoothing log sigmoid(-m), with the assumed fraction of wrong
+    labels; its minimum is at m = log((1 - label_smoothing) / label_smoothing), or at infinity for 0.
     Source: Bradley and Terry, Rank Analysis of Incomplete Block Designs, 1952; on log-ratios to a reference Direct
-    Preference Optimization, 2023, equation 7, arXiv:2305.18290; with smoothing its conservative form.
+    Preference Optimization, 2023, equation 7, arXiv:2305.18290; with smoothing its conservative form (cDPO).
     """
-    return -(1 - smoothing) * logsigmoid(margin) - smoothing * logsigmoid(-margin)
+    return -(1 - label_smoothing) * logsigmoid(margin) - label_smoothing * logsigmoid(-margin)
 
 
-def squared_preference(
+def ipo_loss(
     margin: Tensor,  # [P] nats
-    wanted: float,  # nats
+    target: float,  # nats
 ) -> Tensor:  # [P] nats^2
-    """(m - wanted)^2: the margin is to be so large and no larger, whatever was preferred how often.
+    """IPO loss (m - target)^2: the margin is regressed to a finite target.
 
     Source: A General Theoretical Paradigm to Understand Learning from Human Preferences, 2023, equation 17,
-    arXiv:2310.12036, with wanted = 1 / (2 tau).
+    arXiv:2310.12036, with target = 1 / (2 tau).
     """
-    return (margin - wanted).square()
+    return (margin - target).square()
 
 
-def hinge_preference(
+def hinge_loss(
     margin: Tensor,  # [P]
 ) -> Tensor:  # [P]
-    """max(0, 1 - m): nothing more is asked of a pair that is one apart.
+    """Hinge loss of SLiC: max(0, 1 - m).
 
     Source: SLiC-HF: Sequence Likelihood Calibration with Human Feedback, 2023, arXiv:2305.10425.
     """

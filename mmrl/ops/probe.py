@@ -1,4 +1,4 @@
-"""What the log-probability of one token after an answer says about it."""
+"""Last-token self-rewards (LaSeR): the reward that the log-probability of one token after a completion implies."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from torch import Tensor
 from mmrl.ops.masked import zero_outside
 
 
-def probe_score(
+def self_reward(
     logprobs: Tensor,  # [N, T] nats
     reference: Tensor | float,  # [N, T] nats, or the mean under the reference
-    probe: Tensor,  # [N, T] bool, at most one a row
+    self_reward_mask: Tensor,  # [N, T] bool, True at most once in a row
     scale: float,
-) -> Tensor:  # [N], 0 where a row has no probe
-    """s = scale (log pi(z | x, y) - reference): the implicit reward of the answer, read off one token.
+) -> Tensor:  # [N], 0 for rows without the token
+    """Self-reward s = scale (log pi(z | x, y) - reference): the implicit reward of the completion, from one token.
 
     Source: LaSeR: Reinforcement Learning with Last-Token Self-Rewarding, 2025, arXiv:2510.14943.
     """
-    return scale * zero_outside(logprobs - reference, probe).sum(1)
+    return scale * zero_outside(logprobs - reference, self_reward_mask).sum(1)
 
 
 def balanced_weights(
@@ -27,7 +27,7 @@ def balanced_weights(
     ones: int,
     zeros: int,
 ) -> Tensor:  # [N]
-    """Weights with which both classes count the same: n / (2 n_class), 0 for rows that do not count.
+    """Class weights n / (2 n_class), with which both classes count alike; 0 for rows that do not count.
 
     Args:
         ones: rows that count and are positive, of all processes.

@@ -1,4 +1,4 @@
-"""Rewards of single tokens from a model that was only told how whole answers ended."""
+"""Process rewards: rewards of single tokens from a reward model that was trained on outcomes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def implicit_reward(
     reference: Tensor,  # [N, T] nats
     mask: Tensor,  # [N, T] bool
 ) -> Tensor:  # [N, T] nats, 0 outside the mask
-    """q_t = log phi(y_t) - log ref(y_t): what token t adds to the reward of the answer, sum_t q_t.
+    """Implicit process reward q_t = log phi(y_t) - log ref(y_t): the part of token t in the reward sum_t q_t.
 
     Source: Free Process Rewards without Process Labels, 2024, arXiv:2412.01981.
     """

@@ -1,4 +1,4 @@
-"""How much more likely a choice has become since it was sampled, at three levels of joining choices."""
+"""Importance ratios of the policy to the one that sampled: per token, per sequence or joint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mmrl.ops.masked import masked_mean, masked_sum, zero_outside
 
-Level = Literal["token", "sequence", "row"]
+ImportanceSamplingLevel = Literal["token", "sequence", "joint"]
 
 LIMIT = 20.0
 """Largest |log-ratio| in nats: e^20 = 4.9e8 is finite in fp32 and in the square of a gradient norm. Beyond it the
@@ -19,22 +19,22 @@ def log_ratio(
     logprobs: Tensor,  # [N, T] nats, with gradient
     old: Tensor,  # [N, T] nats
     mask: Tensor,  # [N, T] bool
-    level: Level = "token",
+    level: ImportanceSamplingLevel = "token",
 ) -> Tensor:  # [N, T] nats, 0 outside the mask
-    """log(pi / pi_old) of each choice, of its row per choice, or of its row as one joint action.
+    """Importance log-ratio log(pi / pi_old) per token, per sequence (GSPO) or of the joint action.
 
     With d_t = logprobs_t - old_t over the choices inside the mask:
-    token: d_t; sequence: mean_t d_t (geometric mean of the ratios); row: sum_t d_t (ratio of joint probabilities).
-    Row levels are given to each choice of the row, so `row` belongs with weights that sum to the same for each row.
+    token: d_t; sequence: mean_t d_t (geometric mean of the ratios); joint: sum_t d_t (ratio of joint probabilities).
+    The last two are given to each choice of the row; use `joint` with weights that sum to the same for each row.
     Source: sequence: Group Sequence Policy Optimization, 2025, equation 7, arXiv:2507.18071.
     """
     d = zero_outside(logprobs - old, mask)
     if level == "sequence":
         d = zero_outside(masked_mean(d, mask, dim=1)[:, None].expand_as(d), mask)
-    elif level == "row":
+    elif level == "joint":
         d = zero_outside(masked_sum(d, mask, dim=1)[:, None].expand_as(d), mask)
     elif level != "token":
-        raise ValueError(f'level must be "token", "sequence" or "row", got {level!r}')
+        raise ValueError(f'level must be "token", "sequence" or "joint", got {level!r}')
     return d.clamp(-LIMIT, LIMIT)
 
 

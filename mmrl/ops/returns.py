@@ -1,8 +1,8 @@
-"""What follows a choice: discounted returns and their mixtures with predicted values, on padded episodes [E, H].
+"""Discounted returns and generalised advantage estimates (GAE) on padded episodes [E, H].
 
 Entries outside the mask are skipped as if they were not there: the choice before them is followed by the choice after
 them. `bootstrap` is the value of what follows the last choice: 0 when the episode terminated, the predicted value when
-it was only cut off. This is the one place where termination and truncation differ.
+it was truncated. This is the one place where termination and truncation differ.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ def discounted_returns(
     reward: Tensor,  # [E, H]
     mask: Tensor,  # [E, H] bool
     bootstrap: Tensor,  # [E]
-    discount: float,  # per step
+    gamma: float,  # per step
 ) -> Tensor:  # [E, H]
-    """Sum of the rewards from each step on, later ones counting less: R_t = r_t + discount * R_{t+1}."""
+    """Discounted return of each step: R_t = r_t + gamma * R_{t+1}."""
     following = bootstrap
     out = torch.zeros_like(reward)
     for t in reversed(range(reward.shape[1])):
-        following = torch.where(mask[:, t], reward[:, t] + discount * following, following)
+        following = torch.where(mask[:, t], reward[:, t] + gamma * following, following)
         out[:, t] = zero_outside(following, mask[:, t])
     return out
 
@@ -33,12 +33,12 @@ def generalised_advantages(
     values: Tensor,  # [E, H]
     mask: Tensor,  # [E, H] bool
     bootstrap: Tensor,  # [E]
-    discount: float,  # per step
-    decay: float,
+    gamma: float,  # per step
+    gae_lambda: float,
 ) -> Tensor:  # [E, H]
-    """How much better each choice did than its value, averaging the n-step estimates with weights decay^(n-1).
+    """GAE: exponentially weighted mean of the n-step advantages, with weights gae_lambda^(n-1).
 
-    A_t = delta_t + discount * decay * A_{t+1} with delta_t = r_t + discount * V_{t+1} - V_t; 0 outside the mask.
+    A_t = delta_t + gamma * gae_lambda * A_{t+1} with delta_t = r_t + gamma * V_{t+1} - V_t; 0 outside the mask.
     Source: High-Dimensional Continuous Control Using Generalized Advantage Estimation, 2016, equation 16,
     arXiv:1506.02438.
     """
@@ -46,8 +46,8 @@ def generalised_advantages(
     found = []
     steps = zip(*(column.t().contiguous().unbind() for column in (reward, values, mask)))
     for paid, value, here in reversed(list(steps)):
-        delta = torch.add(paid, following, alpha=discount) - value
-        advantage = torch.where(here, torch.add(delta, advantage, alpha=discount * decay), advantage)
+        delta = torch.add(paid, following, alpha=gamma) - value
+        advantage = torch.where(here, torch.add(delta, advantage, alpha=gamma * gae_lambda), advantage)
         following = torch.where(here, value, following)
         found.append(advantage)
     return zero_outside(torch.stack(found[::-1], dim=1), mask) if found else torch.zeros_like(values)

@@ -1,4 +1,4 @@
-"""Surrogates of the expected reward whose gradient stops where the policy has moved far enough. Minimised."""
+"""Clipped surrogate losses of PPO: pessimistic bounds of the policy-gradient loss, to be minimised."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from torch import Tensor
 def clipped_surrogate(
     ratio: Tensor,  # [N, T]
     advantages: Tensor,  # [N, T]
-    low: float,
-    high: float,
-    dual: float | None = None,
+    clip_low: float,
+    clip_high: float,
+    clip_dual: float | None = None,
 ) -> Tensor:  # [N, T]
-    """Pessimistic loss of each choice: what its advantage is worth, not counting gains beyond the trust interval.
+    """PPO's clipped surrogate loss of each choice: gains beyond the clip range are not counted.
 
-    loss = max(-A ratio, -A clip(ratio, 1 - low, 1 + high)); with dual > 1 it is at most -A dual where A < 0.
-    Source: Proximal Policy Optimization Algorithms, 2017, equation 7, arXiv:1707.06347; dual: Mastering Complex
+    loss = max(-A ratio, -A clip(ratio, 1 - clip_low, 1 + clip_high)); with clip_dual > 1 it is
+    at most -A clip_dual where A < 0.
+    Source: Proximal Policy Optimization Algorithms, 2017, equation 7, arXiv:1707.06347; clip_dual: Mastering Complex
     Control in MOBA Games with Deep Reinforcement Learning, 2020, arXiv:1912.09729.
     """
-    loss = torch.maximum(-advantages * ratio, -advantages * ratio.clamp(1 - low, 1 + high))
-    if dual is None:
+    loss = torch.maximum(-advantages * ratio, -advantages * ratio.clamp(1 - clip_low, 1 + clip_high))
+    if clip_dual is None:
         return loss
-    return torch.where(advantages < 0, torch.minimum(loss, -advantages * dual), loss)
+    return torch.where(advantages < 0, torch.minimum(loss, -advantages * clip_dual), loss)
 
 
 def clipped(
     ratio: Tensor,  # [N, T]
     advantages: Tensor,  # [N, T]
-    low: float,
-    high: float,
-    dual: float | None = None,
+    clip_low: float,
+    clip_high: float,
+    clip_dual: float | None = None,
 ) -> Tensor:  # [N, T] bool
-    """The choices whose gradient `clipped_surrogate` has cut to zero."""
-    cut = ((advantages > 0) & (ratio > 1 + high)) | ((advantages < 0) & (ratio < 1 - low))
-    return cut if dual is None else cut | ((advantages < 0) & (ratio > dual))
+    """Whether `clipped_surrogate` has no gradient at a choice."""
+    cut = ((advantages > 0) & (ratio > 1 + clip_high)) | ((advantages < 0) & (ratio < 1 - clip_low))
+    return cut if clip_dual is None else cut | ((advantages < 0) & (ratio > clip_dual))

@@ -63,7 +63,7 @@ class ActionPolicy(Policy):
         self.processor = Processor.resolve(processor, saved.get("processor"), f"policy.path={path}")
         self.tokenizer = instruction_tokenizer(words) if path is None else _read_tokenizer(path)
         self.path, self.freeze_vision = path, freeze_vision
-        self.memoised = frozenset({"image"}) if freeze_vision else frozenset()
+        self.cached_inputs = frozenset({"image"}) if freeze_vision else frozenset()
         self._spelt: dict[str, Tensor] = {}
         self.action_dims, self.chunk = self.architecture["action_dims"], self.architecture["chunk"]
         self.proprio_dims, width = self.architecture["proprio_dims"], self.architecture["hidden_size"]
@@ -98,7 +98,7 @@ class ActionPolicy(Policy):
         return {"image": image, "instruction": self._spelt[text], "proprio": proprio}
 
     @torch.no_grad()
-    def memo(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
+    def cache_features(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
         return {"visual": self._look(observation)[0]} if self.freeze_vision else {}
 
     def contract(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What policies with a continuous head share: a chain of choices over a network that reads a context once."""
+"""ChainPolicy: policies with a continuous head, a chain of transitions over a context that is encoded once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mmrl.named import strip_prefix
 from mmrl.ops.flow import mean_velocity
 from mmrl.ops.gaussian import normal_entropy, normal_logprob
 from mmrl.policies.base import Action, Policy
-from mmrl.policies.chains import Chain, Lesson, Step
+from mmrl.policies.chains import Chain, DenoisingTarget, TransitionParams
 from mmrl.policies.chains.base import column
 from mmrl.policies.margin import Margin
 from mmrl.policies.processor import Processor
@@ -25,34 +25,34 @@ from mmrl.rng import Noise
 from mmrl.types import PolicyOutput, Sampling
 
 Prefix = tuple[Tensor, ...]
-"""What the network needs to know of every context, each [N, ...]."""
+"""Encoded contexts as the head reads them, each [N, ...]."""
 
 
 @dataclass
-class Known:
-    """What reading N contexts gave."""
+class EncodedContext:
+    """Encoding of N contexts: what the head reads, values, and features to cache."""
 
     prefix: Prefix
     values: Tensor | None = None  # [N]
-    memo: dict[str, Tensor] = field(default_factory=dict)  # as of Action
+    cached_features: dict[str, Tensor] = field(default_factory=dict)  # as of Action
     extra: dict[str, Tensor] = field(default_factory=dict)  # as of PolicyOutput
 
     def parts(self) -> dict[str, Tensor]:
-        """All of it by name."""
+        """All tensors by name."""
         values = {} if self.values is None else {"values": self.values}
-        kept = {f"memo/{name}": part for name, part in self.memo.items()}  # not `named`: gradients go through
+        kept = {f"cached_features/{name}": part for name, part in self.cached_features.items()}  # with gradient
         kept |= {f"extra/{name}": part for name, part in self.extra.items()}
         return {f"prefix/{i}": part for i, part in enumerate(self.prefix)} | values | kept
 
     @classmethod
-    def of(cls, parts: Mapping[str, Tensor]) -> Known:
-        """What has these parts."""
+    def of(cls, parts: Mapping[str, Tensor]) -> EncodedContext:
+        """Build the encoding from its named tensors: the inverse of `parts`."""
         prefix = tuple(strip_prefix("prefix", parts).values())
-        return cls(prefix, parts.get("values"), strip_prefix("memo", parts), strip_prefix("extra", parts))
+        return cls(prefix, parts.get("values"), strip_prefix("cached_features", parts), strip_prefix("extra", parts))
 
 
 class ChainPolicy(Policy):
-    """Noise becomes a chunk of H x A actions in K transitions. Subclasses bring the network: `read` and `answer`.
+    """Samples a chunk of H x A actions from noise in K transitions. Subclasses have `encode_context` and `predict`.
 
     A choice is control step h of chain state x_i, so that T counts (K + 1) x H choices [A], block after block: x_0,
     x_1, ..., x_K. x_0 is given, and so is what a transition that was not drawn led to: their mask is False. Control
@@ -60,8 +60,8 @@ class ChainPolicy(Policy):
     nats; how choices join to one ratio is the objective's matter. A demonstration is a chain of no transition: one
     block, the chunk. Where the chain has no noise to start from, x_0 is left out.
 
-    The context is read once per decision, the network answers once per transition; learning runs it at the transitions
-    that were drawn and nowhere else. `sampling.decode` "mean" and "argmax" draw no transition. The temperature
+    The context is encoded once per decision, the network predicts once per transition; learning runs it at the
+    stochastic transitions alone. `sampling.decode` "mean" and "argmax" draw no transition. The temperature
     multiplies every standard deviation.
 
     A network whose state is larger than the chunk has a `margin`: its numbers follow the chain's deterministic
@@ -70,43 +70,43 @@ class ChainPolicy(Policy):
     """
 
     chain: Chain
-    teacher: Chain | None = None  # what `lead` follows; None for the chain itself
+    teacher: Chain | None = None  # sampler of `distillation_target`; None for the chain itself
     chunk: int
     action_dims: int
     processor: Processor
-    lessons: int = 1  # training places between noise and chunk per demonstrated row, in one pass
+    timesteps_per_sample: int = 1  # denoising timesteps drawn for each demonstrated row, in one pass
     bound: float | None = 1.0  # actions are cut to [-bound, bound] in the network's units
     margin: Margin | None = None
 
     @abstractmethod
-    def read(self, observation: Mapping[str, Any]) -> Known:
-        """Read N collated contexts."""
+    def encode_context(self, observation: Mapping[str, Any]) -> EncodedContext:
+        """Encode N collated contexts."""
 
-    def read_again(self, observation: Mapping[str, Tensor]) -> Known:
-        """The same where many decisions follow each other: a policy may know a quicker way."""
-        return self.read(observation)
+    def encode_context_for_acting(self, observation: Mapping[str, Tensor]) -> EncodedContext:
+        """The same while acting, when many decisions follow each other: a policy may have a faster way."""
+        return self.encode_context(observation)
 
     @abstractmethod
-    def answer(
-        self, prefix: Prefix, x: Tensor, time: Tensor, until: Tensor | None = None
+    def predict(
+        self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """The network's answer at states x [M, S, D] and times [M], and the log-deviation if it has one; float32.
+        """The network's prediction at states x [M, S, D] and times [M], and the log-std if it has one; float32.
 
-        `until` [M] is the time that the transition leads to, for chains that tell it.
+        `end_time` [M] is the time that the transition leads to, for networks that read it.
         """
 
     @torch.no_grad()
-    def lead(self, batch: Batch) -> Tensor:
-        """Where the teacher's transitions, none of them drawn, lead the noise x_0 of every row: chunks [N, H, A]."""
-        batch.require({"action"}, f"{type(self).__name__}, to lead noise to a chunk,")
+    def distillation_target(self, batch: Batch) -> Tensor:
+        """Chunks [N, H, A] where the teacher's deterministic transitions end from the noise x_0 of every row."""
+        batch.require({"action"}, f"{type(self).__name__}, to compute distillation targets,")
         if self.chain.steps != 1:
             raise ValueError(
-                f"only one transition can be led elsewhere, policy.chain {type(self.chain).__name__} has "
+                f"a distillation target replaces one transition, but policy.chain {type(self.chain).__name__} has "
                 f"{self.chain.steps}: set policy.chain.steps=1"
             )
         chain = self.teacher or self.chain
         rows = torch.arange(batch.rows, device=batch["action"].device)
-        prefix, x, drawn = self.read(batch.observation()).prefix, self._state(batch, rows, 0 * rows), rows < 0
+        prefix, x, drawn = self.encode_context(batch.observation()).prefix, self._state(batch, rows, 0 * rows), rows < 0
         for i in range(chain.steps):
             x = self._step(prefix, x, 0 * rows + i, drawn, 1.0, chain).mean
         return self._core(x)
@@ -117,7 +117,7 @@ class ChainPolicy(Policy):
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
-        return frozenset({"answer_error"}) | cls.provides(init_args)
+        return frozenset({"denoising_error"}) | cls.provides(init_args)
 
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
         owner = torch.arange(len(noise), device=self.device)
@@ -131,44 +131,47 @@ class ChainPolicy(Policy):
                 "a continuous action head cannot drop unlikely choices: leave sampling.top_k, top_p and min_p as they "
                 "are and lower sampling.temperature"
             )
-        known = self.read_again(observation)
-        prefix, device, count = select_prefix(known.prefix, owner), owner.device, len(noise)
+        encoded = self.encode_context_for_acting(observation)
+        prefix, device, count = select_prefix(encoded.prefix, owner), owner.device, len(noise)
         shape = self._shape
-        x = noise.normal(*shape).to(device) if self.chain.start else torch.zeros(count, *shape, device=device)
+        x = noise.normal(*shape).to(device) if self.chain.stores_noise else torch.zeros(count, *shape, device=device)
         drawn = self.chain.stochastic_mask(noise) & (sampling.decode == "sample")
-        fresh = noise.normal(self.chain.draws, self.chunk, self.action_dims)  # whatever is drawn: streams stay aligned
-        states, logprobs = ([x], [x.new_zeros(count, self.chunk)]) if self.chain.start else ([], [])
+        # the same number of draws whatever is stochastic: streams stay aligned
+        fresh = noise.normal(self.chain.max_stochastic_steps, self.chunk, self.action_dims)
+        states, logprobs = ([x], [x.new_zeros(count, self.chunk)]) if self.chain.stores_noise else ([], [])
         for i in range(self.chain.steps):
             index = torch.full((count,), i, device=device)
             step = self._step(prefix, x, index, drawn[:, i].to(device), sampling.temperature)
-            x = step.mean + step.deviation * self._pad_actions(fresh[:, min(i, self.chain.draws - 1)].to(device))
+            x = step.mean + step.std * self._pad_actions(
+                fresh[:, min(i, self.chain.max_stochastic_steps - 1)].to(device)
+            )
             states.append(x)
-            logprobs.append(normal_logprob(*map(self._core, (x, step.mean, step.deviation))).sum(dim=-1))
-        mask = torch.cat([drawn.new_zeros(count, 1), drawn], dim=1) if self.chain.start else drawn
+            logprobs.append(normal_logprob(*map(self._core, (x, step.mean, step.std))).sum(dim=-1))
+        mask = torch.cat([drawn.new_zeros(count, 1), drawn], dim=1) if self.chain.stores_noise else drawn
         chosen, rest = self._to_choices(states)
         return Action(
             action=chosen,
             logprobs=torch.cat(logprobs, dim=1),
             mask=mask.to(device).repeat_interleave(self.chunk, dim=1),
             output=list(self.processor.decode(self._crop(self._core(x)).cpu().numpy())),
-            values=None if known.values is None else known.values[owner],
+            values=None if encoded.values is None else encoded.values[owner],
             extra=rest,
-            memo={name: part[owner] for name, part in known.memo.items()},
+            cached_features={name: part[owner] for name, part in encoded.cached_features.items()},
         )
 
     def forward(self, batch: Batch) -> PolicyOutput:
         """Score the drawn transitions of the stored chains [N, T, A]; what was not drawn gets 0.
 
-        extra: answer_error [N, T, A, L] of the network at L training places of every demonstrated chunk (0 elsewhere),
-        when the batch has demonstrations; and what `read` gave.
+        extra: denoising_error [N, T, A, L] of the network at L timesteps of every demonstrated chunk (0 elsewhere),
+        when the batch has demonstrations; and the `extra` of the encoding.
         """
         batch.require({"action", "mask", "temperature"}, type(self).__name__)
-        known = self.read(batch.observation())
-        logprobs, entropy = self._score(known.prefix, batch)
-        extra = dict(known.extra)
+        encoded = self.encode_context(batch.observation())
+        logprobs, entropy = self._score(encoded.prefix, batch)
+        extra = dict(encoded.extra)
         if "is_demo" in batch and batch["is_demo"].any():
-            extra["answer_error"] = self._lesson_error(known.prefix, batch)
-        return PolicyOutput(logprobs, entropy, known.values, extra)
+            extra["denoising_error"] = self._denoising_error(encoded.prefix, batch)
+        return PolicyOutput(logprobs, entropy, encoded.values, extra)
 
     def _step(
         self,
@@ -178,22 +181,24 @@ class ChainPolicy(Policy):
         drawn: Tensor,
         temperature: Tensor | float,
         chain: Chain | None = None,
-    ) -> Step:
+    ) -> TransitionParams:
         """The transition from x; the one place where network and chain meet, in sampling and in learning."""
         chain = chain or self.chain
-        answer, spread = self.answer(prefix, x, chain.time(index), chain.time(index + 1) if chain.spans else None)
-        mean, deviation = chain.step(x, index, answer, spread, drawn)
+        prediction, log_std = self.predict(
+            prefix, x, chain.time(index), chain.time(index + 1) if chain.reads_end_time else None
+        )
+        mean, std = chain.step(x, index, prediction, log_std, drawn)
         if self.margin is not None:
-            still = chain.step(x, index, answer, spread, torch.zeros_like(drawn)).mean
+            still = chain.step(x, index, prediction, log_std, torch.zeros_like(drawn)).mean
             inside = self.margin.inside(x.device)
-            mean, deviation = torch.where(inside, mean, still), deviation * inside
-        return Step(mean, deviation * temperature)
+            mean, std = torch.where(inside, mean, still), std * inside
+        return TransitionParams(mean, std * temperature)
 
     def _score(self, prefix: Prefix, batch: Batch) -> tuple[Tensor, Tensor]:
         """Log-probabilities and entropies [N, T] of the drawn transitions, one pass of the network for all of them."""
         chain = batch["action"].unflatten(1, (-1, self.chunk))
         drawn = batch["mask"].unflatten(1, (-1, self.chunk)).any(dim=2)  # [N, blocks]
-        if self.chain.start:
+        if self.chain.stores_noise:
             drawn = drawn & (torch.arange(drawn.shape[1], device=drawn.device) > 0)
         rows, block = drawn.nonzero(as_tuple=True)
         logprobs = torch.zeros(chain.shape[:3], device=chain.device)
@@ -202,44 +207,48 @@ class ChainPolicy(Policy):
             state = torch.zeros(1, *self._shape, device=chain.device)
             idle = self._step(select_prefix(prefix, first), state, first, first > 0, 1.0).mean.sum()
             return (logprobs + 0 * idle).flatten(1), logprobs.flatten(1)
-        index = block - 1 if self.chain.start else block
+        index = block - 1 if self.chain.stores_noise else block
         before = self._state(batch, rows, index)
-        before = before if self.chain.start else torch.zeros_like(before)
+        before = before if self.chain.stores_noise else torch.zeros_like(before)
         every = torch.ones_like(rows, dtype=torch.bool)
         step = self._step(select_prefix(prefix, rows), before, index, every, batch["temperature"][rows, None, None])
-        mean, deviation = self._core(step.mean), self._core(step.deviation)
-        found = normal_logprob(chain[rows, block], mean, deviation).sum(dim=-1)
-        openness = normal_entropy(deviation).sum(dim=-1)
+        mean, std = self._core(step.mean), self._core(step.std)
+        found = normal_logprob(chain[rows, block], mean, std).sum(dim=-1)
+        openness = normal_entropy(std).sum(dim=-1)
         return (
             logprobs.index_put((rows, block), found).flatten(1),
             logprobs.index_put((rows, block), openness).flatten(1),
         )
 
-    def _lesson_error(self, prefix: Prefix, batch: Batch) -> Tensor:
-        """answer - target [N, T, A, L] at training places; a row's places depend on its `seed` alone."""
+    def _denoising_error(self, prefix: Prefix, batch: Batch) -> Tensor:
+        """prediction - target [N, T, A, L] at sampled timesteps, which depend on the row's `seed` alone."""
         batch.require({"seed"}, f"{type(self).__name__}, to learn from demonstrations,")
         rows = batch["is_demo"].nonzero()[:, 0]
         noise = Noise(batch["seed"][rows].cpu().numpy())
         chunk = batch["action"][rows, : self.chunk].float()
         chunk = chunk if self.margin is None else self.margin.prolonged(chunk)
-        shape = (*batch["action"].shape[:2], self.action_dims, self.lessons)
-        lesson = Lesson.joined([self.chain.lesson(chunk, noise) for _ in range(self.lessons)])
-        error = self._core(self._prediction_error(select_prefix(prefix, rows.repeat(self.lessons)), lesson))
-        error = error.unflatten(0, (self.lessons, -1)).permute(1, 2, 3, 0)  # [D, H, A, L]
+        shape = (*batch["action"].shape[:2], self.action_dims, self.timesteps_per_sample)
+        target = DenoisingTarget.concatenate(
+            [self.chain.sample_target(chunk, noise) for _ in range(self.timesteps_per_sample)]
+        )
+        error = self._core(
+            self._prediction_error(select_prefix(prefix, rows.repeat(self.timesteps_per_sample)), target)
+        )
+        error = error.unflatten(0, (self.timesteps_per_sample, -1)).permute(1, 2, 3, 0)  # [D, H, A, L]
         out = torch.zeros(shape, device=error.device)
         steps = torch.arange(self.chunk, device=rows.device)
         return out.index_put((rows[:, None], steps[None]), error)
 
-    def _prediction_error(self, prefix: Prefix, lesson: Lesson) -> Tensor:
-        """The answer minus what it should be, [M, S, D]."""
-        x, time, target, until = lesson
-        answer, _ = self.answer(prefix, x, time, until)
-        if until is None:
-            return answer - target
+    def _prediction_error(self, prefix: Prefix, denoising: DenoisingTarget) -> Tensor:
+        """The prediction minus its target, [M, S, D]."""
+        x, time, target, end_time = denoising
+        prediction, _ = self.predict(prefix, x, time, end_time)
+        if end_time is None:
+            return prediction - target
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):  # the other kernels have no forward derivative
             along = (target, torch.ones_like(time))
-            _, rate = jvp(lambda x, time: self.answer(prefix, x, time, until)[0], (x, time), along)  # type: ignore[misc]
-        return answer - mean_velocity(target, rate, column(time), column(until))
+            _, du_dt = jvp(lambda x, time: self.predict(prefix, x, time, end_time)[0], (x, time), along)  # type: ignore[misc]
+        return prediction - mean_velocity(target, du_dt, column(time), column(end_time))
 
     # ---------------------------------------------------------------- the chunk within the network's state
 

@@ -1,4 +1,4 @@
-"""The network of continuous action heads: a small transformer over control steps that looks at a fixed context."""
+"""ActionExpert: the network of continuous action heads, a transformer over control steps that attends to a context."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mmrl.policies.action_chain import Prefix
 
 
 class ActionExpert(nn.Module):
-    """Answers [M, H, A] for places x [M, H, A] at times [M], given a context that is read once per decision.
+    """Predictions [M, H, A] at noisy chunks x [M, H, A] and times [M], given a context encoded once per decision.
 
     Token h is an MLP of (a projection of x_h, time) plus the place h; each block attends to the tokens, then to the
     context.
@@ -23,9 +23,9 @@ class ActionExpert(nn.Module):
     Args:
         hidden_size: width of the context and of the expert. layers: blocks. heads: attention heads.
         intermediate_size: of the blocks' MLPs. action_dims: A. chunk: H.
-        spread: answer a log-deviation too.
-        spans: the time that a transition leads to is told too. Answers then change slowly with time, because their
-            derivative is learnt from.
+        predicts_std: predict a log-std too.
+        reads_end_time: read the time that a transition leads to, too. Predictions then change slowly with time, because
+            the loss has their derivative.
     """
 
     def __init__(
@@ -36,15 +36,15 @@ class ActionExpert(nn.Module):
         intermediate_size: int,
         action_dims: int,
         chunk: int,
-        spread: bool,
-        spans: bool = False,
+        predicts_std: bool,
+        reads_end_time: bool = False,
     ):
         super().__init__()
         d = hidden_size
         self.gradient_checkpointing = False
         self.enter = nn.Linear(action_dims, d)  # a few numbers beside d of time would be drowned
         self.mix = nn.Sequential(nn.Linear(2 * d, d), nn.SiLU(), nn.Linear(d, d))
-        self.span = nn.Linear(d, d, bias=False) if spans else None
+        self.span = nn.Linear(d, d, bias=False) if reads_end_time else None
         if self.span is not None:  # a step of any length starts with the velocity where it begins
             nn.init.zeros_(self.span.weight)
         self.place = nn.Parameter(0.02 * torch.randn(chunk, d))
@@ -53,11 +53,11 @@ class ActionExpert(nn.Module):
         self.value = nn.Linear(d, layers * d, bias=False)
         self.blocks = nn.ModuleList(_Block(d, heads, intermediate_size) for _ in range(layers))
         self.leave = nn.LayerNorm(d)
-        self.answer = nn.Linear(d, action_dims)
-        self.spread = nn.Linear(d, action_dims) if spread else None
-        if self.spread is not None:  # the deviation starts in the middle of its range
-            nn.init.zeros_(self.spread.weight)
-            nn.init.zeros_(self.spread.bias)
+        self.output = nn.Linear(d, action_dims)
+        self.log_std = nn.Linear(d, action_dims) if predicts_std else None
+        if self.log_std is not None:  # the std starts in the middle of its range
+            nn.init.zeros_(self.log_std.weight)
+            nn.init.zeros_(self.log_std.bias)
 
     def prefix(self, hidden: Tensor, present: Tensor) -> Prefix:
         """Keys and values of the context [N, L, D] for every block, each [N, blocks, L, D]; present [N, L] bool."""
@@ -71,12 +71,12 @@ class ActionExpert(nn.Module):
         )
 
     def forward(
-        self, prefix: Prefix, x: Tensor, time: Tensor, until: Tensor | None = None
+        self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """The answer and, if there is one, the log-deviation, both float32 [M, H, A]. `until` [M], where told."""
+        """The prediction and, if there is one, the log-std, both float32 [M, H, A]; `end_time` [M] where it is read."""
         keys, values, present = prefix
         dtype = self.place.dtype
-        clock = self._clock(time, until)[:, None].expand(-1, x.shape[1], -1)
+        clock = self._clock(time, end_time)[:, None].expand(-1, x.shape[1], -1)
         token = self.mix(torch.cat([self.enter(x.to(dtype)), clock], dim=-1)) + self.place
         seen = present[:, None, None]
         for number, block in enumerate(self.blocks):
@@ -85,14 +85,14 @@ class ActionExpert(nn.Module):
             else:
                 token = block(token, keys[:, number], values[:, number], seen)
         token = self.leave(token)
-        return self.answer(token).float(), None if self.spread is None else self.spread(token).float()
+        return self.output(token).float(), None if self.log_std is None else self.log_std(token).float()
 
-    def _clock(self, time: Tensor, until: Tensor | None) -> Tensor:
+    def _clock(self, time: Tensor, end_time: Tensor | None) -> Tensor:
         """[M, D] what every token is told of the times."""
         size, dtype = self.place.shape[1], self.place.dtype
         if self.span is None:
             return time_features(time, size).to(dtype)
-        length = torch.zeros_like(time) if until is None else time - until
+        length = torch.zeros_like(time) if end_time is None else time - end_time
         clock, span = (time_features(value, size, SLOW).to(dtype) for value in (time, length))
         return clock + self.span(span)
 

@@ -1,4 +1,4 @@
-"""A vision-language-action policy with a continuous head: its chunk of actions is the end of a chain of choices."""
+"""A vision-language-action policy with a continuous head: its chunk of actions is sampled by a chain of transitions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from mmrl.policies.action_base import ActionPolicy, Reads
-from mmrl.policies.action_chain import ChainPolicy, Known, Prefix
+from mmrl.policies.action_chain import ChainPolicy, EncodedContext, Prefix
 from mmrl.policies.action_expert import ActionExpert
 from mmrl.policies.action_transformer import ContextTransformer
 from mmrl.policies.chains import Chain
@@ -19,14 +19,14 @@ from mmrl.policies.quick_reading import TracedEncoder
 
 
 class ActionFlowPolicy(ChainPolicy, ActionPolicy):
-    """Image, instruction and proprioception in; noise becomes a chunk of H x A actions in K transitions.
+    """VLA policy that samples a chunk of H x A actions from noise in K transitions, given image, instruction and state.
 
-    A small encoder and transformer read the context, an expert answers at every transition; see ChainPolicy for what
+    A small encoder and transformer encode the context, an expert predicts at every transition; see ChainPolicy for what
     the choices are.
 
     Args:
         chain: the kind of chain.
-        teacher: chain by which a frozen copy leads noise to a chunk that is learnt from; None for `chain`.
+        teacher: sampler of a frozen copy whose chunks are the distillation targets; None for `chain`.
         vision: timm model that supports features_only.
         vision_args: further arguments of timm.create_model; None gives the small encoder `SMALL_CONVNEXT`.
         visual_tokens: tokens that the image becomes.
@@ -39,7 +39,7 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         chunk: H, control steps per decision.
         proprio_dims: length of the proprioception vector.
         words: that are one token each; others are spelt.
-        lessons: training places between noise and chunk per demonstrated row, in one pass.
+        timesteps_per_sample: denoising timesteps drawn for each demonstrated row, in one pass.
         freeze_vision: the encoder, its pooling and the word embeddings stay fixed; visual tokens are then kept with
             the sampled rows instead of images, and learning does not run the encoder again.
         freeze_context: the transformer that reads the context stays fixed too; the expert learns.
@@ -51,7 +51,7 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         path: folder written by save_pretrained; its architecture and words replace those given here.
     """
 
-    optional = ("value_head", "expert.spread")
+    optional = ("value_head", "expert.log_std")
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         chunk: int = 5,
         proprio_dims: int = 13,
         words: Sequence[str] = WORDS,
-        lessons: int = 8,
+        timesteps_per_sample: int = 8,
         freeze_vision: bool = False,
         freeze_context: bool = False,
         gradient_checkpointing: bool = False,
@@ -90,17 +90,17 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
             action_dims=action_dims,
             chunk=chunk,
             proprio_dims=proprio_dims,
-            answer=chain.answer,
+            prediction_type=chain.prediction_type,
         )
         super().__init__(given, words, freeze_vision, processor, path)
         own = self.architecture
-        if own["answer"] != chain.answer:
+        if own["prediction_type"] != chain.prediction_type:
             raise ValueError(
-                f"policy.path={path}: its network answers the {own['answer']}, but policy.chain "
-                f"{type(chain).__name__} needs one that answers the {chain.answer}"
+                f"policy.path={path}: its network predicts the {own['prediction_type']}, but policy.chain "
+                f"{type(chain).__name__} needs one that predicts the {chain.prediction_type}"
             )
         check_teacher(chain, teacher)
-        self.chain, self.teacher, self.critic, self.lessons = chain, teacher, critic, lessons
+        self.chain, self.teacher, self.critic, self.timesteps_per_sample = chain, teacher, critic, timesteps_per_sample
         self._build()
         self.value_head = self._critic() if value_head else None
         self._quick = TracedEncoder()
@@ -116,34 +116,36 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
             vocabulary=len(self.tokenizer), layers=own["layers"], proprio_dims=self.proprio_dims, **shared
         )
         sizes: Any = {"action_dims": self.action_dims, "chunk": self.chunk}
-        kinds: Any = {"spread": self.chain.spread, "spans": self.chain.spans}
+        kinds: Any = {"predicts_std": self.chain.predicts_std, "reads_end_time": self.chain.reads_end_time}
         self.expert = ActionExpert(layers=own["expert_layers"], **kinds, **sizes, **shared)
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
         return super().predicts(init_args) | {"map_logits"}
 
-    def read(self, observation: Mapping[str, Any]) -> Known:
-        return self._read(observation, self._complete(observation))
+    def encode_context(self, observation: Mapping[str, Any]) -> EncodedContext:
+        return self._encode_context(observation, self._complete(observation))
 
-    def read_again(self, observation: Mapping[str, Any]) -> Known:
+    def encode_context_for_acting(self, observation: Mapping[str, Any]) -> EncodedContext:
         complete = self._complete(observation)
-        return Known.of(self._quick(self, lambda seen: self._read(seen, complete).parts(), observation, complete))
+        return EncodedContext.of(
+            self._quick(self, lambda seen: self._encode_context(seen, complete).parts(), observation, complete)
+        )
 
-    def _read(self, observation: Mapping[str, Any], complete: bool) -> Known:
+    def _encode_context(self, observation: Mapping[str, Any], complete: bool) -> EncodedContext:
         visual, maps = self._look(observation)
         prefix, values = self._context(visual, observation, complete)
-        return Known(
+        return EncodedContext(
             prefix,
             values,
-            memo={"visual": visual} if self.freeze_vision else {},
+            cached_features={"visual": visual} if self.freeze_vision else {},
             extra={} if maps is None else {"map_logits": maps},
         )
 
-    def answer(
-        self, prefix: Prefix, x: Tensor, time: Tensor, until: Tensor | None = None
+    def predict(
+        self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        return self.expert(prefix, x, time, until)
+        return self.expert(prefix, x, time, end_time)
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """The chunk [H, A] itself, the end of a chain of no transition."""

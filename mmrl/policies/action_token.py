@@ -133,7 +133,7 @@ class ActionTokenPolicy(ActionPolicy):
             output=list(self.processor.decode(real.view(-1, self.chunk, self.action_dims).cpu().numpy())),  # type: ignore[arg-type]
             values=values,
             extra={} if kept is None else {"kept": kept},
-            memo={"visual": visual} if self.freeze_vision else {},
+            cached_features={"visual": visual} if self.freeze_vision else {},
         )
 
     def forward(self, batch: Batch) -> PolicyOutput:

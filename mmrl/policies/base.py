@@ -31,18 +31,18 @@ class Action:
     extra: Mapping[str, Tensor | Ragged] = field(
         default_factory=dict
     )  # further columns of the rows, as in mmrl.columns
-    memo: dict[str, Tensor] = field(default_factory=dict)  # [N, ...] observation columns that replace the encoded ones
+    cached_features: dict[str, Tensor] = field(default_factory=dict)  # [N, ...], stored in place of `cached_inputs`
     seconds: dict[str, float] = field(default_factory=dict)  # where the time went, by phase
 
 
 class Policy(nn.Module, ABC):
     """Base class of policies: `act` samples actions, `forward` scores stored ones, both by the same distribution code.
 
-    A policy whose part is frozen may return that part's features in `Action.memo`: they then stand in the stored
-    observation for the inputs named in `memoised`, and learning does not run the frozen part again.
+    A policy with a frozen part may return that part's features in `Action.cached_features`: they replace the inputs
+    named in `cached_inputs` in the stored observation, and learning does not run the frozen part again.
     """
 
-    memoised: frozenset[str] = frozenset()  # observation keys dropped from storage when `Action.memo` is given
+    cached_inputs: frozenset[str] = frozenset()  # keys of the observation that `Action.cached_features` replace
     chunk: int | None = None  # H, control steps per decision, where an action is [H, A]; None where it is [A] or a text
     optional: tuple[str, ...] = ("value_head",)  # modules that a checkpoint may lack, or have in excess
     one_pass: bool = False  # whether `forward` must call the network once, as processes that share weights have to
@@ -123,8 +123,8 @@ class Policy(nn.Module, ABC):
     def forward(self, batch: Batch) -> PolicyOutput:
         """Score the stored actions of a batch, with gradient. The only entry for training."""
 
-    def memo(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
-        """What `act` puts into `Action.memo` in N collated contexts; empty where nothing is frozen. No gradient."""
+    def cache_features(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Compute `Action.cached_features` of N collated contexts; empty where nothing is frozen. No gradient."""
         return {}
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:

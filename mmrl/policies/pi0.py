@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import PI0ForConditionalGeneration
 
 from mmrl.batch import pad_stack
-from mmrl.policies.action_chain import ChainPolicy, Known, Prefix
+from mmrl.policies.action_chain import ChainPolicy, EncodedContext, Prefix
 from mmrl.policies.action_value import StateValue
 from mmrl.policies.base import require_inputs
 from mmrl.policies.chains import Chain
@@ -28,7 +28,7 @@ from mmrl.policies.weights import fill, read_weights
 from mmrl.strict_json import read_json_object
 from mmrl.types import Observation
 
-HEADS = ("value_head", "spread")  # modules of ours beside the transformers model
+HEADS = ("value_head", "log_std")  # modules of ours beside the transformers model
 OWN, EXTRA = "mmrl_policy.json", "mmrl_heads.safetensors"
 
 
@@ -38,7 +38,7 @@ class Pi0Policy(ChainPolicy):
     The chain has the model's whole state, `horizon` steps of all its dimensions; the `chunk` first steps of the
     simulator's dimensions are choices, the others follow the flow without noise, and nothing is learnt from them. See
     ChainPolicy. Cloning prolongs a demonstrated chunk by its last action where the model thinks farther ahead; the
-    training places are those of the chain (Beta(1.5, 1) as in the paper).
+    timesteps are drawn as the chain says (Beta(1.5, 1) as in the paper).
 
     Published weights: path=lerobot/pi0_base reader=google/paligemma2-3b-mix-224 (3.2 B parameters that are read, 0.31 B
     of them the expert; chunks of 50, 32 dimensions; transformers converts the names). It was tested at tiny sizes
@@ -49,8 +49,8 @@ class Pi0Policy(ChainPolicy):
 
     Args:
         path: hub id or folder of a checkpoint.
-        chain: a flow, since the model answers a velocity.
-        teacher: chain by which a frozen copy leads noise to a chunk that is learnt from; None for `chain`.
+        chain: a flow, since the model predicts a velocity.
+        teacher: sampler of a frozen copy whose chunks are the distillation targets; None for `chain`.
         action_dims: A, numbers per control step, at most the model's max_action_dim.
         chunk: H, control steps per decision, at most the horizon.
         proprio_dims: length of the proprioception vector, at most the model's max_state_dim.
@@ -58,7 +58,7 @@ class Pi0Policy(ChainPolicy):
         horizon: control steps that the model thinks ahead; None for the checkpoint's chunk_size. No weight depends on
             it, and the cost of a transition grows with it.
         reader: hub id or folder of tokenizer and image processor where `path` has none; None for `path`.
-        lessons: training places between noise and chunk per demonstrated row, in one pass.
+        timesteps_per_sample: denoising timesteps drawn for each demonstrated row, in one pass.
         freeze_vision: the image tower and its projection stay fixed.
         freeze_context: the whole vision-language model stays fixed and is read without gradient; the expert learns.
         lora: arguments of `peft.LoraConfig`, for the linear layers of every part that is not frozen; exports are
@@ -84,7 +84,7 @@ class Pi0Policy(ChainPolicy):
         cameras: Sequence[str] = ("image",),
         horizon: int | None = None,
         reader: str | None = None,
-        lessons: int = 1,
+        timesteps_per_sample: int = 1,
         freeze_vision: bool = False,
         freeze_context: bool = True,
         lora: dict[str, Any] | None = None,
@@ -96,14 +96,14 @@ class Pi0Policy(ChainPolicy):
         processor: Processor | None = None,
     ):
         super().__init__()
-        if chain.answer != "velocity":
+        if chain.prediction_type != "velocity":
             raise ValueError(
-                f"policy.chain {type(chain).__name__} needs a network that answers the {chain.answer}, "
-                "but pi0 answers a velocity: take FlowSDE, CPS, FlowNoise or FlowODE"
+                f"policy.chain {type(chain).__name__} needs a network that predicts the {chain.prediction_type}, "
+                "but pi0 predicts a velocity: take FlowSDE, CPS, FlowNoise or FlowODE"
             )
         check_teacher(chain, teacher)
         self.path, self.chain, self.teacher = path, chain, teacher
-        self.lessons, self.critic = lessons, critic
+        self.timesteps_per_sample, self.critic = timesteps_per_sample, critic
         self.action_dims, self.chunk, self.proprio_dims = action_dims, chunk, proprio_dims
         self.cameras = tuple(cameras)
         changes = {} if horizon is None else {"chunk_size": horizon}
@@ -122,13 +122,15 @@ class Pi0Policy(ChainPolicy):
         self._add_heads(model.config, value_head)
 
     def _add_heads(self, config: Any, value_head: bool) -> None:
-        """The critic, and the deviations of a chain that learns them; as saved, if they were."""
+        """The critic, and the standard deviations of a chain that predicts them; as saved, if they were."""
         width = config.vlm_config.text_config.hidden_size
         self.value_head = StateValue(width + self.proprio_dims, min(width, 512)) if value_head else None
-        self.spread = nn.Linear(config.dit_config.hidden_size, config.max_action_dim) if self.chain.spread else None
-        if self.spread is not None:  # the deviation starts in the middle of its range
-            nn.init.zeros_(self.spread.weight)
-            nn.init.zeros_(self.spread.bias)
+        self.log_std = (
+            nn.Linear(config.dit_config.hidden_size, config.max_action_dim) if self.chain.predicts_std else None
+        )
+        if self.log_std is not None:  # the std starts in the middle of its range
+            nn.init.zeros_(self.log_std.weight)
+            nn.init.zeros_(self.log_std.bias)
         file = Path(self.path) / EXTRA
         saved = read_weights(file, "save the policy there again") if file.is_file() else {}
         for name in HEADS:
@@ -189,7 +191,7 @@ class Pi0Policy(ChainPolicy):
 
     # ---------------------------------------------------------------- the network of the chain
 
-    def read(self, observation: Mapping[str, Any]) -> Known:
+    def encode_context(self, observation: Mapping[str, Any]) -> EncodedContext:
         require_inputs(observation, ("images", "input_ids", "attention_mask", "proprio"), self)
         mask, proprio = observation["attention_mask"], observation["proprio"].float()
         inputs = {
@@ -199,17 +201,17 @@ class Pi0Policy(ChainPolicy):
         }
         prefix, hidden = self.network.read(inputs, proprio)
         if self.value_head is None:
-            return Known(prefix)
+            return EncodedContext(prefix)
         hidden = hidden if self.critic == "shared" else hidden.detach()
         mean = (hidden * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
-        return Known(prefix, self.value_head(torch.cat([mean.float(), proprio], dim=-1)))
+        return EncodedContext(prefix, self.value_head(torch.cat([mean.float(), proprio], dim=-1)))
 
-    def answer(
-        self, prefix: Prefix, x: Tensor, time: Tensor, until: Tensor | None = None
+    def predict(
+        self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         found = self.network.decode_actions(prefix, x, time)
-        spread = None if self.spread is None else self.spread(found.to(self.spread.weight.dtype)).float()
-        return self.network.velocity(found).float(), spread
+        log_std = None if self.log_std is None else self.log_std(found.to(self.log_std.weight.dtype)).float()
+        return self.network.velocity(found).float(), log_std
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Model and processor as transformers writes them, adapters merged; our heads and the processor beside them."""

@@ -1,4 +1,4 @@
-"""pi0 of transformers in two halves: the vision-language model reads the context once, the expert answers on it."""
+"""pi0 of transformers in two halves: the vision-language model encodes the context, the expert denoises actions."""
 
 from __future__ import annotations
 

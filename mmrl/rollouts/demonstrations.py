@@ -73,14 +73,14 @@ def demonstration(
 def remembered(turns: Sequence[Turn], ctx: Context) -> list[Turn]:
     """The turns with what a frozen part of the policy sees in them, which no later iteration has to look at again."""
     policy, done = ctx.policy, [turn.completion for turn in turns]
-    if not policy.memoised:
+    if not policy.cached_inputs:
         return list(turns)
     columns = Batch(policy.collate([completion.observation for completion in done]))
-    memo = policy.memo({name: column.to(policy.device) for name, column in columns.items()})
-    rows = {name: column.cpu() for name, column in memo.items()}
+    cached_features = policy.cache_features({name: column.to(policy.device) for name, column in columns.items()})
+    rows = {name: column.cpu() for name, column in cached_features.items()}
     out = []
     for i, (turn, completion) in enumerate(zip(turns, done)):
-        kept = {name: part for name, part in completion.observation.items() if name not in policy.memoised}
+        kept = {name: part for name, part in completion.observation.items() if name not in policy.cached_inputs}
         seen = kept | {name: column[i] for name, column in rows.items()}
         out.append(replace(turn, completion=replace(completion, observation=seen)))
     return out

@@ -27,7 +27,7 @@ class SelfPlay(Rollout):
     A proposal in view of `references` known problems is checked by execution; a sound one is tried by the policy
     `trials` times, and earns what `learnability` says of the share a that succeeds. A solution earns 1 when execution
     says that it is right. What is of the asked form but unsound or wrong earns -0.5, what is not -1. Rows of one role
-    and kind share a `cell`. Sound proposals join the known problems when the iteration is over, on all processes alike;
+    and kind share a `baseline_group`. Sound proposals join the known problems after the iteration on all processes;
     solvers get the newest ones first.
 
     Where the executor fails, the episode is an error and earns nothing.
@@ -41,7 +41,7 @@ class SelfPlay(Rollout):
         most: known problems of a kind that are kept, the newest.
     """
 
-    writes = frozenset({"cell"})
+    writes = frozenset({"baseline_group"})
 
     def __init__(self, trials: int = 8, references: int = 6, proposing: bool = True, most: int = 4096):
         for name, value in (("trials", trials), ("references", references), ("most", most)):
@@ -164,8 +164,8 @@ class _Play:
         )
 
     def wrote(self, done: Completion, kinds: Sequence[str]) -> None:
-        cell = 2 * kinds.index(self.kind) + (self.problem is None)
-        self.episode.turns = [Turn(replace(done, extra={**done.extra, "cell": torch.tensor(cell)}))]
+        baseline_group = 2 * kinds.index(self.kind) + (self.problem is None)
+        self.episode.turns = [Turn(replace(done, extra={**done.extra, "baseline_group": torch.tensor(baseline_group)}))]
         self.episode.ended = done.ended
         if done.ended == "error":
             self.failed("the engine gave no completion")

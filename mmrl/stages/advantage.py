@@ -1,4 +1,4 @@
-"""Advantages from comparing the episodes of one problem with each other."""
+"""Group-relative advantages (GRPO, RLOO)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mmrl.types import Context
 
 @dataclass(frozen=True)
 class GroupAdvantage(Annotator):
-    """How much better an episode was than its group, the same for all its choices.
+    """GRPO advantage: how much better an episode was than its group, the same for all its choices.
 
     A_i = (r_i - baseline_i) / (scale_i + epsilon), one entry per episode, however many rows it has. The group's
     population ("std") or sample ("sample") standard deviation is the unit, or none. Without a baseline this is the

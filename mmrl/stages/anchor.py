@@ -1,4 +1,4 @@
-"""A pull of a batch's mean towards an anchor, as a slope per choice."""
+"""SelfAnchoredPenalty: slopes of a penalty that holds the mean of a column's largest entries at a target (SIREN)."""
 
 from __future__ import annotations
 
@@ -13,58 +13,59 @@ from mmrl.types import Context
 
 
 @dataclass
-class PeakAnchor(Annotator):
-    """Holds the mean of the largest entries of a column at what it was at first.
+class SelfAnchoredPenalty(Annotator):
+    """Slopes of the self-anchored penalty (h - target)^2, h the mean of the largest entries of a column.
 
-    With P the choices of all ranks whose entry is at or above the quantile, h the mean over P and a the anchor, the
-    penalty is (h - a)^2. It is no sum over choices, but its gradient is that of sum_{P} slope * entry with
-    slope = 2 (h - a) / |P|, and h is known before the updates. So `pull` holds 2 (h - a) n / |P| on P and 0 elsewhere,
-    n the number of choices: with weights of a token mean a term `pull * entry` has the gradient of the penalty.
-    The anchor is the h of the run's first iteration, and is in its checkpoints.
+    With P the choices of all ranks whose entry is at or above the quantile and h the mean over P, the penalty is no sum
+    over choices, but its gradient is that of sum_{P} slope * entry with slope = 2 (h - target) / |P|, and h is known
+    before the updates. So `penalty_slope` holds 2 (h - target) n / |P| on P and 0 elsewhere, n the number of choices:
+    with weights of a token mean a term `penalty_slope * entry` has the gradient of the penalty. The target is the h of
+    the run's first iteration, and is saved in its checkpoints. Source: Rethinking Entropy Regularization in Large
+    Reasoning Models, 2025, self-anchored regularisation.
 
     Args:
-        column: what is held, [N, T].
-        quantile: of the entries inside the mask, from which on they count.
-        anchor: a number in place of what is found in the first iteration.
+        column: the regularised statistic, [N, T].
+        quantile: of the entries inside the mask; P are those at or above it.
+        target: a number in place of the h of the first iteration.
     """
 
     column: str
     quantile: float = 0.8
-    anchor: float | None = None
-    _found: float | None = field(default=None, init=False, repr=False)
+    target: float | None = None
+    _target: float | None = field(default=None, init=False, repr=False)
     _latest: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
-    writes = frozenset({"pull"})
+    writes = frozenset({"penalty_slope"})
 
     def __post_init__(self) -> None:
         if not 0 <= self.quantile < 1:
-            raise ValueError(f"peak_anchor.quantile must be in [0, 1), got {self.quantile}")
+            raise ValueError(f"self_anchored_penalty.quantile must be in [0, 1), got {self.quantile}")
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
         return frozenset({"mask", self.column})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator peak_anchor")
+        batch.require(self.reads, "annotator self_anchored_penalty")
         mask, value = batch["mask"], batch[self.column]
         everyone = torch.cat(ctx.gather([value[mask].double()]))
         if not len(everyone):
-            return batch.with_columns(pull=torch.zeros(mask.shape))
+            return batch.with_columns(penalty_slope=torch.zeros(mask.shape))
         threshold = everyone.quantile(self.quantile)
         chosen = everyone[everyone >= threshold]
         mean = float(chosen.mean())
-        if self._found is None:
-            self._found = mean if self.anchor is None else self.anchor
-        self._latest = {"mean": mean, "anchor": self._found, "share": len(chosen) / len(everyone)}
-        slope = 2 * (mean - self._found) * len(everyone) / len(chosen)
-        return batch.with_columns(pull=torch.where(mask & (value >= threshold), slope, 0.0))
+        if self._target is None:
+            self._target = mean if self.target is None else self.target
+        self._latest = {"mean": mean, "target": self._target, "fraction": len(chosen) / len(everyone)}
+        slope = 2 * (mean - self._target) * len(everyone) / len(chosen)
+        return batch.with_columns(penalty_slope=torch.where(mask & (value >= threshold), slope, 0.0))
 
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
-        """mean: of the entries that count; anchor; share: of the choices that count."""
+        """mean: h; target; fraction: of the choices that are in P."""
         return self._latest
 
     def state_dict(self) -> dict[str, Any]:
-        return {"anchor": self._found}
+        return {"target": self._target}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._found = state.get("anchor", self._found)
+        self._target = state.get("target", self._target)

@@ -1,4 +1,4 @@
-"""Advantages mixed with those of another judge."""
+"""Mixed advantages: those of the reward and those of another score (LaSeR)."""
 
 from __future__ import annotations
 
@@ -14,35 +14,38 @@ from mmrl.types import Context
 
 
 @dataclass(frozen=True)
-class BlendedAdvantage(Annotator):
-    """(1 - share) A + share B, B the group advantage of another score: (s - mean) / (sample deviation + 1e-6).
+class MixedAdvantage(Annotator):
+    """Mixed advantages (1 - weight) A + weight B, B the group advantage of another score: (s - mean) / (std + 1e-6).
 
-    s is the sum of the column over an episode's rows, held in [0, 1]. Groups in which it hardly differs keep A.
+    s is the sum of the column over an episode's rows, clipped to [0, 1]. Groups in which its sample standard deviation
+    is at most `min_std` keep A. Source: LaSeR, 2025, arXiv:2510.14943.
 
     Args:
         column: the score, per row.
-        share: of B.
-        least: sample deviation of s up to which a group keeps A.
-        after: first iteration in which anything is mixed in.
+        weight: of B.
+        min_std: sample standard deviation of s up to which a group keeps A.
+        start_iteration: first iteration in which advantages are mixed.
     """
 
     column: str
-    share: float = 0.1
-    least: float = 0.1
-    after: int = 0
+    weight: float = 0.1
+    min_std: float = 0.1
+    start_iteration: int = 0
 
     writes = frozenset({"advantages"})
 
     def __post_init__(self) -> None:
-        if not 0 <= self.share <= 1 or self.least < 0:
-            raise ValueError(f"blended_advantage: need 0 <= share <= 1 and least >= 0, got {self.share}, {self.least}")
+        if not 0 <= self.weight <= 1 or self.min_std < 0:
+            raise ValueError(
+                f"mixed_advantage: need 0 <= weight <= 1 and min_std >= 0, got {self.weight}, {self.min_std}"
+            )
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
         return frozenset({"advantages", "mask", "group", "episode", self.column})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator blended_advantage")
+        batch.require(self.reads, "annotator mixed_advantage")
         own = zero_outside(batch["advantages"], batch["mask"])
         ids, entry = batch["episode"].unique(return_inverse=True)
         score = torch.zeros(len(ids)).index_add(0, entry, batch[self.column].float()).clamp(0, 1)
@@ -51,8 +54,8 @@ class BlendedAdvantage(Annotator):
         _, index = group.unique(return_inverse=True)
         centred = group_advantage(score, group, "mean", None)
         size = torch.zeros(int(index.max()) + 1).index_add(0, index, torch.ones(len(ids)))
-        spread = torch.zeros_like(size).index_add(0, index, centred.square()) / (size - 1).clamp(min=1)
-        told = (spread.sqrt() > self.least)[index] & (ctx.iteration >= self.after)
-        mixed = (1 - self.share) * own + self.share * other[entry][:, None]
-        chosen = told[entry][:, None] & batch["mask"]
+        variance = torch.zeros_like(size).index_add(0, index, centred.square()) / (size - 1).clamp(min=1)
+        informative = (variance.sqrt() > self.min_std)[index] & (ctx.iteration >= self.start_iteration)
+        mixed = (1 - self.weight) * own + self.weight * other[entry][:, None]
+        chosen = informative[entry][:, None] & batch["mask"]
         return batch.with_columns(advantages=torch.where(chosen, mixed, own))

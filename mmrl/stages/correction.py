@@ -1,4 +1,4 @@
-"""Weights for choices that older weights, or another implementation of the same ones, sampled."""
+"""Importance weights of choices that older weights, or another implementation of the same weights, sampled."""
 
 from __future__ import annotations
 
@@ -10,91 +10,97 @@ import torch
 from torch import Tensor
 
 from mmrl.batch import Batch
-from mmrl.ops.correction import truncated, within
-from mmrl.ops.ratio import Level, log_ratio
+from mmrl.ops.correction import mask_ratio, truncate_ratio
+from mmrl.ops.ratio import ImportanceSamplingLevel, log_ratio
 from mmrl.stages.base import Annotator
 from mmrl.types import Context
 
 
-class Correction(Annotator):
-    """How much more likely the learner finds a choice before its update than the policy that sampled it, held finite.
+class ImportanceWeights(Annotator):
+    """Importance weights pi_old / pi_behavior of the stored choices, truncated or masked.
 
-    ratio = exp(old_logprobs - logprobs) per choice ("token"), of the row per choice ("sequence", a geometric mean), or
-    of the row as one joint action ("row", the product). A demonstration was not sampled and counts 1. Terms multiply
-    by the column when they name it, as in ClippedSurrogate(old="old_logprobs", correction="correction").
+    ratio = exp(old_logprobs - logprobs) per choice ("token"), its geometric mean over a row ("sequence"), or its
+    product over a row ("joint"). A demonstration was not sampled and gets 1. Terms multiply by the column when they
+    name it, as in
+    ClippedSurrogate(old="old_logprobs", importance_weights="importance_weights").
     """
 
     reads = frozenset({"mask", "logprobs", "old_logprobs", "is_demo"})
     writes = frozenset({"correction"})
-    level: Level
+    importance_sampling_level: ImportanceSamplingLevel
 
     @abstractmethod
-    def bounded(self, ratio: Tensor, mask: Tensor) -> Tensor:
+    def bound(self, ratio: Tensor, mask: Tensor) -> Tensor:
         """The weights [N, T] from the ratios, 0 outside the mask."""
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator correction")
+        batch.require(self.reads, "annotator importance_weights")
         mask = batch["mask"]
-        weights = self.bounded(self._ratio(batch), mask)
+        weights = self.bound(self._ratio(batch), mask)
         return batch.with_columns(correction=torch.where(batch["is_demo"][:, None] & mask, 1.0, weights))
 
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
-        """Over the sampled choices of all ranks: mean ratio; share cut; effective sample size as a share of them,
-        (sum w)^2 / (n sum w^2), which is 1 when all count the same.
+        """Over the sampled choices of all ranks: ratio, the mean; cut, the fraction that is truncated or masked; ess,
+        the effective sample size as a fraction, (sum w)^2 / (n sum w^2), which is 1 for equal weights.
         """
         sampled = batch["mask"] & ~batch["is_demo"][:, None]
         ratio, weights = self._ratio(batch)[sampled].double(), batch["correction"][sampled].double()
-        cut = (self.bounded(self._ratio(batch), sampled)[sampled] != self._ratio(batch)[sampled]).double()
+        cut = (self.bound(self._ratio(batch), sampled)[sampled] != self._ratio(batch)[sampled]).double()
         mine = (len(ratio), *(float(part.sum()) for part in (ratio, cut, weights, weights.square())))
         count, ratios, cuts, total, squares = map(math.fsum, zip(*ctx.gather([mine])))
         if not count:
             return {}
-        effective = total**2 / (count * squares) if squares else 0.0
-        return {"ratio": ratios / count, "cut": cuts / count, "effective": effective}
+        ess = total**2 / (count * squares) if squares else 0.0
+        return {"ratio": ratios / count, "cut": cuts / count, "ess": ess}
 
     def _ratio(self, batch: Batch) -> Tensor:
-        return log_ratio(batch["old_logprobs"], batch["logprobs"], batch["mask"], self.level).exp()
+        return log_ratio(batch["old_logprobs"], batch["logprobs"], batch["mask"], self.importance_sampling_level).exp()
 
 
 @dataclass(frozen=True)
-class TruncatedRatio(Correction):
-    """The ratio of the learner's policy before its update to the one that sampled, at most `cap`.
+class TruncatedImportanceSampling(ImportanceWeights):
+    """TIS: importance weights min(pi_old / pi_behavior, cap).
 
     Args:
         cap: largest weight.
-        level: the ratio of each choice ("token"), of the row per choice ("sequence", a geometric mean), or of the row
-            as one joint action ("row").
+        importance_sampling_level: "token", a ratio per choice; "sequence", the geometric mean of a row's ratios;
+            "joint", their product.
     """
 
     cap: float = 2.0
-    level: Level = "token"
+    importance_sampling_level: ImportanceSamplingLevel = "token"
 
     def __post_init__(self) -> None:
         if self.cap < 1:
-            raise ValueError(f"truncated_ratio.cap must be at least 1, the ratio on policy, got {self.cap}")
+            raise ValueError(
+                f"truncated_importance_sampling.cap must be at least 1, the ratio on policy, got {self.cap}"
+            )
 
-    def bounded(self, ratio: Tensor, mask: Tensor) -> Tensor:
-        return truncated(ratio, mask, self.cap)
+    def bound(self, ratio: Tensor, mask: Tensor) -> Tensor:
+        return truncate_ratio(ratio, mask, self.cap)
 
 
 @dataclass(frozen=True)
-class MaskedRatio(Correction):
-    """The ratio of the learner's policy before its update to the one that sampled, and 0 outside [low, high].
+class MaskedImportanceSampling(ImportanceWeights):
+    """MIS: importance weights pi_old / pi_behavior, set to 0 outside [min_ratio, max_ratio].
 
     Args:
-        low: smallest ratio that counts.
-        high: largest.
-        level: the ratio of each choice ("token"), of the row per choice ("sequence", a geometric mean), or of the row
-            as one joint action ("row").
+        min_ratio: smallest ratio that is not masked.
+        max_ratio: largest.
+        importance_sampling_level: "token", a ratio per choice; "sequence", the geometric mean of a row's ratios;
+            "joint", their product.
     """
 
-    low: float = 0.0
-    high: float = 5.0
-    level: Level = "token"
+    min_ratio: float = 0.0
+    max_ratio: float = 5.0
+    importance_sampling_level: ImportanceSamplingLevel = "token"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.low <= 1 <= self.high:
-            raise ValueError(f"masked_ratio: need 0 <= low <= 1 <= high, got {self.low} and {self.high}")
+        if not 0 <= self.min_ratio <= 1 <= self.max_ratio:
+            raise ValueError(
+                f"masked_importance_sampling: need 0 <= min_ratio <= 1 <= max_ratio, "
+                f"got {self.min_ratio} and {self.max_ratio}"
+            )
 
-    def bounded(self, ratio: Tensor, mask: Tensor) -> Tensor:
-        return within(ratio, mask, self.low, self.high)
+    def bound(self, ratio: Tensor, mask: Tensor) -> Tensor:
+        return mask_ratio(ratio, mask, self.min_ratio, self.max_ratio)

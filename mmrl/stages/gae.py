@@ -1,4 +1,4 @@
-"""Advantages from predicted values, over decisions or over the choices within them."""
+"""Generalised advantage estimation (GAE), over environment steps or over the choices within them."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from mmrl.types import Context
 
 @dataclass(frozen=True)
 class GAE(Annotator):
-    """How much better each choice did than its predicted value, and the return that the value should have been.
+    """GAE: advantages of each choice over its predicted value, and the returns that are the targets of the values.
 
     Values per row [N]: a time step is a row, and its advantage is that of all its choices. Values per choice [N, T]:
     a time step is a choice of the policy, in the order (step, choice); forced choices are passed over, and a row's
-    reward is paid at the last choice made so far. `discount` and `decay` are per time step.
+    reward is paid at the last choice made so far. `gamma` and `gae_lambda` are per time step.
 
     Args:
-        discount: gamma, what one step's delay costs.
-        decay: lambda, 0 trusts the values, 1 the rewards.
+        gamma: discount factor per time step.
+        gae_lambda: 0 for the one-step advantage of the values, 1 for the return minus the value.
         whiten: bring the advantages of all ranks' rows to mean 0 and variance 1, over choices.
     """
 
-    discount: float = 0.99
-    decay: float = 0.95
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
     whiten: bool = False
 
     reads = frozenset({"episode", "step", "reward", "values", "bootstrap", "mask", "last"})
     writes = frozenset({"advantages", "returns"})
 
     def __post_init__(self) -> None:
-        for name in ("discount", "decay"):
+        for name in ("gamma", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"gae.{name} must be in [0, 1], got {getattr(self, name)}")
 
@@ -53,8 +53,8 @@ class GAE(Annotator):
                 timeline.pack(grid),
                 timeline.mask,
                 timeline.at_end(batch["last"], batch["bootstrap"].float(), mask),
-                self.discount,
-                self.decay,
+                self.gamma,
+                self.gae_lambda,
             )
         )
         returns = advantages + zero_outside(grid, timeline.choices)

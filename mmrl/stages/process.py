@@ -1,4 +1,4 @@
-"""Advantages from rewards of single tokens and the outcome together."""
+"""Advantages from process rewards and the outcome together (PRIME)."""
 
 from __future__ import annotations
 

@@ -20,22 +20,22 @@ class SegmentAdvantage(Annotator):
     Reads the values of the states in which segments begin; `rollout=steps` or an annotator writes them.
 
     Args:
-        discount: per segment.
+        gamma: discount factor per segment.
     """
 
-    discount: float = 1.0
+    gamma: float = 1.0
 
     reads = frozenset({"values", "segment", "reward", "mask"})
     writes = frozenset({"advantages"})
 
     def __post_init__(self) -> None:
-        if not 0 < self.discount <= 1:
-            raise ValueError(f"segment_advantage.discount must be in (0, 1], got {self.discount}")
+        if not 0 < self.gamma <= 1:
+            raise ValueError(f"segment_advantage.gamma must be in (0, 1], got {self.gamma}")
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         batch.require(self.reads, "annotator segment_advantage")
         columns = batch["values"], batch["segment"], batch["reward"].float(), batch["mask"]
-        return batch.with_columns(advantages=segment_advantage(*columns, discount=self.discount))
+        return batch.with_columns(advantages=segment_advantage(*columns, gamma=self.gamma))
 
 
 @dataclass(frozen=True)

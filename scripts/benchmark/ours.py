@@ -25,7 +25,7 @@ def words(settings: Settings, run_dir: str, result: str | None) -> list[str]:
         f"data.group_size={settings.group}",
         "data.num_minibatches=1",
         "data.update_epochs=1",
-        "data.transforms.drop_uniform=null",
+        "data.transforms.drop_zero_variance=null",
         "data.reward.weights={exact: null, share: 1.0}",
         f"data.sampling.max_tokens={settings.new_tokens}",
         f"trainer.max_epochs={settings.steps + 1}",

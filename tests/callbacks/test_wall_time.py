@@ -10,7 +10,7 @@ from tests.runs import fit
 def test_the_phases_make_up_the_iteration(tmp_path):
     logger = f"trainer.logger={{csv: {{_target_: mmrl.runs.metrics_csv.MetricsCSV, run_dir: '{tmp_path}'}}}}"
     words = ("trainer.max_epochs=2", "trainer.check_val_every_n_epoch=1", "data.pipeline=[old, group_advantage]")
-    words += ("data.transforms={drop_uniform: null}",)  # rollout/episodes counts those that are learnt from
+    words += ("data.transforms={drop_zero_variance: null}",)  # rollout/episodes counts those that are learnt from
     fit(tmp_path, *words, logger)
     with (tmp_path / "metrics.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["seconds/iteration"]]

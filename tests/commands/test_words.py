@@ -30,7 +30,7 @@ def test_the_printed_configuration_parses_again_to_the_same_text(tmp_path, capsy
     [
         ("objective.nonsense=1", ["model.objective", "unknown key 'nonsense'", "terms"]),
         ("data.num_prompts=many", ["data.num_prompts", "must be int", "many"]),
-        ("data.annotators.gae.discout=1", ["data.annotators", "GAE", "Did you mean 'discount'?"]),
+        ("data.annotators.gae.gama=1", ["data.annotators", "GAE", "Did you mean 'gamma'?"]),
         ("trainer.max_epoch=1", ["trainer", "Did you mean 'max_epochs'?"]),
         ("recipe=grop", ["recipe=grop", "Did you mean 'grpo'?"]),
         ("polcy.path=x", ["polcy", "Did you mean 'policy'?"]),

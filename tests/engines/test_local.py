@@ -1,4 +1,4 @@
-"""LocalEngine: order, encoding once, transfers, memo and refusals; draws are tested with the policies."""
+"""LocalEngine: order, encoding once, transfers, cached_features and refusals; draws are tested with the policies."""
 
 import pytest
 import torch
@@ -13,12 +13,12 @@ from mmrl.types import PolicyOutput, Request, Sampling
 class Echo(Policy):
     """Answers with its input: choices [length, 1, 1, ...], each row as long as its input says."""
 
-    memoised = frozenset({"raw"})
+    cached_inputs = frozenset({"raw"})
 
-    def __init__(self, memo: bool = False):
+    def __init__(self, cached_features: bool = False):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.zeros(()))
-        self.memo, self.encoded, self.sizes, self.modes = memo, 0, [], []
+        self.cached_features, self.encoded, self.sizes, self.modes = cached_features, 0, [], []
 
     def encode(self, raw):
         self.encoded += 1
@@ -30,9 +30,16 @@ class Echo(Policy):
         self.modes.append((self.training, torch.is_grad_enabled()))
         mask = torch.arange(int(lengths.max()))[None] < lengths[:, None]
         action = torch.where(mask, lengths[:, None], 0)
-        memo = {"feature": lengths[:, None] * 2.0} if self.memo else {}
+        cached_features = {"feature": lengths[:, None] * 2.0} if self.cached_features else {}
         extra = {"kept": action[..., None]}
-        return Action(action, noise.uniform(action.shape[1]).log(), mask, lengths.tolist(), extra=extra, memo=memo)
+        return Action(
+            action,
+            noise.uniform(action.shape[1]).log(),
+            mask,
+            lengths.tolist(),
+            extra=extra,
+            cached_features=cached_features,
+        )
 
     def forward(self, batch: Batch) -> PolicyOutput:
         raise NotImplementedError
@@ -90,7 +97,7 @@ def test_acting_is_without_gradient_in_evaluation_mode_and_leaves_the_mode_alone
 
 
 def test_a_memo_stands_for_the_inputs_that_it_was_made_from():
-    (completion,) = asked(Echo(memo=True), [3])
+    (completion,) = asked(Echo(cached_features=True), [3])
     assert set(completion.observation) == {"input_ids", "feature"} and completion.observation["feature"].tolist() == [
         6.0
     ]

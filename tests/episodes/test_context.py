@@ -59,8 +59,8 @@ def test_hand_computed():
     logprobs, blind = (torch.tensor([p]).log() for p in ([0.8, 0.5], [0.4, 0.5]))
     out = PolicyOutput(logprobs, logprobs, others={"blind": PolicyOutput(blind, blind)})
     batch = Batch(mask=torch.ones(1, 2).bool(), weights=torch.full((1, 2), 0.5))
-    assert_close(KL(other="blind")(out, batch), torch.tensor([[0.193147, 0.0]]), rtol=0, atol=1e-6)
-    terms = {"p": KL(other="blind"), "h": NegativeLogLikelihood(), "b": NegativeLogLikelihood(other="blind")}
+    assert_close(KL(context="blind")(out, batch), torch.tensor([[0.193147, 0.0]]), rtol=0, atol=1e-6)
+    terms = {"p": KL(context="blind"), "h": NegativeLogLikelihood(), "b": NegativeLogLikelihood(context="blind")}
     objective = Objective(terms, {"p": -0.01, "h": 0.03, "b": 0.03})
     loss, sums = objective(out, batch)
     assert {name: float(part) for name, part in objective.average(sums).items()} == pytest.approx(
@@ -73,7 +73,7 @@ def test_beyond_the_cap_there_is_no_gradient():
     blind = torch.zeros(1, 2)
     logprobs = torch.tensor([[-4.0, -0.1]], requires_grad=True)  # e^4 - 5 = 49.6
     out = PolicyOutput(logprobs, logprobs, others={"blind": PolicyOutput(blind, blind)})
-    apart = KL(other="blind", cap=10.0)(out, Batch(mask=torch.ones(1, 2).bool()))
+    apart = KL(context="blind", cap=10.0)(out, Batch(mask=torch.ones(1, 2).bool()))
     apart.sum().backward()
     assert apart[0, 0] == 10 and logprobs.grad[0, 0] == 0 and logprobs.grad[0, 1] != 0
 
@@ -115,7 +115,7 @@ def test_nothing_hidden_changes_nothing(policy):
     batch = collate(OtherContext("blind", BlackPatches(0.0, 8))(played(policy), context(policy)), policy)
     out = policy(batch)
     out.others = {"blind": policy(batch.with_context("blind"))}
-    assert_close(KL(other="blind")(out, batch), torch.zeros(batch["mask"].shape), rtol=0, atol=1e-6)
+    assert_close(KL(context="blind")(out, batch), torch.zeros(batch["mask"].shape), rtol=0, atol=1e-6)
 
 
 def test_what_is_missing_is_named(policy):

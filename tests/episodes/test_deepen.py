@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from mmrl.episodes.deepen import Deepen, extra_samples
+from mmrl.episodes.deepen import AdaptiveSampling, extra_samples
 from mmrl.types import Completion, Context, Episode, Prompt, Sampling, Turn
 from tests.runs import fit
 
@@ -48,18 +48,18 @@ def test_groups_are_joined_and_failures_stay_out():
 
     episodes = [episode(slot, i, float(i < right)) for slot, right in ((0, 8), (5, 2)) for i in range(8)]
     ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=8, collect_samples=collect_samples)
-    out = Deepen(rule="hardness")(episodes, ctx)
+    out = AdaptiveSampling(rule="hardness")(episodes, ctx)
     assert asked == {5: range(8, 16)}
     assert [(e.group, e.sample_index) for e in out] == [(0, i) for i in range(8)] + [(5, i) for i in range(8)] + [
         (5, i) for i in range(9, 16)
     ]
-    with pytest.raises(RuntimeError, match="cannot collect further episodes"):
-        Deepen()(episodes, Context(None, None, None, Sampling(), seed=0, iteration=0))
+    with pytest.raises(RuntimeError, match="cannot sample further completions"):
+        AdaptiveSampling()(episodes, Context(None, None, None, Sampling(), seed=0, iteration=0))
 
 
 def test_in_a_run_groups_have_several_sizes(tmp_path):
     """Random answers hold a digit less than half of the time: their prompts are asked again, with other draws."""
-    part = "{deepen: {_target_: mmrl.episodes.deepen.Deepen, most: 7, field: exact}}"
+    part = "{adaptive_sampling: {_target_: mmrl.episodes.deepen.AdaptiveSampling, max_group_size: 7, field: exact}}"
     left = fit(tmp_path, f"data.transforms={part}", "trainer.max_epochs=1")
     assert left["metrics"][-1]["rollout/episodes_collected"] > 6 * 4
     sizes = Counter(group for minibatch in left["minibatches"] for group, _ in minibatch)

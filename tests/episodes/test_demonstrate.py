@@ -5,7 +5,7 @@ import torch
 
 from mmrl.engines.local import LocalEngine
 from mmrl.episodes.demonstrate import Demonstrate
-from mmrl.episodes.filter import DropUniform
+from mmrl.episodes.filter import DropZeroVariance
 from mmrl.learners.collate import collate
 from mmrl.policies.action_token import ActionTokenPolicy
 from mmrl.rewards.compose import WeightedSum
@@ -42,12 +42,12 @@ def test_failed_groups_are_shown_and_the_rest_is_left_alone(played):
     assert len(expert) == len(mixed[0].turns)
     raw, output = expert[0]
     assert torch.equal(mixed[0].turns[0].completion.action, ctx.policy.encode_demonstration(raw, output))
-    assert [e.group for e in DropUniform()(mixed, ctx)] == [0, 1, 1, 2]
+    assert [e.group for e in DropZeroVariance()(mixed, ctx)] == [0, 1, 1, 2]
 
 
 def test_rows_of_both_kinds_make_one_batch(played):
     episodes, ctx = played
-    batch = GroupAdvantage()(collate(DropUniform()(Demonstrate()(list(episodes), ctx), ctx), ctx.policy), ctx)
+    batch = GroupAdvantage()(collate(DropZeroVariance()(Demonstrate()(list(episodes), ctx), ctx), ctx.policy), ctx)
     demo = batch["is_demo"]
     assert demo.any() and not demo.all() and set(batch["group"][demo].tolist()) == {0, 2}
     assert (batch["advantages"][demo] == 0).all() and (batch["advantages"][~demo] != 0).any()

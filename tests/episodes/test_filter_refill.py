@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from mmrl.episodes.filter import DropUniform, KeepRates
-from mmrl.episodes.refill import Refill
+from mmrl.episodes.filter import DropZeroVariance, KeepPassRates
+from mmrl.episodes.refill import DynamicSampling
 from mmrl.types import Context, Episode, Prompt, Sampling
 
 
@@ -43,44 +43,47 @@ class Supply:
 START = group(0, 1.0, 1.0) + group(1, 0.0, 1.0) + group(2, 0.0, 0.0) + group(3, 0.1 + 0.2, 0.3)
 
 
-def test_drop_uniform():
-    out = DropUniform()(START, context())
+def test_drop_zero_variance():
+    out = DropZeroVariance()(START, context())
     assert numbers(out) == [1] and len(out) == 2
-    assert numbers(DropUniform(tolerance=0)(START, context())) == [1, 3]  # 0.1 + 0.2 != 0.3
-    assert DropUniform()(group(0, 1.0), context()) == []
-    assert numbers(DropUniform()(group(2, 0.0, 1.0)[:1] + START[2:4] + group(2, 0.0, 1.0)[1:], context())) == [2, 1]
+    assert numbers(DropZeroVariance(tolerance=0)(START, context())) == [1, 3]  # 0.1 + 0.2 != 0.3
+    assert DropZeroVariance()(group(0, 1.0), context()) == []
+    assert numbers(DropZeroVariance()(group(2, 0.0, 1.0)[:1] + START[2:4] + group(2, 0.0, 1.0)[1:], context())) == [
+        2,
+        1,
+    ]
 
 
 def test_drop_by_score():
     mixed_reward = group(0, 0.6, 0.9)
-    assert numbers(DropUniform()(mixed_reward, context())) == [0]
-    assert DropUniform("exact")(mixed_reward, context()) == []
+    assert numbers(DropZeroVariance()(mixed_reward, context())) == [0]
+    assert DropZeroVariance("exact")(mixed_reward, context()) == []
     with pytest.raises(KeyError, match=r"'format'.*'toy/train/0'.*exact"):
-        DropUniform("format")(mixed_reward, context())
+        DropZeroVariance("format")(mixed_reward, context())
 
 
-def test_refill_until_enough():
+def test_dynamic_sampling_until_enough():
     supply = Supply(group(4, 0, 0), group(5, 0, 1), group(6, 1, 0), group(7, 1, 1), group(8, 0, 1), group(9, 1, 0))
-    out = Refill()(START, context(supply))
+    out = DynamicSampling()(START, context(supply))
     # 4 came, 1 was mixed: asks for 3 (5 and 6 are mixed), then for 1 (7 is not), then for 1 (8 is)
     assert supply.asked == [3, 1, 1]
     assert numbers(out) == [1, 5, 6, 8] and len(out) == 8
 
 
-def test_refill_after_drop_with_the_number_given():
+def test_dynamic_sampling_after_drop_with_the_number_given():
     supply = Supply(group(4, 0, 1), group(5, 0, 1))
-    dropped = DropUniform()(START, context())
-    assert numbers(Refill(groups=2)(dropped, context(supply))) == [1, 4]
+    dropped = DropZeroVariance()(START, context())
+    assert numbers(DynamicSampling(num_groups=2)(dropped, context(supply))) == [1, 4]
     # enough at once: still takes part in the question, gets no more, keeps no more than wanted
     supply = Supply()
-    assert numbers(Refill(groups=1)(dropped + group(9, 0, 1), context(supply))) == [1]
+    assert numbers(DynamicSampling(num_groups=1)(dropped + group(9, 0, 1), context(supply))) == [1]
     assert supply.asked == [0]
 
 
-def test_refill_is_bounded_and_says_so(caplog):
+def test_dynamic_sampling_is_bounded_and_says_so(caplog):
     supply = Supply(*(group(10 + i, 1, 1) for i in range(20)))
     with caplog.at_level(logging.WARNING):
-        out = Refill(groups=3, rounds=2)(START, context(supply))
+        out = DynamicSampling(num_groups=3, max_rounds=2)(START, context(supply))
     assert numbers(out) == [1] and supply.asked == [2, 2]
     assert "1 of 3 groups after 2 rounds" in caplog.text
 
@@ -88,11 +91,11 @@ def test_refill_is_bounded_and_says_so(caplog):
 def test_processes_keep_the_first_groups_of_all_of_them():
     # this process has the mixed groups 1 and 9, the other one has 2 and 12: the first three of all are 1, 2 and 9
     ctx = context(Supply(), gather=lambda items: [*items, 2, 12])
-    assert numbers(Refill(groups=3)(group(1, 0, 1) + group(9, 0, 1), ctx)) == [1, 9]
-    assert numbers(Refill(groups=2)(group(1, 0, 1) + group(9, 0, 1), ctx)) == [1]
+    assert numbers(DynamicSampling(num_groups=3)(group(1, 0, 1) + group(9, 0, 1), ctx)) == [1, 9]
+    assert numbers(DynamicSampling(num_groups=2)(group(1, 0, 1) + group(9, 0, 1), ctx)) == [1]
     # two more are wanted over both
     ctx = context(supply := Supply(group(13, 0, 1)), gather=lambda items: [*items, 2, 12])
-    Refill(groups=6, rounds=1)(group(1, 0, 1) + group(9, 0, 1), ctx)
+    DynamicSampling(num_groups=6, max_rounds=1)(group(1, 0, 1) + group(9, 0, 1), ctx)
     assert supply.asked == [2]
 
 
@@ -100,22 +103,22 @@ def test_errors_are_left_out():
     broken = group(4, 0, 1)
     broken[0].ended = "error"
     supply = Supply(broken, group(5, 0, 1))
-    assert numbers(Refill(groups=2, rounds=2)(group(1, 0, 1), context(supply))) == [1, 5]
+    assert numbers(DynamicSampling(num_groups=2, max_rounds=2)(group(1, 0, 1), context(supply))) == [1, 5]
 
 
 def test_refusals():
     with pytest.raises(RuntimeError, match="cannot collect"):
-        Refill()(START, context())
+        DynamicSampling()(START, context())
     with pytest.raises(ValueError, match=r"\[1\] were given twice"):
-        Refill()(START, context(Supply(group(1, 0, 1))))
-    with pytest.raises(ValueError, match=r"refill\.groups"):
-        Refill(groups=0)
+        DynamicSampling()(START, context(Supply(group(1, 0, 1))))
+    with pytest.raises(ValueError, match=r"dynamic_sampling\.num_groups"):
+        DynamicSampling(num_groups=0)
 
 
-def test_keep_rates_between_two_bounds():
+def test_keep_pass_rates_between_two_bounds():
     groups = [group(0, 1, 1, 1, 0, 0), group(1, 1, 0, 0, 0, 0), group(2, 0, 0, 0, 0, 0), group(3, 1, 1, 1, 1, 1)]
     everyone = [episode for members in groups for episode in members]
-    assert numbers(KeepRates(0.2, 0.8)(everyone, context())) == [0, 1]  # the bounds are inside
-    assert numbers(KeepRates(0.3, 1.0, field="exact")(everyone, context())) == [0, 3]
-    with pytest.raises(ValueError, match="low must be <= high"):
-        KeepRates(0.9, 0.1)
+    assert numbers(KeepPassRates(0.2, 0.8)(everyone, context())) == [0, 1]  # the bounds are inside
+    assert numbers(KeepPassRates(0.3, 1.0, field="exact")(everyone, context())) == [0, 3]
+    with pytest.raises(ValueError, match="min_rate must be <= max_rate"):
+        KeepPassRates(0.9, 0.1)

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
-from mmrl.episodes.probe import Probe
+from mmrl.episodes.probe import SelfRewardToken
 from mmrl.evaluation.confidence import Confidence, Discrimination, WeightedVote
 from mmrl.learners.collate import collate
 from mmrl.learners.windows import zero_padding
@@ -35,32 +35,34 @@ def context(policy):
 
 def test_it_is_scored_where_it_stands_and_changes_nothing_else(policy, episodes):
     ctx = context(policy)
-    batch, plain = collate(Probe("<unk>")(episodes, ctx), policy), collate(episodes, policy)
+    batch, plain = collate(SelfRewardToken("<unk>")(episodes, ctx), policy), collate(episodes, policy)
     with torch.no_grad():
         out, before = policy(batch), policy(plain)
-    assert batch["probe"].sum(1).tolist() == [0, 1, 1] and not (batch["probe"] & batch["mask"]).any()
-    assert (batch["action"][batch["probe"]] == policy.tokenizer.unk_token_id).all()
+    assert (
+        batch["self_reward_mask"].sum(1).tolist() == [0, 1, 1] and not (batch["self_reward_mask"] & batch["mask"]).any()
+    )
+    assert (batch["action"][batch["self_reward_mask"]] == policy.tokenizer.unk_token_id).all()
     width = plain["mask"].shape[1]
     assert torch.equal(batch["mask"][:, :width], plain["mask"]) and not batch["mask"][:, width:].any()
     assert_close(out.logprobs[batch["mask"]], before.logprobs[plain["mask"]])
-    for row, episode in enumerate(Probe("<unk>")(episodes, ctx)):
-        if batch["probe"][row].any():
+    for row, episode in enumerate(SelfRewardToken("<unk>")(episodes, ctx)):
+        if batch["self_reward_mask"][row].any():
             last = plain_logits(policy, episode.turns[0].completion)[-1].log_softmax(-1)
-            assert_close(out.logprobs[row][batch["probe"][row]][0], last[policy.tokenizer.unk_token_id])
+            assert_close(out.logprobs[row][batch["self_reward_mask"][row]][0], last[policy.tokenizer.unk_token_id])
     assert_close(
-        zero_padding(batch.with_columns(ref_logprobs=out.logprobs))["ref_logprobs"][batch["probe"]],
-        out.logprobs[batch["probe"]],
+        zero_padding(batch.with_columns(ref_logprobs=out.logprobs))["ref_logprobs"][batch["self_reward_mask"]],
+        out.logprobs[batch["self_reward_mask"]],
     )
 
 
 def test_confidence_is_noted_and_told_apart(policy, episodes):
     noted = Confidence("<unk>", scale=0.1, reference=-5.0)(episodes, context(policy))
-    batch = collate(Probe("<unk>")(episodes, context(policy)), policy)
+    batch = collate(SelfRewardToken("<unk>")(episodes, context(policy)), policy)
     with torch.no_grad():
         lp = policy(batch).logprobs
     told = [e.info["confidence"] for e in noted]
     assert told[0] == 0 and told[1:] == pytest.approx(
-        [0.1 * (float(lp[i][batch["probe"][i]]) + 5) for i in (1, 2)], abs=1e-5
+        [0.1 * (float(lp[i][batch["self_reward_mask"][i]]) + 5) for i in (1, 2)], abs=1e-5
     )
     assert [e.info["answer"] for e in noted] == [e.output for e in episodes]
 
@@ -85,10 +87,10 @@ def test_discrimination_and_votes_by_hand():
 
 def test_bad_tokens_and_samplings_are_refused(policy, episodes):
     with pytest.raises(ValueError, match=r"'<nothing>' is not one of the policy's vocabulary.*<unk>"):
-        Probe("<nothing>")(episodes, context(policy))
+        SelfRewardToken("<nothing>")(episodes, context(policy))
     cut = completions(policy, PROMPTS[:1], Sampling(max_tokens=3, top_k=5))
     with pytest.raises(ValueError, match=r"sampling\.top_k=0"):
-        Probe("<unk>")([Episode(PROMPTS[0], 0, 0, [Turn(cut[0])])], context(policy))
+        SelfRewardToken("<unk>")([Episode(PROMPTS[0], 0, 0, [Turn(cut[0])])], context(policy))
     with pytest.raises(KeyError, match=r"data\.evaluation\.transforms"):
         Discrimination()([Episode(PROMPTS[0], 0, 0, scores={"exact": 1.0})])
-    assert "probe" not in Batch(mask=torch.ones(1, 1).bool())
+    assert "self_reward_mask" not in Batch(mask=torch.ones(1, 1).bool())

@@ -22,13 +22,13 @@ from tests.checkpoints import pi0
 SMALL = dict(hidden_size=32, layers=1, heads=2, intermediate_size=48, visual_tokens=2)
 CHAINS: dict[str, Chain] = {
     "flow_sde": FlowSDE(),
-    "flow_sde_all": FlowSDE(steps=3, hybrid=False),
+    "flow_sde_all": FlowSDE(steps=3, single_stochastic_step=False),
     "flow_noise": FlowNoise(),
     "cps": CPS(),
-    "cps_all": CPS(hybrid=False),
+    "cps_all": CPS(single_stochastic_step=False),
     "ddpm": DDPM(steps=5),
     "ddim": DDIM(),
-    "ddpm_last": DDPM(steps=5, first=3, most=0.2),
+    "ddpm_last": DDPM(steps=5, first_stochastic_step=3, max_std=0.2),
     "one_step": FlowNoise(steps=1),
     "mean_flow": MeanFlow(),
     "gaussian": GaussianChunk(),
@@ -45,7 +45,9 @@ def pi0_folder() -> str:
 def pi0_policy(chain: Chain = CHAINS["pi0"], **given) -> Pi0Policy:
     """The checkpoint as a policy in the same world as the others."""
     sizes = dict(action_dims=3, chunk=5, proprio_dims=13)
-    return Pi0Policy(**{"path": pi0_folder(), "chain": chain, "freeze_context": False, "lessons": 8, **sizes, **given})
+    return Pi0Policy(
+        **{"path": pi0_folder(), "chain": chain, "freeze_context": False, "timesteps_per_sample": 8, **sizes, **given}
+    )
 
 
 TOKENS = {"tokens": "equal", "openvla_tokens": "openvla"}
@@ -55,7 +57,9 @@ HEADS: dict[str, Callable[..., Policy]] = {
         for name, layout in TOKENS.items()
     },
     **{
-        name: lambda chain=chain, **given: ActionFlowPolicy(chain, expert_layers=1, lessons=2, **SMALL, **given)
+        name: lambda chain=chain, **given: ActionFlowPolicy(
+            chain, expert_layers=1, timesteps_per_sample=2, **SMALL, **given
+        )
         for name, chain in CHAINS.items()
     },
     "pi0": pi0_policy,
@@ -67,8 +71,8 @@ def made(name: str, **given) -> Policy:
     """The head with weights that are the same at every call; its answers are large enough to matter."""
     torch.manual_seed(0)
     policy = (HEADS | {"flow_ode": STILL})[name](**given).eval()
-    if isinstance(policy, ActionFlowPolicy) and policy.expert.spread is not None:
-        torch.nn.init.normal_(policy.expert.spread.weight, std=0.2)
+    if isinstance(policy, ActionFlowPolicy) and policy.expert.log_std is not None:
+        torch.nn.init.normal_(policy.expert.log_std.weight, std=0.2)
     return policy
 
 
@@ -91,7 +95,9 @@ def sampled(policy: Policy, count: int = 6, sampling: Sampling | None = None, fi
     sampling = sampling or Sampling()
     observation = policy.collate([policy.encode(raw) for raw in raws(count)])
     action = policy.act(observation, sampling, Noise(range(first, first + count)))
-    observation = {k: v for k, v in observation.items() if not (action.memo and k in policy.memoised)} | action.memo
+    observation = {
+        k: v for k, v in observation.items() if not (action.cached_features and k in policy.cached_inputs)
+    } | action.cached_features
     return Batch(
         action=action.action,
         logprobs=action.logprobs,

@@ -14,32 +14,32 @@ from torch import nn
 from mmrl.batch import Batch
 from mmrl.objectives.abstraction import ConstraintPenalty, DualLoss, RepresentationLoss
 from mmrl.objectives.grounding import MapCrossEntropy
-from mmrl.objectives.imitation import NegativeLogLikelihood, TaughtLikelihood
+from mmrl.objectives.imitation import HintNegativeLogLikelihood, NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
-from mmrl.objectives.imitation_chain import AnswerError
+from mmrl.objectives.imitation_chain import DenoisingLoss
 from mmrl.objectives.outcome import OutcomeCrossEntropy
 from mmrl.objectives.path_consistency import PathPolicy, PathValue
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.objectives.policy_chain import ChainSurrogate, DenoisingSurrogate
 from mmrl.objectives.policy_mixture import MixtureSurrogate
-from mmrl.objectives.preference import PreferredRatio, PreferredValue
-from mmrl.objectives.probe import ProbeError
+from mmrl.objectives.preference import BradleyTerryLoss, DPOLoss
+from mmrl.objectives.probe import SelfRewardLoss
 from mmrl.objectives.q import ActorLoss, EntropyBonus, TDLoss, TemperatureLoss
-from mmrl.objectives.regularizer import KL, Entropy, Pulled
+from mmrl.objectives.regularizer import KL, Entropy, LinearizedPenalty
 from mmrl.objectives.value import SquaredValue
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.ops.nucleus import nucleus_entropy
 from mmrl.stages.advantage import GroupAdvantage
-from mmrl.stages.anchor import PeakAnchor
-from mmrl.stages.blend import BlendedAdvantage
-from mmrl.stages.cells import CellAdvantage
-from mmrl.stages.correction import MaskedRatio, TruncatedRatio
+from mmrl.stages.anchor import SelfAnchoredPenalty
+from mmrl.stages.blend import MixedAdvantage
+from mmrl.stages.cells import RoleAdvantage
+from mmrl.stages.correction import MaskedImportanceSampling, TruncatedImportanceSampling
 from mmrl.stages.gae import GAE
-from mmrl.stages.lead import ReferenceLead
+from mmrl.stages.lead import DistillationTarget
 from mmrl.stages.logprobs import Logprobs, OldLogprobs, ReferenceLogprobs
 from mmrl.stages.output import OutputColumn
-from mmrl.stages.probe import ProbeScore
+from mmrl.stages.probe import SelfReward
 from mmrl.stages.process import ProcessAdvantage
 from mmrl.stages.segments import CentredValues, SegmentAdvantage
 from mmrl.stages.values import Values
@@ -70,26 +70,26 @@ ANNOTATORS = [
         for baseline in ("mean", "leave_one_out")
     ),
     Example(GroupAdvantage(None, None)),
-    Example(CellAdvantage()),
-    Example(CellAdvantage(("group", "first"), scale=False)),
+    Example(RoleAdvantage()),
+    Example(RoleAdvantage(("group", "first"), scale=False)),
     Example(SegmentAdvantage(0.9)),
     Example(CentredValues()),
     Example(GAE(0.9, 0.8)),
     Example(GAE(0.9, 0.8, whiten=True)),
     Example(GAE(0.9, 0.8), per_row=True),
     Example(GAE(0.9, 0.8, whiten=True), per_row=True),
-    *(Example(TruncatedRatio(2.0, level)) for level in ("token", "sequence", "row")),
-    *(Example(MaskedRatio(0.5, 2.0, level)) for level in ("token", "sequence", "row")),
+    *(Example(TruncatedImportanceSampling(2.0, level)) for level in ("token", "sequence", "joint")),
+    *(Example(MaskedImportanceSampling(0.5, 2.0, level)) for level in ("token", "sequence", "joint")),
     Example(ReferenceLogprobs(rows=3), scores=True),
     Example(OldLogprobs(rows=3), scores=True),
-    Example(ReferenceLead(rows=3), scores=True),
+    Example(DistillationTarget(rows=3), scores=True),
     Example(Logprobs("other_logprobs", model="reference", rows=3), scores=True),
     Example(OutputColumn("nucleus_entropy", rows=3), scores=True),
     Example(ProcessAdvantage(), group_relative=True),
-    Example(ProbeScore()),
-    Example(ProbeScore(reference=-3.0)),
-    Example(BlendedAdvantage("probe_score", share=0.3)),
-    Example(PeakAnchor("nucleus_entropy", anchor=0.1)),
+    Example(SelfReward()),
+    Example(SelfReward(reference=-3.0)),
+    Example(MixedAdvantage("self_reward", weight=0.3)),
+    Example(SelfAnchoredPenalty("nucleus_entropy", target=0.1)),
     Example(Values(rows=3), scores=True),
     Example(Values(rows=3), per_row=True, scores=True),
 ]
@@ -97,38 +97,38 @@ TERMS = [
     Example(PolicyGradient()),
     Example(PolicyGradient("correction")),
     *(
-        Example(ClippedSurrogate(0.1, 0.2, dual, level))
-        for dual in (None, 1.5)
-        for level in ("token", "sequence", "row")
+        Example(ClippedSurrogate(0.1, 0.2, clip_dual, level))
+        for clip_dual in (None, 1.5)
+        for level in ("token", "sequence", "joint")
     ),
     Example(ClippedSurrogate(old="old_logprobs")),
-    Example(ClippedSurrogate(old="old_logprobs", correction="correction")),
+    Example(ClippedSurrogate(old="old_logprobs", importance_weights="correction")),
     *(
-        Example(ChainSurrogate(5, join, reduction, 0.1, 0.2, dual))
+        Example(ChainSurrogate(5, join, reduction, 0.1, 0.2, clip_dual))
         for join in ("step", "transition", "chain")
         for reduction in ("sum", "mean")
-        for dual in (None, 1.5)
+        for clip_dual in (None, 1.5)
     ),
     Example(ChainSurrogate(5, old="old_logprobs")),
     Example(MixtureSurrogate()),
     Example(MixtureSurrogate(power=0.0)),
-    Example(DenoisingSurrogate(1, steps=4, discount=0.9)),
-    Example(AnswerError()),
-    Example(AnswerError(power=1)),
+    Example(DenoisingSurrogate(1, steps=4, gamma_denoising=0.9)),
+    Example(DenoisingLoss()),
+    Example(DenoisingLoss(power=1)),
     *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
-    Example(KL(other="blind", cap=0.5)),
-    Example(NegativeLogLikelihood(other="blind")),
+    Example(KL(context="blind", cap=0.5)),
+    Example(NegativeLogLikelihood(context="blind")),
     Example(Entropy()),
-    Example(TaughtLikelihood()),
-    Example(Pulled("nucleus_entropy")),
+    Example(HintNegativeLogLikelihood()),
+    Example(LinearizedPenalty("nucleus_entropy")),
     Example(OutcomeCrossEntropy(scale=0.5)),
-    Example(ProbeError()),
-    Example(ProbeError(scale=0.5, reference=-3.0)),
+    Example(SelfRewardLoss()),
+    Example(SelfRewardLoss(scale=0.5, reference=-3.0)),
     Example(NegativeLogLikelihood()),
-    *(Example(PreferredRatio(loss)) for loss in ("logistic", "squared", "hinge")),
-    Example(PreferredRatio(level="sequence")),
-    Example(PreferredRatio(smoothing=0.1, reference=None)),
-    Example(PreferredValue(), per_row=True),
+    *(Example(DPOLoss(loss)) for loss in ("sigmoid", "ipo", "hinge")),
+    Example(DPOLoss(reduction="mean")),
+    Example(DPOLoss(label_smoothing=0.1, reference=None)),
+    Example(BradleyTerryLoss(), per_row=True),
     Example(RepresentationLoss()),
     Example(ConstraintPenalty()),
     Example(DualLoss()),
@@ -177,7 +177,7 @@ class Tabular(nn.Module):
         self.value = nn.Parameter(torch.randn(6, generator=generator))
         self.per_row = per_row
 
-    def lead(self, batch: Batch) -> torch.Tensor:
+    def distillation_target(self, batch: Batch) -> torch.Tensor:
         """Other choices for the last two."""
         return 3 - batch["action"][:, -2:]
 
@@ -189,7 +189,7 @@ class Tabular(nn.Module):
         error = self.logits[state][:, :, None] * torch.tensor([1.0, -0.5])[:, None]  # [N, T, 2, 4]
         extra = {
             "choice_logprobs": choices,
-            "answer_error": error,
+            "denoising_error": error,
             "nucleus_entropy": nucleus_entropy(self.logits[state], 0.95, batch["temperature"]),
             "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
             "q": self.logits[state],
@@ -212,8 +212,8 @@ def rows(per_row: bool) -> Batch:
     mask = torch.rand(n, t, generator=generator) < 0.6
     mask[3], mask[0, 0] = False, True
     mask[6, 4] = mask[7, 3] = mask[8, 4] = False
-    probe = torch.zeros_like(mask)
-    probe[6, 4] = probe[7, 3] = probe[8, 4] = True
+    self_reward_mask = torch.zeros_like(mask)
+    self_reward_mask[6, 4] = self_reward_mask[7, 3] = self_reward_mask[8, 4] = True
     real = {
         name: torch.randn(n, t, generator=generator)
         for name in (
@@ -223,12 +223,12 @@ def rows(per_row: bool) -> Batch:
             "advantages",
             "values",
             "returns",
-            "pull",
+            "penalty_slope",
             "reward_logprobs",
         )
     }
     real["logprobs"] = -real["logprobs"].abs()
-    real["nucleus_entropy"] = real["pull"].abs()
+    real["nucleus_entropy"] = real["penalty_slope"].abs()
     real["correction"] = 0.1 + torch.rand(n, t, generator=generator)
     if per_row:
         real |= {name: real[name][:, 0].clone() for name in ("values", "returns")}
@@ -238,10 +238,10 @@ def rows(per_row: bool) -> Batch:
         **{"obs.state": torch.randint(6, (n, t), generator=generator)},
         action=torch.randint(4, (n, t), generator=generator),
         mask=mask,
-        probe=probe,
-        taught=~mask & ~probe & (torch.arange(t) < 2),
-        probe_weight=probe.any(1) * torch.linspace(0.5, 1.5, n),
-        probe_score=probe.any(1) * torch.rand(n, generator=generator),
+        self_reward_mask=self_reward_mask,
+        taught=~mask & ~self_reward_mask & (torch.arange(t) < 2),
+        self_reward_weight=self_reward_mask.any(1) * torch.linspace(0.5, 1.5, n),
+        self_reward=self_reward_mask.any(1) * torch.rand(n, generator=generator),
         temperature=torch.linspace(0.5, 1.5, n),
         group=torch.tensor([0, 0, 0, 8, 8, 8])[episode],
         prompt=torch.arange(len(episode)) // 2,
@@ -251,7 +251,7 @@ def rows(per_row: bool) -> Batch:
         reward=torch.randn(n, generator=generator) + episode_reward * last,
         episode_reward=episode_reward,
         first=step == 0,
-        cell=episode % 2,
+        baseline_group=episode % 2,
         segment=(torch.arange(t) // 2).expand(n, t).clone(),
         last=last,
         terminal=last & (episode % 2 == 0),

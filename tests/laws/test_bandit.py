@@ -22,14 +22,14 @@ from mmrl.types import Context, PolicyOutput, Sampling
 PAIRS = torch.tensor(list(itertools.product((0, 1), repeat=2)))  # the four outcomes of a row
 REWARDS = {"graded": torch.tensor([0.25, -1.0, -2.0, 0.5]), "binary": torch.tensor([0.0, 1.0, 1.0, 0.0])}
 NOW = torch.tensor([[0.4, -0.3], [-0.2, 0.9]], dtype=torch.float64)  # [T, V]
-OPEN = {"low": 1.0, "high": 1e6}  # a trust interval that nothing leaves
+OPEN = {"clip_low": 1.0, "clip_high": 1e6}  # a clip range that no ratio leaves
 # each level's gradient with weights 1 / T at each choice: the mean over the choices, or the whole row at each of them
 SURROGATES = [
     (PolicyGradient(), 1 / 2),
     (ClippedSurrogate(), 1 / 2),
-    (ClippedSurrogate(dual=3.0), 1 / 2),
-    (ClippedSurrogate(level="sequence"), 1 / 2),
-    (ClippedSurrogate(level="row"), 1.0),
+    (ClippedSurrogate(clip_dual=3.0), 1 / 2),
+    (ClippedSurrogate(importance_sampling_level="sequence"), 1 / 2),
+    (ClippedSurrogate(importance_sampling_level="joint"), 1.0),
 ]
 
 
@@ -117,37 +117,41 @@ BEFORE = torch.tensor([[-0.6, 0.5], [0.7, -0.3]], dtype=torch.float64)
 def test_the_joint_ratio_is_exact_on_data_of_an_older_policy(baseline):
     """E_old[(p / p_old) A dlog p] = E[A dlog p]: the ratio of the row's joint probabilities, nothing clipped."""
     factor = 2 / 3 if baseline == "mean" else 1.0
-    term = ClippedSurrogate(**OPEN, level="row")
+    term = ClippedSurrogate(**OPEN, importance_sampling_level="joint")
     out = expected_gradient(GroupAdvantage(None, baseline), term, REWARDS["graded"], 3, behaviour=BEFORE)
     assert_close(out, -factor * gradient_of_reward(NOW, REWARDS["graded"]), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("level", ["token", "sequence"])
 def test_the_other_ratios_are_not(level):
-    term = ClippedSurrogate(**OPEN, level=level)
+    term = ClippedSurrogate(**OPEN, importance_sampling_level=level)
     out = expected_gradient(GroupAdvantage(None, None), term, REWARDS["graded"], 2, behaviour=BEFORE)
     exact = -gradient_of_reward(NOW, REWARDS["graded"]) / 2
     assert (out - exact).abs().max() > 0.01
 
 
-@pytest.mark.parametrize("level", ["token", "sequence", "row"])
-@pytest.mark.parametrize("dual", [None, 1.15])
-def test_clipping_leaves_out_exactly_the_choices_beyond_the_interval(level, dual):
+@pytest.mark.parametrize("level", ["token", "sequence", "joint"])
+@pytest.mark.parametrize("clip_dual", [None, 1.15])
+def test_clipping_leaves_out_exactly_the_choices_beyond_the_interval(level, clip_dual):
     """Closed form: sum over outcomes of p_old r ratio dlog(ratio), for the outcomes whose gradient is open."""
-    low, high = 0.1, 0.1
+    clip_low, clip_high = 0.1, 0.1
     logits = NOW.clone().requires_grad_()
     loss, closed = torch.zeros((), dtype=torch.float64), 0
     for pair, old, reward in zip(PAIRS, pair_probability(BEFORE), REWARDS["graded"].double()):
         d = torch.stack([logits[t].log_softmax(-1)[a] - BEFORE[t].log_softmax(-1)[a] for t, a in enumerate(pair)])
-        per_choice = {"token": d, "sequence": d.mean().expand(2), "row": d.sum().expand(2)}[level]
+        per_choice = {"token": d, "sequence": d.mean().expand(2), "joint": d.sum().expand(2)}[level]
         for entry in per_choice:
             ratio = entry.exp()
-            gone = ratio > 1 + high if reward > 0 else ratio < 1 - low or (dual is not None and ratio > dual)
+            gone = (
+                ratio > 1 + clip_high
+                if reward > 0
+                else ratio < 1 - clip_low or (clip_dual is not None and ratio > clip_dual)
+            )
             closed += int(gone)
             if not gone:
                 loss = loss - old * reward * ratio / 2
     assert closed > 0
     expected = torch.autograd.grad(loss, logits)[0]
-    term = ClippedSurrogate(low, high, dual, level)
+    term = ClippedSurrogate(clip_low, clip_high, clip_dual, level)
     out = expected_gradient(GroupAdvantage(None, None), term, REWARDS["graded"], 2, behaviour=BEFORE)
     assert_close(out, expected, rtol=1e-6, atol=1e-7)

@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from mmrl.objectives.policy_chain import ChainSurrogate, DenoisingSurrogate
 from mmrl.objectives.policy_mixture import MixtureSurrogate
-from mmrl.objectives.preference import PreferredRatio
+from mmrl.objectives.preference import DPOLoss
 from mmrl.types import Context, Sampling
 from tests.laws.bench import (
     ARMS,
@@ -31,8 +31,8 @@ surrogates = pytest.mark.parametrize(
     [e.part for e in TERMS if {"advantages"} <= e.part.reads <= KNOWN and not isinstance(e.part, CHAINS + OTHERS)],
     ids=str,
 )
-clipping = [e.part for e in TERMS if hasattr(e.part, "high") and not isinstance(e.part, CHAINS)]
-losses = pytest.mark.parametrize("loss", ["logistic", "squared", "hinge"])
+clipping = [e.part for e in TERMS if hasattr(e.part, "clip_high") and not isinstance(e.part, CHAINS)]
+losses = pytest.mark.parametrize("loss", ["sigmoid", "ipo", "hinge"])
 
 
 def better(logits):
@@ -66,7 +66,9 @@ def test_on_one_stale_batch_a_clipped_surrogate_climbs_and_stops(term):
         logits = logits - 20.0 * gradient(term, logits, batch)
     assert expected_reward(logits) > expected_reward(SAMPLER)
     ratio = (logits.log_softmax(-1) - SAMPLER.log_softmax(-1)).exp()
-    beyond = ((better(SAMPLER) > 0) & (ratio > 1 + term.high)) | ((better(SAMPLER) < 0) & (ratio < 1 - term.low))
+    beyond = ((better(SAMPLER) > 0) & (ratio > 1 + term.clip_high)) | (
+        (better(SAMPLER) < 0) & (ratio < 1 - term.clip_low)
+    )
     assert beyond.any()
     left = batch.with_columns(advantages=torch.where(beyond, batch["advantages"][:, 0], 0.0)[:, None])
     assert gradient(term, logits, left).abs().max() < 1e-7
@@ -80,7 +82,7 @@ def test_far_from_the_sampler_only_bounded_surrogates_rest(term):
     ratio = (away.log_softmax(-1) - SAMPLER.log_softmax(-1)).exp()
     advantages = torch.where((advantages > 0) == (ratio > 1), advantages, 0)  # the normaliser moves some the other way
     left = gradient(term, away, pulled(SAMPLER, advantages, SAMPLER)).abs().max()
-    assert (left < 1e-7) == hasattr(term, "high")
+    assert (left < 1e-7) == hasattr(term, "clip_high")
 
 
 @pytest.mark.parametrize("term", [e.part for e in TERMS if isinstance(e.part, OTHERS)], ids=str)
@@ -115,7 +117,7 @@ def test_an_advantage_orders_episodes_as_their_rewards_do(example):
 @losses
 def test_a_preference_raises_what_is_worth_more(loss):
     reference = torch.zeros(FEW).double()
-    step = -gradient(PreferredRatio(loss, BETA), reference, pairs(reference))
+    step = -gradient(DPOLoss(loss, BETA), reference, pairs(reference))
     assert (step.diff() > 0).all() and step[0] < 0 < step[-1]
 
 
@@ -124,7 +126,7 @@ def test_a_logistic_preference_rests_at_the_regularised_optimum(often):
     """pi = ref exp(worth / beta) / Z, whoever showed the pairs and how often: the margin is what decides."""
     reference = torch.linspace(0.5, -0.5, FEW).double()
     best = reference + WORTH / BETA
-    term = PreferredRatio("logistic", BETA)
+    term = DPOLoss("sigmoid", BETA)
     assert gradient(term, best, pairs(reference, often)).abs().max() < 1e-7
     assert gradient(term, best + 0.3 * WORTH, pairs(reference, often)).abs().max() > 1e-3
 
@@ -137,15 +139,15 @@ def test_a_squared_preference_rests_at_its_margin():
     batch = batch.select(torch.cat([2 * two, 2 * two + 1]))
     best = reference.clone()
     best[-1], best[0] = 1 / (4 * BETA), -1 / (4 * BETA)
-    assert gradient(PreferredRatio("squared", BETA), best, batch).abs().max() < 1e-7
-    assert gradient(PreferredRatio("logistic", BETA), best, batch).abs().max() > 1e-3
+    assert gradient(DPOLoss("ipo", BETA), best, batch).abs().max() < 1e-7
+    assert gradient(DPOLoss("sigmoid", BETA), best, batch).abs().max() > 1e-3
 
 
 @losses
 def test_margins_are_reported(loss):
     reference = torch.zeros(FEW).double()
     batch = pairs(reference)
-    told = PreferredRatio(loss, BETA).metrics(scored(reference + WORTH, batch), batch)
+    told = DPOLoss(loss, BETA).metrics(scored(reference + WORTH, batch), batch)
     expected = (WORTH[batch["action"][::2, 0]] - WORTH[batch["action"][1::2, 0]]).repeat_interleave(2)
     assert_close(told["margin"], expected)
-    assert_close(told["right"], (expected > 0).double())
+    assert_close(told["accuracy"], (expected > 0).double())

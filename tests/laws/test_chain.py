@@ -29,10 +29,10 @@ def chances(logits):
     return torch.stack([p[0, 0], p[0, 1] * p[1, 0], p[0, 1] * p[1, 1]])
 
 
-def true_values(discount):
+def true_values(gamma):
     p = LOGITS.softmax(-1)
     v1 = (p[1] * END).sum()
-    return (p[0, 0] * STOP + p[0, 1] * (GO + discount * v1)).item(), v1.item()
+    return (p[0, 0] * STOP + p[0, 1] * (GO + gamma * v1)).item(), v1.item()
 
 
 def as_rows(values):
@@ -55,7 +55,7 @@ def as_choices(values):
     """One row per episode with a forced choice between its two: [3, 3], values per choice.
 
     A row is paid once, at its end, so this layout can only stand for the other one where nothing is paid on the way:
-    the price of going on is taken into the end, which is the same return at discount 1.
+    the price of going on is taken into the end, which is the same return at gamma 1.
     """
     mask = torch.tensor([[1, 0, 0], [1, 0, 1], [1, 0, 1]]).bool()
     return Batch(
@@ -71,10 +71,10 @@ def as_choices(values):
     )
 
 
-def expected_gradient(batch, term, discount, decay):
+def expected_gradient(batch, term, gamma, gae_lambda):
     """d/dlogits of the sum over episodes of chance times the loss of all its choices."""
     logits = LOGITS.clone().requires_grad_()
-    batch = GAE(discount, decay)(batch, CTX)
+    batch = GAE(gamma, gae_lambda)(batch, CTX)
     out = PolicyOutput(*logprob_entropy(logits[batch["state"]], batch["action"]))
     weights = torch.where(batch["mask"], chances(LOGITS)[batch["episode"]][:, None], 0)
     batch = batch.with_columns(logprobs=out.logprobs.detach(), weights=weights)
@@ -89,33 +89,35 @@ def closed_form(first, second):
     return torch.autograd.grad(-(p[0] * first).sum() - p[0, 1].detach() * (p[1] * second).sum(), logits)[0]
 
 
-terms = pytest.mark.parametrize("term", [PolicyGradient(), ClippedSurrogate(), ClippedSurrogate(dual=3.0)], ids=str)
+terms = pytest.mark.parametrize(
+    "term", [PolicyGradient(), ClippedSurrogate(), ClippedSurrogate(clip_dual=3.0)], ids=str
+)
 
 
 @terms
-@pytest.mark.parametrize("discount, decay", [(1.0, 1.0), (0.9, 0.95), (0.9, 0.5), (0.7, 0.0)])
+@pytest.mark.parametrize("gamma, gae_lambda", [(1.0, 1.0), (0.9, 0.95), (0.9, 0.5), (0.7, 0.0)])
 @pytest.mark.parametrize("wrong", [False, True], ids=["true values", "wrong values"])
-def test_decisions(term, discount, decay, wrong):
+def test_decisions(term, gamma, gae_lambda, wrong):
     """E[A | 0, go] = GO + gamma V1 - V0 + gamma lambda (E[END] - V1): the last part is 0 for true values."""
-    v0, v1 = WRONG if wrong else true_values(discount)
+    v0, v1 = WRONG if wrong else true_values(gamma)
     p1 = LOGITS.softmax(-1)[1]
-    on = GO + discount * v1 - v0 + discount * decay * ((p1 * END).sum().item() - v1)
-    out = expected_gradient(as_rows((v0, v1)), term, discount, decay)
+    on = GO + gamma * v1 - v0 + gamma * gae_lambda * ((p1 * END).sum().item() - v1)
+    out = expected_gradient(as_rows((v0, v1)), term, gamma, gae_lambda)
     assert_close(out, closed_form([STOP - v0, on], END - v1), rtol=1e-6, atol=1e-7)
 
 
 @terms
 @pytest.mark.parametrize("layout", [as_rows, as_choices])
-@pytest.mark.parametrize("values, decay", [(WRONG, 1.0), (true_values(1.0), 1.0), (true_values(1.0), 0.3)])
-def test_undiscounted_it_is_the_gradient_of_the_expected_return(term, layout, values, decay):
-    """At discount 1 with decay 1 whatever the values, or with true values whatever the decay."""
-    if layout is as_choices and decay < 1:
+@pytest.mark.parametrize("values, gae_lambda", [(WRONG, 1.0), (true_values(1.0), 1.0), (true_values(1.0), 0.3)])
+def test_undiscounted_it_is_the_gradient_of_the_expected_return(term, layout, values, gae_lambda):
+    """At gamma 1 with gae_lambda 1 whatever the values, or with true values whatever the gae_lambda."""
+    if layout is as_choices and gae_lambda < 1:
         # paying GO at the end makes it part of state 1's value
         values = (values[0], values[1] + GO)
     logits = LOGITS.clone().requires_grad_()
     paid = torch.tensor([sum(path) for path in PAID], dtype=torch.float64)
     expected = torch.autograd.grad(-(chances(logits) * paid).sum(), logits)[0]
-    assert_close(expected_gradient(layout(values), term, 1.0, decay), expected, rtol=1e-6, atol=1e-7)
+    assert_close(expected_gradient(layout(values), term, 1.0, gae_lambda), expected, rtol=1e-6, atol=1e-7)
 
 
 def test_cut_off_after_the_first_decision():

@@ -39,8 +39,16 @@ CONTINUOUS = {
     **{head: lambda head=head: heads.made(head, value_head=True) for head in ("gaussian", "ddpm", "ddim", "flow_sde")},
 }
 CASES = [(head, cut) for head in DISCRETE for cut in TRUNCATIONS] + [(head, "none") for head in CONTINUOUS]
-IMITATION = {"NegativeLogLikelihood", "SmoothedNegativeLogLikelihood", "AnswerError"}
-PER_CHOICE = ("old_logprobs", "ref_logprobs", "reward_logprobs", "advantages", "pull", "correction", "nucleus_entropy")
+IMITATION = {"NegativeLogLikelihood", "SmoothedNegativeLogLikelihood", "DenoisingLoss"}
+PER_CHOICE = (
+    "old_logprobs",
+    "ref_logprobs",
+    "reward_logprobs",
+    "advantages",
+    "penalty_slope",
+    "correction",
+    "nucleus_entropy",
+)
 
 
 @functools.cache
@@ -63,7 +71,7 @@ def observations(head: str) -> list[dict]:
 
 
 def sampled(policy: Policy, head: str, sampling: Sampling) -> Batch:
-    """Four rows of two groups, every column that some term reads; the last two choices are taught and a probe."""
+    """Four rows of two groups, every column that some term reads; the last two are taught and a self-reward token."""
     engine = LocalEngine()
     engine.sync(policy, 0)
     done = engine.sample([Request(raw, seed) for seed, raw in enumerate(observations(head))], sampling)
@@ -72,20 +80,22 @@ def sampled(policy: Policy, head: str, sampling: Sampling) -> Batch:
     generator = torch.Generator().manual_seed(1)
     place = torch.arange(t).expand(n, t)
     writes = head in ("text", "vlm")
-    probe, taught = (batch["mask"] & writes & (place == at) for at in (t - 1, t - 2))
-    batch = batch.with_columns(mask=batch["mask"] & ~probe & ~taught, probe=probe, taught=taught)
+    self_reward_mask, taught = (batch["mask"] & writes & (place == at) for at in (t - 1, t - 2))
+    batch = batch.with_columns(
+        mask=batch["mask"] & ~self_reward_mask & ~taught, self_reward_mask=self_reward_mask, taught=taught
+    )
     noise = {name: 0.5 * torch.randn(n, t, generator=generator) for name in PER_CHOICE}
     own = batch["logprobs"]
     reals = {name: own + column if name.endswith("logprobs") else column for name, column in noise.items()}
-    values = noise["pull"] if writes else noise["pull"][:, 0]
+    values = noise["penalty_slope"] if writes else noise["penalty_slope"][:, 0]
     batch = batch.with_columns(
         **{**reals, "correction": reals["correction"].exp(), "nucleus_entropy": reals["nucleus_entropy"].abs()},
         values=values,
         returns=values + 1,
-        probe_weight=probe.any(1).float(),
-        probe_score=probe.any(1).float(),
+        self_reward_weight=self_reward_mask.any(1).float(),
+        self_reward=self_reward_mask.any(1).float(),
         preference=torch.tensor([1.0, -1.0]).repeat(n // 2),
-        cell=torch.arange(n) % 2,
+        baseline_group=torch.arange(n) % 2,
         first=torch.ones(n, dtype=torch.bool),
         seed=torch.arange(n),
         target_mask=torch.ones(n, 1, 4, 4, dtype=torch.bool),

@@ -79,7 +79,7 @@ def test_the_gradient_is_that_of_the_expected_reward(count, hybrid, join):
         temperature=torch.ones(COUNT),
         advantages=advantages,
         **{f"obs.{name}": column[owner] for name, column in observation.items() if name != "image"},
-        **{"obs.visual": action.memo["visual"]},
+        **{"obs.visual": action.cached_features["visual"]},
     )
     # a chain's ratio is given to each of its choices: they share it
     share = batch["mask"] / (batch["mask"].sum(1, keepdim=True) if join == "chain" else 1) / COUNT

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
-from mmrl.objectives.imitation_chain import AnswerError
+from mmrl.objectives.imitation_chain import DenoisingLoss
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.objectives.policy_chain import ChainSurrogate, DenoisingSurrogate
 from mmrl.policies.action_bins import bin_centres, to_bins
@@ -73,11 +73,11 @@ def test_episodes_are_acting_in_repeated_contexts(head):
     repeated = policy.act({k: v[owner] for k, v in observation.items()}, Sampling(), Noise(range(4)))
     assert_close(shared.action.float(), repeated.action.float(), atol=1e-5, rtol=0)
     assert_close(shared.logprobs, repeated.logprobs, atol=1e-4, rtol=0)
-    assert_close(shared.memo, repeated.memo, atol=1e-5, rtol=0)
+    assert_close(shared.cached_features, repeated.cached_features, atol=1e-5, rtol=0)
 
 
 @heads
-@pytest.mark.parametrize("term", [ClippedSurrogate(), ClippedSurrogate(dual=3.0)], ids=str)
+@pytest.mark.parametrize("term", [ClippedSurrogate(), ClippedSurrogate(clip_dual=3.0)], ids=str)
 def test_at_ratio_one_the_surrogate_has_the_gradient_of_reinforce(head, term):
     policy = made(head)
     batch = sampled(policy)
@@ -125,7 +125,7 @@ def test_unplayed_control_steps_change_nothing(head):
     assert not torch.equal(changed, cut["action"])
     results = []
     for rows in (cut, cut.with_columns(action=changed)):
-        loss = (ClippedSurrogate(level="row")(policy(rows), rows) * rows["mask"]).sum()
+        loss = (ClippedSurrogate(importance_sampling_level="joint")(policy(rows), rows) * rows["mask"]).sum()
         results.append((loss.detach(), slopes(policy, loss)))
     assert_close(results[0], results[1], rtol=1e-5, atol=1e-6)
 
@@ -140,7 +140,7 @@ def test_greedy_decodes_choose_no_transition(head, decode):
     if head in CHAINS:
         assert not first["mask"].any() and (first["logprobs"] == 0).all()
         assert_close(policy(first).logprobs, first["logprobs"], atol=0, rtol=0)
-        steps = CHAINS[head].steps + CHAINS[head].start
+        steps = CHAINS[head].steps + CHAINS[head].stores_noise
         assert first["action"].shape == (6, steps * policy.chunk, policy.action_dims)
         end = first["action"][:, -policy.chunk :].clamp(-1, 1)
         assert_close(end, first["output"], atol=0, rtol=0)
@@ -167,7 +167,7 @@ def test_cloning_brings_the_policy_to_the_demonstration(head):
     chunk = np.random.default_rng(1).uniform(-0.8, 0.8, (1, 5, 3)).astype(np.float32).repeat(2, axis=0)
     batch = demonstrated(policy, chunk)
     terms = {"tokens": SmoothedNegativeLogLikelihood(1.0), "openvla_tokens": NegativeLogLikelihood()}
-    term = terms.get(head, AnswerError())
+    term = terms.get(head, DenoisingLoss())
     rate = 2e-3 if head == "pi0" else 5e-3  # deeper than the others
     optimizer = torch.optim.Adam([p for p in policy.parameters() if p.requires_grad], lr=rate)
     before = sampled(policy, 2, sampling=Sampling(decode="mean"))["output"].numpy()
@@ -216,17 +216,19 @@ def test_the_twin_of_the_last_bin_has_no_mass():
 
 
 def test_a_row_draws_one_transition_evenly():
-    opened = CHAINS["flow_sde"].stochastic_mask(Noise(range(4000)))
-    assert (opened.sum(1) == 1).all()
+    stochastic = CHAINS["flow_sde"].stochastic_mask(Noise(range(4000)))
+    assert (stochastic.sum(1) == 1).all()
     # a share of 1/4 of 4000: standard error 0.0068
-    assert_close(opened.float().mean(0), torch.full((4,), 0.25), atol=0.03, rtol=0)
+    assert_close(stochastic.float().mean(0), torch.full((4,), 0.25), atol=0.03, rtol=0)
     last = CHAINS["cps"].stochastic_mask(Noise(range(400)))[:, -1]
     assert not last.any()  # its last step has no noise
 
 
 def test_early_transitions_count_less():
-    """K = 3, discount .5, bounds .001 to .01: i = 0, 1, 2 count .25, .5, 1 and clip at .001, .002642, .01."""
-    term = DenoisingSurrogate(chunk=1, steps=3, discount=0.5, base=0.001, low=0.01, high=0.01, reduction="mean")
+    """K = 3, gamma_denoising .5, bounds .001 to .01: i = 0, 1, 2 count .25, .5, 1 and clip at .001, .002642, .01."""
+    term = DenoisingSurrogate(
+        chunk=1, steps=3, gamma_denoising=0.5, clip_base=0.001, clip_low=0.01, clip_high=0.01, reduction="mean"
+    )
     batch = sampled(made("gaussian")).select(torch.tensor([0]))
     batch = batch.with_columns(mask=torch.tensor([[False, True, True, True]]), advantages=torch.ones(1, 4))
     assert term._advantages(batch).tolist() == [[0.0, 0.25, 0.5, 1.0]]

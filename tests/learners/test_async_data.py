@@ -19,7 +19,7 @@ from mmrl.runs.checkpoint_file import read_checkpoint
 from tests.learners.test_resume import RUNS, same
 from tests.runs import fit, words
 
-ASYNC = ("data=async", "objective=decoupled", "data.pipeline=[old, correction, group_advantage]")
+ASYNC = ("data=async", "objective=decoupled", "data.pipeline=[old, importance, group_advantage]")
 PATIENCE = 30.0  # seconds until something that should have happened has not
 LAST = 4
 
@@ -75,9 +75,9 @@ def test_the_schedule_and_not_the_clock_decides(staleness, tmp_path):
 def test_old_rows_are_corrected_for(tmp_path):
     """Fresh rows have ratio 1; those of older weights have not, and annotators see the policy as it is."""
     done = fit(tmp_path, *ASYNC, "trainer.max_epochs=3", "trainer.check_val_every_n_epoch=9", "optimizer.lr=0.003")
-    first, second, third = ({k: m[k] for k in m if k.startswith("correction/")} for m in done["metrics"])
-    assert first == pytest.approx({"correction/ratio": 1, "correction/cut": 0, "correction/effective": 1}, abs=1e-4)
-    assert second["correction/effective"] < 0.9999 and third["correction/effective"] < 0.9999
+    first, second, third = ({k: m[k] for k in m if k.startswith("importance/")} for m in done["metrics"])
+    assert first == pytest.approx({"importance/ratio": 1, "importance/cut": 0, "importance/ess": 1}, abs=1e-4)
+    assert second["importance/ess"] < 0.9999 and third["importance/ess"] < 0.9999
 
 
 @pytest.mark.parametrize("name", ["vla", "control"])
@@ -236,7 +236,7 @@ def test_a_checkpoint_knows_nothing_of_what_is_under_way(tmp_path):
     state = read_checkpoint(saved)["AsyncRolloutData"]
     assert all(
         not kept for kept in state.pop("annotators").values()
-    )  # correction adds annotators, which remember nothing
+    )  # importance adds annotators, which remember nothing
     quick["data"].pop("annotators")
     assert state == quick["data"]
     resumed = fit(tmp_path / "resumed", *chosen, "trainer.max_epochs=4", f"ckpt_path='{saved}'")

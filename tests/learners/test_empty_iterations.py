@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from mmrl.__main__ import main
-from mmrl.episodes.filter import DropUniform
-from mmrl.episodes.refill import Refill
+from mmrl.episodes.filter import DropZeroVariance
+from mmrl.episodes.refill import DynamicSampling
 from mmrl.learners.empty_iterations import EmptyIterations, NothingToLearn
 from mmrl.types import Episode, Prompt
 from tests.runs import words
@@ -91,10 +91,10 @@ def test_iterations_without_rows_leave_weights_moments_and_schedule_alone(tmp_pa
         assert all(torch.equal(value, other["state"][key][name]) for name, value in state.items())
 
 
-@pytest.mark.parametrize("transform", [DropUniform(), Refill()])
+@pytest.mark.parametrize("transform", [DropZeroVariance(), DynamicSampling()])
 def test_transforms_that_compare_episodes_need_two_of_them(transform, tmp_path, capfd):
     name = f"{type(transform).__module__}.{type(transform).__name__}"
-    more = (f"data.transforms.drop_uniform._target_={name}", "data.group_size=1")
+    more = (f"data.transforms.drop_zero_variance._target_={name}", "data.group_size=1")
     assert main(run_words(tmp_path, *more)) in (1, 2)
     told = capfd.readouterr().err
-    assert "data.transforms.drop_uniform" in told and "data.group_size=1" in told
+    assert "data.transforms.drop_zero_variance" in told and "data.group_size=1" in told

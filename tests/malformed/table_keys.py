@@ -71,7 +71,7 @@ OPTIONS: list[Row] = [
 ]
 
 KEYS: list[Row] = [
-    ("objective.nonsense=1", "'nonsense'", "terms, coefficients, rows"),
+    ("objective.nonsense=1", "'nonsense'", "terms, coefficients, row_masks"),
     ("trainer.max_epoch=2", "'max_epoch'", "'max_epochs'"),
     ("trainer.gpus=2", "'gpus'", "devices"),
     ("data.num_promts=2", "'num_promts'", "'num_prompts'"),
@@ -100,7 +100,7 @@ KEYS: list[Row] = [
     ("objective.coefficients={nope: 1}", "objective.coefficients", "'policy'"),
     ("data.pipeline=[nope]", "data.pipeline", "'nope'"),
     ("data.pipeline=[group_advantage,group_advantage]", "data.pipeline", "twice"),
-    ("data.pipeline=[reference]", "'reference'", "model.reference=true"),
+    ("data.pipeline=[reference]", "'reference'", "model.reference"),
     ("data.pipeline=[]", "advantages", "nobody"),
     ("objective.terms.policy=null", "objective.terms", "at least one"),
     ("objective.terms={}", "objective.terms={}", "=null"),

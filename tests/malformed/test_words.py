@@ -65,7 +65,7 @@ VALID = (
     "data.evaluation=null",
     "data.parity=null",
     "~data.parity=null",
-    "objective.terms.policy.high=0.28 objective.coefficients={policy: 2}",
+    "objective.terms.policy.clip_high=0.28 objective.coefficients={policy: 2}",
     "policy.lora={r: 4}",
     "recipe=ppo_control sim.id=CartPole-v1",
 )

@@ -24,6 +24,6 @@ def test_every_denoising_step_has_a_ratio_and_all_have_one_advantage(advantage, 
         advantages=torch.full((1, 2), advantage),
     )
     out = PolicyOutput(normal_logprob(x, new, width), torch.zeros(1, 2))
-    term = ChainSurrogate(chunk=1, join="transition", low=0.1, high=0.1)
+    term = ChainSurrogate(chunk=1, join="transition", clip_low=0.1, clip_high=0.1)
     assert term.metrics(out, batch)["ratio"][0].tolist() == pytest.approx([1.105171, 1.015113], abs=1e-6)
     assert term(out, batch)[0].tolist() == pytest.approx(terms, abs=1e-6)

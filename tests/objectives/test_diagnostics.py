@@ -64,7 +64,7 @@ def test_the_mean_of_the_pieces_of_a_minibatch_is_that_of_the_minibatch():
 
 def test_diagnostics_of_some_rows_are_means_over_those_rows():
     out, batch = rows()
-    objective = Objective({"policy": ClippedSurrogate(), "demo": Entropy()}, rows={"demo": "is_demo"})
+    objective = Objective({"policy": ClippedSurrogate(), "demo": Entropy()}, row_masks={"demo": "is_demo"})
     batch = batch.with_columns(weights=ConstantLength(64)(batch, lambda value: value))
     assert_close(objective.average(objective(out, batch)[1])["demo/mean"], torch.tensor(2.0))
     none = batch.with_columns(is_demo=torch.zeros(4, dtype=torch.bool))

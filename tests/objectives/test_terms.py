@@ -31,11 +31,14 @@ def test_policy_terms():
     # the policy before the update as the denominator: ratio 1
     assert_close(ClippedSurrogate(old="old_logprobs")(OUT, BATCH), torch.tensor([[-1.0, 1.0, 0.0]]))
     # joint ratio 1.3 * 0.7 = 0.91
-    assert_close(ClippedSurrogate(level="row")(OUT, BATCH), torch.tensor([[-0.91, 0.91, 0.0]]))
+    assert_close(ClippedSurrogate(importance_sampling_level="joint")(OUT, BATCH), torch.tensor([[-0.91, 0.91, 0.0]]))
 
 
 def test_policy_metrics():
-    metrics = ClippedSurrogate(low=0.2, high=0.4)(OUT, BATCH), ClippedSurrogate(low=0.2, high=0.4).metrics(OUT, BATCH)
+    metrics = (
+        ClippedSurrogate(clip_low=0.2, clip_high=0.4)(OUT, BATCH),
+        ClippedSurrogate(clip_low=0.2, clip_high=0.4).metrics(OUT, BATCH),
+    )
     ratio, clip_fraction, kl = (metrics[1][name][0, :2] for name in ("ratio", "clip_fraction", "kl"))
     assert_close(ratio, torch.tensor([1.3, 0.7]))
     assert_close(clip_fraction, torch.tensor([0.0, 1.0]))
@@ -83,9 +86,9 @@ def test_refusals():
     out.values = torch.zeros(1, 2)
     with pytest.raises(ValueError, match="differ in shape"):
         SquaredValue()(out, batch)
-    with pytest.raises(ValueError, match="dual must be > 1"):
-        ClippedSurrogate(dual=1.1)
-    with pytest.raises(ValueError, match="low"):
-        ClippedSurrogate(low=1.5)
+    with pytest.raises(ValueError, match="clip_dual must be > 1"):
+        ClippedSurrogate(clip_dual=1.1)
+    with pytest.raises(ValueError, match="clip_low"):
+        ClippedSurrogate(clip_low=1.5)
     with pytest.raises(ValueError, match="clip"):
         SquaredValue(0.0)

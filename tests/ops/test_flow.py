@@ -8,10 +8,10 @@ from torch.func import jvp
 from torch.testing import assert_close
 
 from mmrl.ops.flow import (
-    between,
-    bounded_deviation,
+    bounded_std,
     cps_step,
-    ends,
+    endpoints,
+    interpolate,
     mean_velocity,
     score,
     sde_scale,
@@ -35,15 +35,15 @@ def test_the_grid_runs_from_noise_to_action():
 @pytest.mark.parametrize("i", [0, 1, 3])
 def test_without_noise_it_is_the_ode(i):
     """x - v / K = .8 - 1.2 / 4 = .5 at every time."""
-    time, after = at(i)
-    mean, deviation = sde_step(X, V, time, after, torch.tensor(0.0))
-    assert mean.item() == pytest.approx(0.5) and deviation == 0
-    mean, deviation = cps_step(X, V, time, after, torch.tensor(0.0))
-    assert mean.item() == pytest.approx(0.5) and deviation == 0
+    time, next_time = at(i)
+    mean, std = sde_step(X, V, time, next_time, torch.tensor(0.0))
+    assert mean.item() == pytest.approx(0.5) and std == 0
+    mean, std = cps_step(X, V, time, next_time, torch.tensor(0.0))
+    assert mean.item() == pytest.approx(0.5) and std == 0
 
 
 @pytest.mark.parametrize(
-    "i, scale, mean, deviation",
+    "i, scale, mean, std",
     [
         # t = 1: s = .5 sqrt(1 / .25) = 1; a = -.4, e = .8: .25 (-.4) + (.75 - 1 * .25 / 2) .8 = -.1 + .5
         (0, 1.0, 0.4, 0.5),
@@ -53,12 +53,12 @@ def test_without_noise_it_is_the_ode(i):
         (3, 0.288675, 0.429167, 0.144338),
     ],
 )
-def test_sde_steps_by_hand(i, scale, mean, deviation):
-    time, after = at(i)
+def test_sde_steps_by_hand(i, scale, mean, std):
+    time, next_time = at(i)
     s = sde_scale(time, 0.75, 0.5)
     assert s.item() == pytest.approx(scale, abs=1e-6)
-    out = sde_step(X, V, time, after, s)
-    assert [part.item() for part in out] == pytest.approx([mean, deviation], abs=1e-6)
+    out = sde_step(X, V, time, next_time, s)
+    assert [part.item() for part in out] == pytest.approx([mean, std], abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_sde_steps_by_hand(i, scale, mean, deviation):
         (10, [0.50, 0.47, 0.32, 0.24, 0.19, 0.16, 0.13, 0.10, 0.08, 0.05]),
     ],
 )
-def test_sde_deviations(steps, expected):
+def test_sde_stds(steps, expected):
     time = time_grid(steps)[:-1]
     out = sde_scale(time, 1 - 1 / steps, 0.5) * math.sqrt(1 / steps)
     # 0.472 and .167 are rounded down and up in the list: two digits
@@ -79,38 +79,38 @@ def test_sde_deviations(steps, expected):
 
 def test_cps_steps_by_hand():
     """t = .75, l = .5: cos = sin = sqrt(.5); a = -.1, e = 1.1: .5 (-.1) + .5 * .707107 * 1.1 = .338909; std .353553."""
-    mean, deviation = cps_step(X, V, *at(1), torch.tensor(0.5))
-    assert [mean.item(), deviation.item()] == pytest.approx([0.338909, 0.353553], abs=1e-6)
+    mean, std = cps_step(X, V, *at(1), torch.tensor(0.5))
+    assert [mean.item(), std.item()] == pytest.approx([0.338909, 0.353553], abs=1e-6)
     assert cps_step(X, V, *at(3), torch.tensor(0.5))[1] == 0
 
 
-def test_both_ends_lie_on_the_line():
+def test_both_endpoints_lie_on_the_line():
     action, noise, time = torch.tensor(0.3), torch.tensor(-1.1), torch.tensor(0.4)
-    x = between(action, noise, time)
-    assert_close(ends(x, noise - action, time), (action, noise))
+    x = interpolate(action, noise, time)
+    assert_close(endpoints(x, noise - action, time), (action, noise))
     assert score(x, noise - action, time).item() == pytest.approx(1.1 / 0.4)
 
 
-def test_bounds_of_a_learnt_deviation():
+def test_bounds_of_a_learnt_std():
     # the middle is the geometric mean: sqrt(.08 * .16)
-    out = bounded_deviation(torch.tensor([-50.0, 0.0, 50.0]), 0.08, 0.16)
+    out = bounded_std(torch.tensor([-50.0, 0.0, 50.0]), 0.08, 0.16)
     assert out.tolist() == pytest.approx([0.08, 0.113137, 0.16], rel=1e-5)
 
 
 def test_gaussian_density_by_hand():
     # log N(.6; .3625, .433013) = -(.2375 / .433013)^2 / 2 - ln .433013 - .918939 = -.232367
-    x, mean, deviation = (torch.tensor(v) for v in (0.6, 0.3625, 0.433013))
-    assert normal_logprob(x, mean, deviation).item() == pytest.approx(-0.232367, abs=2e-6)
+    x, mean, std = (torch.tensor(v) for v in (0.6, 0.3625, 0.433013))
+    assert normal_logprob(x, mean, std).item() == pytest.approx(-0.232367, abs=2e-6)
     # 1.418939 + ln .5
     assert normal_entropy(torch.tensor(0.5)).item() == pytest.approx(0.725791, abs=1e-6)
 
 
 def test_a_forced_step_has_no_density_and_no_gradient():
     x, mean = torch.tensor([0.3, 0.4]), torch.tensor([0.1, 0.2], requires_grad=True)
-    deviation = torch.tensor([0.0, 0.5], requires_grad=True)
-    (normal_logprob(x, mean, deviation) + normal_entropy(deviation)).sum().backward()
-    assert mean.grad[0] == 0 and deviation.grad[0] == 0
-    assert mean.grad[1] != 0 and deviation.grad[1] != 0
+    std = torch.tensor([0.0, 0.5], requires_grad=True)
+    (normal_logprob(x, mean, std) + normal_entropy(std)).sum().backward()
+    assert mean.grad[0] == 0 and std.grad[0] == 0
+    assert mean.grad[1] != 0 and std.grad[1] != 0
 
 
 MU, SIGMA = 0.5, 0.3
@@ -127,14 +127,14 @@ def spread(kind: str, steps: int, count: int = 40_000) -> float:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(count, generator=generator)
     for i in range(steps):
-        time, after = at(i, steps)
+        time, next_time = at(i, steps)
         v = exact_velocity(x, time)
         if kind == "cps":
-            mean, deviation = cps_step(x, v, time, after, torch.tensor(0.5))
+            mean, std = cps_step(x, v, time, next_time, torch.tensor(0.5))
         else:
             level = 0.5 if kind == "sde" else 0.0
-            mean, deviation = sde_step(x, v, time, after, sde_scale(time, 1 - 1 / steps, level))
-        x = mean + deviation * torch.randn(count, generator=generator)
+            mean, std = sde_step(x, v, time, next_time, sde_scale(time, 1 - 1 / steps, level))
+        x = mean + std * torch.randn(count, generator=generator)
     assert x.mean().item() == pytest.approx(MU, abs=0.02 if steps < 100 else 0.008)
     return x.std().item()
 
@@ -156,13 +156,13 @@ def spread(kind: str, steps: int, count: int = 40_000) -> float:
 def test_marginals_with_the_exact_velocity(kind, steps, expected):
     """Few steps are too narrow; with many, ODE and SDE meet the data's .3, CPS does not.
 
-    The standard error of a deviation of 40,000 draws is 0.3 / sqrt(80,000) = 0.0011; the numbers have three digits.
+    The standard error of a std of 40,000 draws is 0.3 / sqrt(80,000) = 0.0011; the numbers have three digits.
     """
     assert spread(kind, steps) == pytest.approx(expected, abs=0.004)
 
 
-def linear(x, time, until):
-    return 0.1 + 0.5 * x - 0.2 * until + 0.3 * time
+def linear(x, time, end_time):
+    return 0.1 + 0.5 * x - 0.2 * end_time + 0.3 * time
 
 
 def test_average_velocities_by_hand():
@@ -170,10 +170,10 @@ def test_average_velocities_by_hand():
 
     du/dt along v is .5 (-1) + .3 = -.2, so the target is -1 - .6 (-.2) = -.88 and the squared error .98^2 = .9604.
     """
-    action, noise, time, until = (torch.tensor(value) for value in (0.4, -0.6, 0.8, 0.2))
-    x, velocity = between(action, noise, time), noise - action
-    answer, rate = jvp(lambda x, t: linear(x, t, until), (x, time), (velocity, torch.tensor(1.0)))
-    target = mean_velocity(velocity, rate, time, until)
+    action, noise, time, end_time = (torch.tensor(value) for value in (0.4, -0.6, 0.8, 0.2))
+    x, velocity = interpolate(action, noise, time), noise - action
+    answer, rate = jvp(lambda x, t: linear(x, t, end_time), (x, time), (velocity, torch.tensor(1.0)))
+    target = mean_velocity(velocity, rate, time, end_time)
     assert [x.item(), answer.item(), target.item()] == pytest.approx([-0.4, 0.1, -0.88], abs=1e-6)
     assert (answer - target).square().item() == pytest.approx(0.9604, abs=1e-6)
     # over no time it is the velocity
@@ -184,17 +184,17 @@ def test_average_velocities_by_hand():
     assert mean.item() == pytest.approx(-0.7, abs=1e-6)
 
 
-def carried(x, time, until):
+def carried(x, time, end_time):
     """Where the ODE of the Gaussian above leads x: marginals N((1 - t) mu, (1 - t)^2 s^2 + t^2)."""
-    width = [((1 - t) ** 2 * SIGMA**2 + t**2).sqrt() for t in (time, until)]
-    return (1 - until) * MU + (x - (1 - time) * MU) * width[1] / width[0]
+    width = [((1 - t) ** 2 * SIGMA**2 + t**2).sqrt() for t in (time, end_time)]
+    return (1 - end_time) * MU + (x - (1 - time) * MU) * width[1] / width[0]
 
 
-@pytest.mark.parametrize("time, until", [(1.0, 0.0), (0.7, 0.2), (0.4, 0.4)])
-def test_the_average_velocity_of_a_known_flow_is_its_own_target(time, until):
+@pytest.mark.parametrize("time, end_time", [(1.0, 0.0), (0.7, 0.2), (0.4, 0.4)])
+def test_the_average_velocity_of_a_known_flow_is_its_own_target(time, end_time):
     """u = (x_t - x_r) / (t - r) fulfils u = v - (t - r) du/dt, and one step with it is the whole flow."""
     x = torch.linspace(-2, 2, 9, dtype=torch.float64)
-    t, r = (torch.full_like(x, value) for value in (time, until))
+    t, r = (torch.full_like(x, value) for value in (time, end_time))
 
     def average(x, t):
         return torch.where(t > r, (x - carried(x, t, r)) / (t - r).clamp(min=1e-9), exact_velocity(x, t))

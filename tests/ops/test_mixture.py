@@ -40,7 +40,7 @@ def test_each_kind_of_row_has_its_term():
         weights=torch.full((2, 1), 0.5),
     )
     own, other = ClippedSurrogate(1.0, 1e6, old="old_logprobs"), MixtureSurrogate(power=0.0)
-    objective = Objective({"own": own, "other": other}, rows={"own": "~is_demo", "other": "is_demo"})
+    objective = Objective({"own": own, "other": other}, row_masks={"own": "~is_demo", "other": "is_demo"})
     assert objective.reads == {"mask", "advantages", "old_logprobs", "is_demo", "weights"}
     _, parts = objective(PolicyOutput(zero - 1, zero), batch)
     p = 0.36787944

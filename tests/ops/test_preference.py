@@ -4,32 +4,32 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.ops.preference import hinge_preference, logistic_preference, paired_margin, squared_preference
+from mmrl.ops.preference import bradley_terry_loss, hinge_loss, ipo_loss, paired_margin
 
 
 def test_logistic_by_hand():
     # log(1 + e^-1.2) = log(1.301194); log 2; 1.2 + the first
     margins = torch.tensor([1.2, 0.0, -1.2])
-    assert_close(logistic_preference(margins), torch.tensor([0.263282, 0.693147, 1.463282]), atol=1e-6, rtol=0)
+    assert_close(bradley_terry_loss(margins), torch.tensor([0.263282, 0.693147, 1.463282]), atol=1e-6, rtol=0)
     # log-ratios 2 and -3 at beta 0.1: margin 0.5, log(1 + e^-0.5) = 0.474077; smoothed by 0.1: + 0.1 * 0.5
     margin = torch.tensor([0.1 * (2 - -3)])
-    assert_close(logistic_preference(margin), torch.tensor([0.474077]), atol=1e-6, rtol=0)
-    assert_close(logistic_preference(margin, 0.1), torch.tensor([0.524077]), atol=1e-6, rtol=0)
+    assert_close(bradley_terry_loss(margin), torch.tensor([0.474077]), atol=1e-6, rtol=0)
+    assert_close(bradley_terry_loss(margin, 0.1), torch.tensor([0.524077]), atol=1e-6, rtol=0)
 
 
 def test_the_weight_of_a_pair_is_how_wrong_it_is():
     # d loss / d log-ratio = -beta sigmoid(-beta m): log-ratios 1 and -1 at beta 0.1 give 0.1 * sigmoid(-0.2) = 0.045017
     ratio = torch.tensor([1.0, -1.0], requires_grad=True)
-    logistic_preference(0.1 * (ratio[:1] - ratio[1:])).sum().backward()
+    bradley_terry_loss(0.1 * (ratio[:1] - ratio[1:])).sum().backward()
     assert_close(ratio.grad, torch.tensor([-0.045017, 0.045017]), atol=1e-6, rtol=0)
 
 
 def test_where_the_losses_are_least():
     smoothed = torch.tensor([math.log(0.9 / 0.1)], requires_grad=True)
-    logistic_preference(smoothed, 0.1).sum().backward()
+    bradley_terry_loss(smoothed, 0.1).sum().backward()
     assert smoothed.grad.abs().item() < 1e-6
-    assert_close(squared_preference(torch.tensor([5.0, 4.0, 7.0]), 5.0), torch.tensor([0.0, 1.0, 4.0]))
-    assert_close(hinge_preference(torch.tensor([0.25, 1.0, 3.0])), torch.tensor([0.75, 0.0, 0.0]))
+    assert_close(ipo_loss(torch.tensor([5.0, 4.0, 7.0]), 5.0), torch.tensor([0.0, 1.0, 4.0]))
+    assert_close(hinge_loss(torch.tensor([0.25, 1.0, 3.0])), torch.tensor([0.75, 0.0, 0.0]))
 
 
 def test_a_margin_is_of_its_group_and_ignores_the_undecided():
@@ -40,4 +40,4 @@ def test_a_margin_is_of_its_group_and_ignores_the_undecided():
 
 @pytest.mark.parametrize("margin", [-200.0, 200.0])
 def test_far_margins_stay_finite(margin):
-    assert logistic_preference(torch.tensor([margin]), 0.1).isfinite().all()
+    assert bradley_terry_loss(torch.tensor([margin]), 0.1).isfinite().all()

@@ -15,7 +15,7 @@ ALL = torch.ones(1, 4).bool()
 
 @pytest.mark.parametrize(
     "level, expected",
-    [("token", [0.2, -0.1, 0.3, 0.0]), ("sequence", [0.1] * 4), ("row", [0.4] * 4)],  # sum 0.4, mean 0.1
+    [("token", [0.2, -0.1, 0.3, 0.0]), ("sequence", [0.1] * 4), ("joint", [0.4] * 4)],  # sum 0.4, mean 0.1
 )
 def test_levels(level, expected):
     assert_close(log_ratio(D, torch.zeros(1, 4), ALL, level), torch.tensor([expected]))
@@ -24,7 +24,7 @@ def test_levels(level, expected):
 
 
 @pytest.mark.parametrize(
-    "level, expected", [("token", [0.2, 0, 0.3, 0]), ("sequence", [0.25, 0, 0.25, 0]), ("row", [0.5, 0, 0.5, 0])]
+    "level, expected", [("token", [0.2, 0, 0.3, 0]), ("sequence", [0.25, 0, 0.25, 0]), ("joint", [0.5, 0, 0.5, 0])]
 )
 def test_choices_outside_the_mask_take_no_part(level, expected):
     mask = torch.tensor([[True, False, True, False]])
@@ -35,7 +35,7 @@ def test_choices_outside_the_mask_take_no_part(level, expected):
 
 def test_gradient_of_the_row_levels():
     # d exp(mean d) / d d_t = s / T and d exp(sum d) / d d_t = r, for each of the T broadcast copies
-    for level, share in (("sequence", math.exp(0.1) / 4), ("row", math.exp(0.4))):
+    for level, share in (("sequence", math.exp(0.1) / 4), ("joint", math.exp(0.4))):
         d = D.clone().requires_grad_()
         log_ratio(d, torch.zeros(1, 4), ALL, level).exp()[0, 0].backward()
         assert_close(d.grad, torch.full((1, 4), share))
@@ -54,15 +54,15 @@ def test_unknown_level():
         log_ratio(D, D, ALL, "word")
 
 
-def surrogate(ratio, advantage, low=0.2, high=0.2, dual=None):
-    return clipped_surrogate(torch.tensor(ratio), torch.tensor(advantage), low, high, dual).item()
+def surrogate(ratio, advantage, clip_low=0.2, clip_high=0.2, clip_dual=None):
+    return clipped_surrogate(torch.tensor(ratio), torch.tensor(advantage), clip_low, clip_high, clip_dual).item()
 
 
 @pytest.mark.parametrize(
     "ratio, advantage, loss",
     [
-        (1.3, 1.0, -1.2),  # gain held at 1 + high
-        (0.7, -1.0, 0.8),  # loss held at 1 - low
+        (1.3, 1.0, -1.2),  # gain held at 1 + clip_high
+        (0.7, -1.0, 0.8),  # loss held at 1 - clip_low
         (0.7, 1.0, -0.7),  # the pessimistic side is open
         (1.3, -1.0, 1.3),
         (1.0, 2.0, -2.0),
@@ -74,9 +74,9 @@ def test_clipped_surrogate(ratio, advantage, loss):
 
 def test_dual_bounds_only_bad_choices():
     assert surrogate(5.0, -1.0) == pytest.approx(5.0)
-    assert surrogate(5.0, -1.0, dual=3.0) == pytest.approx(3.0)
-    assert surrogate(2.0, -1.0, dual=3.0) == pytest.approx(2.0)
-    assert surrogate(5.0, 1.0, dual=3.0) == pytest.approx(-1.2)
+    assert surrogate(5.0, -1.0, clip_dual=3.0) == pytest.approx(3.0)
+    assert surrogate(2.0, -1.0, clip_dual=3.0) == pytest.approx(2.0)
+    assert surrogate(5.0, 1.0, clip_dual=3.0) == pytest.approx(-1.2)
 
 
 def test_mean_over_the_policys_own_choices():
@@ -104,10 +104,10 @@ def test_leave_one_out_with_clipped_ratios():
     assert loss.mean().item() == pytest.approx(-0.066667, abs=1e-6)
 
 
-@pytest.mark.parametrize("dual", [None, 3.0])
-def test_clipped_says_where_the_gradient_is_zero(dual):
+@pytest.mark.parametrize("clip_dual", [None, 3.0])
+def test_clipped_says_where_the_gradient_is_zero(clip_dual):
     ratio = torch.linspace(0.05, 4, 80).requires_grad_()
     for sign in (-1.0, 1.0):
         advantages = torch.full((80,), sign)
-        slope = torch.autograd.grad(clipped_surrogate(ratio, advantages, 0.2, 0.28, dual).sum(), ratio)[0]
-        assert torch.equal(slope == 0, clipped(ratio, advantages, 0.2, 0.28, dual))
+        slope = torch.autograd.grad(clipped_surrogate(ratio, advantages, 0.2, 0.28, clip_dual).sum(), ratio)[0]
+        assert torch.equal(slope == 0, clipped(ratio, advantages, 0.2, 0.28, clip_dual))

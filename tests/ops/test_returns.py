@@ -45,16 +45,16 @@ def test_decay_one_is_return_minus_value():
     assert_close(out, torch.where(mask, discounted_returns(reward, mask, bootstrap, 0.9) - values, 0))
 
 
-@pytest.mark.parametrize("discount, decay", [(0.9, 0.8), (1.0, 1.0), (0.5, 0.0)])
-def test_equals_the_double_sum(discount, decay):
-    """A_t = sum_k (discount decay)^k delta_{t+k} over the entries inside the mask, written without recursion."""
+@pytest.mark.parametrize("gamma, gae_lambda", [(0.9, 0.8), (1.0, 1.0), (0.5, 0.0)])
+def test_equals_the_double_sum(gamma, gae_lambda):
+    """A_t = sum_k (gamma gae_lambda)^k delta_{t+k} over the entries inside the mask, written without recursion."""
     reward, values, mask, bootstrap = random_case()
-    out = generalised_advantages(reward, values, mask, bootstrap, discount, decay)
+    out = generalised_advantages(reward, values, mask, bootstrap, gamma, gae_lambda)
     for e in range(6):
         r, v = reward[e][mask[e]], values[e][mask[e]]
         following = torch.cat([v[1:], bootstrap[e : e + 1]])[: len(v)]
-        delta = r + discount * following - v
-        expected = [sum((discount * decay) ** k * delta[t + k] for k in range(len(v) - t)) for t in range(len(v))]
+        delta = r + gamma * following - v
+        expected = [sum((gamma * gae_lambda) ** k * delta[t + k] for k in range(len(v) - t)) for t in range(len(v))]
         assert_close(out[e][mask[e]], torch.stack(expected) if expected else v)
     assert (out[~mask] == 0).all()
 

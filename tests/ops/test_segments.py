@@ -1,9 +1,9 @@
-"""What a segment changed, and what a row is worth beside its cell, by hand."""
+"""What a segment changed, and the advantage of a row over its baseline group, by hand."""
 
 import torch
 from torch.testing import assert_close
 
-from mmrl.ops.segments import cell_advantage, segment_advantage
+from mmrl.ops.segments import role_advantage, segment_advantage
 
 
 def test_each_step_gets_what_it_changed():
@@ -15,7 +15,7 @@ def test_each_step_gets_what_it_changed():
     steps = torch.tensor([2.0, -3.0, 6.0]) / 9
     assert_close(out, steps[segment[0]][None])
     assert_close(steps.sum(), torch.tensor(1 - 4 / 9))
-    half = segment_advantage(values, segment, torch.tensor([1.0]), mask, discount=0.5)
+    half = segment_advantage(values, segment, torch.tensor([1.0]), mask, gamma=0.5)
     assert_close(half[0, [0, 2, 3]], torch.tensor([3 - 4, 1.5 - 6, 9 - 3]) / 9)
 
 
@@ -36,9 +36,9 @@ def test_what_was_read_between_belongs_to_no_segment():
 def test_a_row_is_compared_with_its_cell():
     # mean 0.125, sample standard deviation sqrt(3.1875 / 3): (1 - 0.125) / 1.030776 and so on
     reward = torch.tensor([1.0, -0.5, -1.0, 1.0, 5.0, 5.0, 7.0])
-    cell = torch.tensor([3, 3, 3, 3, 1, 1, 2])
-    out = cell_advantage(reward, cell)
+    baseline_group = torch.tensor([3, 3, 3, 3, 1, 1, 2])
+    out = role_advantage(reward, baseline_group)
     expected = torch.tensor([0.848875, -0.606339, -1.09141, 0.848875])
     assert_close(out[:4], expected, atol=2e-6, rtol=0)
     assert (out[4:] == 0).all()  # all equal, and alone
-    assert_close(cell_advantage(reward, cell, scale=False)[:2], torch.tensor([0.875, -0.625]))
+    assert_close(role_advantage(reward, baseline_group, scale=False)[:2], torch.tensor([0.875, -0.625]))

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from mmrl.engines.local import LocalEngine
 from mmrl.learners.collate import collate
-from mmrl.objectives.imitation_chain import AnswerError
+from mmrl.objectives.imitation_chain import DenoisingLoss
 from mmrl.policies.action_expert import time_features
 from mmrl.policies.action_flow import ActionFlowPolicy
 from mmrl.policies.chains import DDIM, FlowODE, FlowSDE, GaussianChunk, MeanFlow
@@ -77,11 +77,11 @@ def test_a_vision_transformer_of_timm():
 def test_training_places_are_a_function_of_the_seed():
     policy = made("flow_sde")
     batch = demonstrated(policy, np.zeros((4, 5, 3), np.float32))
-    whole = policy(batch).extra["answer_error"]
+    whole = policy(batch).extra["denoising_error"]
     assert whole.shape == (4, 5, 3, 2)
     part = batch.select(torch.tensor([2, 0]))
-    assert_close(policy(part).extra["answer_error"], whole[[2, 0]], atol=1e-5, rtol=0)
-    other = policy(batch.with_columns(seed=batch["seed"] + 1)).extra["answer_error"]
+    assert_close(policy(part).extra["denoising_error"], whole[[2, 0]], atol=1e-5, rtol=0)
+    other = policy(batch.with_columns(seed=batch["seed"] + 1)).extra["denoising_error"]
     assert (other - whole).abs().max() > 0.1
 
 
@@ -99,9 +99,9 @@ def test_demonstrations_and_own_chains_in_one_batch():
     batch = own.__class__(both)
     out = policy(batch)
     assert (out.logprobs[:2] - own["logprobs"]).abs().max() < 1e-4 and (out.logprobs[2:] == 0).all()
-    error = AnswerError()(out, batch)
+    error = DenoisingLoss()(out, batch)
     assert (error[:2] == 0).all() and (error[2:, :5] > 0).all() and (error[2:, 5:] == 0).all()
-    alone = AnswerError()(policy(shown), shown)
+    alone = DenoisingLoss()(policy(shown), shown)
     assert_close(error[2:, :5], alone, atol=1e-5, rtol=0)
 
 
@@ -150,15 +150,15 @@ def test_times_can_be_told_apart():
 def test_chains_refuse_what_they_cannot_be():
     for make, word in (
         (lambda: FlowSDE(steps=1), "steps"),
-        (lambda: FlowSDE(noise=0.0), "noise"),
-        (lambda: FlowSDE(steps=3, first=2, ignore_last=True), "first"),
+        (lambda: FlowSDE(noise_level=0.0), "noise_level"),
+        (lambda: FlowSDE(steps=3, first_stochastic_step=2, ignore_last=True), "first_stochastic_step"),
         (lambda: DDIM(steps=3, levels=20), "multiple"),
         (lambda: DDIM(eta=2.0), "eta"),
-        (lambda: GaussianChunk(deviation=0.0), "deviation"),
+        (lambda: GaussianChunk(init_std=0.0), "init_std"),
         (lambda: FlowODE(steps=0), "steps"),
-        (lambda: DDIM(first=5), "first"),
-        (lambda: DDIM(least=0.2, most=0.1), "most"),
-        (lambda: MeanFlow(same=1.5), "same"),
+        (lambda: DDIM(first_stochastic_step=5), "first_stochastic_step"),
+        (lambda: DDIM(min_std=0.2, max_std=0.1), "max_std"),
+        (lambda: MeanFlow(flow_ratio=1.5), "flow_ratio"),
     ):
         with pytest.raises(ValueError, match=word):
             make()

@@ -37,11 +37,11 @@ def raws(count: int = 6) -> list[dict]:
     ]
 
 
-def sampled(model: ActionTokenPolicy, sampling: Sampling, memo: bool = True) -> Batch:
+def sampled(model: ActionTokenPolicy, sampling: Sampling, cached_features: bool = True) -> Batch:
     observation = model.collate([model.encode(raw) for raw in raws()])
     action = model.act(observation, sampling, Noise(range(6)))
-    if memo and action.memo:
-        observation = {k: v for k, v in observation.items() if k not in model.memoised} | action.memo
+    if cached_features and action.cached_features:
+        observation = {k: v for k, v in observation.items() if k not in model.cached_inputs} | action.cached_features
     columns = {f"obs.{name}": column for name, column in observation.items()}
     temperature = torch.full((6,), sampling.temperature)
     return Batch(
@@ -82,9 +82,9 @@ def test_ratio_is_one_alone_and_without_padding() -> None:
 
 def test_stored_visual_tokens_replace_the_image() -> None:
     model = policy(freeze_vision=True)
-    with_memo, with_image = sampled(model, Sampling()), sampled(model, Sampling(), memo=False)
-    assert "obs.image" not in with_memo and "obs.visual" not in with_image
-    torch.testing.assert_close(model(with_memo).logprobs, model(with_image).logprobs, atol=1e-6, rtol=0)
+    with_cache, with_image = sampled(model, Sampling()), sampled(model, Sampling(), cached_features=False)
+    assert "obs.image" not in with_cache and "obs.visual" not in with_image
+    torch.testing.assert_close(model(with_cache).logprobs, model(with_image).logprobs, atol=1e-6, rtol=0)
 
 
 def test_freezing_leaves_vision_and_words_alone() -> None:

@@ -1,4 +1,4 @@
-"""Heads that decide in one step: led by a teacher of many steps, or with average velocities."""
+"""Heads that sample in one step: distilled from a teacher of many steps, or with average velocities."""
 
 import copy
 
@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.policies.chains import DDIM, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from mmrl.rng import Noise
-from mmrl.stages.lead import ReferenceLead
+from mmrl.stages.lead import DistillationTarget
 from mmrl.types import Context, Sampling
 from tests.laws.heads import demonstrated, made, pi0_policy, raws, sampled
 
@@ -27,17 +27,17 @@ def rows(policy):
     return batch.with_columns(**flags, **whole, **reals)
 
 
-def led(policy, batch):
+def distilled(policy, batch):
     ctx = Context(None, None, policy, Sampling(), seed=0, iteration=0, models={"reference": policy})
-    return ReferenceLead(rows=4)(batch, ctx)
+    return DistillationTarget(rows=4)(batch, ctx)
 
 
 @TEACHERS
-def test_the_teacher_leads_the_rows_own_noise(teacher):
+def test_the_teacher_starts_from_the_rows_own_noise(teacher):
     """The same noise, played by the same weights through the teacher's transitions, none of them drawn."""
     policy = made("one_step", teacher=teacher)
     batch = rows(policy)
-    after = led(policy, batch)
+    after = distilled(policy, batch)
     other = copy.deepcopy(policy)
     other.chain = teacher
     observation = other.collate([other.encode(raw) for raw in raws(6)])
@@ -50,15 +50,15 @@ def test_the_teacher_leads_the_rows_own_noise(teacher):
 
 def test_its_likelihood_is_the_squared_error_of_distillation():
     policy = made("one_step", teacher=FlowODE(4))
-    torch.nn.init.zeros_(policy.expert.spread.weight)  # one deviation everywhere, the middle of [.08, .16]
-    batch = led(policy, rows(policy))
+    torch.nn.init.zeros_(policy.expert.log_std.weight)  # one deviation everywhere, the middle of [.08, .16]
+    batch = distilled(policy, rows(policy))
     width = (0.08 * 0.16) ** 0.5
-    weights = [p for name, p in policy.named_parameters() if "spread" not in name and "map" not in name]
+    weights = [p for name, p in policy.named_parameters() if "log_std" not in name and "map" not in name]
     term = (NegativeLogLikelihood()(policy(batch), batch)).sum()
     one = torch.autograd.grad(term, weights, allow_unused=True)
-    observation = policy.read(batch.observation())
+    observation = policy.encode_context(batch.observation())
     noise = batch["action"][:, :5]
-    end = noise - policy.answer(observation.prefix, noise, torch.ones(6))[0]
+    end = noise - policy.predict(observation.prefix, noise, torch.ones(6))[0]
     error = (end - batch["action"][:, 5:]).square().sum() / (2 * width**2)
     other = torch.autograd.grad(error, weights, allow_unused=True)
     assert_close(one, other, rtol=1e-3, atol=1e-2)
@@ -72,12 +72,12 @@ def test_learning_it_brings_one_step_to_the_teachers_end():
 
     def missed():
         batch = sampled(policy, 6, Sampling(decode="mean"), first=1000)
-        return (batch["action"][:, 5:] - reference.lead(batch)).square().mean().item()
+        return (batch["action"][:, 5:] - reference.distillation_target(batch)).square().mean().item()
 
     before = missed()
     for step in range(60):
         batch = sampled(policy, 6, first=6 * step)
-        end = reference.lead(batch)
+        end = reference.distillation_target(batch)
         batch = batch.with_columns(action=torch.cat([batch["action"][:, :5], end], dim=1))
         optimizer.zero_grad()
         NegativeLogLikelihood()(policy(batch), batch).mean().backward()
@@ -87,57 +87,57 @@ def test_learning_it_brings_one_step_to_the_teachers_end():
 
 def test_over_no_time_an_average_velocity_is_the_velocity():
     policy = made("mean_flow")
-    policy.chain = MeanFlow(same=1.0)
+    policy.chain = MeanFlow(flow_ratio=1.0)
     batch = demonstrated(policy, np.zeros((3, 5, 3), np.float32))
-    found = policy(batch).extra["answer_error"]
-    lessons = [policy.chain.lesson(torch.zeros(3, 5, 3), noise) for noise in [Noise(batch["seed"].numpy())]]
-    x, time, target, until = lessons[0]
-    assert torch.equal(time, until)
-    prefix = policy.read(batch.observation()).prefix
-    assert_close(found[..., 0], policy.answer(prefix, x, time, time)[0] - target, atol=1e-5, rtol=0)
+    found = policy(batch).extra["denoising_error"]
+    targets = [policy.chain.sample_target(torch.zeros(3, 5, 3), noise) for noise in [Noise(batch["seed"].numpy())]]
+    x, time, target, end_time = targets[0]
+    assert torch.equal(time, end_time)
+    prefix = policy.encode_context(batch.observation()).prefix
+    assert_close(found[..., 0], policy.predict(prefix, x, time, time)[0] - target, atol=1e-5, rtol=0)
 
 
 def test_the_target_holds_the_derivative_of_the_network():
     """Against central differences along the path, and none of it is learnt through."""
     policy = made("mean_flow")
     torch.nn.init.normal_(policy.expert.span.weight, std=0.1)
-    policy.chain = MeanFlow(same=0.0)
+    policy.chain = MeanFlow(flow_ratio=0.0)
     batch = demonstrated(policy, np.full((3, 5, 3), 0.4, np.float32))
-    prefix = policy.read(batch.observation()).prefix
-    lesson = policy.chain.lesson(batch["action"], Noise(range(3)))
-    x, time, velocity, until = lesson
-    assert (until < time).all()
+    prefix = policy.encode_context(batch.observation()).prefix
+    denoising = policy.chain.sample_target(batch["action"], Noise(range(3)))
+    x, time, velocity, end_time = denoising
+    assert (end_time < time).all()
     h = 1e-2
-    ahead, behind = (policy.answer(prefix, x + s * velocity, time + s, until)[0] for s in (h, -h))
-    target = velocity - (time - until)[:, None, None] * (ahead - behind) / (2 * h)
-    answer = policy.answer(prefix, x, time, until)[0]
-    assert_close(policy._prediction_error(prefix, lesson), answer - target, atol=2e-2, rtol=2e-2)
+    ahead, behind = (policy.predict(prefix, x + s * velocity, time + s, end_time)[0] for s in (h, -h))
+    target = velocity - (time - end_time)[:, None, None] * (ahead - behind) / (2 * h)
+    prediction = policy.predict(prefix, x, time, end_time)[0]
+    assert_close(policy._prediction_error(prefix, denoising), prediction - target, atol=2e-2, rtol=2e-2)
     weight = policy.expert.enter.weight
-    slope = torch.autograd.grad(policy._prediction_error(prefix, lesson).sum(), weight, retain_graph=True)[0]
-    assert_close(slope, torch.autograd.grad(answer.sum(), weight)[0], atol=1e-4, rtol=1e-4)
+    slope = torch.autograd.grad(policy._prediction_error(prefix, denoising).sum(), weight, retain_graph=True)[0]
+    assert_close(slope, torch.autograd.grad(prediction.sum(), weight)[0], atol=1e-4, rtol=1e-4)
 
 
 def test_times_of_average_velocities():
-    lesson = MeanFlow().lesson(torch.zeros(4000, 5, 3), Noise(range(4000)))
-    assert ((lesson.until <= lesson.time) & (lesson.until > 0) & (lesson.time < 1)).all()
+    denoising = MeanFlow().sample_target(torch.zeros(4000, 5, 3), Noise(range(4000)))
+    assert ((denoising.end_time <= denoising.time) & (denoising.end_time > 0) & (denoising.time < 1)).all()
     # a share of one half of 4000: standard error .008
-    assert (lesson.until == lesson.time).float().mean().item() == pytest.approx(0.5, abs=0.04)
+    assert (denoising.end_time == denoising.time).float().mean().item() == pytest.approx(0.5, abs=0.04)
     # sigmoid(-.4) is the median of one draw: both are below it in a quarter of the rows
-    assert (lesson.time < torch.tensor(-0.4).sigmoid()).float().mean().item() == pytest.approx(0.25, abs=0.035)
+    assert (denoising.time < torch.tensor(-0.4).sigmoid()).float().mean().item() == pytest.approx(0.25, abs=0.035)
 
 
-def test_what_cannot_lead_is_refused():
+def test_what_cannot_be_distilled_is_refused():
     with pytest.raises(ValueError, match="begin with noise"):
         made("gaussian", teacher=FlowODE())
     with pytest.raises(ValueError, match="begin with noise"):
         made("one_step", teacher=GaussianChunk())
     with pytest.raises(ValueError, match="average velocities"):
         made("one_step", teacher=MeanFlow())
-    with pytest.raises(ValueError, match="average velocity"):
+    with pytest.raises(ValueError, match="average_velocity"):
         pi0_policy(MeanFlow())
     policy = made("flow_sde", teacher=FlowSDE())
     with pytest.raises(ValueError, match=r"policy\.chain\.steps=1"):
-        policy.lead(sampled(policy))
+        policy.distillation_target(sampled(policy))
 
 
 def test_deviations_have_a_ceiling():

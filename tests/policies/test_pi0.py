@@ -12,7 +12,7 @@ from transformers import PI0ForConditionalGeneration, PI0Processor
 
 from mmrl.cli import CLI
 from mmrl.config import compose, to_lightning
-from mmrl.objectives.imitation_chain import AnswerError
+from mmrl.objectives.imitation_chain import DenoisingLoss
 from mmrl.policies.chains import DDIM, FlowNoise, FlowODE
 from mmrl.policies.margin import Margin
 from mmrl.policies.pi0 import Pi0Policy
@@ -79,28 +79,28 @@ def test_without_noise_it_is_the_models_own_sampler():
 
 
 def test_cloning_is_the_models_own_loss():
-    policy = pi0_policy(lessons=2).eval()
+    policy = pi0_policy(timesteps_per_sample=2).eval()
     policy.model.config.loss_reduction = "none"
     chunk = np.random.default_rng(0).uniform(-1, 1, (3, 5, 3)).astype(np.float32)
     batch = demonstrated(policy, chunk)
-    error = policy(batch).extra["answer_error"]
+    error = policy(batch).extra["denoising_error"]
     noise = Noise(batch["seed"].numpy())
     whole = torch.zeros(3, 8, 8)
     whole[:, :5, :3] = torch.from_numpy(chunk)
     whole[:, 5:, :3] = whole[:, 4:5, :3]
-    for lesson in range(2):
-        drawn = policy.chain.lesson(whole, noise)
+    for k in range(2):
+        drawn = policy.chain.sample_target(whole, noise)
         end = drawn.target + whole
         loss = policy.model(**given(policy), actions=whole, noise=end, timestep=drawn.time).loss
-        assert_close(error[..., lesson].square(), loss[:, :5, :3], atol=1e-5, rtol=1e-5)
+        assert_close(error[..., k].square(), loss[:, :5, :3], atol=1e-5, rtol=1e-5)
 
 
-def test_training_places_have_the_models_density():
-    """Quantiles of 0.001 + 0.999 Beta(1.5, 1): at share p the place is 0.001 + 0.999 p^(2/3)."""
+def test_timesteps_have_the_models_density():
+    """Quantiles of 0.001 + 0.999 Beta(1.5, 1): at fraction p the time is 0.001 + 0.999 p^(2/3)."""
     policy = pi0_policy()
     config = policy.model.config
     assert (config.time_sampling_beta_alpha, config.time_sampling_beta_beta) == (1.5, 1.0)
-    time = policy.chain.lesson(torch.zeros(4000, 1, 1), Noise(range(4000))).time
+    time = policy.chain.sample_target(torch.zeros(4000, 1, 1), Noise(range(4000))).time
     share = torch.tensor([0.1, 0.5, 0.9])
     assert_close(time.quantile(share), 0.001 + 0.999 * share ** (2 / 3), atol=0.02, rtol=0)
 
@@ -127,9 +127,9 @@ def test_the_margin_is_read_but_is_no_choice():
     margin = batch["margin"].unflatten(1, (4, 5))
     # the margin of the drawn state is where the step without noise leads
     x = policy._state(batch, rows, block - 1)
-    observation = policy.read(batch.observation())
+    observation = policy.encode_context(batch.observation())
     with torch.no_grad():
-        velocity, _ = policy.answer(observation.prefix, x, policy.chain.time(block - 1))
+        velocity, _ = policy.predict(observation.prefix, x, policy.chain.time(block - 1))
         calm = policy.margin.split(x - velocity / 3)
     assert_close(margin[rows, block], calm[1], atol=1e-5, rtol=0)
     assert (batch["action"].unflatten(1, (4, 5))[rows, block] - calm[0]).abs().mean() > 0.05
@@ -169,7 +169,7 @@ def test_what_is_frozen():
 def test_every_open_parameter_is_in_the_graph():
     """Processes that share gradients wait for all of them, those of unread outputs too."""
     policy = pi0_policy(FlowNoise(steps=2), value_head=True, critic="shared")
-    torch.nn.init.normal_(policy.spread.weight)
+    torch.nn.init.normal_(policy.log_std.weight)
     batch = sampled(policy)
     out = policy(batch)
     open_names = {name for name, p in policy.named_parameters() if p.requires_grad}
@@ -216,7 +216,7 @@ def test_cloning_lowers_the_error():
     errors = []
     for _ in range(60):
         optimizer.zero_grad()
-        loss = AnswerError()(policy(batch), batch).mean()
+        loss = DenoisingLoss()(policy(batch), batch).mean()
         loss.backward()
         optimizer.step()
         errors.append(float(loss.detach()))
@@ -240,7 +240,7 @@ def test_adapters_learn_alone_and_are_merged(tmp_path):
 
 def test_an_export_is_a_checkpoint_of_transformers(tmp_path):
     policy = pi0_policy(FlowNoise(), value_head=True, horizon=6).eval()
-    torch.nn.init.normal_(policy.spread.weight, std=0.2)
+    torch.nn.init.normal_(policy.log_std.weight, std=0.2)
     policy.save_pretrained(tmp_path)
     model = PI0ForConditionalGeneration.from_pretrained(tmp_path).eval()
     processor = PI0Processor.from_pretrained(tmp_path)

@@ -22,19 +22,19 @@ class Watched:
 
     def __init__(self, **words):
         self.policy, self.reads = made("flow_sde", **words).eval(), 0
-        own = self.policy._read
+        own = self.policy._encode_context
 
         def counted(observation, complete):
             self.reads += 1
             return own(observation, complete)
 
-        self.own, self.policy._read = own, counted
+        self.own, self.policy._encode_context = own, counted
 
     def check(self, observation):
         """Read again, compare with the network, and say how often its code ran."""
         before = self.reads
         with torch.no_grad():
-            found, ran = self.policy.read_again(observation), self.reads - before
+            found, ran = self.policy.encode_context_for_acting(observation), self.reads - before
             expected = self.own(observation, self.policy._complete(observation))
         assert found.parts().keys() == expected.parts().keys()
         assert all(torch.equal(part, expected.parts()[name]) for name, part in found.parts().items())
@@ -79,8 +79,8 @@ def test_training_reads_by_itself():
             with torch.no_grad():
                 next(watched.policy.parameters()).mul_(1.001)
     settle(watched)
-    known = watched.policy.read_again(seen(watched.policy, 1))
-    assert known.prefix[0].requires_grad
+    encoded = watched.policy.encode_context_for_acting(seen(watched.policy, 1))
+    assert encoded.prefix[0].requires_grad
 
 
 def test_many_contexts_and_filled_up_ones_are_cases_of_their_own():
@@ -96,10 +96,10 @@ def test_many_contexts_and_filled_up_ones_are_cases_of_their_own():
 def test_a_copy_knows_nothing_of_the_records():
     watched = Watched()
     settle(watched)
-    del watched.policy._read
+    del watched.policy._encode_context
     copy = deepcopy(watched.policy)
     with torch.no_grad():
         for weight in copy.parameters():
             weight.add_(0.1)
-        found, own = (read(seen(copy, 1)).parts() for read in (copy.read_again, copy.read))
+        found, own = (read(seen(copy, 1)).parts() for read in (copy.encode_context_for_acting, copy.encode_context))
     assert all(torch.equal(part, own[name]) for name, part in found.items())

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from mmrl.engines.local import LocalEngine
 from mmrl.learners.collate import collate
-from mmrl.objectives.imitation import TaughtLikelihood
+from mmrl.objectives.imitation import HintNegativeLogLikelihood
 from mmrl.policies.text import TextPolicy
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import score
@@ -79,7 +79,7 @@ def test_rows_begin_with_the_hint_and_the_policy_goes_on(policy):
     assert_close(out.logprobs[batch["mask"]], batch["logprobs"][batch["mask"]])  # sampled after the hint, scored so
     assert torch.equal(batch["taught"].sum(1), torch.tensor([e.info["hint"] for e in episodes]))
     assert batch["prompt"].unique().numel() == 2  # the prompt is read without hints, once for all of its completions
-    surprise = TaughtLikelihood()(out, batch)
+    surprise = HintNegativeLogLikelihood()(out, batch)
     assert_close(surprise[0], -out.logprobs[0, :length].mean())
 
 

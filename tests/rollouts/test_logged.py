@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from mmrl.engines.local import LocalEngine
 from mmrl.episodes.best_worst import BestWorst
-from mmrl.episodes.filter import KeepSolved
+from mmrl.episodes.filter import KeepSuccesses
 from mmrl.learners.collate import collate
 from mmrl.learners.staleness import measure_staleness
 from mmrl.policies.text import TextPolicy
@@ -85,4 +85,4 @@ def test_best_and_worst_of_a_group(ctx, tmp_path):
     kept = BestWorst()(made, ctx)
     assert [(e.group, e.sample_index) for e in kept] == [(0, 1), (0, 2)]
     assert collate(kept, ctx.policy)["preference"].tolist() == [1, -1]
-    assert [e.reward for e in KeepSolved()(made, ctx)] == [1.0]
+    assert [e.reward for e in KeepSuccesses()(made, ctx)] == [1.0]

@@ -66,7 +66,7 @@ def answer_of(text, number):
 def test_roles_and_kinds_take_turns_and_share_cells():
     _, episodes = played(answer_of)
     assert [e.role for e in episodes] == ["proposer", "solver"] * 6
-    cells = [int(e.turns[0].completion.extra["cell"]) for e in episodes]
+    cells = [int(e.turns[0].completion.extra["baseline_group"]) for e in episodes]
     assert cells == [1, 0, 3, 2, 5, 4] * 2
 
 

@@ -15,7 +15,7 @@ from sims.gym import GymSim
 from sims.task import SimTask
 
 MODES = ["next_step", "same_step", "disabled"]
-DISCOUNT = 0.5
+GAMMA = 0.5
 
 
 class Walk(gymnasium.Env):
@@ -100,7 +100,7 @@ def test_true_values_have_no_advantage_because_truncation_bootstraps_and_termina
         segments = rollout.collect([], context(task, policy, iteration))
         batch = collate(segments, policy)
         assert batch.rows == 10
-        out = GAE(discount=DISCOUNT, decay=0.9)(batch, context(task, policy, iteration))
+        out = GAE(gamma=GAMMA, gae_lambda=0.9)(batch, context(task, policy, iteration))
         assert out["advantages"].eq(0).all()
         assert torch.equal(out["returns"], batch["values"])
 

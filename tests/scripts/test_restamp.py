@@ -45,8 +45,8 @@ def test_a_recipe_that_gives_other_numbers_is_named():
 @pytest.mark.parametrize(
     ("old", "new", "kept"),
     [
-        ("logistic_preference", "preference_loss", True),
-        ("-(1 - smoothing) * logsigmoid", "-logsigmoid(-margin) - logsigmoid", False),
+        ("paired_margin", "preference_margin", True),
+        ("-(1 - label_smoothing) * logsigmoid", "-logsigmoid(-margin) - logsigmoid", False),
     ],
 )
 def test_an_operation_with_another_name_keeps_results_and_another_loss_does_not(old, new, kept, tmp_path):

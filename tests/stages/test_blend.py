@@ -4,7 +4,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
-from mmrl.stages.blend import BlendedAdvantage
+from mmrl.stages.blend import MixedAdvantage
 from mmrl.types import Context, Sampling
 
 OWN = torch.tensor([0.57735, -1.154701, 0.57735])
@@ -17,20 +17,20 @@ def mixed(score, annotator, iteration=0):
         mask=torch.tensor([[True, False]] * 3),
         group=torch.zeros(3).long(),
         episode=torch.arange(3),
-        probe_score=torch.tensor(score),
+        self_reward=torch.tensor(score),
     )
     return annotator(batch, ctx)["advantages"]
 
 
 def test_hand_computed():
     # s = (1, .05, .5): mean .516667, sample deviation .475219, B = (1.017074, -.982003, -.035072); .9 A + .1 B
-    found = mixed([1.0, 0.05, 0.5], BlendedAdvantage("probe_score", share=0.1))
+    found = mixed([1.0, 0.05, 0.5], MixedAdvantage("self_reward", weight=0.1))
     assert_close(found[:, 0], torch.tensor([0.621323, -1.137431, 0.516108]), rtol=0, atol=2e-6)
     assert (found[:, 1] == 0).all()
-    assert_close(mixed([1.7, 0.05, 0.5], BlendedAdvantage("probe_score")), found)  # held in [0, 1]
+    assert_close(mixed([1.7, 0.05, 0.5], MixedAdvantage("self_reward")), found)  # held in [0, 1]
 
 
 def test_a_group_that_is_trusted_alike_keeps_its_own():
     # (.5, .6, .7) has the sample deviation .1, which is not more than .1
-    assert_close(mixed([0.5, 0.6, 0.7], BlendedAdvantage("probe_score", least=0.11))[:, 0], OWN)
-    assert_close(mixed([1.0, 0.05, 0.5], BlendedAdvantage("probe_score", after=3), iteration=2)[:, 0], OWN)
+    assert_close(mixed([0.5, 0.6, 0.7], MixedAdvantage("self_reward", min_std=0.11))[:, 0], OWN)
+    assert_close(mixed([1.0, 0.05, 0.5], MixedAdvantage("self_reward", start_iteration=3), iteration=2)[:, 0], OWN)

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
-from mmrl.stages.cells import CellAdvantage
+from mmrl.stages.cells import RoleAdvantage
 from mmrl.stages.segments import CentredValues
 from mmrl.types import Context, Sampling
 
@@ -14,34 +14,36 @@ def context(gather=list):
     return Context(None, None, None, Sampling(), seed=0, iteration=0, gather=gather)
 
 
-def batch(reward, cell, mask=None):
+def batch(reward, baseline_group, mask=None):
     n = len(reward)
     there = torch.ones(n, 2, dtype=torch.bool) if mask is None else mask
-    return Batch(reward=torch.tensor(reward), cell=torch.tensor(cell), step=torch.arange(n) % 2, mask=there)
+    return Batch(
+        reward=torch.tensor(reward), baseline_group=torch.tensor(baseline_group), step=torch.arange(n) % 2, mask=there
+    )
 
 
 def test_two_processes_compare_as_one():
-    reward, cell = [1.0, -0.5, -1.0, 1.0, 0.3], [0, 0, 0, 0, 1]
-    whole = CellAdvantage()(batch(reward, cell), context())["advantages"]
+    reward, baseline_group = [1.0, -0.5, -1.0, 1.0, 0.3], [0, 0, 0, 0, 1]
+    whole = RoleAdvantage()(batch(reward, baseline_group), context())["advantages"]
     assert_close(whole[:, 0], torch.tensor([0.848875, -0.606339, -1.09141, 0.848875, 0.0]), atol=2e-6, rtol=0)
-    items = [((c,), r) for r, c in zip(torch.tensor(reward).tolist(), cell)]
+    items = [((c,), r) for r, c in zip(torch.tensor(reward).tolist(), baseline_group)]
     for share in (slice(0, 2), slice(2, 5)):
         gather = lambda own: [*items[:2], *items[2:]]  # noqa: E731
-        part = CellAdvantage()(batch(reward[share], cell[share]), context(gather))["advantages"]
+        part = RoleAdvantage()(batch(reward[share], baseline_group[share]), context(gather))["advantages"]
         assert torch.equal(part, whole[share])
 
 
 def test_rows_without_a_choice_are_compared_with_nobody():
     mask = torch.tensor([[True, True], [True, False], [False, False]])
-    out = CellAdvantage(("step",), scale=False)(batch([1.0, 4.0, 9.0], [0, 0, 0], mask), context())["advantages"]
+    out = RoleAdvantage(("step",), scale=False)(batch([1.0, 4.0, 9.0], [0, 0, 0], mask), context())["advantages"]
     assert (out == 0).all()  # rows 0 and 2 share a step, and 2 chose nothing
 
 
 def test_bad_settings_and_rewards_are_refused():
     with pytest.raises(ValueError, match="by is empty"):
-        CellAdvantage(())
+        RoleAdvantage(())
     with pytest.raises(ValueError, match="reward is not finite"):
-        CellAdvantage()(batch([torch.nan, 1.0], [0, 0]), context())
+        RoleAdvantage()(batch([torch.nan, 1.0], [0, 0]), context())
 
 
 def tree(final, inner=0.25):

@@ -85,8 +85,8 @@ def test_whitened_over_choices_but_returns_are_not():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="discount"):
-        GAE(discount=1.1)
+    with pytest.raises(ValueError, match="gamma"):
+        GAE(gamma=1.1)
     rows = decisions()
     rows["last"] = torch.zeros(4).bool()
     with pytest.raises(ValueError, match=r"episodes \[2, 7\] .* last=True"):

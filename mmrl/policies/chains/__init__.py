@@ -1,6 +1,6 @@
-"""How a continuous action is chosen: chains of Gaussian steps from noise to a chunk."""
+"""Samplers of continuous actions: chains of Gaussian transitions from noise to a chunk."""
 
-from mmrl.policies.chains.base import Chain, Lesson, Step
+from mmrl.policies.chains.base import Chain, DenoisingTarget, TransitionParams
 from mmrl.policies.chains.diffusion import DDIM, DDPM
 from mmrl.policies.chains.flow import CPS, FlowNoise, FlowODE, FlowSDE
 from mmrl.policies.chains.gaussian import GaussianChunk
@@ -11,11 +11,11 @@ __all__ = [
     "DDIM",
     "DDPM",
     "Chain",
+    "DenoisingTarget",
     "FlowNoise",
     "FlowODE",
     "FlowSDE",
     "GaussianChunk",
-    "Lesson",
     "MeanFlow",
-    "Step",
+    "TransitionParams",
 ]

@@ -1,4 +1,4 @@
-"""What all continuous action heads are: a chain of Gaussian transitions whose end is a chunk of actions."""
+"""Chain: a sampler of Gaussian transitions whose end is a chunk of actions, shared by all continuous action heads."""
 
 from __future__ import annotations
 
@@ -12,69 +12,71 @@ from torch import Tensor
 from mmrl.rng import Noise
 
 
-class Step(NamedTuple):
-    """Where transitions lead: x' ~ N(mean, deviation^2), entry by entry; deviation 0 is a forced transition."""
+class TransitionParams(NamedTuple):
+    """Parameters of Gaussian transitions: x' ~ N(mean, std^2), entry by entry; std 0 is a forced transition."""
 
     mean: Tensor  # [M, H, A]
-    deviation: Tensor  # [M, H, A]
+    std: Tensor  # [M, H, A]
 
 
-class Lesson(NamedTuple):
-    """What the network shall answer at places between noise and a demonstrated chunk."""
+class DenoisingTarget(NamedTuple):
+    """Denoising targets: what the network should predict at timesteps between noise and a demonstrated chunk."""
 
-    x: Tensor  # [M, H, A] where
+    x: Tensor  # [M, H, A] noisy chunk
     time: Tensor  # [M] in [0, 1], 1 is noise
-    target: Tensor  # [M, H, A] the answer; where `until` is given, the velocity at x
-    until: Tensor | None = None  # [M] time that an average velocity leads to; None where the network is not told one
+    target: Tensor  # [M, H, A] the prediction; where `end_time` is given, the velocity at x
+    end_time: Tensor | None = None  # [M] end of the interval of an average velocity; None for other predictions
 
     @staticmethod
-    def joined(lessons: Sequence[Lesson]) -> Lesson:
-        """Several lessons of one kind as one."""
-        return Lesson(*(None if part[0] is None else torch.cat(part) for part in zip(*lessons)))  # type: ignore[arg-type]
+    def concatenate(targets: Sequence[DenoisingTarget]) -> DenoisingTarget:
+        """Concatenate several targets of one kind."""
+        return DenoisingTarget(*(None if part[0] is None else torch.cat(part) for part in zip(*targets)))  # type: ignore[arg-type]
 
 
 class Chain(ABC):
     """x_0 -> x_1 -> ... -> x_K in K transitions; x_K is the chunk [H, A] in normalised units.
 
     The same `step` draws, scores again and decodes; the same `time` feeds the network in sampling and in training. A
-    transition that a row does not draw (`open` False) is the chain's deterministic one and has deviation 0.
+    transition that is not stochastic in a row (`stochastic` False) is the chain's deterministic one and has std 0.
     """
 
     steps: int  # K
-    answer: Literal["velocity", "average velocity", "noise", "mean"]  # what the network says of (x, time)
-    start: bool = True  # whether x_0 ~ N(0, I) is stored before the transitions; otherwise it is 0 and is not
-    spread: bool = False  # whether the network says a log-deviation too
-    spans: bool = False  # whether the network is told the time of x_{i + 1} beside that of x_i
+    prediction_type: Literal["velocity", "average_velocity", "epsilon", "mean"]  # of the network at (x, time)
+    stores_noise: bool = True  # whether x_0 ~ N(0, I) is stored before the transitions, or is 0 and not stored
+    predicts_std: bool = False  # whether the network predicts a log-std too
+    reads_end_time: bool = False  # whether the network reads the time of x_{i + 1} beside that of x_i
 
     @abstractmethod
     def time(self, index: Tensor) -> Tensor:
         """Network time [M] of x_i, for the numbers i of transitions [M]."""
 
     @abstractmethod
-    def step(self, x: Tensor, index: Tensor, answer: Tensor, spread: Tensor | None, open: Tensor) -> Step:
-        """Transition number `index` [M] from x [M, H, A], where the network answers `answer` (and `spread`).
+    def step(
+        self, x: Tensor, index: Tensor, prediction: Tensor, log_std: Tensor | None, stochastic: Tensor
+    ) -> TransitionParams:
+        """Transition number `index` [M] from x [M, H, A], given the network's `prediction` (and `log_std`).
 
-        `open` [M] bool: whether the transition is drawn, or deterministic.
+        `stochastic` [M] bool: whether the transition is drawn, or deterministic.
         """
 
     @abstractmethod
-    def lesson(self, chunk: Tensor, noise: Noise) -> Lesson:
-        """One training place for every demonstrated chunk [M, H, A], drawn from its own stream."""
+    def sample_target(self, chunk: Tensor, noise: Noise) -> DenoisingTarget:
+        """Sample a timestep and noise for every demonstrated chunk [M, H, A], each from its own stream."""
 
     def stochastic_mask(self, noise: Noise) -> Tensor:
         """Stochastic transitions of each row, [N, K] bool; all of them unless a kind overrides it."""
         return torch.ones(len(noise), self.steps, dtype=torch.bool)
 
     @property
-    def draws(self) -> int:
-        """Most transitions that one row draws."""
+    def max_stochastic_steps(self) -> int:
+        """Largest number of stochastic transitions of a row."""
         return self.steps
 
 
-def at_least(name: str, value: float, least: float) -> None:
+def check_minimum(name: str, value: float, minimum: float) -> None:
     """Refuse a setting of a chain that is too small."""
-    if value < least:
-        raise ValueError(f"policy.chain.{name} must be at least {least}, got {value}")
+    if value < minimum:
+        raise ValueError(f"policy.chain.{name} must be at least {minimum}, got {value}")
 
 
 def column(value: Tensor) -> Tensor:
@@ -82,25 +84,25 @@ def column(value: Tensor) -> Tensor:
     return value[:, None, None]
 
 
-def one_of(noise: Noise, steps: int, eligible: range, hybrid: bool) -> Tensor:
-    """[N, steps] bool: of the eligible transitions one per row, drawn evenly, or all."""
+def sample_transitions(noise: Noise, steps: int, eligible: range, single: bool) -> Tensor:
+    """[N, steps] bool: one of the eligible transitions per row, drawn evenly, or all of them."""
     number = torch.arange(steps)
-    if not hybrid:
+    if not single:
         return ((number >= eligible.start) & (number < eligible.stop)).expand(len(noise), -1)
     return number == eligible.start + (noise.uniform() * len(eligible)).long()[:, None]
 
 
 def check_teacher(chain: Chain, teacher: Chain | None) -> None:
-    """Refuse a teacher that does not begin where the chain begins, or that tells the network what it cannot hear."""
+    """Refuse a teacher that does not start from noise, or that needs an end time which the network does not read."""
     if teacher is None:
         return
-    if not (chain.start and teacher.start):
+    if not (chain.stores_noise and teacher.stores_noise):
         raise ValueError(
-            "policy.teacher: learning where noise is led needs two chains that begin with noise; "
-            f"{type(teacher if chain.start else chain).__name__} does not"
+            "policy.teacher: distillation needs two chains that begin with noise; "
+            f"{type(teacher if chain.stores_noise else chain).__name__} does not"
         )
-    if teacher.spans and not chain.spans:
+    if teacher.reads_end_time and not chain.reads_end_time:
         raise ValueError(
-            f"policy.teacher {type(teacher).__name__} asks for average velocities, which the network of policy.chain "
-            f"{type(chain).__name__} is not built for"
+            f"policy.teacher {type(teacher).__name__} needs average velocities, which the network of policy.chain "
+            f"{type(chain).__name__} does not predict"
         )

@@ -1,4 +1,4 @@
-"""Diffusion heads: the network answers the noise in x."""
+"""Diffusion heads (DDPM, DDIM): the network predicts the noise epsilon in x."""
 
 from __future__ import annotations
 
@@ -7,84 +7,106 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mmrl.ops.diffusion import cosine_kept, ddim_step, ddpm_step, named_action, noised
-from mmrl.policies.chains.base import Chain, Lesson, Step, at_least, column, one_of
+from mmrl.ops.diffusion import add_noise, cosine_alphas_cumprod, ddim_step, ddpm_step, predict_x0
+from mmrl.policies.chains.base import (
+    Chain,
+    DenoisingTarget,
+    TransitionParams,
+    check_minimum,
+    column,
+    sample_transitions,
+)
 from mmrl.rng import Noise
 
 
 class Diffusion(Chain):
     """Levels 0 .. L of noise, a cosine schedule, and K of the levels visited on the way from L to 0.
 
-    Training places: a level drawn evenly from 1 .. L; target the noise.
+    Training: a level drawn evenly from 1 .. L; the target is the noise.
     Source: Diffusion Policy Policy Optimization, 2024, section 4, arXiv:2409.00588.
     """
 
-    answer = "noise"
+    prediction_type = "epsilon"
     levels: int
     bound: float | None
-    least: float
-    most: float | None
-    first: int
+    min_std: float
+    max_std: float | None
+    first_stochastic_step: int
 
     def stochastic_mask(self, noise: Noise) -> Tensor:
-        return one_of(noise, self.steps, range(self.first, self.steps), hybrid=False)
+        return sample_transitions(noise, self.steps, range(self.first_stochastic_step, self.steps), single=False)
 
-    def place(self, index: Tensor) -> Tensor:
+    def level(self, index: Tensor) -> Tensor:
         """The level [M] of x_i: L - i L / K, rounded down."""
         return self.levels - index * self.levels // self.steps
 
     def time(self, index: Tensor) -> Tensor:
-        return self.place(index).float() / self.levels
+        return self.level(index).float() / self.levels
 
-    def lesson(self, chunk: Tensor, noise: Noise) -> Lesson:
+    def sample_target(self, chunk: Tensor, noise: Noise) -> DenoisingTarget:
         level = 1 + (noise.uniform() * self.levels).long().to(chunk.device)
-        end = noise.normal(*chunk.shape[1:]).to(chunk.device)
-        kept = cosine_kept(self.levels, chunk.device)[level]
-        return Lesson(noised(chunk, end, column(kept)), level.float() / self.levels, end)
+        epsilon = noise.normal(*chunk.shape[1:]).to(chunk.device)
+        alpha_cumprod = cosine_alphas_cumprod(self.levels, chunk.device)[level]
+        return DenoisingTarget(add_noise(chunk, epsilon, column(alpha_cumprod)), level.float() / self.levels, epsilon)
 
-    def step(self, x: Tensor, index: Tensor, answer: Tensor, spread: Tensor | None, open: Tensor) -> Step:
-        share = cosine_kept(self.levels, x.device)
-        kept, after = column(share[self.place(index)]), column(share[self.place(index + 1)])
-        action, end = named_action(x, answer, kept, self.bound)
-        mean, deviation = self.posterior(x, action, end, kept, after, column(open))
-        return Step(mean, (deviation.clamp(min=self.least, max=self.most) * column(open)).expand_as(mean))
+    def step(
+        self, x: Tensor, index: Tensor, prediction: Tensor, log_std: Tensor | None, stochastic: Tensor
+    ) -> TransitionParams:
+        schedule = cosine_alphas_cumprod(self.levels, x.device)
+        alpha_cumprod, alpha_cumprod_prev = column(schedule[self.level(index)]), column(schedule[self.level(index + 1)])
+        x0, epsilon = predict_x0(x, prediction, alpha_cumprod, self.bound)
+        mean, std = self.posterior(x, x0, epsilon, alpha_cumprod, alpha_cumprod_prev, column(stochastic))
+        return TransitionParams(
+            mean, (std.clamp(min=self.min_std, max=self.max_std) * column(stochastic)).expand_as(mean)
+        )
 
     def posterior(
-        self, x: Tensor, action: Tensor, end: Tensor, kept: Tensor, after: Tensor, open: Tensor
+        self,
+        x: Tensor,
+        x0: Tensor,
+        epsilon: Tensor,
+        alpha_cumprod: Tensor,
+        alpha_cumprod_prev: Tensor,
+        stochastic: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of the next x."""
+        """Mean and std of the next x."""
         raise NotImplementedError
 
 
 def _check(chain: Diffusion) -> None:
-    at_least("steps", chain.steps, 1)
+    check_minimum("steps", chain.steps, 1)
     if chain.levels % chain.steps:
         raise ValueError(f"policy.chain.levels={chain.levels} must be a multiple of steps={chain.steps}")
-    if chain.least <= 0:
-        raise ValueError(f"policy.chain.least must be > 0, got {chain.least}: a choice needs a density")
-    if chain.most is not None and chain.most < chain.least:
-        raise ValueError(f"policy.chain.most={chain.most} is smaller than least={chain.least}")
-    if not 0 <= chain.first < chain.steps:
-        raise ValueError(f"policy.chain.first={chain.first} leaves none of {chain.steps} transitions to be open")
+    if chain.min_std <= 0:
+        raise ValueError(
+            f"policy.chain.min_std must be > 0, got {chain.min_std}: a stochastic transition needs a density"
+        )
+    if chain.max_std is not None and chain.max_std < chain.min_std:
+        raise ValueError(f"policy.chain.max_std={chain.max_std} is smaller than min_std={chain.min_std}")
+    if not 0 <= chain.first_stochastic_step < chain.steps:
+        raise ValueError(
+            f"policy.chain.first_stochastic_step={chain.first_stochastic_step} leaves none of {chain.steps} "
+            "transitions to be stochastic"
+        )
 
 
 @dataclass(frozen=True)
 class DDPM(Diffusion):
-    """Every level is visited; transitions are the posterior of the diffusion.
+    """DDPM: every level is visited; transitions are the posterior of the diffusion.
 
     Args:
         steps: K = L.
-        bound: named actions are cut to [-bound, bound]; none leaves them.
-        least: floor of the standard deviation, in sampling and in scoring alike.
-        most: its ceiling; None for none.
-        first: transitions before this number are never open, as of FlowSDE; the last ones are fine-tuned.
+        bound: predicted actions x_0 are clipped to [-bound, bound]; none leaves them.
+        min_std: floor of the standard deviation, in sampling and in scoring alike.
+        max_std: its ceiling; None for none.
+        first_stochastic_step: earlier transitions are never stochastic, as in FlowSDE; the last ones are fine-tuned.
     """
 
     steps: int = 10
     bound: float | None = 1.0
-    least: float = 0.1
-    most: float | None = None
-    first: int = 0
+    min_std: float = 0.1
+    max_std: float | None = None
+    first_stochastic_step: int = 0
 
     def __post_init__(self) -> None:
         _check(self)
@@ -93,36 +115,36 @@ class DDPM(Diffusion):
     def levels(self) -> int:  # type: ignore[override]
         return self.steps
 
-    def posterior(self, x, action, end, kept, after, open):
-        return ddpm_step(x, action, kept, after)
+    def posterior(self, x, x0, epsilon, alpha_cumprod, alpha_cumprod_prev, stochastic):
+        return ddpm_step(x, x0, alpha_cumprod, alpha_cumprod_prev)
 
 
 @dataclass(frozen=True)
 class DDIM(Diffusion):
-    """K of the L levels are visited; fresh noise is scaled by eta.
+    """DDIM: K of the L levels are visited; fresh noise is scaled by eta.
 
     Args:
         steps: K.
         levels: L, a multiple of K.
         eta: 0 has no noise but the floor, 1 that of DDPM.
-        bound: named actions are cut to [-bound, bound]; none leaves them.
-        least: floor of the standard deviation, in sampling and in scoring alike.
-        most: its ceiling; None for none.
-        first: transitions before this number are never open, as of FlowSDE; the last ones are fine-tuned.
+        bound: predicted actions x_0 are clipped to [-bound, bound]; none leaves them.
+        min_std: floor of the standard deviation, in sampling and in scoring alike.
+        max_std: its ceiling; None for none.
+        first_stochastic_step: earlier transitions are never stochastic, as in FlowSDE; the last ones are fine-tuned.
     """
 
     steps: int = 5
     levels: int = 20
     eta: float = 1.0
     bound: float | None = 1.0
-    least: float = 0.1
-    most: float | None = None
-    first: int = 0
+    min_std: float = 0.1
+    max_std: float | None = None
+    first_stochastic_step: int = 0
 
     def __post_init__(self) -> None:
         _check(self)
         if not 0 <= self.eta <= 1:
             raise ValueError(f"policy.chain.eta must be in [0, 1], got {self.eta}")
 
-    def posterior(self, x, action, end, kept, after, open):
-        return ddim_step(action, end, kept, after, torch.where(open, self.eta, 0.0))
+    def posterior(self, x, x0, epsilon, alpha_cumprod, alpha_cumprod_prev, stochastic):
+        return ddim_step(x0, epsilon, alpha_cumprod, alpha_cumprod_prev, torch.where(stochastic, self.eta, 0.0))

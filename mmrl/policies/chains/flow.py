@@ -1,4 +1,4 @@
-"""Flow matching heads: the network answers a velocity; the kinds differ in where fresh noise enters."""
+"""Flow matching heads: the network predicts a velocity; samplers differ in where fresh noise enters."""
 
 from __future__ import annotations
 
@@ -8,44 +8,53 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mmrl.ops.flow import between, bounded_deviation, cps_step, sde_scale, sde_step, time_grid
-from mmrl.policies.chains.base import Chain, Lesson, Step, at_least, column, one_of
+from mmrl.ops.flow import bounded_std, cps_step, interpolate, sde_scale, sde_step, time_grid
+from mmrl.policies.chains.base import (
+    Chain,
+    DenoisingTarget,
+    TransitionParams,
+    check_minimum,
+    column,
+    sample_transitions,
+)
 from mmrl.rng import Noise
 
 
 class Flow(Chain):
     """K equal steps from time 1 (noise) to time 0 (chunk).
 
-    Training places: t = 0.001 + 0.999 b with b ~ Beta(1.5, 1), so b = u^(2/3); target noise - chunk.
+    Training: t = 0.001 + 0.999 b with b ~ Beta(1.5, 1), so b = u^(2/3); the target is noise - chunk.
     Source: pi0: A Vision-Language-Action Flow Model, 2024, section IV and appendix B, arXiv:2410.24164, with time
     running the other way (its openpi code).
     """
 
-    answer = "velocity"
+    prediction_type = "velocity"
 
     def time(self, index: Tensor) -> Tensor:
         return time_grid(self.steps, index.device)[index]
 
-    def lesson(self, chunk: Tensor, noise: Noise) -> Lesson:
+    def sample_target(self, chunk: Tensor, noise: Noise) -> DenoisingTarget:
         time = 0.001 + 0.999 * noise.uniform().to(chunk.device) ** (2 / 3)
-        end = noise.normal(*chunk.shape[1:]).to(chunk.device)
-        return Lesson(between(chunk, end, column(time)), time, end - chunk)
+        epsilon = noise.normal(*chunk.shape[1:]).to(chunk.device)
+        return DenoisingTarget(interpolate(chunk, epsilon, column(time)), time, epsilon - chunk)
 
-    def step(self, x: Tensor, index: Tensor, answer: Tensor, spread: Tensor | None, open: Tensor) -> Step:
-        time, after = column(self.time(index)), column(self.time(index + 1))
-        mean, deviation = self.kernel(x, answer, spread, time, after, column(open))
-        return Step(mean, deviation.expand_as(mean))
+    def step(
+        self, x: Tensor, index: Tensor, prediction: Tensor, log_std: Tensor | None, stochastic: Tensor
+    ) -> TransitionParams:
+        time, next_time = column(self.time(index)), column(self.time(index + 1))
+        mean, std = self.kernel(x, prediction, log_std, time, next_time, column(stochastic))
+        return TransitionParams(mean, std.expand_as(mean))
 
     @abstractmethod
     def kernel(
-        self, x: Tensor, velocity: Tensor, spread: Tensor | None, time: Tensor, after: Tensor, open: Tensor
+        self, x: Tensor, velocity: Tensor, log_std: Tensor | None, time: Tensor, next_time: Tensor, stochastic: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of x at `after`; the deviation is 0 where `open` is False."""
+        """Mean and std of x at `next_time`; the std is 0 where `stochastic` is False."""
 
 
 @dataclass(frozen=True)
 class FlowODE(Flow):
-    """No transition is drawn: for cloning and for evaluation. Nothing can be learnt from rewards.
+    """Deterministic ODE sampler: for cloning and evaluation; it has no log-probabilities to learn from rewards.
 
     Args:
         steps: K.
@@ -54,120 +63,133 @@ class FlowODE(Flow):
     steps: int = 4
 
     def __post_init__(self) -> None:
-        at_least("steps", self.steps, 1)
+        check_minimum("steps", self.steps, 1)
 
     def stochastic_mask(self, noise: Noise) -> Tensor:
         return torch.zeros(len(noise), self.steps, dtype=torch.bool)
 
-    def kernel(self, x, velocity, spread, time, after, open):
-        return sde_step(x, velocity, time, after, torch.zeros_like(time))
+    def kernel(self, x, velocity, log_std, time, next_time, stochastic):
+        return sde_step(x, velocity, time, next_time, torch.zeros_like(time))
 
 
 @dataclass(frozen=True)
 class FlowSDE(Flow):
-    """Transitions follow a stochastic differential equation with the marginals of the flow.
+    """Flow-SDE (pi_RL, Flow-GRPO): transitions of a stochastic differential equation with the marginals of the flow.
 
-    Source: pi_RL, 2025, sections 4.2 and 4.3, arXiv:2510.25889. Differs: each row draws the number of its open
+    Source: pi_RL, 2025, sections 4.2 and 4.3, arXiv:2510.25889. Differs: each row draws the number of its stochastic
     transition from its own stream; the released code draws one for the whole batch.
 
     Args:
         steps: K.
-        noise: level a; the first transition has exactly this standard deviation.
-        hybrid: one transition of each row is open, drawn evenly, and the others follow the ODE, so that learning runs
-            the network once per row; otherwise all are open.
-        first: transitions before this number are never open. Where all noise leads to nearly the same action, as
-            after cloning a deterministic expert, what early transitions draw is undone by later ones: their share of
-            the gradient is noise. Source: MixGRPO, 2025, section 3.2, arXiv:2507.21802 (a window, which it moves).
-        ignore_last: the last transition is never open.
+        noise_level: a; the first transition has exactly this standard deviation.
+        single_stochastic_step: one transition of each row is stochastic, drawn evenly, and the others follow the ODE,
+            so that learning runs the network once per row; otherwise all are stochastic.
+        first_stochastic_step: earlier transitions are never stochastic. Where all noise leads to nearly the same
+            action, as after cloning a deterministic expert, later transitions undo what early ones drew: their part
+            of the gradient is noise. Source: MixGRPO, 2025, section 3.2, arXiv:2507.21802 (a window, which it moves).
+        ignore_last: the last transition is never stochastic.
     """
 
     steps: int = 4
-    noise: float = 0.5
-    hybrid: bool = True
-    first: int = 0
+    noise_level: float = 0.5
+    single_stochastic_step: bool = True
+    first_stochastic_step: int = 0
     ignore_last: bool = False
 
     def __post_init__(self) -> None:
-        at_least("steps", self.steps, 2)
-        if not 0 <= self.first < self.steps - self.ignore_last:
-            raise ValueError(f"policy.chain.first={self.first} leaves none of {self.steps} transitions to be open")
-        if self.noise <= 0:
-            raise ValueError(f"policy.chain.noise must be > 0, got {self.noise}; without noise take FlowODE")
+        check_minimum("steps", self.steps, 2)
+        if not 0 <= self.first_stochastic_step < self.steps - self.ignore_last:
+            raise ValueError(
+                f"policy.chain.first_stochastic_step={self.first_stochastic_step} leaves none of {self.steps} "
+                "transitions to be stochastic"
+            )
+        if self.noise_level <= 0:
+            raise ValueError(
+                f"policy.chain.noise_level must be > 0, got {self.noise_level}; without noise take FlowODE"
+            )
 
     @property
-    def draws(self) -> int:
-        return 1 if self.hybrid else self.steps
+    def max_stochastic_steps(self) -> int:
+        return 1 if self.single_stochastic_step else self.steps
 
     def stochastic_mask(self, noise: Noise) -> Tensor:
-        return one_of(noise, self.steps, range(self.first, self.steps - self.ignore_last), self.hybrid)
+        return sample_transitions(
+            noise,
+            self.steps,
+            range(self.first_stochastic_step, self.steps - self.ignore_last),
+            self.single_stochastic_step,
+        )
 
-    def kernel(self, x, velocity, spread, time, after, open):
-        scale = sde_scale(time, 1 - 1 / self.steps, self.noise) * open
-        return sde_step(x, velocity, time, after, scale)
+    def kernel(self, x, velocity, log_std, time, next_time, stochastic):
+        scale = sde_scale(time, 1 - 1 / self.steps, self.noise_level) * stochastic
+        return sde_step(x, velocity, time, next_time, scale)
 
 
 @dataclass(frozen=True)
 class CPS(Flow):
-    """Fresh noise replaces a part of the predicted one at every step but the last, which has none.
+    """CPS: fresh noise replaces a part of the predicted noise at every step but the last, which has none.
 
     Source: Coefficients-Preserving Sampling, 2025, arXiv:2509.05952.
 
     Args:
         steps: K, at least 2.
-        noise: level in (0, 1].
-        hybrid: one transition of each row is open, or all.
+        noise_level: in (0, 1].
+        single_stochastic_step: one transition of each row is stochastic, or all.
     """
 
     steps: int = 4
-    noise: float = 0.5
-    hybrid: bool = True
+    noise_level: float = 0.5
+    single_stochastic_step: bool = True
 
     def __post_init__(self) -> None:
-        at_least("steps", self.steps, 2)
-        if not 0 < self.noise <= 1:
-            raise ValueError(f"policy.chain.noise must be in (0, 1], got {self.noise}")
+        check_minimum("steps", self.steps, 2)
+        if not 0 < self.noise_level <= 1:
+            raise ValueError(f"policy.chain.noise_level must be in (0, 1], got {self.noise_level}")
 
     @property
-    def draws(self) -> int:
-        return 1 if self.hybrid else self.steps - 1
+    def max_stochastic_steps(self) -> int:
+        return 1 if self.single_stochastic_step else self.steps - 1
 
     def stochastic_mask(self, noise: Noise) -> Tensor:
-        return one_of(noise, self.steps, range(self.steps - 1), self.hybrid)
+        return sample_transitions(noise, self.steps, range(self.steps - 1), self.single_stochastic_step)
 
-    def kernel(self, x, velocity, spread, time, after, open):
-        return cps_step(x, velocity, time, after, self.noise * open)
+    def kernel(self, x, velocity, log_std, time, next_time, stochastic):
+        return cps_step(x, velocity, time, next_time, self.noise_level * stochastic)
 
 
 @dataclass(frozen=True)
 class FlowNoise(Flow):
-    """Steps of the ODE with a standard deviation that the network learns, between two bounds; all are open.
+    """Flow-Noise (ReinFlow): ODE steps with a bounded standard deviation that the network predicts; all are stochastic.
 
     Source: ReinFlow, 2025, arXiv:2505.22094, as Flow-Noise of pi_RL, section 4.1. Differs: the term log N(x_0; 0, I),
     which has no gradient, is left out.
 
     Args:
         steps: K.
-        low: smallest standard deviation.
-        high: largest.
-        first: transitions before this number are never open, as of FlowSDE.
+        min_std: smallest standard deviation.
+        max_std: largest.
+        first_stochastic_step: earlier transitions are never stochastic, as in FlowSDE.
     """
 
     steps: int = 4
-    low: float = 0.08
-    high: float = 0.16
-    first: int = 0
-    spread = True
+    min_std: float = 0.08
+    max_std: float = 0.16
+    first_stochastic_step: int = 0
+    predicts_std = True
 
     def __post_init__(self) -> None:
-        at_least("steps", self.steps, 1)
-        if not 0 <= self.first < self.steps:
-            raise ValueError(f"policy.chain.first={self.first} leaves none of {self.steps} transitions to be open")
-        if not 0 < self.low < self.high:
-            raise ValueError(f"policy.chain needs 0 < low < high, got {self.low} and {self.high}")
+        check_minimum("steps", self.steps, 1)
+        if not 0 <= self.first_stochastic_step < self.steps:
+            raise ValueError(
+                f"policy.chain.first_stochastic_step={self.first_stochastic_step} leaves none of {self.steps} "
+                "transitions to be stochastic"
+            )
+        if not 0 < self.min_std < self.max_std:
+            raise ValueError(f"policy.chain needs 0 < min_std < max_std, got {self.min_std} and {self.max_std}")
 
     def stochastic_mask(self, noise: Noise) -> Tensor:
-        return one_of(noise, self.steps, range(self.first, self.steps), hybrid=False)
+        return sample_transitions(noise, self.steps, range(self.first_stochastic_step, self.steps), single=False)
 
-    def kernel(self, x, velocity, spread, time, after, open):
-        mean, _ = sde_step(x, velocity, time, after, torch.zeros_like(time))
-        return mean, bounded_deviation(spread, self.low, self.high) * open
+    def kernel(self, x, velocity, log_std, time, next_time, stochastic):
+        mean, _ = sde_step(x, velocity, time, next_time, torch.zeros_like(time))
+        return mean, bounded_std(log_std, self.min_std, self.max_std) * stochastic
