@@ -1,7 +1,7 @@
 """One config world: Hydra composes, LightningCLI checks types and builds.
 
-`mmrl fit recipe=grpo policy.path=...` are Hydra words; `mmrl fit --config run/config.yaml` is LightningCLI. Both end in
-the same classes, and the second reads what the first wrote.
+`mmrl fit recipe=grpo policy.path=...` takes Hydra overrides, `mmrl fit --config run/config.yaml` is LightningCLI. Both
+build the same classes, and the second reads what the first wrote.
 """
 
 from __future__ import annotations
@@ -93,11 +93,13 @@ def _class(path: str | None) -> Any:
         return None
 
 
-def _build_processor(path: str, action: str = "quantile", vectors: str = "mean_std", keep: Sequence[int] = ()) -> Any:
+def _build_processor(
+    path: str, action: str = "quantile", vectors: str = "mean_std", unscaled_dims: Sequence[int] = ()
+) -> Any:
     """${normalised:FOLDER}: a policy.processor from the statistics of a dataset."""
-    from mmrl.datasets.normalised import normalised
+    from mmrl.datasets.normalised import build_processor
 
-    return normalised(path, action, vectors, keep)  # type: ignore[arg-type]
+    return build_processor(path, action, vectors, unscaled_dims)  # type: ignore[arg-type]
 
 
 OmegaConf.register_new_resolver("sim", _sim_size, replace=True)

@@ -23,7 +23,9 @@ def check_word(word: str) -> None:
     """Refuse a word that is no key=value, or whose key cannot be one."""
     key, equals, _ = word.partition("=")
     if word.partition(" ")[0] in _FLAGS:
-        raise ConfigError(f"{word}: an option of Hydra; words are key=value, and scripts/train.py --multirun sweeps")
+        raise ConfigError(
+            f"{word}: an option of Hydra; overrides are key=value, and scripts/train.py --multirun sweeps"
+        )
     if not equals or not key.lstrip("+~"):
         raise ConfigError(f"{word!r} is not of the form key=value, for example recipe=grpo or trainer.max_epochs=5")
     for part in key.lstrip("+~").split("."):

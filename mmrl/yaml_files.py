@@ -70,7 +70,7 @@ def _check(node: yaml.Node, path: Path, seen: set[int]) -> None:
         lines: dict[str, int] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise ConfigError(f"{path}: a key that is no word, {_line(key.start_mark)}; keys are words")
+                raise ConfigError(f"{path}: a key that is not a string, {_line(key.start_mark)}; keys are strings")
             if key.value in lines:
                 raise ConfigError(
                     f"{path}: the key {key.value!r} is there twice, in lines {lines[key.value]} and "

@@ -56,7 +56,7 @@ HEADS = (
 
 def jobs(head: Head, seed: int, iterations: int, words: Sequence[str], runs: Path) -> Iterator[Job]:
     """The clone, where it is a run of its own, and the run that learns from rewards."""
-    common = (*words, f"data.evaluation.first={EPISODES * 2}")
+    common = (*words, f"data.evaluation.offset={EPISODES * 2}")
     own = (*head.words, f"trainer.max_epochs={iterations}", f"trainer.check_val_every_n_epoch={iterations}", *common)
     if head.start:
         clone = (*head.start, *common, "data.evaluation=null")

@@ -1,4 +1,4 @@
-"""A simulator whose decisions are paid by what a judge sees in the pictures."""
+"""Simulator with a reward model on images."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from mmrl.types import Sim
 
 
 @dataclass(frozen=True)
-class Rewarded(Sim):
-    """The same worlds; a decision is paid keep * (the simulator's reward) + (the judge's reward).
+class RewardModelSim(Sim):
+    """The same simulator with the reward env_reward_coef * (environment reward) + (reward of the model).
 
     What the simulator reports as scores, such as success, stays as it is. All else is the simulator's.
 
     Args:
         sim: the simulator; its observations hold "image" and "instruction".
-        judge: sees every decision's pictures before and after.
-        keep: factor of the simulator's own reward.
+        reward_model: of every decision, from the images before and after it.
+        env_reward_coef: coefficient of the simulator's own reward.
     """
 
     sim: Sim
-    judge: FrameReward
-    keep: float = 0.0
+    reward_model: FrameReward
+    env_reward_coef: float = 0.0
 
     @property
     def name(self) -> str:  # type: ignore[override]
         return self.sim.name
 
     def make(self, num_envs: int) -> VectorEnv:
-        return RewardedVectorEnv(self.sim.make(num_envs), self.judge, self.keep)
+        return RewardModelVectorEnv(self.sim.make(num_envs), self.reward_model, self.env_reward_coef)
 
     def task_of(self, seed: int) -> str:
         return self.sim.task_of(seed)
@@ -48,21 +48,23 @@ class Rewarded(Sim):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "sim":
             raise AttributeError(name)
-        return getattr(self.sim, name)  # demonstrate, scenes and whatever else it offers
+        return getattr(self.sim, name)  # demonstrate, label_images and other methods
 
 
-class RewardedVectorEnv(VectorWrapper):
-    """Asks the judge about the worlds that played a decision; ended worlds and failed ones earn nothing from it."""
+class RewardModelVectorEnv(VectorWrapper):
+    """Add the reward model's reward to every decision; ended and failed environments get none."""
 
-    def __init__(self, env: VectorEnv, judge: FrameReward, keep: float):
+    def __init__(self, env: VectorEnv, reward_model: FrameReward, env_reward_coef: float):
         super().__init__(env)
         if env.metadata.get("autoreset_mode") is not AutoresetMode.DISABLED:
-            raise ValueError(f"{env}: the judge needs the picture after the last decision; set sim.autoreset=disabled")
+            raise ValueError(
+                f"{env}: the reward model needs the image after the last decision; set sim.autoreset=disabled"
+            )
         if "image" not in env.single_observation_space.spaces:  # type: ignore[attr-defined]
-            raise ValueError(f"{env} has no 'image' in its observations for the judge to look at")
+            raise ValueError(f"{env} has no 'image' in its observations for the reward model")
         if hasattr(env, "draws_ends"):
             env.draws_ends = True
-        self.judge, self.keep = judge, keep
+        self.reward_model, self.env_reward_coef = reward_model, env_reward_coef
         self._image: Any = None
         self._over = np.zeros(env.num_envs, bool)
 
@@ -76,12 +78,12 @@ class RewardedVectorEnv(VectorWrapper):
         observation, reward, terminated, truncated, info = self.env.step(actions)
         failed = np.asarray(info.get("error", np.zeros(self.num_envs)), object).astype(bool)
         asked = np.flatnonzero(~self._over & ~failed)
-        paid = self.keep * np.asarray(reward, np.float64)
+        rewards = self.env_reward_coef * np.asarray(reward, np.float64)
         if asked.size:
-            told = [str(observation["instruction"][i]) for i in asked]
-            paid[asked] += self.judge(self._image[asked], observation["image"][asked], told)
+            instructions = [str(observation["instruction"][i]) for i in asked]
+            rewards[asked] += self.reward_model(self._image[asked], observation["image"][asked], instructions)
         self._image, self._over = observation["image"], terminated | truncated
-        return observation, paid, terminated, truncated, info
+        return observation, rewards, terminated, truncated, info
 
     def state_dict(self) -> dict[str, Any]:
         """The simulator's, and the pictures before the next decision."""
@@ -93,7 +95,7 @@ class RewardedVectorEnv(VectorWrapper):
         self._image, self._over = state["image"].numpy().copy(), state["over"].numpy().copy()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "watch":  # who films watches the simulator itself
-            self.env.watch = value  # type: ignore[attr-defined]
+        if name == "step_callback":  # videos are recorded from the simulator itself
+            self.env.step_callback = value  # type: ignore[attr-defined]
         else:
             super().__setattr__(name, value)

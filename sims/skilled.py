@@ -1,4 +1,4 @@
-"""A simulator whose every life has a skill to show: a vector that the policy sees beside the state."""
+"""Skill-conditioned simulator: every episode has a skill vector, appended to the state."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from mmrl.types import Sim
 
 
 @dataclass(frozen=True)
-class Skilled(Sim):
+class SkillConditionedSim(Sim):
     """The same worlds; the state vector is followed by the life's skill, drawn from its seed.
 
     Args:
         sim: the simulator; its observations are a state vector.
         skills: length of the skill.
         kind: "direction", a unit vector, uniform over the sphere; "one_hot", one of so many.
-        keep: factor of the simulator's own reward; 0 for none.
+        env_reward_coef: coefficient of the simulator's own reward.
     """
 
     sim: Sim
     skills: int = 2
     kind: Literal["direction", "one_hot"] = "direction"
-    keep: float = 0.0
+    env_reward_coef: float = 0.0
 
     def __post_init__(self) -> None:
         if self.skills < 1 or self.kind not in ("direction", "one_hot"):
@@ -42,7 +42,7 @@ class Skilled(Sim):
         return self.sim.name
 
     def make(self, num_envs: int) -> VectorEnv:
-        return SkilledVectorEnv(self.sim.make(num_envs), self)
+        return SkillConditionedVectorEnv(self.sim.make(num_envs), self)
 
     def sizes(self) -> dict[str, Any]:
         own = self.sim.sizes()
@@ -60,10 +60,10 @@ class Skilled(Sim):
         return (drawn / np.linalg.norm(drawn)).astype(np.float32)
 
 
-class SkilledVectorEnv(VectorWrapper):
+class SkillConditionedVectorEnv(VectorWrapper):
     """Appends each world's skill to its state, and takes the reward away."""
 
-    def __init__(self, env: VectorEnv, sim: Skilled):
+    def __init__(self, env: VectorEnv, sim: SkillConditionedSim):
         super().__init__(env)
         space = env.single_observation_space
         if env.metadata.get("autoreset_mode") is not AutoresetMode.DISABLED:
@@ -86,7 +86,13 @@ class SkilledVectorEnv(VectorWrapper):
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(actions)
-        return self._seen(observation), self.sim.keep * np.asarray(reward, np.float64), terminated, truncated, info
+        return (
+            self._seen(observation),
+            self.sim.env_reward_coef * np.asarray(reward, np.float64),
+            terminated,
+            truncated,
+            info,
+        )
 
     def _seen(self, observation: Any) -> np.ndarray:
         return np.concatenate([np.asarray(observation, np.float32), self._skills], axis=1)

@@ -9,7 +9,7 @@ from typing import Any
 from mmrl.rewards.frames import FrameReward
 from mmrl.rng import derive_seed
 from mmrl.types import Episode, Prompt, Sim, Task
-from sims.rewarded import Rewarded
+from sims.rewarded import RewardModelSim
 from sims.seeds import seed_of
 
 
@@ -22,20 +22,20 @@ class SimTask(Task):
         count: how many initial states the split has.
         split: "train" or "held_out".
         seed: of the initial states; part of the task, not of the run.
-        judge: pays the training split's decisions by their pictures; None where the simulator pays them.
-        keep: factor of the simulator's own reward beside a judge's.
+        reward_model: rewards the decisions of the training split from their images; None: the simulator's reward alone.
+        env_reward_coef: coefficient of the simulator's reward beside the reward model's.
     """
 
     sim: Sim
     count: int = 4096
     split: str = "train"
     seed: int = 0
-    judge: FrameReward | None = None
-    keep: float = 0.0
+    reward_model: FrameReward | None = None
+    env_reward_coef: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.judge is not None and not isinstance(self.sim, Rewarded):
-            object.__setattr__(self, "sim", Rewarded(self.sim, self.judge, self.keep))
+        if self.reward_model is not None and not isinstance(self.sim, RewardModelSim):
+            object.__setattr__(self, "sim", RewardModelSim(self.sim, self.reward_model, self.env_reward_coef))
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -52,9 +52,9 @@ class SimTask(Task):
         return Prompt(key=f"{self.name}/{self.split}/{index}", info=info)
 
     def on(self, split: str) -> SimTask:
-        """The same simulator; a judge is for training and is asked about nothing else."""
-        if split != "train" and isinstance(self.sim, Rewarded):
-            return replace(self, split=split, sim=self.sim.sim, judge=None)
+        """The same simulator; the reward model is used on the training split alone."""
+        if split != "train" and isinstance(self.sim, RewardModelSim):
+            return replace(self, split=split, sim=self.sim.sim, reward_model=None)
         return replace(self, split=split)
 
     def demonstrations(self, prompts: Sequence[Prompt]) -> list[list[tuple[Mapping[str, Any], Any]]]:

@@ -24,7 +24,7 @@ from tests.test_recipes import words_of
 ROOT = Path(__file__).parent.parent
 BASES = ("grpo", "grpo_digits_vlm", "demo_vla", "flow_sde_grpo", "ppo_control")
 """One recipe for every kind of policy: text, text with pictures, action tokens, flow, state vectors."""
-OWN_FILES = {"curriculum": {"fixed": ["curriculum.count=4"], "counted": ["curriculum.counts={reach: 4}"]}}
+OWN_FILES = {"curriculum": {"fixed": ["curriculum.count=4"], "stratified": ["curriculum.counts={reach: 4}"]}}
 DRAWS, SHARD = 200, 12
 
 

@@ -9,7 +9,7 @@ import lightning as L
 
 from mmrl import parallel
 from mmrl.commands.versions import environment
-from mmrl.evaluation.contract import ENVIRONMENT, differences, record, recorded, warn
+from mmrl.evaluation.contract import ENVIRONMENT, differences, read_contract, warn, write_contract
 
 
 class Export(L.Callback):
@@ -29,15 +29,15 @@ class Export(L.Callback):
         data: Any = getattr(trainer, "datamodule", None)
         if not trainer.is_global_zero or not hasattr(data, "task"):
             return
-        contract, before = data.task.contract(), recorded(self.run_dir)
+        contract, before = data.task.contract(), read_contract(self.run_dir)
         if trainer.ckpt_path is not None and before is not None and (lines := differences(before, contract)):
             warn("The simulator is not the one of this run:", lines)
             raise ValueError(f"{self.run_dir} cannot be resumed, its simulator has changed: " + "; ".join(lines))
-        was = recorded(self.run_dir, ENVIRONMENT)
+        was = read_contract(self.run_dir, ENVIRONMENT)
         if trainer.ckpt_path is not None and was is not None and (lines := differences(was, environment())):
             warn("This run goes on with other versions:", lines)
-        record(self.run_dir, contract)
-        record(self.run_dir, environment(), ENVIRONMENT)
+        write_contract(self.run_dir, contract)
+        write_contract(self.run_dir, environment(), ENVIRONMENT)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.current_epoch == 0:

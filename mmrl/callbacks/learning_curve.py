@@ -6,7 +6,7 @@ from pathlib import Path
 
 import lightning as L
 
-from mmrl.evaluation.curves import run_curve
+from mmrl.evaluation.curves import plot_run
 
 
 class LearningCurve(L.Callback):
@@ -21,4 +21,4 @@ class LearningCurve(L.Callback):
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.is_global_zero:
-            run_curve(self.run_dir)
+            plot_run(self.run_dir)

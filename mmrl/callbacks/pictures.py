@@ -1,4 +1,4 @@
-"""Evaluators that draw, drawn."""
+"""Save the plots of evaluators at the end of a run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 
-class Pictures(L.Callback):
-    """Draws <run_dir>/pictures/<decode>-<evaluator>.png at the end, start and now, for every evaluator that can.
+class EvaluationPlots(L.Callback):
+    """Save <run_dir>/plots/<decode>-<evaluator>.png for every evaluator with a plot: start and end of the run.
 
     Args:
         run_dir: folder of the run.
@@ -32,6 +32,6 @@ class Pictures(L.Callback):
                     continue
                 axes.set_title(f"{decode}: {name}", loc="left")
                 axes.spines[["top", "right"]].set_visible(False)
-                folder = self.run_dir / "pictures"
+                folder = self.run_dir / "plots"
                 folder.mkdir(parents=True, exist_ok=True)
                 figure.savefig(folder / f"{decode}-{name}.png", metadata={"Software": None})

@@ -17,9 +17,9 @@ from mmrl.datasets.base import Dataset, Statistics
 from mmrl.datasets.lerobot import layout
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.datasets.opened import open_dataset
-from mmrl.datasets.recorded import Recorded
-from mmrl.datasets.sheet import contact_sheet
-from mmrl.datasets.statistics import NOT_FINITE, TOO_LARGE, flags, measured
+from mmrl.datasets.recorded import OfflineEpisode
+from mmrl.datasets.sheet import write_contact_sheet
+from mmrl.datasets.statistics import NOT_FINITE, TOO_LARGE, compute_statistics, find_anomalies
 from mmrl.outputs import writable
 
 SHOWN = ("min", "q01", "mean", "q99", "max", "std")
@@ -40,7 +40,7 @@ def inspect(words: Sequence[str]) -> None:
     console = Console(width=None if Console().is_terminal else 140)
     _overview(console, dataset, episodes)
     _schema(console, dataset)
-    found = measured(dataset, episodes)
+    found = compute_statistics(dataset, episodes)
     unusable = _numbers(console, dataset, episodes, found)
     _pictures(console, dataset)
     if write:
@@ -51,7 +51,7 @@ def inspect(words: Sequence[str]) -> None:
     name = "contact_sheet.png" if place.is_dir() else f"{place.stem}_contact_sheet.png"
     failed = [number for number, episode in enumerate(episodes) if episode.success is False]
     with writable(folder / name, "out"):
-        sheet = contact_sheet(dataset, folder / name, failed=failed)
+        sheet = write_contact_sheet(dataset, folder / name, failed=failed)
     console.print("no camera, so no contact sheet" if sheet is None else f"written: {sheet}", highlight=False)
     dataset.close()
     if unusable:
@@ -61,7 +61,7 @@ def inspect(words: Sequence[str]) -> None:
         )
 
 
-def _light(episode: Recorded, dataset: Dataset) -> Recorded:
+def _light(episode: OfflineEpisode, dataset: Dataset) -> OfflineEpisode:
     """Without pictures, so that all episodes fit into memory."""
     episode.observations = {
         name: rows for name, rows in episode.observations.items() if not dataset.features[name].camera
@@ -69,7 +69,7 @@ def _light(episode: Recorded, dataset: Dataset) -> Recorded:
     return episode
 
 
-def _overview(console: Console, dataset: Dataset, episodes: Sequence[Recorded]) -> None:
+def _overview(console: Console, dataset: Dataset, episodes: Sequence[OfflineEpisode]) -> None:
     steps = sum(map(len, episodes))
     flagged = Counter(episode.success for episode in episodes)
     ended = Counter(episode.ended for episode in episodes)
@@ -100,7 +100,7 @@ def _schema(console: Console, dataset: Dataset) -> None:
 
 
 def _numbers(
-    console: Console, dataset: Dataset, episodes: Sequence[Recorded], found: dict[str, Statistics]
+    console: Console, dataset: Dataset, episodes: Sequence[OfflineEpisode], found: dict[str, Statistics]
 ) -> list[str]:
     """Print the table; the dimensions with numbers that `Dataset.check` refuses."""
     unusable: list[str] = []
@@ -110,7 +110,7 @@ def _numbers(
             continue
         rows = [np.asarray(e.actions if name == "action" else e.observations[name]) for e in episodes]
         values = np.concatenate([part.reshape(len(part), -1) for part in rows])
-        for dim, suspicious in enumerate(flags(values)):
+        for dim, suspicious in enumerate(find_anomalies(values)):
             label = feature.names[dim] if feature.names and dim < len(feature.names) else str(dim)
             numbers = [f"{found[name][part][dim]:.4g}" for part in SHOWN] if name in found else ["-"] * len(SHOWN)
             table.add_row(f"{name}[{label}]", *numbers, ", ".join(suspicious), style="yellow" if suspicious else None)
@@ -152,7 +152,7 @@ def _drift(console: Console, dataset: Dataset, found: dict[str, Statistics]) -> 
 def _write(console: Console, dataset: Dataset, found: dict[str, Statistics]) -> None:
     if not isinstance(dataset, LeRobotDataset):
         raise ConfigError(f"write=true: {dataset.format} files hold no statistics")
-    whole = measured(dataset, cameras=True) if any(f.camera for f in dataset.features.values()) else found
+    whole = compute_statistics(dataset, cameras=True) if any(f.camera for f in dataset.features.values()) else found
     keys = {name: key for key, name in dataset.names.items()} | {"action": layout.ACTION}
     plain = {keys[name]: {part: value.tolist() for part, value in s.items()} for name, s in whole.items()}
     path = dataset.path / layout.STATS

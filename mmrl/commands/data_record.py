@@ -19,14 +19,26 @@ from mmrl.commands.data import number, options, switch, whole
 from mmrl.commands.evaluation_words import parse
 from mmrl.config import ConfigError, compose
 from mmrl.datasets.lerobot.writer import LeRobotWriter
-from mmrl.datasets.record import Acting, Actor, Expert
+from mmrl.datasets.record import Actor, ExpertActor, PolicyActor
 from mmrl.datasets.record import record as played
 from mmrl.outputs import writable
 from mmrl.preflight import check_folder
 from mmrl.types import Sampling
 
 DECODES = get_args(get_type_hints(Sampling)["decode"])
-OPTIONS = ("num_episodes", "out", "run", "policy", "checkpoint", "decode", "noise", "video", "format", "first", "split")
+OPTIONS = (
+    "num_episodes",
+    "out",
+    "run",
+    "policy",
+    "checkpoint",
+    "decode",
+    "noise",
+    "video",
+    "format",
+    "offset",
+    "split",
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +47,7 @@ class Source:
 
     task: Any
     actor: Callable[[Sequence[int]], Actor]
-    said: str
+    description: str
 
 
 def record(words: Sequence[str]) -> None:
@@ -49,7 +61,7 @@ def record(words: Sequence[str]) -> None:
             raise ConfigError(f"{word}: unknown option. Did you mean {near[0]!r}?")
     if given.get("format", "lerobot") != "lerobot":
         raise ConfigError(f"format={given['format']}: datasets are written as format=lerobot")
-    split, first = given.get("split", "train"), whole(given, "first", 0, 0)
+    split, offset = given.get("split", "train"), whole(given, "offset", 0, 0)
     if split not in ("train", "held_out"):
         raise ConfigError(f"split={split}: must be train or held_out")
     wanted, video = whole(given, "num_episodes", 50, 1), switch(given, "video", True)
@@ -57,10 +69,10 @@ def record(words: Sequence[str]) -> None:
     check_folder("out", given["out"])
     source = _policy(given, more) if "run" in given else _expert(given, more, noise)
     task = source.task.on(split)
-    if first >= len(task):
-        raise ConfigError(f"first={first}: {split} has {len(task)} initial states; must be at most {len(task) - 1}")
-    count = min(wanted, len(task) - first)
-    seeds = [task[i].info["seed"] for i in range(first, first + count)]
+    if offset >= len(task):
+        raise ConfigError(f"offset={offset}: {split} has {len(task)} initial states; must be at most {len(task) - 1}")
+    count = min(wanted, len(task) - offset)
+    seeds = [task[i].info["seed"] for i in range(offset, offset + count)]
     sim = task.sim.stepwise()
     fps = _fps(sim)
     with writable(given["out"], "out"):
@@ -74,7 +86,7 @@ def record(words: Sequence[str]) -> None:
         if not writer.episodes:
             raise ValueError(f"none of the {count} episodes could be recorded: the simulator failed in all of them")
         writer.close()
-    _report(console, writer, errors, source.said, Path(given["out"]))
+    _report(console, writer, errors, source.description, Path(given["out"]))
 
 
 def _expert(given: dict[str, str], more: Sequence[str], noise: float) -> Source:
@@ -90,7 +102,7 @@ def _expert(given: dict[str, str], more: Sequence[str], noise: float) -> Source:
     if not hasattr(task.sim, "expert"):
         raise ConfigError(f"sim {task.sim.name!r} has no scripted expert; record a trained policy with run=RUN_FOLDER")
     sim = task.sim.stepwise()
-    return Source(task, lambda seeds: Expert(sim, seeds, noise), f"the expert of {task.sim.name}, noise {noise:g}")
+    return Source(task, lambda seeds: ExpertActor(sim, seeds, noise), f"the expert of {task.sim.name}, noise {noise:g}")
 
 
 def _policy(given: dict[str, str], more: Sequence[str]) -> Source:
@@ -116,7 +128,7 @@ def _policy(given: dict[str, str], more: Sequence[str]) -> Source:
         sampling = replace(sampling, decode=given["decode"])
     return Source(
         data.task,
-        lambda seeds: Acting(data.engine, sampling, seeds),
+        lambda seeds: PolicyActor(data.engine, sampling, seeds),
         f"{asked.checkpoint}, decode {sampling.decode}",
     )
 
@@ -131,10 +143,10 @@ def _fps(sim: Any) -> float:
     return float(stated)
 
 
-def _report(console: Console, writer: LeRobotWriter, errors: int, said: str, out: Path) -> None:
+def _report(console: Console, writer: LeRobotWriter, errors: int, description: str, out: Path) -> None:
     flagged = [entry["success"] for entry in writer.episodes]
     lines = [f"written: {out} ({len(flagged)} episodes, {writer.frames} control steps at {writer.fps:g} per second)"]
-    lines.append(f"played by: {said}")
+    lines.append(f"played by: {description}")
     if any(flag is not None for flag in flagged):
         failed = flagged.count(False)
         kept = "; the failed ones are kept, flagged, and left out of imitation" if failed else ""

@@ -40,7 +40,7 @@ class Finding:
 def doctor(words: Sequence[str]) -> None:
     """Print the report; raises when something essential is missing."""
     if words:
-        raise ConfigError(f"takes no words, got {list(words)}")
+        raise ConfigError(f"takes no arguments, got {list(words)}")
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)

@@ -18,15 +18,15 @@ from mmrl.commands.evaluation_words import Asked, parse
 from mmrl.commands.versions import environment, versions
 from mmrl.config import ConfigError
 from mmrl.evaluation import measured, report
-from mmrl.evaluation.clips import clips
+from mmrl.evaluation.clips import compose_video
 from mmrl.evaluation.contract import warn
-from mmrl.evaluation.film import Shown, film
-from mmrl.evaluation.page import Page
-from mmrl.evaluation.paired import Paired, pairs
-from mmrl.evaluation.protocol import Protocol, instructions, posed
-from mmrl.evaluation.result import Played, Result
-from mmrl.evaluation.scenes import telling
-from mmrl.evaluation.tables import table
+from mmrl.evaluation.film import EpisodeVideos, record_videos
+from mmrl.evaluation.page import HtmlReport
+from mmrl.evaluation.paired import PairedComparison, compare_checkpoints
+from mmrl.evaluation.protocol import Protocol, describe_evaluation, digest_instructions
+from mmrl.evaluation.result import EpisodesByCheckpoint, EvaluationResult
+from mmrl.evaluation.scenes import select_episodes
+from mmrl.evaluation.tables import format_metrics
 from mmrl.evaluation.video import write_video
 from mmrl.outputs import check_writable, writable
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint, read_manifest
@@ -44,19 +44,23 @@ def evaluate(words: Sequence[str]) -> dict[str, Any]:
     data = measured_data(cli, asked)
     there = earlier(asked, data)
     cli.trainer.callbacks = [Progress()] if Console().is_terminal else []  # type: ignore[attr-defined]
-    played: dict[str, Any] = {} if there is None else {"before": list(there.played.values())[-1]}
+    played: dict[str, Any] = {} if there is None else {"before": list(there.episodes.values())[-1]}
     for title, path in asked.checkpoints.items():
         _load(cli, path, asked.trust)
         cli.trainer.validate(cli.model, data, verbose=False)
         played[title] = data.evaluation.latest
-    compared = pairs(played["before"], played["after"], measured.rates(data.evaluation)) if len(played) > 1 else {}
-    found = Result(_protocol(cli, data, played), played)
+    compared = (
+        compare_checkpoints(played["before"], played["after"], measured.success_rates(data.evaluation))
+        if len(played) > 1
+        else {}
+    )
+    found = EvaluationResult(_protocol(cli, data, played), played)
     if there is not None:
         # now with what was told in the episodes
         check_protocol(asked.against, found.protocol, there.protocol)  # type: ignore[arg-type]
-        if lines := found.protocol.apart(there.protocol):
+        if lines := found.protocol.other_differences(there.protocol):
             warn(f"The same protocol as {asked.against}, but not the same policy or place:", lines)
-    shown = _films(cli, asked, data, played) if asked.video else {}
+    shown = _record_videos(cli, asked, data, played) if asked.video else {}
     result = _result(asked, data, found, compared)
     if cli.trainer.is_global_zero:
         _print(asked, result, compared)
@@ -74,32 +78,38 @@ def _load(cli: CLI, path: Path, trust: bool) -> None:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _protocol(cli: CLI, data: Any, played: Played) -> Protocol:
-    told = instructions({f"{title}/{decode}": e for title, decodes in played.items() for decode, e in decodes.items()})
+def _protocol(cli: CLI, data: Any, played: EpisodesByCheckpoint) -> Protocol:
+    told = digest_instructions(
+        {f"{title}/{decode}": e for title, decodes in played.items() for decode, e in decodes.items()}
+    )
     policy: Any = cli.model.policy
-    entries = {**posed(data.task, data.evaluation), "instructions": told}
+    entries = {**describe_evaluation(data.task, data.evaluation), "instructions": told}
     return Protocol(json.loads(json.dumps(entries)), json.loads(json.dumps(policy.contract())), environment())
 
 
-def _films(cli: CLI, asked: Asked, data: Any, played: Played) -> dict[str, dict[str, Shown]]:
+def _record_videos(
+    cli: CLI, asked: Asked, data: Any, played: EpisodesByCheckpoint
+) -> dict[str, dict[str, EpisodeVideos]]:
     """By decode and title: the first initial states, and those that the report shows."""
-    out: dict[str, dict[str, Shown]] = {}
+    out: dict[str, dict[str, EpisodeVideos]] = {}
     judged = _score(data)
     decodes = asked.decodes or list(data.evaluation.sampling)[:1]  # pictures cost more than playing
     for title, path in asked.checkpoints.items():
         _load(cli, path, asked.trust)
         for decode in decodes:
             last = list(played.values())[-1][decode]
-            slots = dict.fromkeys([*range(asked.clips), *telling(last, judged)])
-            out.setdefault(decode, {})[title] = film(cli.trainer, cli.model, data, decode, list(slots))
+            slots = dict.fromkeys([*range(asked.video_episodes), *select_episodes(last, judged)])
+            out.setdefault(decode, {})[title] = record_videos(cli.trainer, cli.model, data, decode, list(slots))
     return out
 
 
 def _score(data: Any) -> str | None:
-    return next((rate.score for rate in measured.rates(data.evaluation).values()), None)
+    return next((rate.score_name for rate in measured.success_rates(data.evaluation).values()), None)
 
 
-def _result(asked: Asked, data: Any, found: Result, compared: dict[str, list[Paired]]) -> dict[str, Any]:
+def _result(
+    asked: Asked, data: Any, found: EvaluationResult, compared: dict[str, list[PairedComparison]]
+) -> dict[str, Any]:
     held_out = data.evaluation
     entries = found.protocol.entries
     return {
@@ -108,16 +118,16 @@ def _result(asked: Asked, data: Any, found: Result, compared: dict[str, list[Pai
         "checkpoints": {title: _described(path, asked.trust) for title, path in asked.checkpoints.items()},
         "against": None if asked.against is None else str(asked.against),
         "task": data.task.name,
-        **{name: entries["problems"][name] for name in ("split", "first", "count")},
+        **{name: entries["problems"][name] for name in ("split", "offset", "count")},
         "num_samples": held_out.num_samples,
         "seed": held_out.seed,
         "decodes": entries["decodes"],
-        "numbers": {title: measured.numbers(held_out, decodes) for title, decodes in found.played.items()},
-        "tasks": {title: measured.task_numbers(held_out, decodes) for title, decodes in found.played.items()},
+        "metrics": {title: measured.compute_metrics(held_out, decodes) for title, decodes in found.episodes.items()},
+        "tasks": {title: measured.compute_task_metrics(held_out, decodes) for title, decodes in found.episodes.items()},
         "comparison": {
             name: [
                 row | each.plain()
-                for row, each in zip(json.loads(report.as_json([p.comparison for p in parts])), parts)
+                for row, each in zip(json.loads(report.to_json([p.comparison for p in parts])), parts)
             ]
             for name, parts in compared.items()
         },
@@ -131,38 +141,38 @@ def _described(path: Path, trust: bool) -> dict[str, Any]:
     return {"path": str(path), "optimiser_steps": state.get("global_step"), "epoch": state.get("epoch")}
 
 
-def _print(asked: Asked, result: dict[str, Any], compared: dict[str, list[Paired]]) -> None:
+def _print(asked: Asked, result: dict[str, Any], compared: dict[str, list[PairedComparison]]) -> None:
     console = Console(width=None if Console().is_terminal else 140)
     for name, parts in compared.items():
-        console.print(report.table([part.comparison for part in parts], f"{asked.folder}: {name}"))
+        console.print(report.format_table([part.comparison for part in parts], f"{asked.folder}: {name}"))
         for part in parts:
             console.print(str(part), highlight=False)
     if not compared:
-        for title, values in result["numbers"].items():
+        for title, values in result["metrics"].items():
             heading = f"{asked.folder}, {title}, held-out"
-            console.print(table(values, heading, result["tasks"][title], result["num_samples"]))
+            console.print(format_metrics(values, heading, result["tasks"][title], result["num_samples"]))
     console.print(f"protocol {result['protocol']}", style="bold", highlight=False)
 
 
 def _write(
     asked: Asked,
     data: Any,
-    found: Result,
+    found: EvaluationResult,
     result: dict[str, Any],
-    compared: dict[str, list[Paired]],
-    shown: dict[str, dict[str, Shown]],
+    compared: dict[str, list[PairedComparison]],
+    shown: dict[str, dict[str, EpisodeVideos]],
 ) -> None:
     console = Console(soft_wrap=True)
     path, judged = asked.folder / "evaluation.json", _score(data)
     path.write_text(json.dumps(result, indent=2) + "\n")
-    page = Page(asked.folder, found, result, compared, judged, shown).write()
+    page = HtmlReport(asked.folder, found, result, compared, judged, shown).write()
     for file in (path, *found.write(asked.folder), page):
         console.print(f"written: {file}", highlight=False)
-    for decode, films in shown.items():
-        first = {title: part.only(range(asked.clips)) for title, part in films.items()}
-        fps = next(iter(films.values())).fps
-        video = write_video(clips(first, judged), asked.folder / "videos" / f"{decode}.mp4", fps / 2)
-        states = len(next(iter(first.values())).films)
+    for decode, videos in shown.items():
+        first = {title: part.select(range(asked.video_episodes)) for title, part in videos.items()}
+        fps = next(iter(videos.values())).fps
+        video = write_video(compose_video(first, judged), asked.folder / "videos" / f"{decode}.mp4", fps / 2)
+        states = len(next(iter(first.values())).videos)
         console.print(
             f"written: {video} (the first {states} held-out initial states in order, none chosen by its outcome; "
             "half speed)",

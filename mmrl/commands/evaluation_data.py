@@ -11,9 +11,9 @@ from mmrl.commands.evaluation_words import Asked
 from mmrl.commands.versions import environment
 from mmrl.config import ConfigError
 from mmrl.evaluation import measured
-from mmrl.evaluation.contract import ENVIRONMENT, NAME, differences, recorded, warn
-from mmrl.evaluation.protocol import Protocol, posed
-from mmrl.evaluation.result import Result
+from mmrl.evaluation.contract import ENVIRONMENT, NAME, differences, read_contract, warn
+from mmrl.evaluation.protocol import Protocol, describe_evaluation
+from mmrl.evaluation.result import EvaluationResult
 
 
 def measured_data(cli: CLI, asked: Asked) -> Any:
@@ -25,22 +25,26 @@ def measured_data(cli: CLI, asked: Asked) -> Any:
     if compared and (asked.num_samples or data.evaluation.num_samples) > 1:
         raise ConfigError("compare=... pairs one sample per problem; leave num_samples out, or measure one by one")
     try:
-        held_out = measured.asked(data.evaluation, data.sampling, asked.count, asked.num_samples, asked.decodes)
+        held_out = measured.override_evaluation(
+            data.evaluation, data.sampling, asked.count, asked.num_samples, asked.decodes
+        )
     except ValueError as error:
         raise ConfigError(str(error)) from error
     data.evaluation = held_out
-    if compared and not measured.rates(held_out):
-        raise ConfigError("compare=... needs a score of 0 or 1 (an evaluator Rate in data.evaluation.evaluators)")
+    if compared and not measured.success_rates(held_out):
+        raise ConfigError(
+            "compare=... needs a score of 0 or 1 (an evaluator SuccessRate in data.evaluation.evaluators)"
+        )
     for folder in _runs(asked):
         check_contract(folder, data.task.contract(), asked.accept)
     if asked.video:
-        _check_film(data)
+        _check_render(data)
     return data
 
 
 def check_contract(folder: Path, contract: dict[str, Any], accepted: tuple[str, ...] = ()) -> None:
     """Refuse another simulator than the one of the run's training; say what is accepted, and other versions."""
-    before = recorded(folder)
+    before = read_contract(folder)
     if before is None and contract:
         raise ConfigError(f"{folder / NAME} is missing: the run does not say in which simulator it was trained")
     lines = differences(before or {}, contract)
@@ -53,26 +57,29 @@ def check_contract(folder: Path, contract: dict[str, Any], accepted: tuple[str, 
         )
     if lines:
         warn("Accepted, though the training's simulator was another one:", lines)
-    if versions := differences(recorded(folder, ENVIRONMENT) or environment(), environment()):
+    if versions := differences(read_contract(folder, ENVIRONMENT) or environment(), environment()):
         warn(f"Not what {folder} was trained with:", versions)
 
 
-def earlier(asked: Asked, data: Any) -> Result | None:
+def earlier(asked: Asked, data: Any) -> EvaluationResult | None:
     """The measurement to compare with; refused before anything is played if its protocol is another one."""
     if asked.against is None:
         return None
     try:
-        there = Result.read(asked.against)
+        there = EvaluationResult.read(asked.against)
     except ValueError as error:
         raise ConfigError(f"compare={asked.against}: {error}") from error
-    known = {**posed(data.task, data.evaluation), "instructions": there.protocol.entries.get("instructions")}
+    known = {
+        **describe_evaluation(data.task, data.evaluation),
+        "instructions": there.protocol.entries.get("instructions"),
+    }
     check_protocol(asked.against, Protocol(known), there.protocol)
     return there
 
 
 def check_protocol(folder: Path, here: Protocol, there: Protocol) -> None:
     """Refuse to compare numbers that were measured under different protocols, and name what differs."""
-    if lines := here.against(there):
+    if lines := here.incompatible_entries(there):
         warn(f"{folder} was measured under another protocol ({there.hash}, here {here.hash}):", lines)
         raise ConfigError(
             f"compare={folder}: {len(lines)} entries of the protocol differ; measure both alike, with the same count, "
@@ -90,10 +97,10 @@ def _runs(asked: Asked) -> list[Path]:
     return folders
 
 
-def _check_film(data: Any) -> None:
+def _check_render(data: Any) -> None:
     sim = getattr(data.task, "sim", None)
     if sim is None:
-        raise ConfigError(f"video=true: task {data.task.name!r} has no simulator to film")
+        raise ConfigError(f"video=true: task {data.task.name!r} has no simulator to record a video of")
     env = sim.make(1)
     try:
         env.reset(seed=[0])

@@ -1,4 +1,4 @@
-"""What `mmrl evaluate` can be told."""
+"""Parse the arguments of `mmrl evaluate`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from mmrl.bounds import LARGEST
 from mmrl.config import ROOTS, SHORT, ConfigError
 
-OPTIONS = ("checkpoint", "compare", "count", "num_samples", "decode", "video", "clips", "accept", "trust")
+OPTIONS = ("checkpoint", "compare", "count", "num_samples", "decode", "video", "video_episodes", "accept", "trust")
 _EMPTY = {
     "checkpoint": "must be last, start or a file",
     "compare": "must be start, a file or another run's folder",
     "count": "must be a whole number of at least 1",
     "num_samples": "must be a whole number of at least 1",
-    "clips": "must be a whole number of at least 1",
+    "video_episodes": "must be a whole number of at least 1",
     "decode": "must be sample, argmax, mean, or a decode of the configuration",
     "video": "must be true or false",
 }
@@ -35,11 +35,11 @@ class Asked:
         count: held-out problems; None as configured.
         num_samples: per problem; None as configured.
         decodes: names of configured decodes, or sample, argmax, mean; empty for all that are configured.
-        video: film the first `clips` held-out initial states of a simulator.
-        clips: how many.
+        video: record a video of the first held-out initial states of a simulator.
+        video_episodes: number of those states.
         accept: entries of the simulator's contract that may differ from the training's; they are said in red.
         trust: whether pickled objects in a checkpoint may be loaded; they can run any code.
-        words: LightningCLI words that change the configuration of the run.
+        words: LightningCLI arguments that change the configuration of the run.
     """
 
     folder: Path
@@ -50,7 +50,7 @@ class Asked:
     num_samples: int | None = None
     decodes: tuple[str, ...] = ()
     video: bool = False
-    clips: int = 6
+    video_episodes: int = 6
     accept: tuple[str, ...] = ()
     trust: bool = False
     words: tuple[str, ...] = field(default=())
@@ -103,7 +103,7 @@ def parse(words: Sequence[str]) -> Asked:
         num_samples=_number(given, "num_samples"),
         decodes=_names(given, "decode"),
         video=_switch(given, "video"),
-        clips=_number(given, "clips") or 6,
+        video_episodes=_number(given, "video_episodes") or 6,
         accept=_names(given, "accept"),
         trust=_switch(given, "trust"),
         words=tuple(more),

@@ -27,14 +27,14 @@ SWITCHES = ("trust", "overwrite")
 
 
 def fit(words: Sequence[str]) -> None:
-    """Hydra words (key=value) or LightningCLI words (--key value); --print_config only prints the resolved file."""
+    """Hydra overrides (key=value) or LightningCLI arguments (--key value); --print_config prints the resolved file."""
     only_print = "--print_config" in words
     words, switches = _split_switches([word for word in words if word != "--print_config"])
     dashed = any(word.startswith("--") for word in words)
     if dashed and any(not w.startswith("--") and "=" in w and not _value_of(words, i) for i, w in enumerate(words)):
         raise ConfigError(
-            "give either Hydra words (key=value) or LightningCLI words (--key value), not both; several runs at once "
-            "are scripts/train.py --multirun key=a,b"
+            "give either Hydra overrides (key=value) or LightningCLI arguments (--key value), not both; several runs "
+            "at once are scripts/train.py --multirun key=a,b"
         )
     if dashed:
         check_dashed(words)

@@ -41,4 +41,6 @@ def check_dashed(words: Sequence[str]) -> None:
                 f"when the file is written: mmrl fit recipe=... {key}=... --print_config > config.yaml"
             )
     if not found:
-        raise ConfigError("LightningCLI words need --config FILE, which names model and data; see `mmrl fit --help`")
+        raise ConfigError(
+            "LightningCLI arguments need --config FILE, which names model and data; see `mmrl fit --help`"
+        )

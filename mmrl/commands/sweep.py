@@ -80,7 +80,7 @@ def _word(value: Any) -> str:
 
 def _is_hydras(word: str) -> bool:
     if word in _WITH_VALUE:
-        raise ConfigError(f"write {word} and its value as one word, {word}=VALUE")
+        raise ConfigError(f"write {word} and its value as one argument, {word}=VALUE")
     return word.startswith(("-", "hydra.", "hydra/", "+hydra", "++hydra"))
 
 

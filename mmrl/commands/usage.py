@@ -1,4 +1,4 @@
-"""What the commands can be told, for people; `mmrl fit --help` is the parser's own."""
+"""Help texts of the commands; `mmrl fit --help` is the parser's own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ USAGES = {
       count=512        held-out problems; as the run's configuration says by default
       num_samples=8    per problem: pass@k
       decode=argmax    a decode of the configuration, or sample, argmax, mean; all that are configured by default
-      video=true       of the first clips=6 held-out initial states of a simulator
+      video=true       of the first video_episodes=6 held-out initial states of a simulator
       accept=ENTRY     of the simulator's contract that may differ from the training's, as suite.renderer
       trust=true       also load pickled objects from a checkpoint: whoever wrote it can run any code here
       sim.KEY=VALUE engine.KEY=VALUE ...                     changes the run's configuration, as for mmrl fit
@@ -25,14 +25,14 @@ Written into the run's folder: report.html, evaluation.json, protocol.json, epis
       checkpoint=last|start|FILE  decode=sample|argmax|mean  of a policy
       noise=0.3        deviation of what the expert plays from what is recorded, in actions
       video=false      PNG inside the tables, exact, instead of H.264
-      first=0          number of the first initial state of split=train|held_out
+      offset=0         index of the first initial state of split=train|held_out
       sim.KEY=VALUE task.KEY=VALUE policy.KEY=VALUE ...      as for mmrl fit
   mmrl data inspect FOLDER|FILE.hdf5                         schema, counts, statistics, contact sheet
       out=FOLDER       where contact_sheet.png goes
       write=true       compute meta/stats.json again from the data
 
 Written: LeRobotDataset v3.0. Read: LeRobotDataset v3.0, Minari HDF5, robomimic HDF5.
-To learn from one: mmrl fit recipe=bc sim=reach rollout=recorded rollout.path=FOLDER curriculum=shuffled
+To learn from one: mmrl fit recipe=bc sim=reach rollout=offline rollout.path=FOLDER curriculum=shuffled
 """,
     "list": """mmrl list: what there is, with a line about each
 
@@ -41,6 +41,6 @@ To learn from one: mmrl fit recipe=bc sim=reach rollout=recorded rollout.path=FO
 """,
     "doctor": """mmrl doctor: versions, devices and renderers of this machine, and what is wrong with them
 
-  mmrl doctor              takes no words
+  mmrl doctor              takes no arguments
 """,
 }

@@ -1,4 +1,4 @@
-"""What to try next."""
+"""Curriculum: which prompts to sample in an iteration."""
 
 from __future__ import annotations
 

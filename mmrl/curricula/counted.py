@@ -1,4 +1,4 @@
-"""So many problems of each kind."""
+"""Stratified subset of a task: a fixed number of problems per kind."""
 
 from __future__ import annotations
 
@@ -9,33 +9,35 @@ from mmrl.curricula.base import Curriculum
 from mmrl.types import Context, Task
 
 
-class Counted(Curriculum):
-    """The first problems of each kind in the task's order, round and round: demonstrations of several tasks, of which
-    some need more than others.
+class StratifiedSubset(Curriculum):
+    """Select a fixed set: the first `counts[kind]` problems of each kind in the task's order, repeated in order.
+
+    For demonstrations of several tasks, of which some need more than others.
+
 
     Args:
-        by: entry of a prompt's `info` that says its kind.
+        info_key: entry of a prompt's `info` that names its kind.
         counts: size of the set by kind, at least 1 each; kinds that are not named take no part.
     """
 
-    def __init__(self, by: str, counts: Mapping[str, int]):
+    def __init__(self, info_key: str, counts: Mapping[str, int]):
         if not counts or min(counts.values()) < 1:
             raise ValueError(f"curriculum.counts must name at least one kind, and at least 1 of each, got {counts}")
-        self.by, self.counts = by, dict(counts)
+        self.info_key, self.counts = info_key, dict(counts)
         self._set: list[int] = []  # indices into the task
         self._position = 0
 
     def select(self, count: int, ctx: Context) -> list[int]:
         if not self._set:
-            self._set = self._first(ctx.task)
+            self._set = self._first_of_each_kind(ctx.task)
         chosen = [self._set[(self._position + k) % len(self._set)] for k in range(count)]
         self._position = (self._position + count) % len(self._set)
         return chosen
 
-    def _first(self, task: Task) -> list[int]:
+    def _first_of_each_kind(self, task: Task) -> list[int]:
         left, found, seen = dict(self.counts), [], set()
         for index in range(len(task)):
-            kind = task[index].info.get(self.by)
+            kind = task[index].info.get(self.info_key)
             seen.add(kind)
             if left.get(kind):  # type: ignore[arg-type]
                 left[kind] -= 1  # type: ignore[index]
@@ -44,8 +46,8 @@ class Counted(Curriculum):
                     return found
         missing = {kind: number for kind, number in left.items() if number}
         raise ValueError(
-            f"curriculum.counts asks for {missing} more problems than task {task.name!r} ({task.split}) has; by "
-            f"{self.by!r} it has {sorted(map(str, seen))}"
+            f"curriculum.counts asks for {missing} more problems than task {task.name!r} ({task.split}) has; its "
+            f"values of info_key={self.info_key!r} are {sorted(map(str, seen))}"
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Problems in proportion to how often they still fail."""
+"""Prioritized sampling: select problems in proportion to their failure rate (Kimi k1.5)."""
 
 from __future__ import annotations
 
@@ -15,34 +15,40 @@ from mmrl.types import Context, Episode, Prompt
 
 
 class Prioritised(Curriculum):
-    """Draws problems, none twice in an iteration, with probability proportional to max(1 - success rate, least).
+    """Draws problems, none twice in an iteration, with probability proportional to max(1 - success rate, min_weight).
 
     Problems of one kind share a rate: that of the tasks of a suite, for example, of which those that are solved are
-    then posed less. It is a fading mean over iterations: rate <- forget rate + (1 - forget) (mean of the iteration).
+    then posed less. It is a fading mean over iterations: rate <- retain rate + (1 - retain) (mean of the iteration).
     Source: Kimi k1.5, 2025, arXiv:2501.12599, section 2.3.4, prioritised sampling.
 
     Args:
-        by: entry of a prompt's `info` that says its kind; None: every problem is its own.
-        least: weight of what always succeeds, in (0, 1]: it is not forgotten.
-        forget: share of a rate that outlives an iteration with episodes of its kind, in [0, 1).
+        info_key: entry of a prompt's `info` that names its kind; None: every problem is its own.
+        min_weight: weight of kinds that always succeed, in (0, 1].
+        retain: weight of the old rate in the moving average, in [0, 1).
         unknown: rate of a kind that was never tried, in [0, 1].
-        field: "reward", or the name of a score, in [0, 1].
+        score_name: "reward", or the name of a score, in [0, 1].
     """
 
     def __init__(
         self,
-        by: str | None = None,
-        least: float = 0.1,
-        forget: float = 0.8,
+        info_key: str | None = None,
+        min_weight: float = 0.1,
+        retain: float = 0.8,
         unknown: float = 0.5,
-        field: str = "reward",
+        score_name: str = "reward",
     ):
-        if not 0 < least <= 1 or not 0 <= forget < 1 or not 0 <= unknown <= 1:
+        if not 0 < min_weight <= 1 or not 0 <= retain < 1 or not 0 <= unknown <= 1:
             raise ValueError(
-                "curriculum: need least in (0, 1], forget in [0, 1) and unknown in [0, 1], "
-                f"got {least}, {forget} and {unknown}"
+                "curriculum: need min_weight in (0, 1], retain in [0, 1) and unknown in [0, 1], "
+                f"got {min_weight}, {retain} and {unknown}"
             )
-        self.by, self.least, self.forget, self.unknown, self.field = by, least, forget, unknown, field
+        self.info_key, self.min_weight, self.retain, self.unknown, self.score_name = (
+            info_key,
+            min_weight,
+            retain,
+            unknown,
+            score_name,
+        )
         self.rates: dict[Hashable, float] = {}  # of kinds that were tried
         self._kinds: list[Hashable] = []  # of the task's problems; made once
         self._drawn: tuple[int, set[int]] = (-1, set())  # iteration, and what it was given already
@@ -58,8 +64,8 @@ class Prioritised(Curriculum):
             )
         if len(self._kinds) != len(ctx.task):
             every = range(len(ctx.task))
-            self._kinds = list(every) if self.by is None else [self._kind(ctx.task[i]) for i in every]
-        weights = np.array([max(1 - self.rates.get(kind, self.unknown), self.least) for kind in self._kinds])
+            self._kinds = list(every) if self.info_key is None else [self._kind(ctx.task[i]) for i in every]
+        weights = np.array([max(1 - self.rates.get(kind, self.unknown), self.min_weight) for kind in self._kinds])
         weights[list(taken)] = 0
         rng = derive_rng("prioritised", ctx.seed, ctx.iteration, len(taken))
         chosen = rng.choice(len(weights), count, replace=False, p=weights / weights.sum()).tolist()
@@ -69,26 +75,27 @@ class Prioritised(Curriculum):
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         found: dict[Hashable, list[float]] = defaultdict(list)
         for group in groups:
-            rates = [earned(episode, self.field) for episode in group if episode.ended != "error"]
+            rates = [earned(episode, self.score_name) for episode in group if episode.ended != "error"]
             if any(not 0 <= rate <= 1 for rate in rates):
                 raise ValueError(
-                    f"curriculum.field={self.field!r} of {group[0].prompt.key!r} is {rates}, no success rate in [0, 1]"
+                    f"curriculum.score_name={self.score_name!r} of {group[0].prompt.key!r} is {rates}, no success rate "
+                    "in [0, 1]"
                 )
             found[self._kind(group[0].prompt)] += rates
         for kind, rates in found.items():
             if rates:
                 before = self.rates.get(kind, self.unknown)
-                self.rates[kind] = self.forget * before + (1 - self.forget) * sum(rates) / len(rates)
+                self.rates[kind] = self.retain * before + (1 - self.retain) * sum(rates) / len(rates)
 
     def _kind(self, prompt: Prompt) -> Hashable:
-        if self.by is None:
+        if self.info_key is None:
             return prompt.index
-        if self.by not in prompt.info:
+        if self.info_key not in prompt.info:
             raise ValueError(
-                f"curriculum.by={self.by!r}: {prompt.key!r} does not say it, it has {sorted(prompt.info)}; "
-                "name one of them, or null for a rate of every problem"
+                f"curriculum.info_key={self.info_key!r} is not in the info of {prompt.key!r}, which has "
+                f"{sorted(prompt.info)}; name one of them, or null for a rate of every problem"
             )
-        return prompt.info[self.by]
+        return prompt.info[self.info_key]
 
     def state_dict(self) -> dict[str, Any]:
         return {"rates": dict(self.rates), "drawn": (self._drawn[0], sorted(self._drawn[1]))}

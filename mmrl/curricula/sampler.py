@@ -63,7 +63,7 @@ class Shuffled(Curriculum):
         self._order, self._drawn = list(state["order"]), list(state["drawn"])
 
 
-class Fixed(Curriculum):
+class FixedSubset(Curriculum):
     """The first `count` problems of the task, round and round in order: a small set of demonstrations, for example.
 
     Args:

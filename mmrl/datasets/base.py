@@ -1,4 +1,4 @@
-"""A set of recorded episodes, whatever the format of its files."""
+"""Dataset of episodes, independent of the file format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.datasets.recorded import Recorded
+from mmrl.datasets.recorded import OfflineEpisode
 
 Statistics = dict[str, np.ndarray]
 """Of one vector or camera: "min", "max", "mean", "std", "q01", "q99", each [D] or [C], and "count" [1]."""
@@ -42,16 +42,16 @@ class Dataset(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def read(self, number: int) -> Recorded:
+    def read(self, number: int) -> OfflineEpisode:
         """Episode `number` as its files have it."""
 
-    def __getitem__(self, number: int) -> Recorded:
+    def __getitem__(self, number: int) -> OfflineEpisode:
         """Episode `number`; refused where it holds numbers that are not finite."""
         if not 0 <= number < len(self):
             raise IndexError(f"{self.path} has {len(self)} episodes, asked for {number}")
         return self.read(number).refuse_broken()
 
-    def __iter__(self) -> Iterator[Recorded]:
+    def __iter__(self) -> Iterator[OfflineEpisode]:
         return (self[number] for number in range(len(self)))
 
     def check(self) -> None:

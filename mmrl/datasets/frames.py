@@ -1,4 +1,4 @@
-"""Camera images of an episode that are decoded when they are looked at."""
+"""Camera images of an episode, decoded on access."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Frames(ABC):
         return np.stack([self._one(step) for step in steps]) if steps else np.empty((0, *self.shape[1:]), np.uint8)
 
 
-class Pictures(Frames):
+class EncodedImages(Frames):
     """Encoded single images, such as PNG.
 
     Args:
@@ -63,8 +63,8 @@ class Pictures(Frames):
         return image
 
 
-class Clip(Frames):
-    """A stretch of a video file; all of it is decoded at the first look and kept as long as this object.
+class VideoFrames(Frames):
+    """VideoFrames: a part of a video file, decoded at the first access and cached.
 
     Args:
         path: of the video.
@@ -91,8 +91,8 @@ class Clip(Frames):
         return self._all()[steps]
 
 
-class Stored(Frames):
-    """Images [T, H, W, C] of an open HDF5 file, from which only those that are looked at are read.
+class HDF5Frames(Frames):
+    """HDF5Frames: images [T, H, W, C] of an open HDF5 file, read on access.
 
     Args:
         rows: the HDF5 dataset.

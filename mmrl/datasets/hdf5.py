@@ -11,9 +11,9 @@ import numpy as np
 
 from mmrl.datasets.base import Dataset, Feature, Statistics
 from mmrl.datasets.extras import hdf5
-from mmrl.datasets.frames import Stored
-from mmrl.datasets.recorded import Recorded
-from mmrl.datasets.statistics import measured
+from mmrl.datasets.frames import HDF5Frames
+from mmrl.datasets.recorded import OfflineEpisode
+from mmrl.datasets.statistics import compute_statistics
 from mmrl.refusal import raised_on_purpose
 from mmrl.strict_json import kind, need_object, parse_json, quote
 
@@ -46,11 +46,11 @@ class HDF5Dataset(Dataset):
         """The groups of the file that are episodes, in order."""
         raise NotImplementedError
 
-    def read_group(self, group: Any, where: str) -> Recorded:
+    def read_group(self, group: Any, where: str) -> OfflineEpisode:
         """The episode of one group; `where` names it in messages."""
         raise NotImplementedError
 
-    def read(self, number: int) -> Recorded:
+    def read(self, number: int) -> OfflineEpisode:
         where = f"{self.path} {self.groups[number]}"
         with readable(where):
             return self.read_group(self.root[self.groups[number]], where)
@@ -64,7 +64,7 @@ class HDF5Dataset(Dataset):
         return len(self.groups)
 
     def statistics(self) -> dict[str, Statistics]:
-        return measured(self)
+        return compute_statistics(self)
 
     @property
     def file(self) -> Any:
@@ -140,7 +140,7 @@ def observed(node: Any, count: int, prefix: str = "") -> tuple[dict[str, Any], s
             first = node[0]
             return {}, first.decode() if isinstance(first, bytes) else str(first)
         if node.dtype == np.uint8 and node.ndim == 4:
-            return {name: Stored(node) if len(node) == count else node[:count]}, ""
+            return {name: HDF5Frames(node) if len(node) == count else node[:count]}, ""
         rows = node[:count]
         return {name: rows.astype(np.float32) if rows.dtype == np.float64 else rows}, ""
     seen: dict[str, Any] = {}

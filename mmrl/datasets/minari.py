@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, observed
-from mmrl.datasets.recorded import Recorded
+from mmrl.datasets.recorded import OfflineEpisode
 from mmrl.strict_json import quote, read_json_object
 
 FILE = "main_data.hdf5"
@@ -47,7 +47,7 @@ class MinariDataset(HDF5Dataset):
             raise ValueError(f"{self.path}: group {quote(wrong[0])} has no number; rename it to episode_N")
         return sorted(numbered, key=lambda name: int(name.removeprefix("episode_")))
 
-    def read_group(self, group: Any, where: str) -> Recorded:
+    def read_group(self, group: Any, where: str) -> OfflineEpisode:
         actions = actions_of(self.need(group, "actions"))
         observations, instruction = observed(self.need(group, "observations"), len(actions))
         terminations, truncations = (self.need(group, name)[:] for name in ("terminations", "truncations"))
@@ -56,7 +56,7 @@ class MinariDataset(HDF5Dataset):
                 found = f"{name} have shape {list(rows.shape)}, there are {len(actions)} actions"
                 raise ValueError(f"{where}: {found}; copy the file again from its source, or mend it")
         seed = group.attrs.get("seed")
-        return Recorded(
+        return OfflineEpisode(
             actions=actions,
             observations=observations,
             instruction=instruction,

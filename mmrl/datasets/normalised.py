@@ -1,4 +1,4 @@
-"""A policy's processor from what a dataset says about its numbers."""
+"""Build a policy's processor from the statistics of a dataset."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mmrl.policies.processor import Processor
 from mmrl.policies.scale import Kind, Scale
 
 
-def normalised(
+def build_processor(
     path: str,
     action: Kind = "quantile",
     vectors: Kind = "mean_std",
-    keep: Sequence[int] = (),
+    unscaled_dims: Sequence[int] = (),
 ) -> dict[str, Any]:
     """The values of `policy.processor` that normalise a dataset's action and observed vectors.
 
@@ -22,17 +22,17 @@ def normalised(
         path: of the dataset.
         action: how the action is scaled.
         vectors: how observed vectors are scaled.
-        keep: dimensions of the action that pass, such as a gripper's or one that never moves.
+        unscaled_dims: dimensions of the action that are not scaled, such as a gripper's or one that never moves.
     """
     dataset = open_dataset(path)
     known = dataset.statistics()
     if "action" not in known:
         raise ValueError(f"{path}: no statistics of the action; `mmrl data inspect {path} write=true` computes them")
     dims = dataset.features["action"].shape[0]
-    wrong = [dim for dim in keep if not 0 <= dim < dims]
+    wrong = [dim for dim in unscaled_dims if not 0 <= dim < dims]
     if wrong:
-        raise ValueError(f"{path}: the action has {dims} dimensions, so {wrong} cannot be kept")
-    mask = [dim not in keep for dim in range(dims)]
+        raise ValueError(f"{path}: the action has {dims} dimensions, so {wrong} cannot be left unscaled")
+    mask = [dim not in unscaled_dims for dim in range(dims)]
     scales = {
         name: Scale.of(vectors, known[name], name=f"{path}: observation {name!r}")
         for name, feature in dataset.features.items()

@@ -1,4 +1,4 @@
-"""Plays a simulator one control step at a time and keeps everything."""
+"""Record episodes of a simulator, one control step at a time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.datasets.recorded import Recorded
+from mmrl.datasets.recorded import OfflineEpisode
 from mmrl.engines.base import Engine
 from mmrl.rng import derive_rng, derive_seed
 from mmrl.types import Request, Sampling, Sim
 
-AT_ONCE = 64  # worlds, and therefore episodes in memory
+MAX_ENVS = 64  # worlds, and therefore episodes in memory
 
 Rows = list[dict[str, Any]]
 """The raw observation of every world."""
@@ -23,15 +23,15 @@ Actor = Callable[[Any, Rows, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Episodes to write, and how many the simulator lost."""
+class RecordedBatch:
+    """Episodes to write, and the number of episodes with simulator errors."""
 
-    episodes: list[Recorded]
+    episodes: list[OfflineEpisode]
     errors: int
 
 
-class Expert:
-    """The simulator's script, with normal noise on what is played and none on what is recorded.
+class ExpertActor:
+    """Actor that runs the simulator's scripted expert, with normal noise on executed but not on recorded actions.
 
     Args:
         sim: that has one: `expert(env)` gives float32 [n, chunk, A].
@@ -50,8 +50,8 @@ class Expert:
         return actions, (actions + self.noise * shaken).astype(np.float32) if self.noise else actions
 
 
-class Acting:
-    """A policy, asked again when its chunk has been played.
+class PolicyActor:
+    """Actor that runs a policy, one inference per chunk.
 
     Args:
         engine: that has its weights.
@@ -81,7 +81,7 @@ class Acting:
         return actions, actions
 
 
-def record(sim: Sim, seeds: Sequence[int], make_actor: Callable[[Sequence[int]], Actor]) -> Iterator[Outcome]:
+def record(sim: Sim, seeds: Sequence[int], make_actor: Callable[[Sequence[int]], Actor]) -> Iterator[RecordedBatch]:
     """Episodes from the initial states of `seeds`, some at a time.
 
     Args:
@@ -89,8 +89,8 @@ def record(sim: Sim, seeds: Sequence[int], make_actor: Callable[[Sequence[int]],
         seeds: one per episode.
         make_actor: gives what acts, for the seeds that are played side by side.
     """
-    for start in range(0, len(seeds), AT_ONCE):
-        some = list(seeds[start : start + AT_ONCE])
+    for start in range(0, len(seeds), MAX_ENVS):
+        some = list(seeds[start : start + MAX_ENVS])
         env = sim.make(len(some))
         try:
             yield _play(env, some, make_actor(some))
@@ -98,13 +98,13 @@ def record(sim: Sim, seeds: Sequence[int], make_actor: Callable[[Sequence[int]],
             env.close()
 
 
-def _play(env: Any, seeds: Sequence[int], actor: Actor) -> Outcome:
+def _play(env: Any, seeds: Sequence[int], actor: Actor) -> RecordedBatch:
     shape = env.single_action_space.shape
     if len(shape) == 2 and shape[0] != 1:
         raise ValueError(f"a recording needs one control step per decision, {env} plays {shape[0]}: Sim.stepwise")
     observation, _ = env.reset(seed=list(seeds))
     count, space = len(seeds), env.action_space
-    kept: list[list[tuple[dict[str, Any], np.ndarray, np.ndarray, float]]] = [[] for _ in seeds]
+    steps_of: list[list[tuple[dict[str, Any], np.ndarray, np.ndarray, float]]] = [[] for _ in seeds]
     over: list[tuple[bool, bool, bool, dict[str, float]] | None] = [None] * count
     live, step = np.ones(count, bool), 0
     while live.any():
@@ -113,15 +113,15 @@ def _play(env: Any, seeds: Sequence[int], actor: Actor) -> Outcome:
         observation, rewards, terminated, truncated, infos = env.step(played.reshape(space.shape).astype(space.dtype))
         errors = np.asarray(infos.get("error", np.zeros(count, bool)), bool)
         for i in np.flatnonzero(live):
-            kept[i].append((rows[i], actions[i], played[i], float(rewards[i])))
+            steps_of[i].append((rows[i], actions[i], played[i], float(rewards[i])))
             if terminated[i] or truncated[i]:
                 scores = {n: float(c[i]) for n, c in infos.get("scores", {}).items() if not n.startswith("_")}
                 over[i] = (bool(terminated[i]), bool(truncated[i]), bool(errors[i]), scores)
                 live[i] = False
         step += 1
     ends = [end for end in over if end is not None]
-    whole = [_recorded(seed, steps, end) for seed, steps, end in zip(seeds, kept, ends) if not end[2]]
-    return Outcome(whole, errors=sum(end[2] for end in ends))
+    whole = [_build_episode(seed, steps, end) for seed, steps, end in zip(seeds, steps_of, ends) if not end[2]]
+    return RecordedBatch(whole, errors=sum(end[2] for end in ends))
 
 
 def _row(observation: Any, i: int) -> dict[str, Any]:
@@ -130,16 +130,16 @@ def _row(observation: Any, i: int) -> dict[str, Any]:
     return {"state": observation[i]}
 
 
-def _recorded(seed: int, steps: list, end: tuple[bool, bool, bool, dict[str, float]]) -> Recorded:
+def _build_episode(seed: int, steps: list, end: tuple[bool, bool, bool, dict[str, float]]) -> OfflineEpisode:
     seen, actions, played, rewards = zip(*steps)
     terminated, truncated, _, scores = end
     names = [name for name, value in seen[0].items() if not isinstance(value, str)]
-    told = next((value for value in seen[0].values() if isinstance(value, str)), "")
+    instruction = next((value for value in seen[0].values() if isinstance(value, str)), "")
     chosen, done = (np.stack(rows).reshape(len(steps), -1) for rows in (actions, played))
-    return Recorded(
+    return OfflineEpisode(
         actions=chosen,
         observations={name: _plain(np.stack([row[name] for row in seen])) for name in names},
-        instruction=told,
+        instruction=instruction,
         rewards=np.asarray(rewards, np.float32),
         terminated=terminated,
         truncated=truncated,

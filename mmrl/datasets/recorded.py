@@ -1,4 +1,4 @@
-"""One episode as it was executed, control step by control step, and how a policy that acts in chunks reads it."""
+"""Offline episode: one row per control step, and its decisions for a policy that acts in chunks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def unusable(rows: np.ndarray) -> np.ndarray:
 
 
 @dataclass
-class Recorded:
-    """An episode of T control steps. Row t of `observations` is what was seen before action t was taken."""
+class OfflineEpisode:
+    """OfflineEpisode: an episode of a dataset with T control steps. Row t of `observations` precedes action t."""
 
     actions: np.ndarray  # float32 [T, A] (or int64 [T, 1]): what an imitator should do
     observations: dict[str, Any]  # [T, ...]: images uint8 [T, H, W, C], perhaps decoded when indexed; vectors float32
@@ -61,7 +61,7 @@ class Recorded:
         given = {"reward": self.rewards, "executed action": self.executed}
         return rows | {name: value for name, value in given.items() if value is not None}
 
-    def refuse_broken(self) -> Recorded:
+    def refuse_broken(self) -> OfflineEpisode:
         """Itself, unless a number is not finite or larger than `LARGEST`."""
         for name, rows in self.columns().items():
             if isinstance(rows, np.ndarray) and len(broken := unusable(rows)):
@@ -74,7 +74,7 @@ class Recorded:
         return self
 
     def raw(self, step: int) -> dict[str, Any]:
-        """The raw observation before control step `step`, as a simulator would have given it."""
+        """The raw observation before control step `step`, in the format of a simulator."""
         seen = {name: rows[step] for name, rows in self.observations.items()}
         return {**seen, "instruction": self.instruction} if self.instruction else seen
 
@@ -97,7 +97,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Decision:
-    """One decision of a recorded episode."""
+    """One decision of an offline episode."""
 
     raw: dict[str, Any]  # the observation
     output: np.ndarray  # [H, A], or [A] without chunks

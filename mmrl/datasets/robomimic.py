@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, attributes, observed
-from mmrl.datasets.recorded import Recorded
+from mmrl.datasets.recorded import OfflineEpisode
 from mmrl.strict_json import need_object, quote
 
 
@@ -63,14 +63,14 @@ class RobomimicDataset(HDF5Dataset):
         chosen = {name.decode() for name in self.file["mask"][self.split][:]}
         return [name for name in names if name in chosen]
 
-    def read_group(self, group: Any, where: str) -> Recorded:
+    def read_group(self, group: Any, where: str) -> OfflineEpisode:
         actions = actions_of(self.need(group, "actions"))
         observations, told = observed(self.need(group, "obs"), len(actions))
         rewards = group["rewards"][:].astype(np.float32) if "rewards" in group else None
         shaped = self._kwargs.get("reward_shaping", False)
         own, whole = attributes(group, "ep_meta").get("lang"), attributes(self.root, "problem_info")
         instruction = told or own or whole.get("language_instruction", "")
-        return Recorded(
+        return OfflineEpisode(
             actions=actions,
             observations=observations,
             instruction=" ".join(instruction) if isinstance(instruction, list) else instruction,

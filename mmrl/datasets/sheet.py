@@ -1,4 +1,4 @@
-"""A contact sheet: what the cameras saw over time, what was asked, and how it ended."""
+"""Contact sheet of a dataset: camera images over time, instruction and outcome of some episodes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from mmrl.datasets.base import Dataset
-from mmrl.datasets.recorded import Recorded
+from mmrl.datasets.recorded import OfflineEpisode
 from mmrl.evaluation.video import BACKGROUND, GREEN, GREY, MARGIN, RED, WHITE
 
 _CELL = 112  # pixels a side
 _LINE = 20
 
 
-def contact_sheet(
+def write_contact_sheet(
     dataset: Dataset, path: Path, episodes: int = 6, frames: int = 8, failed: Sequence[int] = ()
 ) -> Path | None:
     """Write a PNG of some episodes, evenly spread; None where the dataset has no camera.
@@ -51,11 +51,11 @@ def contact_sheet(
     return path
 
 
-def _title(number: int, episode: Recorded) -> str:
+def _title(number: int, episode: OfflineEpisode) -> str:
     return f"{number}: {episode.instruction or '(no instruction)'}  ({len(episode)} control steps)"
 
 
-def _outcome(episode: Recorded) -> tuple[str, tuple[int, int, int]]:
+def _outcome(episode: OfflineEpisode) -> tuple[str, tuple[int, int, int]]:
     if episode.success is None:
         return {"done": "ended", "time": "cut off"}.get(episode.ended, "recording stopped"), GREY
     return ("success", GREEN) if episode.success else ("failed", RED)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.datasets.base import Dataset, Statistics
-from mmrl.datasets.recorded import LARGEST, Recorded
+from mmrl.datasets.recorded import LARGEST, OfflineEpisode
 from mmrl.strict_json import need_object, quote
 
 NOT_FINITE, TOO_LARGE = "not finite", f"beyond {LARGEST:g}"
@@ -76,16 +76,16 @@ def read_statistics(
     return out
 
 
-def sampled(rows: object, most: int = PICTURES) -> np.ndarray:
-    """At most so many images, evenly spread."""
+def sample_images(rows: object, max_images: int = PICTURES) -> np.ndarray:
+    """Select at most `max_images` images, evenly spread."""
     count = len(rows)  # type: ignore[arg-type]
-    return np.asarray(rows[np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))])  # type: ignore[index]
+    return np.asarray(rows[np.unique(np.linspace(0, count - 1, min(max_images, count)).round().astype(int))])  # type: ignore[index]
 
 
-def measured(
-    dataset: Dataset, episodes: Iterable[Recorded] | None = None, cameras: bool = False
+def compute_statistics(
+    dataset: Dataset, episodes: Iterable[OfflineEpisode] | None = None, cameras: bool = False
 ) -> dict[str, Statistics]:
-    """Statistics of every vector (and camera) from the episodes themselves; rows that are not finite are left out."""
+    """Compute the statistics of every vector (and camera) from the episodes; rows that are not finite are left out."""
     rows: dict[str, list[np.ndarray]] = {}
     for episode in episodes if episodes is not None else map(dataset.read, range(len(dataset))):
         for name, values in {"action": episode.actions, **episode.observations}.items():
@@ -93,7 +93,7 @@ def measured(
                 values = np.asarray(values).reshape(len(values), -1)
                 rows.setdefault(name, []).append(values[np.isfinite(values).all(axis=1)])
             elif cameras:
-                rows.setdefault(name, []).append(sampled(values))
+                rows.setdefault(name, []).append(sample_images(values))
     out = {}
     for name, parts in rows.items():
         joined = np.concatenate(parts)
@@ -102,8 +102,8 @@ def measured(
     return out
 
 
-def flags(values: np.ndarray) -> list[list[str]]:
-    """For every dimension of rows [T, D] what an engineer should look at before normalising it."""
+def find_anomalies(values: np.ndarray) -> list[list[str]]:
+    """Find anomalies in every dimension of rows [T, D] that matter for normalisation."""
     values = np.asarray(values, np.float64).reshape(len(values), -1)
     return [_flags(column) for column in values.T]
 

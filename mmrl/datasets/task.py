@@ -1,4 +1,4 @@
-"""Recorded episodes as a task, for runs without a simulator."""
+"""Task whose prompts are the episodes of a dataset, for runs without a simulator."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mmrl.types import Episode, Prompt, Task
 
 
 @dataclass(frozen=True)
-class DatasetTask(Task):
-    """Every prompt is one recorded episode; every `every`-th episode is held out.
+class OfflineTask(Task):
+    """Task of an offline dataset: every prompt is one episode; every `every`-th episode is held out.
 
     Args:
         path: of the dataset.
-        every: 10 holds episodes 9, 19, 29, ... out.
+        every: period of the held-out episodes; 10 holds episodes 9, 19, 29, ... out.
         split: "train" or "held_out".
     """
 
@@ -30,11 +30,11 @@ class DatasetTask(Task):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        return "recorded"
+        return "offline"
 
     @functools.cached_property
-    def numbers(self) -> tuple[int, ...]:
-        """Episodes of the split that may be imitated: those that did not fail."""
+    def episode_indices(self) -> tuple[int, ...]:
+        """Indices of the split's episodes that did not fail."""
         dataset = open_dataset(self.path)
         held_out = self.split == "held_out"
         mine = (n for n in range(len(dataset)) if (n % self.every == self.every - 1) is held_out)
@@ -45,14 +45,14 @@ class DatasetTask(Task):
         return found
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.episode_indices)
 
     def __getitem__(self, index: int) -> Prompt:
         if not 0 <= index < len(self):
             raise IndexError(f"task {self.name!r} has {len(self)} episodes in {self.split}, asked for {index}")
-        return Prompt(key=f"{self.name}/{self.split}/{index}", info={"recorded": self.numbers[index]})
+        return Prompt(key=f"{self.name}/{self.split}/{index}", info={"episode_index": self.episode_indices[index]})
 
-    def on(self, split: str) -> DatasetTask:
+    def on(self, split: str) -> OfflineTask:
         return replace(self, split=split)
 
     def score(self, episode: Episode) -> dict[str, float]:

@@ -25,14 +25,14 @@ class AdaptiveSampling(EpisodeTransform):
         max_group_size: completions of one prompt, the first ones included.
         rule: what the groups shall count.
         scaled: whether advantages will be divided by the group's standard deviation.
-        field: "reward", or the name of a score.
+        score_name: "reward", or the name of a score.
         success_threshold: smallest value of it that is a success.
     """
 
     max_group_size: int = 32
     rule: Rule = "equal"
     scaled: bool = False
-    field: str = "reward"
+    score_name: str = "reward"
     success_threshold: float = 1.0
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
@@ -43,7 +43,7 @@ class AdaptiveSampling(EpisodeTransform):
         groups = grouped(episodes)
         indices: dict[int, range] = {}
         for slot, group in groups.items():
-            right = sum(earned(episode, self.field) >= self.success_threshold for episode in group) / len(group)
+            right = sum(earned(episode, self.score_name) >= self.success_threshold for episode in group) / len(group)
             first = max(episode.sample_index for episode in group) + 1
             extra = extra_samples(right, len(group), self.max_group_size, self.rule, self.scaled)
             if extra:

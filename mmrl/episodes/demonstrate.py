@@ -23,23 +23,23 @@ class Demonstrate(EpisodeTransform):
     Stands before transforms that drop groups, which leave demonstrations alone.
 
     Args:
-        score: that says whether an episode succeeded.
+        score_name: that says whether an episode succeeded.
         success_threshold: smallest value of the score that is a success.
-        share: of the failed groups, the first ones, that are shown; the others stay as they are.
+        max_fraction: of the failed groups that are replaced, the first ones; the others stay as they are.
     """
 
-    score: str = "success"
+    score_name: str = "success"
     success_threshold: float = 1.0
-    share: float = 1.0
+    max_fraction: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise ValueError(f"episodes.demonstrate.share must be in (0, 1], got {self.share}")
+        if not 0 < self.max_fraction <= 1:
+            raise ValueError(f"episodes.demonstrate.max_fraction must be in (0, 1], got {self.max_fraction}")
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = grouped(episodes)
         failed = [key for key, group in groups.items() if all(self._failed(episode) for episode in group)]
-        shown = set(failed[: round(self.share * len(failed))])
+        shown = set(failed[: round(self.max_fraction * len(failed))])
         prompts = [groups[key][0].prompt for key in groups if key in shown]
         shows = iter(ctx.task.demonstrations(prompts) if prompts else [])
         out: list[Episode] = []
@@ -52,12 +52,12 @@ class Demonstrate(EpisodeTransform):
         return out
 
     def _failed(self, episode: Episode) -> bool:
-        if self.score not in episode.scores:
+        if self.score_name not in episode.scores:
             raise KeyError(
-                f"episodes.demonstrate.score={self.score!r} is no score of {episode.prompt.key!r}, "
+                f"episodes.demonstrate.score_name={self.score_name!r} is no score of {episode.prompt.key!r}, "
                 f"which has {sorted(episode.scores)}"
             )
-        return episode.scores[self.score] < self.success_threshold
+        return episode.scores[self.score_name] < self.success_threshold
 
 
 def _turns(decisions: Sequence[tuple[Mapping[str, Any], Any]], slot: int, ctx: Context) -> list[Turn]:

@@ -16,11 +16,11 @@ class DropZeroVariance(EpisodeTransform):
     A group of one has no variance, unless it is a demonstration: that is not sampled, and it stays.
 
     Args:
-        field: "reward", or the name of a score.
-        tolerance: largest difference of rewards that counts as equal, in units of the field.
+        score_name: "reward", or the name of a score.
+        tolerance: largest difference of rewards that counts as equal, in units of the score.
     """
 
-    field: str = "reward"
+    score_name: str = "reward"
     tolerance: float = 1e-6
 
     min_group_size = 2
@@ -33,7 +33,7 @@ class DropZeroVariance(EpisodeTransform):
         return [
             episode
             for group in grouped(episodes).values()
-            if group[0].source == "demo" or not has_zero_variance(group, self.field, self.tolerance)
+            if group[0].source == "demo" or not has_zero_variance(group, self.score_name, self.tolerance)
             for episode in group
         ]
 
@@ -43,15 +43,15 @@ class KeepSuccesses(EpisodeTransform):
     """Keeps the episodes whose reward reaches a threshold, as in rejection-sampling fine-tuning.
 
     Args:
-        field: "reward", or the name of a score.
+        score_name: "reward", or the name of a score.
         success_threshold: smallest reward of a success.
     """
 
-    field: str = "reward"
+    score_name: str = "reward"
     success_threshold: float = 1.0
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        return [episode for episode in episodes if earned(episode, self.field) >= self.success_threshold]
+        return [episode for episode in episodes if earned(episode, self.score_name) >= self.success_threshold]
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class KeepPassRates(EpisodeTransform):
     Args:
         min_rate: smallest mean.
         max_rate: largest mean.
-        field: "reward", or the name of a score.
+        score_name: "reward", or the name of a score.
     """
 
     min_rate: float = 0.2
     max_rate: float = 0.8
-    field: str = "reward"
+    score_name: str = "reward"
 
     def __post_init__(self) -> None:
         if self.min_rate > self.max_rate:
@@ -74,7 +74,7 @@ class KeepPassRates(EpisodeTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         groups = grouped(episodes).values()
-        means = [sum(earned(episode, self.field) for episode in group) / len(group) for group in groups]
+        means = [sum(earned(episode, self.score_name) for episode in group) / len(group) for group in groups]
         return [
             episode for group, mean in zip(groups, means) if self.min_rate <= mean <= self.max_rate for episode in group
         ]
@@ -88,19 +88,19 @@ def grouped(episodes: Sequence[Episode]) -> dict[int, list[Episode]]:
     return out
 
 
-def has_zero_variance(group: Sequence[Episode], field: str, tolerance: float) -> bool:
+def has_zero_variance(group: Sequence[Episode], score_name: str, tolerance: float) -> bool:
     """Whether all episodes of the group have the same reward, up to a tolerance."""
-    all_earned = [earned(episode, field) for episode in group]
+    all_earned = [earned(episode, score_name) for episode in group]
     return max(all_earned) - min(all_earned) <= tolerance
 
 
-def earned(episode: Episode, field: str) -> float:
+def earned(episode: Episode, score_name: str) -> float:
     """The reward of an episode, or one of its scores."""
-    if field == "reward":
+    if score_name == "reward":
         return episode.reward
-    if field not in episode.scores:
+    if score_name not in episode.scores:
         raise KeyError(
-            f"field {field!r} is neither 'reward' nor a score of {episode.prompt.key!r}, "
-            f"which has {sorted(episode.scores)}; set episodes.*.field"
+            f"score_name={score_name!r} is neither 'reward' nor a score of {episode.prompt.key!r}, "
+            f"which has {sorted(episode.scores)}; set score_name of the transform"
         )
-    return episode.scores[field]
+    return episode.scores[score_name]

@@ -24,13 +24,13 @@ class DynamicSampling(EpisodeTransform):
         num_groups: how many to keep, over all processes: usually data.num_prompts. None keeps as many as
             arrive here; set the number after a transform that drops groups.
         max_rounds: how many times to sample what is missing.
-        field: "reward", or the name of a score.
-        tolerance: largest difference of rewards that counts as equal, in units of the field.
+        score_name: "reward", or the name of a score.
+        tolerance: largest difference of rewards that counts as equal, in units of the score.
     """
 
     num_groups: int | None = None
     max_rounds: int = 3
-    field: str = "reward"
+    score_name: str = "reward"
     tolerance: float = 1e-6
 
     min_group_size = 2
@@ -74,4 +74,6 @@ class DynamicSampling(EpisodeTransform):
         return [episode for key, group in kept.items() if key in chosen for episode in group]
 
     def _with_variance(self, groups: dict[int, list[Episode]]) -> dict[int, list[Episode]]:
-        return {key: group for key, group in groups.items() if not has_zero_variance(group, self.field, self.tolerance)}
+        return {
+            key: group for key, group in groups.items() if not has_zero_variance(group, self.score_name, self.tolerance)
+        }

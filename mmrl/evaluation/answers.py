@@ -1,4 +1,4 @@
-"""How much a policy's answers to one problem differ."""
+"""Diversity of a policy's answers to one problem, and how often each problem is solved."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 from mmrl.episodes.filter import grouped
 from mmrl.evaluation.base import Evaluator
-from mmrl.evaluation.finished import binary_score, failures, finished
+from mmrl.evaluation.finished import count_errors, drop_errors, get_binary_score
 from mmrl.evaluation.plots import COLOURS
-from mmrl.evaluation.support import answer_of
+from mmrl.evaluation.support import get_answer
 from mmrl.types import Episode
 
 
@@ -31,13 +31,13 @@ class AnswerEntropy(Evaluator):
     """
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        groups = [[answer_of(episode) for episode in group] for group in grouped(finished(episodes)).values()]
+        groups = [[get_answer(episode) for episode in group] for group in grouped(drop_errors(episodes)).values()]
         if all(answer is None for group in groups for answer in group):
-            return {"mean": nan, "distinct": nan, "errors": failures(episodes)}
+            return {"mean": nan, "distinct": nan, "errors": count_errors(episodes)}
         return {
             "mean": sum(map(entropy, groups)) / len(groups),
             "distinct": sum(len(set(group)) for group in groups) / len(groups),
-            "errors": failures(episodes),
+            "errors": count_errors(episodes),
         }
 
 
@@ -48,16 +48,16 @@ class SolveRates(Evaluator):
     Against the start: `risen` and `fallen`, shares of the problems that are solved more often, or less.
 
     Args:
-        score: a score of 0 or 1 that the task gives.
+        score_name: name of a score of 0 or 1 that the task gives.
     """
 
-    score: str = "exact"
+    score_name: str = "exact"
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
         rates = list(self.rates(episodes).values())
         never, always = (sum(rate == end for rate in rates) / len(rates) for end in (0, 1))
         out = {"never": never, "sometimes": 1 - never - always, "always": always, "mean": sum(rates) / len(rates)}
-        return {**out, "errors": failures(episodes)}
+        return {**out, "errors": count_errors(episodes)}
 
     def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
         before, after = self.rates(start), self.rates(episodes)
@@ -70,8 +70,8 @@ class SolveRates(Evaluator):
     def rates(self, episodes: Sequence[Episode]) -> dict[str, float]:
         """By problem, the share of its finished samples that solve it."""
         return {
-            group[0].prompt.key: sum(binary_score(episode, self.score) for episode in group) / len(group)
-            for group in grouped(finished(episodes)).values()
+            group[0].prompt.key: sum(get_binary_score(episode, self.score_name) for episode in group) / len(group)
+            for group in grouped(drop_errors(episodes)).values()
         }
 
     def plot(self, axes: Any, start: Sequence[Episode], episodes: Sequence[Episode]) -> bool:

@@ -1,4 +1,4 @@
-"""Numbers about finished episodes of the held-out split."""
+"""Evaluators: metrics of held-out episodes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from mmrl.types import Episode
 
 
 class Evaluator(ABC):
-    """Sees all evaluation episodes of all ranks (light episodes: no turns) and names some numbers."""
+    """Compute named metrics from the evaluation episodes of all ranks (light episodes: no turns)."""
 
     @abstractmethod
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]: ...
 
     @property
     def compares(self) -> bool:
-        """Whether it has something to say about the start."""
+        """Whether it compares with the start of the run."""
         return type(self).against is not Evaluator.against or type(self).plot is not Evaluator.plot
 
     def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
-        """Further numbers, of what has changed since the run began. `start` are the same problems at its beginning."""
+        """Further metrics: changes since the start of the run. `start` are the same problems at its beginning."""
         return {}
 
     def plot(self, axes: Any, start: Sequence[Episode], episodes: Sequence[Episode]) -> bool:

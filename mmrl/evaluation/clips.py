@@ -1,4 +1,4 @@
-"""The video of a policy, or of two side by side, on the first held-out initial states."""
+"""Compose the video of one policy, or of two side by side, on the first held-out initial states."""
 
 from __future__ import annotations
 
@@ -6,63 +6,70 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mmrl.evaluation.film import Shown
-from mmrl.evaluation.video import Clip, side_by_side
+from mmrl.evaluation.film import EpisodeVideos
+from mmrl.evaluation.video import VideoPanel, tile_panels
 from mmrl.types import Episode
 
-HOLD = 15  # pictures for which the last one of an episode stays
+HOLD = 15  # frames for which the last one of an episode is held
 
 
-def clips(shown: Mapping[str, Shown], score: str | None) -> list[np.ndarray]:
-    """One initial state after the other, in the order of the split, each with all policies next to each other.
+def compose_video(videos: Mapping[str, EpisodeVideos], score_name: str | None) -> list[np.ndarray]:
+    """Compose the frames of a video: one initial state after the other, each with all policies side by side.
 
-    Nothing is chosen by its outcome: failures are shown as they come.
+    The states are in the order of the split and are not selected by outcome.
 
     Args:
-        shown: filmed episodes of each policy, by title; all of the same initial states.
-        score: of 0 or 1 that says whether an episode succeeded; None when there is none.
+        videos: recorded episodes of each policy, by title; all of the same initial states.
+        score_name: score of 0 or 1 that says whether an episode succeeded; None when there is none.
     """
     frames: list[np.ndarray] = []
-    count = _checked(shown)
+    count = _count_states(videos)
     for i in range(count):
-        frames += clip(shown, i, score, f"{i + 1}/{count}  ")
+        frames += compose_clip(videos, i, score_name, f"{i + 1}/{count}  ")
     return frames
 
 
-def clip(shown: Mapping[str, Shown], i: int, score: str | None, before: str = "") -> list[np.ndarray]:
-    """The i-th filmed initial state with all policies next to each other; `before` stands before the instruction."""
-    _checked(shown)
-    instruction = next(iter(shown.values())).films[i].instruction
+def compose_clip(
+    videos: Mapping[str, EpisodeVideos], i: int, score_name: str | None, before: str = ""
+) -> list[np.ndarray]:
+    """Compose the frames of the i-th initial state, all policies side by side; `before` precedes the instruction."""
+    _count_states(videos)
+    instruction = next(iter(videos.values())).videos[i].instruction
     row = [
-        Clip(part.films[i].frames, title, outcome(part.episodes[i], score), success(part.episodes[i], score))
-        for title, part in shown.items()
+        VideoPanel(
+            policy.videos[i].frames,
+            title,
+            get_outcome(policy.episodes[i], score_name),
+            is_success(policy.episodes[i], score_name),
+        )
+        for title, policy in videos.items()
     ]
-    made = side_by_side(row, f"{before}{instruction}".strip())
+    made = tile_panels(row, f"{before}{instruction}".strip())
     return made + made[-1:] * HOLD
 
 
-def _checked(shown: Mapping[str, Shown]) -> int:
-    """How many initial states were filmed; refused when they are not the same for all policies."""
-    first, *others = ([episode.prompt.key for episode in part.episodes] for part in shown.values())
+def _count_states(videos: Mapping[str, EpisodeVideos]) -> int:
+    """The number of recorded initial states; refused when they are not the same for all policies."""
+    first, *others = ([episode.prompt.key for episode in policy.episodes] for policy in videos.values())
     if any(other != first for other in others):
-        raise ValueError("clips side by side must be of the same initial states")
+        raise ValueError("videos side by side must be of the same initial states")
     return len(first)
 
 
-def success(episode: Episode, score: str | None) -> bool | None:
+def is_success(episode: Episode, score_name: str | None) -> bool | None:
     """Whether it succeeded; None where nothing says so, or where the simulator failed."""
-    if score is None or episode.ended == "error" or score not in episode.scores:
+    if score_name is None or episode.ended == "error" or score_name not in episode.scores:
         return None
-    return episode.scores[score] == 1
+    return episode.scores[score_name] == 1
 
 
-def outcome(episode: Episode, score: str | None) -> str:
+def get_outcome(episode: Episode, score_name: str | None) -> str:
     """How it ended, in a few words: the event that the simulator named, else the return."""
     if episode.ended == "error":
         return "simulator error"
-    if score is None:
+    if score_name is None:
         return f"return {episode.scores['return']:.1f}" if "return" in episode.scores else ""
-    if success(episode, score):
-        return score
-    events = [name for name, value in episode.scores.items() if value == 1 and name not in (score, "return")]
-    return events[0].replace("_", " ") if events else "out of time" if episode.ended == "time" else f"no {score}"
+    if is_success(episode, score_name):
+        return score_name
+    events = [name for name, value in episode.scores.items() if value == 1 and name not in (score_name, "return")]
+    return events[0].replace("_", " ") if events else "out of time" if episode.ended == "time" else f"no {score_name}"

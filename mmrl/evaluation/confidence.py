@@ -1,4 +1,4 @@
-"""What a policy thinks of its own held-out answers, and how far that can be trusted."""
+"""Confidence of a policy in its held-out answers (LaSeR's self-reward), and how well it separates right from wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mmrl.episodes.base import EpisodeTransform
 from mmrl.episodes.filter import grouped
 from mmrl.episodes.probe import SelfRewardToken
 from mmrl.evaluation.base import Evaluator
-from mmrl.evaluation.finished import binary_score, failures, finished
+from mmrl.evaluation.finished import count_errors, drop_errors, get_binary_score
 from mmrl.learners.collate import collate
 from mmrl.ops.probe import self_reward
 from mmrl.stages.logprobs import scored
@@ -38,10 +38,10 @@ class Confidence(EpisodeTransform):
     rows: int = 64
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        said = [episode for episode in SelfRewardToken(self.token)(episodes, ctx) if episode.turns]
-        if not said:
+        probed = [episode for episode in SelfRewardToken(self.token)(episodes, ctx) if episode.turns]
+        if not probed:
             return episodes
-        batch = collate(said, ctx.policy)
+        batch = collate(probed, ctx.policy)
 
         def ask(model):
             return scored(model, batch, lambda out: out.logprobs, self.rows, ctx.device)
@@ -50,11 +50,11 @@ class Confidence(EpisodeTransform):
             raise KeyError("evaluator confidence needs a reference: set model.reference=true, or its log-probability")
         reference = ask(ctx.models["reference"]) if self.reference is None else self.reference
         score = self_reward(ask(ctx.policy), reference, batch["self_reward_mask"], self.scale)
-        of = np.zeros(len(said))
+        of = np.zeros(len(probed))
         np.add.at(of, batch["episode"].numpy(), score.numpy())
-        known = iter(of.tolist())
+        scores = iter(of.tolist())
         return [
-            replace(e, info={**e.info, "confidence": next(known), "answer": e.output}) if e.turns else e
+            replace(e, info={**e.info, "confidence": next(scores), "answer": e.output}) if e.turns else e
             for e in episodes
         ]
 
@@ -66,19 +66,19 @@ class Discrimination(Evaluator):
     mean; n, the number of answers; right, those of them that are. Not a number where all are right or all are wrong.
 
     Args:
-        score: a score of 0 or 1.
-        by: number in the episodes' `info` that should tell.
+        score_name: name of a score of 0 or 1.
+        info_key: entry of the episodes' `info` with the confidence.
     """
 
-    score: str = "exact"
-    by: str = "confidence"
+    score_name: str = "exact"
+    info_key: str = "confidence"
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        valid = finished(episodes)
-        right = np.array([binary_score(episode, self.score) for episode in valid])
-        trusted = [told(episode, self.by) for episode in valid]
+        valid = drop_errors(episodes)
+        right = np.array([get_binary_score(episode, self.score_name) for episode in valid])
+        trusted = [read_info(episode, self.info_key) for episode in valid]
         area = float(roc_auc_score(right, trusted)) if 0 < right.sum() < len(right) else nan
-        return {"mean": area, "n": float(len(valid)), "right": float(right.sum()), "errors": failures(episodes)}
+        return {"mean": area, "n": float(len(valid)), "right": float(right.sum()), "errors": count_errors(episodes)}
 
 
 @dataclass(frozen=True)
@@ -88,34 +88,36 @@ class WeightedVote(Evaluator):
     Answers are alike when their texts are, without the space around them. Of several that lead, the first counts.
 
     Args:
-        score: a score of 0 or 1.
-        by: number in the episodes' `info` that weighs an answer; those below 0 weigh nothing.
+        score_name: name of a score of 0 or 1.
+        info_key: entry of the episodes' `info` with the weight of an answer; weights below 0 count as 0.
     """
 
-    score: str = "exact"
-    by: str = "confidence"
+    score_name: str = "exact"
+    info_key: str = "confidence"
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        groups = grouped(finished(episodes)).values()
-        weighted = [self._led(group, [max(told(e, self.by), 0.0) for e in group]) for group in groups]
-        majority = [self._led(group, [1.0] * len(group)) for group in groups]
+        groups = grouped(drop_errors(episodes)).values()
+        weighted = [
+            self._score_of_largest(group, [max(read_info(e, self.info_key), 0.0) for e in group]) for group in groups
+        ]
+        majority = [self._score_of_largest(group, [1.0] * len(group)) for group in groups]
         n = len(weighted)
         return {
             "mean": sum(weighted) / n if n else nan,
             "majority": sum(majority) / n if n else nan,
             "n": float(n),
-            "errors": failures(episodes),
+            "errors": count_errors(episodes),
         }
 
-    def _led(self, group: Sequence[Episode], weights: Sequence[float]) -> float:
+    def _score_of_largest(self, group: Sequence[Episode], weights: Sequence[float]) -> float:
         sums: dict[str, float] = defaultdict(float)
         for episode, weight in zip(group, weights):
-            sums[str(told(episode, "answer")).strip()] += weight
+            sums[str(read_info(episode, "answer")).strip()] += weight
         best = max(sums, key=sums.__getitem__)
-        return next(binary_score(e, self.score) for e in group if str(e.info["answer"]).strip() == best)
+        return next(get_binary_score(e, self.score_name) for e in group if str(e.info["answer"]).strip() == best)
 
 
-def told(episode: Episode, name: str):
+def read_info(episode: Episode, name: str):
     """An entry of the episode's `info`."""
     if name not in episode.info:
         raise KeyError(

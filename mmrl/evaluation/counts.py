@@ -1,4 +1,4 @@
-"""What happened on the way, by name."""
+"""Mean number of events per episode, such as outcomes of tool calls."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mmrl.evaluation.base import Evaluator
-from mmrl.evaluation.finished import failures
+from mmrl.evaluation.finished import count_errors
 from mmrl.types import Episode
 
 
 @dataclass(frozen=True)
-class Counts(Evaluator):
-    """How often, per episode, each thing came that a rollout counted in `info["counts"]`: outcomes of tools and trees.
+class EventCounts(Evaluator):
+    """Mean number per episode of every event that a rollout counts in `info["counts"]`: outcomes of tools and trees.
 
     Failed episodes count too, since why they failed is in it; `errors` is their number.
     """
@@ -21,4 +21,4 @@ class Counts(Evaluator):
         counts = [episode.info.get("counts", {}) for episode in episodes]
         names = sorted({name for one in counts for name in one})
         means = {name: sum(one.get(name, 0) for one in counts) / len(counts) for name in names}
-        return {**means, "errors": failures(episodes)}
+        return {**means, "errors": count_errors(episodes)}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from mmrl.evaluation.plots import Curve, learning_curve
+from mmrl.evaluation.plots import Curve, plot_learning_curve
 
-_MOST = 4  # curves that a reader tells apart
+_MAX_CURVES = 4  # that a reader tells apart
 
 
-def run_curve(run_dir: str | Path) -> Path | None:
+def plot_run(run_dir: str | Path) -> Path | None:
     """Draw <run_dir>/learning_curve.png: training reward, and every held-out rate with its interval.
 
     None where metrics.csv is missing or has no held-out rate.
@@ -30,4 +30,4 @@ def run_curve(run_dir: str | Path) -> Path | None:
         return None
     title = f"{run_dir.name} (bars: Wilson 95 %)"
     picture = run_dir / "learning_curve.png"
-    return learning_curve(metrics, picture, curves[:_MOST], y_label="share", title=title, index="iterations")
+    return plot_learning_curve(metrics, picture, curves[:_MAX_CURVES], y_label="share", title=title, index="iterations")

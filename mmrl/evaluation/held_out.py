@@ -1,4 +1,4 @@
-"""Measuring a policy on prompts that it is never trained on."""
+"""Held-out evaluation: run the policy on prompts that it is never trained on and compute metrics."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from mmrl.types import Context, Episode, Prompt, Sampling, Task
 
 
 class HeldOut:
-    """Plays the first `count` held-out prompts under each decode and lets evaluators name numbers.
+    """Evaluate the policy on `count` held-out prompts under each decode.
 
     The prompts and the random draws are the same at every call, so that two policies meet the same problems.
 
     Args:
         rollout: how episodes are played; may differ from the training rollout.
         sampling: the decodes to measure, by name.
-        evaluators: what to say about the episodes, by name.
+        evaluators: metrics of the episodes, by name.
         count: held-out prompts, over all ranks; fewer when the split is smaller.
         num_samples: episodes per prompt.
         seed: of the draws; not the run's, so that runs of different seeds are measured alike.
         split: "held_out"; "train" only to decide something that may not look at held-out problems.
         transforms: applied to the scored episodes, by name, such as those that note what only the weights can say.
-        first: number of the first prompt, to keep a stream for choosing settings apart from the one reported.
+        offset: index of the first prompt, so that settings can be chosen on other prompts than those reported.
     """
 
     def __init__(
@@ -41,17 +41,17 @@ class HeldOut:
         count: int = 256,
         num_samples: int = 1,
         seed: int = 12345,
-        first: int = 0,
+        offset: int = 0,
         split: str = "held_out",
         transforms: dict[str, EpisodeTransform] | None = None,
     ):
-        for name, value, least in (("count", count, 1), ("num_samples", num_samples, 1), ("first", first, 0)):
+        for name, value, least in (("count", count, 1), ("num_samples", num_samples, 1), ("offset", offset, 0)):
             if value < least:
                 raise ValueError(f"data.evaluation.{name} must be at least {least}, got {value}")
         if split not in ("held_out", "train"):
             raise ValueError(f"data.evaluation.split must be held_out or train, got {split!r}")
         self.rollout, self.sampling, self.evaluators = rollout, sampling, evaluators
-        self.count, self.num_samples, self.seed, self.first, self.split = count, num_samples, seed, first, split
+        self.count, self.num_samples, self.seed, self.offset, self.split = count, num_samples, seed, offset, split
         self.transforms = transforms or {}
         self.only: Sequence[int] | None = None  # some of the numbers from 0 to count; they play as they do among all
         self.latest: dict[str, list[Episode]] = {}  # light episodes of all ranks, by decode, as last measured
@@ -59,10 +59,10 @@ class HeldOut:
 
     def indices(self, task: Task) -> range:
         """Which problems of the split are played; problem number i has the draws of slot i."""
-        return range(self.first, min(self.first + self.count, len(task)))
+        return range(self.offset, min(self.offset + self.count, len(task)))
 
     def measure(self, task: Task, reward: Reward, ctx: Context) -> dict[str, float]:
-        """Every evaluator's numbers under every decode, named decode/evaluator/number."""
+        """Compute the metrics of every evaluator under every decode, named decode/evaluator/metric."""
         task = task.on(self.split)
         out: dict[str, float] = {}
         self.latest = {}
@@ -70,10 +70,10 @@ class HeldOut:
             episodes = [e.light() for e in self.play(task, reward, ctx, sampling)]
             everyone = self.latest[decode] = parallel.gather(episodes)
             for name, evaluator in self.evaluators.items():
-                numbers = dict(evaluator(everyone))
+                metrics = dict(evaluator(everyone))
                 if decode in self.start:
-                    numbers |= evaluator.against(self.start[decode], everyone)
-                out |= {f"{decode}/{name}/{key}": value for key, value in numbers.items()}
+                    metrics |= evaluator.against(self.start[decode], everyone)
+                out |= {f"{decode}/{name}/{key}": value for key, value in metrics.items()}
         if any(evaluator.compares for evaluator in self.evaluators.values()):
             self.start = self.start or dict(self.latest)
         return out

@@ -1,4 +1,4 @@
-"""How far a measured share can be trusted."""
+"""Confidence intervals of rates (Wilson) and McNemar's test."""
 
 from __future__ import annotations
 

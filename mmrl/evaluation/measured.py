@@ -1,4 +1,4 @@
-"""What to measure of a checkpoint, and the numbers of it."""
+"""Override the configured evaluation from the command line, and compute the metrics of a checkpoint."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
-from mmrl.evaluation.accuracy import Rate
+from mmrl.evaluation.accuracy import SuccessRate
 from mmrl.evaluation.base import Evaluator
-from mmrl.evaluation.by_task import by_task
+from mmrl.evaluation.by_task import group_by_task
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.pass_at_k import PassAtK
 from mmrl.types import Episode, Sampling
 
-Numbers = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""decode -> evaluator -> named numbers."""
+Metrics = Mapping[str, Mapping[str, Mapping[str, float]]]
+"""decode -> evaluator -> metrics."""
 
-TaskNumbers = Mapping[str, Numbers]
-"""decode -> task -> evaluator -> named numbers."""
+TaskMetrics = Mapping[str, Metrics]
+"""decode -> task -> evaluator -> metrics."""
 
 
-def asked(
+def override_evaluation(
     held_out: HeldOut, training: Sampling, count: int | None, num_samples: int | None, decodes: Sequence[str]
 ) -> HeldOut:
-    """The configured evaluation with another number of problems or samples, or other decodes.
+    """Override the configured evaluation with another number of problems or samples, or other decodes.
 
     Several samples per problem are only of use under a decode that draws; pass@k is then measured beside every rate.
 
@@ -43,9 +43,9 @@ def asked(
         out.sampling = drawn or {"sample": _decode("sample", held_out, training)}
     if out.num_samples > 1:
         ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128, 256) if k < out.num_samples] + [out.num_samples]
-        rates = {name: part for name, part in held_out.evaluators.items() if isinstance(part, Rate)}
+        rates = {name: part for name, part in held_out.evaluators.items() if isinstance(part, SuccessRate)}
         passes: dict[str, Evaluator] = {
-            f"{name}_pass": PassAtK(ks, rate.score, rate.level) for name, rate in rates.items()
+            f"{name}_pass": PassAtK(ks, rate.score_name, rate.level) for name, rate in rates.items()
         }
         out.evaluators = {**held_out.evaluators, **passes}
     return out
@@ -60,31 +60,34 @@ def _decode(name: str, held_out: HeldOut, training: Sampling) -> Sampling:
     return replace(training, decode=name)  # type: ignore[arg-type]
 
 
-Decodes = Mapping[str, Sequence[Episode]]
+EpisodesByDecode = Mapping[str, Sequence[Episode]]
 """decode -> light episodes."""
 
 
-def rates(held_out: HeldOut) -> dict[str, Rate]:
-    """The evaluators that count successes."""
-    return {name: part for name, part in held_out.evaluators.items() if isinstance(part, Rate)}
+def success_rates(held_out: HeldOut) -> dict[str, SuccessRate]:
+    """The evaluators that are success rates."""
+    return {name: part for name, part in held_out.evaluators.items() if isinstance(part, SuccessRate)}
 
 
-def numbers(held_out: HeldOut, played: Decodes) -> dict[str, dict[str, dict[str, float]]]:
-    """What every evaluator says about the episodes of each decode."""
+def compute_metrics(held_out: HeldOut, played: EpisodesByDecode) -> dict[str, dict[str, dict[str, float]]]:
+    """Compute the metrics of every evaluator for the episodes of each decode."""
     return {
         decode: {name: dict(evaluator(episodes)) for name, evaluator in held_out.evaluators.items()}
         for decode, episodes in played.items()
     }
 
 
-def task_numbers(held_out: HeldOut, played: Decodes) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
-    """The success rates of each task apart; empty where there is one task only."""
-    parts = {decode: by_task(episodes) for decode, episodes in played.items()}
+def compute_task_metrics(
+    held_out: HeldOut, played: EpisodesByDecode
+) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    """Compute the success rates of each task; empty where there is one task only."""
+    parts = {decode: group_by_task(episodes) for decode, episodes in played.items()}
     if all(len(tasks) < 2 for tasks in parts.values()):
         return {}
     return {
         decode: {
-            task: {name: rate(episodes) for name, rate in rates(held_out).items()} for task, episodes in tasks.items()
+            task: {name: rate(episodes) for name, rate in success_rates(held_out).items()}
+            for task, episodes in tasks.items()
         }
         for decode, tasks in parts.items()
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 from mmrl.episodes.filter import grouped
 from mmrl.evaluation.base import Evaluator
-from mmrl.evaluation.finished import binary_score, failures
+from mmrl.evaluation.finished import count_errors, get_binary_score
 from mmrl.evaluation.intervals import wilson
 from mmrl.evaluation.plots import COLOURS
 from mmrl.evaluation.power import quantile
@@ -37,12 +37,12 @@ class PassAtK(Evaluator):
 
     Args:
         ks: numbers of samples.
-        score: a score of 0 or 1 that the task gives.
+        score_name: name of a score of 0 or 1 that the task gives.
         level: share of repetitions in which the interval covers the true value.
     """
 
     ks: Sequence[int] = (1,)
-    score: str = "exact"
+    score_name: str = "exact"
     level: float = 0.95
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class PassAtK(Evaluator):
                     f"pass@{max(self.ks)} needs {max(self.ks)} samples per prompt, {group[0].prompt.key!r} has "
                     f"{len(group)}; raise evaluation.num_samples or lower evaluator.ks"
                 )
-            values = [binary_score(episode, self.score) for episode in group if episode.ended != "error"]
+            values = [get_binary_score(episode, self.score_name) for episode in group if episode.ended != "error"]
             counts.append((len(values), int(sum(values))))
         named: dict[str, float] = {}
         for k in sorted(self.ks):
@@ -69,7 +69,7 @@ class PassAtK(Evaluator):
             mean = sum(chances) / len(chances) if chances else nan
             named |= {f"pass@{k}": mean, f"pass@{k}_lower": lower, f"pass@{k}_upper": upper}
             named["prompts"] = float(len(chances))
-        return {**named, "errors": failures(episodes)}
+        return {**named, "errors": count_errors(episodes)}
 
     def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
         """crossing: the smallest k from which on the start solves as much; nan where it never does."""

@@ -56,7 +56,7 @@ def read_metrics(path: str | Path, index: str = "epoch") -> dict[str, dict[float
     return columns
 
 
-def learning_curve(
+def plot_learning_curve(
     metrics_csv: str | Path,
     picture: str | Path,
     curves: Sequence[Curve],
@@ -64,12 +64,12 @@ def learning_curve(
     y_label: str = "success rate",
     x_label: str = "iteration",
     title: str = "",
-    share: bool = True,
+    percent: bool = True,
     index: str = "epoch",
 ) -> Path:
     """Draw the curves against the iteration into a PNG of 1200 x 750 pixels.
 
-    With `share`, values are shares of one and the axis runs from 0 to 100 %. Needs no display and no global state.
+    With `percent`, values are fractions and the axis runs from 0 to 100 %. Needs no display and no global state.
     """
     metrics = read_metrics(metrics_csv, index)
     figure = Figure(figsize=(8, 5), dpi=150, layout="constrained")
@@ -77,7 +77,7 @@ def learning_curve(
     axes = figure.add_subplot()
     for position, curve in enumerate(curves):
         _draw(axes, metrics, curve, COLOURS[position % len(COLOURS)], str(metrics_csv))
-    _dress(axes, x_label, y_label, title, share)
+    _format_axes(axes, x_label, y_label, title, percent)
     picture = Path(picture)
     picture.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(picture, metadata={"Software": None})  # the same numbers give the same bytes
@@ -112,12 +112,12 @@ def _column(metrics: Mapping[str, Mapping[float, float]], name: str, source: str
     return metrics[name]
 
 
-def _dress(axes: Axes, x_label: str, y_label: str, title: str, share: bool) -> None:
+def _format_axes(axes: Axes, x_label: str, y_label: str, title: str, percent: bool) -> None:
     axes.set_xlabel(x_label)
-    axes.set_ylabel(f"{y_label} (%)" if share else y_label)
+    axes.set_ylabel(f"{y_label} (%)" if percent else y_label)
     if title:
         axes.set_title(title, loc="left")
-    if share:
+    if percent:
         axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, symbol=""))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -1,4 +1,4 @@
-"""How small a difference so many episodes can show."""
+"""Statistical power: sample sizes and minimum detectable differences of success rates."""
 
 from __future__ import annotations
 

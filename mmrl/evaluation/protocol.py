@@ -1,4 +1,4 @@
-"""What a number was measured under, frozen and hashed: numbers with equal hashes may be compared, others may not."""
+"""Evaluation protocol, hashed: results may be compared only if their hashes are equal."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NAME = "protocol.json"
 
 @dataclass(frozen=True)
 class Protocol:
-    """The contest, the contestant and the place.
+    """Protocol of an evaluation: problems, policy and environment.
 
     Args:
         entries: what decides which problem was posed and how it was judged; nothing else is hashed.
         policy: how the policy reads observations and writes actions. It is part of what is measured: another one is a
-            reason to look twice, not a reason against the comparison.
-        environment: versions and devices. They should not matter; where they differ it is said.
+            warning, not a refusal.
+        environment: versions and devices; a difference is reported.
     """
 
     entries: dict[str, Any]
@@ -56,12 +56,12 @@ class Protocol:
             raise ValueError(f"{path} says hash {said} and its entries have {made.hash}: it was edited; {remedy}")
         return made
 
-    def against(self, other: Protocol) -> list[str]:
-        """Entries because of which results under `other` may not be compared with results under this one."""
+    def incompatible_entries(self, other: Protocol) -> list[str]:
+        """The entries that differ; results under the two protocols may then not be compared."""
         return differences(other.entries, self.entries, "there", "here")
 
-    def apart(self, other: Protocol) -> list[str]:
-        """What else is not the same."""
+    def other_differences(self, other: Protocol) -> list[str]:
+        """Differences of policy and environment, which do not forbid a comparison."""
         pairs = (("policy", other.policy, self.policy), ("environment", other.environment, self.environment))
         return [line for name, there, here in pairs for line in differences({name: there}, {name: here}, "there")]
 
@@ -72,8 +72,8 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def posed(task: Task, held_out: HeldOut) -> dict[str, Any]:
-    """The protocol's entries that are known before anything is played.
+def describe_evaluation(task: Task, held_out: HeldOut) -> dict[str, Any]:
+    """The entries of the protocol that are known before the evaluation: problems, decodes, evaluators.
 
     Args:
         task: of the run, on any split.
@@ -85,7 +85,7 @@ def posed(task: Task, held_out: HeldOut) -> dict[str, Any]:
         "suite": {"task": task.name, **task.contract()},
         "problems": {
             "split": held_out.split,
-            "first": held_out.first,
+            "offset": held_out.offset,
             "count": len(indices),
             "stream": getattr(task, "seed", None),
             "digest": digest([_plain(problems[index]) for index in indices]),
@@ -93,12 +93,12 @@ def posed(task: Task, held_out: HeldOut) -> dict[str, Any]:
         "num_samples": held_out.num_samples,
         "draws": held_out.seed,
         "decodes": {name: asdict(sampling) for name, sampling in held_out.sampling.items()},
-        "judged": {name: _part(evaluator) for name, evaluator in held_out.evaluators.items()},
+        "evaluators": {name: _describe(evaluator) for name, evaluator in held_out.evaluators.items()},
     }
 
 
-def instructions(played: Mapping[str, Sequence[Episode]]) -> dict[str, Any]:
-    """The wordings that the policy was given in the episodes of each decode: how many there are, and a digest."""
+def digest_instructions(played: Mapping[str, Sequence[Episode]]) -> dict[str, Any]:
+    """Number and digest of the instructions that the policy was given in the episodes of each decode."""
     told = {
         json.dumps([episode.prompt.key, episode.info["instruction"]])
         for episodes in played.values()
@@ -115,7 +115,7 @@ def _plain(prompt: Prompt) -> list[Any]:
     return [prompt.key, repr(prompt.messages), pictures, repr(prompt.answer), repr(sorted(prompt.info.items()))]
 
 
-def _part(evaluator: Any) -> dict[str, Any]:
+def _describe(evaluator: Any) -> dict[str, Any]:
     """An evaluator and its settings."""
     settings = asdict(evaluator) if is_dataclass(evaluator) and not isinstance(evaluator, type) else {}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}

@@ -1,4 +1,4 @@
-"""The table of a before/after comparison: for the terminal, for Markdown and for JSON."""
+"""Tables that compare two checkpoints: for the terminal, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ HEADERS = ("decode", "before", "after", "episodes", "errors", "disjoint")
 
 
 @dataclass(frozen=True)
-class Measured:
-    """So many successes in so many finished episodes, with the Wilson interval at `level`; `errors` did not finish."""
+class RateEstimate:
+    """Success rate of finished episodes with its Wilson interval at `level`; `errors` episodes did not finish."""
 
     successes: int
     episodes: int
@@ -45,11 +45,11 @@ class Measured:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same decode of two checkpoints, on one of several tasks or on all episodes."""
+    """Comparison of two checkpoints under one decode, on one of several tasks or on all episodes."""
 
     decode: str
-    before: Measured
-    after: Measured
+    before: RateEstimate
+    after: RateEstimate
     task: str = ""
 
     @property
@@ -70,8 +70,8 @@ class Comparison:
         return self.label, str(self.before), str(self.after), episodes, errors, disjoint
 
 
-def table(comparisons: Sequence[Comparison], title: str = "") -> Table:
-    """A rich renderable: `console.print(table(...))`."""
+def format_table(comparisons: Sequence[Comparison], title: str = "") -> Table:
+    """Format comparisons as a rich table: `console.print(format_table(...))`."""
     made = Table(title=title or None, title_justify="left", caption=_caption(comparisons), caption_justify="left")
     for position, header in enumerate(HEADERS):
         made.add_column(header, justify="left" if position == 0 else "right", no_wrap=True)
@@ -80,15 +80,15 @@ def table(comparisons: Sequence[Comparison], title: str = "") -> Table:
     return made
 
 
-def markdown(comparisons: Sequence[Comparison]) -> str:
-    """The same rows as a Markdown table."""
+def format_markdown(comparisons: Sequence[Comparison]) -> str:
+    """Format comparisons as a Markdown table."""
     lines = [f"| {' | '.join(HEADERS)} |", "|---|" + "---:|" * (len(HEADERS) - 1)]
     lines += [f"| {' | '.join(comparison.cells)} |" for comparison in comparisons]
     return "\n".join([*lines, "", _caption(comparisons)]) + "\n"
 
 
-def as_json(comparisons: Sequence[Comparison]) -> str:
-    """The same rows with every number at full precision; rates and interval ends are shares, not percent."""
+def to_json(comparisons: Sequence[Comparison]) -> str:
+    """Serialize comparisons with every number at full precision; rates and interval ends are shares, not percent."""
     rows = [
         {
             "decode": comparison.decode,
@@ -102,7 +102,7 @@ def as_json(comparisons: Sequence[Comparison]) -> str:
     return json.dumps(rows, indent=2) + "\n"
 
 
-def _plain(measured: Measured) -> dict[str, Any]:
+def _plain(measured: RateEstimate) -> dict[str, Any]:
     lower, upper = measured.interval
     return {
         "successes": measured.successes,

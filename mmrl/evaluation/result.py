@@ -1,4 +1,4 @@
-"""A measurement on disk: the protocol and every episode, so that a later one can be paired with it."""
+"""Evaluation result on disk: the protocol and every episode, for later paired comparisons."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mmrl.evaluation.by_task import task_of
+from mmrl.evaluation.by_task import get_task
 from mmrl.evaluation.protocol import NAME, Protocol
 from mmrl.strict_json import kind, need_object, parse_json
 from mmrl.types import Episode, Prompt
@@ -20,28 +20,28 @@ _ENTRIES = (
     *("scores", "decisions", "tokens"),
 )
 
-Played = Mapping[str, Mapping[str, Sequence[Episode]]]
+EpisodesByCheckpoint = Mapping[str, Mapping[str, Sequence[Episode]]]
 """checkpoint -> decode -> light episodes."""
 
 
 @dataclass(frozen=True)
-class Result:
-    """What was measured under one protocol.
+class EvaluationResult:
+    """Episodes of all checkpoints and decodes under one protocol.
 
     Args:
         protocol: under which.
-        played: light episodes of every checkpoint and decode.
+        episodes: light episodes of every checkpoint and decode.
     """
 
     protocol: Protocol
-    played: Played
+    episodes: EpisodesByCheckpoint
 
     def write(self, folder: str | Path) -> list[Path]:
         """<folder>/protocol.json and <folder>/episodes.jsonl, one episode a line."""
         path = Path(folder) / EPISODES
         rows = [
-            {"checkpoint": title, "decode": decode, **row(episode)}
-            for title, decodes in self.played.items()
+            {"checkpoint": title, "decode": decode, **episode_row(episode)}
+            for title, decodes in self.episodes.items()
             for decode, episodes in decodes.items()
             for episode in episodes
         ]
@@ -49,7 +49,7 @@ class Result:
         return [self.protocol.write(folder), path]
 
     @classmethod
-    def read(cls, folder: str | Path) -> Result:
+    def read(cls, folder: str | Path) -> EvaluationResult:
         """What `write` left there."""
         folder = Path(folder)
         missing = [name for name in (NAME, EPISODES) if not (folder / name).exists()]
@@ -68,15 +68,15 @@ class Result:
         return cls(protocol, played)
 
 
-def row(episode: Episode) -> dict[str, Any]:
-    """One episode as plain values."""
+def episode_row(episode: Episode) -> dict[str, Any]:
+    """Convert an episode to plain values."""
     info = episode.info
     return {
         "key": episode.prompt.key,
         "slot": episode.group,
         "sample_index": episode.sample_index,
         "seed": episode.prompt.info.get("seed"),
-        "task": task_of(episode),
+        "task": get_task(episode),
         "instruction": info.get("instruction"),
         "ended": episode.ended,
         "error": info.get("error"),
@@ -87,7 +87,7 @@ def row(episode: Episode) -> dict[str, Any]:
 
 
 def _read_row(line: bytes, place: str, remedy: str) -> dict[str, Any]:
-    """One line of episodes.jsonl, with every entry that `row` writes."""
+    """One line of episodes.jsonl, with every entry that `episode_row` writes."""
     one = need_object(parse_json(line, place, remedy, finite=False), place, remedy)
     absent = [name for name in _ENTRIES if name not in one]
     if absent:

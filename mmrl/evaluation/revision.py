@@ -1,4 +1,4 @@
-"""What a further attempt is good for."""
+"""Gain of self-correction over the first attempt."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from math import nan
 
 from mmrl.evaluation.base import Evaluator
-from mmrl.evaluation.finished import failures, finished
+from mmrl.evaluation.finished import count_errors, drop_errors
 from mmrl.types import Episode
 
 
 @dataclass(frozen=True)
-class Revision(Evaluator):
-    """First and last attempt compared: first, last, gain, corrected (wrong to right), spoiled, n, errors.
+class CorrectionGain(Evaluator):
+    """Accuracy of the first and the last attempt (SCoRe).
 
-    All are shares of the finished episodes; gain = corrected - spoiled.
+    first, last, gain, corrected (wrong to right), spoiled: shares of the finished episodes; gain = corrected - spoiled.
     Source: Kumar et al., 2024, arXiv:2409.12917, section 3.
 
     Args:
-        score: of each attempt, in `info["attempts"]` as rollouts of several attempts write it; right where it is 1.
+        score_name: score of each attempt in `info["attempts"]`, 1 where the attempt is right.
     """
 
-    score: str = "exact"
+    score_name: str = "exact"
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        valid = finished(episodes)
+        valid = drop_errors(episodes)
         pairs = [self._pair(episode) for episode in valid]
         n = len(pairs)
 
@@ -40,7 +40,7 @@ class Revision(Evaluator):
             "corrected": corrected,
             "spoiled": spoiled,
             "n": float(n),
-            "errors": failures(episodes),
+            "errors": count_errors(episodes),
         }
 
     def _pair(self, episode: Episode) -> tuple[bool, bool]:
@@ -49,9 +49,9 @@ class Revision(Evaluator):
             raise KeyError(
                 f"the episode of {episode.prompt.key!r} has no info['attempts']; play it with rollout=self_correction"
             )
-        missing = [one for one in (attempts[0], attempts[-1]) if self.score not in one]
+        missing = [one for one in (attempts[0], attempts[-1]) if self.score_name not in one]
         if missing:
             raise KeyError(
-                f"no score {self.score!r} in an attempt at {episode.prompt.key!r}; it has {sorted(missing[0])}"
+                f"no score {self.score_name!r} in an attempt at {episode.prompt.key!r}; it has {sorted(missing[0])}"
             )
-        return attempts[0][self.score] == 1, attempts[-1][self.score] == 1
+        return attempts[0][self.score_name] == 1, attempts[-1][self.score_name] == 1

@@ -1,4 +1,4 @@
-"""Which right answers a policy keeps, gains and loses: what it finds, and not only how often."""
+"""Empirical support: right answers that a policy keeps, gains and loses against the start of the run."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 
 from mmrl.episodes.filter import grouped
 from mmrl.evaluation.base import Evaluator
-from mmrl.evaluation.finished import binary_score, finished
+from mmrl.evaluation.finished import drop_errors, get_binary_score
 from mmrl.types import Episode
 
 KINDS = ("preserved", "lost", "gained", "never")
 
 
-def support(before: Sequence[float], after: Sequence[float], least: float) -> dict[str, int]:
-    """Counts of right answers by where they are found: in both, before only, after only, in neither.
+def count_support(before: Sequence[float], after: Sequence[float], min_fraction: float) -> dict[str, int]:
+    """Count right answers by where they are found: in both, before only, after only, in neither.
 
-    Found is what has a probability of at least `least`. Source: The Invisible Leash, 2025, section 2,
+    Found is what has a probability of at least `min_fraction`. Source: The Invisible Leash, 2025, section 2,
     arXiv:2507.14843: preserved, shrinkage, expansion and out of support.
     """
     counts = dict.fromkeys(KINDS, 0)
     for first, second in zip(before, after, strict=True):
-        kind = ("never", "gained", "lost", "preserved")[2 * (first >= least) + (second >= least)]
+        kind = ("never", "gained", "lost", "preserved")[2 * (first >= min_fraction) + (second >= min_fraction)]
         counts[kind] += 1
     return counts
 
 
-def indices(counts: Mapping[str, int]) -> dict[str, float]:
-    """Shares of a support count; nan where nothing is there to take a share of.
+def support_metrics(counts: Mapping[str, int]) -> dict[str, float]:
+    """Ratios of the support counts (SRR, NDR, SDS, NSCR in the paper); nan where the denominator is 0.
 
     retained: of what was found, what still is, P / (P + S). discovered: of what is found, what is new, E / (P + E).
     balance: their harmonic mean. net: (E - S) / (P + E + S).
@@ -45,44 +45,44 @@ def indices(counts: Mapping[str, int]) -> dict[str, float]:
     }
 
 
-def answer_of(episode: Episode) -> str | None:
+def get_answer(episode: Episode) -> str | None:
     """The final answer of a light episode; None where it has none, as in a simulator."""
     answer = episode.info.get("answer")
     return None if answer is None else str(answer).strip()
 
 
 @dataclass(frozen=True)
-class Support(Evaluator):
-    """Distinct right answers of all problems that the start found and that the policy finds, with their shares.
+class EmpiricalSupport(Evaluator):
+    """Support dynamics (The Invisible Leash): distinct right answers that the start and the policy find.
 
     A problem without a right answer in any sample of either counts once as never found; where episodes carry no
     answers, a problem has one right answer: that it is solved.
 
     Args:
-        score: a score of 0 or 1 that the task gives.
-        least: share of a problem's samples from which on an answer counts as found; None for a single sample.
+        score_name: name of a score of 0 or 1 that the task gives.
+        min_fraction: fraction of a problem's samples from which on an answer counts as found; None: one sample.
     """
 
-    score: str = "exact"
-    least: float | None = None
+    score_name: str = "exact"
+    min_fraction: float | None = None
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        found = _right(episodes, self.score)
+        found = _right(episodes, self.score_name)
         return {"found": float(sum(len(answers) for answers in found.values())), "problems": float(len(found))}
 
     def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
         counts = self.counts(start, episodes)
-        return {**{kind: float(count) for kind, count in counts.items()}, **indices(counts)}
+        return {**{kind: float(count) for kind, count in counts.items()}, **support_metrics(counts)}
 
     def counts(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, int]:
         """Right answers by where they are found."""
-        first, second = _right(start, self.score), _right(episodes, self.score)
+        first, second = _right(start, self.score_name), _right(episodes, self.score_name)
         before, after = [], []
         for key in first.keys() & second.keys():
             for answer in sorted(first[key].keys() | second[key].keys()) or [""]:
                 before.append(first[key].get(answer, 0.0))
                 after.append(second[key].get(answer, 0.0))
-        return support(before, after, 1e-9 if self.least is None else self.least)
+        return count_support(before, after, 1e-9 if self.min_fraction is None else self.min_fraction)
 
     def plot(self, axes: Any, start: Sequence[Episode], episodes: Sequence[Episode]) -> bool:
         counts = self.counts(start, episodes)
@@ -94,11 +94,11 @@ class Support(Evaluator):
 def _right(episodes: Sequence[Episode], score: str) -> dict[str, dict[str, float]]:
     """Problem -> right answer -> its share of the problem's finished samples."""
     out: dict[str, dict[str, float]] = {}
-    for group in grouped(finished(episodes)).values():
+    for group in grouped(drop_errors(episodes)).values():
         shares: dict[str, float] = {}
         for episode in group:
-            if binary_score(episode, score):
-                answer = answer_of(episode) or ""
+            if get_binary_score(episode, score):
+                answer = get_answer(episode) or ""
                 shares[answer] = shares.get(answer, 0.0) + 1 / len(group)
         out[group[0].prompt.key] = shares
     return out

@@ -1,4 +1,4 @@
-"""The numbers of one checkpoint as tables for the terminal."""
+"""Tables of one checkpoint's metrics for the terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rich.table import Table
 
-from mmrl.evaluation.measured import Numbers, TaskNumbers
+from mmrl.evaluation.measured import Metrics, TaskMetrics
 from mmrl.evaluation.power import minimum_detectable_difference
 
 CAPTION = (
@@ -15,11 +15,11 @@ CAPTION = (
 CAPTION += "policy that as many episodes each would show (80 % power, independent)"
 
 
-def table(measured: Numbers, title: str, tasks: TaskNumbers | None = None, num_samples: int = 1) -> Table:
-    """One line per number; those with an interval show it. The rates of each task stand before those of all.
+def format_metrics(metrics: Metrics, title: str, tasks: TaskMetrics | None = None, num_samples: int = 1) -> Table:
+    """Format metrics as a table, one line per metric, with its interval if it has one; tasks before the total.
 
     Args:
-        measured: of one checkpoint.
+        metrics: of one checkpoint.
         title: above the table.
         tasks: the rates of each task, where there are several.
         num_samples: per problem; they are not independent, so the detectable difference counts problems.
@@ -29,19 +29,19 @@ def table(measured: Numbers, title: str, tasks: TaskNumbers | None = None, num_s
     words = len(headers) - 4
     for position, header in enumerate(headers):
         made.add_column(header, justify="left" if position < words else "right", no_wrap=True)
-    for decode, evaluators in measured.items():
+    for decode, evaluators in metrics.items():
         for task, parts in (tasks or {}).get(decode, {}).items():
             for name, values in parts.items():
-                for line in lines(name, values, num_samples):
+                for line in format_rows(name, values, num_samples):
                     made.add_row(decode, task, *line)
         for name, values in evaluators.items():
-            for line in lines(name, values, num_samples):
+            for line in format_rows(name, values, num_samples):
                 made.add_row(decode, *(["all"] if tasks else []), *line, style="bold" if tasks else "")
     return made
 
 
-def lines(name: str, values: Mapping[str, float], num_samples: int = 1) -> list[tuple[str, str, str, str, str]]:
-    """(measure, value, episodes, errors, mdd) of one evaluator's numbers.
+def format_rows(name: str, values: Mapping[str, float], num_samples: int = 1) -> list[tuple[str, str, str, str, str]]:
+    """Format the metrics of one evaluator as rows (measure, value, episodes, errors, mdd).
 
     x with x_lower and x_upper, or mean with lower and upper, is a rate and has an interval.
     """
@@ -55,15 +55,21 @@ def lines(name: str, values: Mapping[str, float], num_samples: int = 1) -> list[
             shown = f"{100 * value:.1f} % [{100 * values[low]:.1f}, {100 * values[high]:.1f}]"
             label = name if key == "mean" else key
             made.append(
-                (label, shown if value == value else "none finished", episodes, errors, points(value, problems))
+                (
+                    label,
+                    shown if value == value else "none finished",
+                    episodes,
+                    errors,
+                    format_detectable_difference(value, problems),
+                )
             )
         elif key not in ("n", "prompts", "errors") and not key.endswith(("lower", "upper")):
             made.append((f"{name}/{key}", f"{value:.4g}", episodes, errors, ""))
     return made
 
 
-def points(rate: float, problems: float | None) -> str:
-    """The minimum detectable difference in percentage points."""
+def format_detectable_difference(rate: float, problems: float | None) -> str:
+    """Format the minimum detectable difference in percentage points."""
     if not problems or rate != rate:
         return ""
     seen = minimum_detectable_difference(max(int(problems), 1), rate)

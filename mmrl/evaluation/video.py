@@ -1,4 +1,4 @@
-"""Two clips side by side, with what was asked and how it ended."""
+"""Tile videos of episodes side by side, with instruction and outcome, and write them as MP4 or GIF."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MARGIN = 8  # pixels
 
 
 @dataclass(frozen=True)
-class Clip:
-    """Frames of one episode, uint8 [H, W, 3] each, and the words around them.
+class VideoPanel:
+    """VideoPanel: the frames of one episode, uint8 [H, W, 3] each, and their captions.
 
     Args:
-        frames: at least one; all clips of a video have frames of one size.
-        title: above the clip, for example "before".
-        outcome: below the clip once it has ended, for example "reached".
+        frames: at least one; all panels of a video have frames of one size.
+        title: above the panel, for example "before".
+        outcome: below the panel once it has ended, for example "reached".
         success: colours the outcome green or red; grey when unknown.
     """
 
@@ -35,23 +35,23 @@ class Clip:
     success: bool | None = None
 
 
-def side_by_side(clips: Sequence[Clip], instruction: str = "", height: int = 256) -> list[np.ndarray]:
-    """Frames uint8 [H', W', 3] with even sides that show the clips next to each other.
+def tile_panels(panels: Sequence[VideoPanel], instruction: str = "", height: int = 256) -> list[np.ndarray]:
+    """Frames uint8 [H', W', 3] with even sides that show the panels side by side.
 
-    The picture of each clip is enlarged to about `height` pixels by a whole factor where it is smaller. A clip that
-    ends early holds its last frame.
+    The frames are enlarged to about `height` pixels by a whole factor where they are smaller. A panel that ends
+    early holds its last frame.
     """
-    shape = _common_shape(clips)
+    shape = _common_shape(panels)
     factor = max(1, height // shape[0])
     size = max(12, min(shape[:2]) * factor // 14)
     font = ImageFont.load_default(size=size)
-    rows = zip_longest(*(clip.frames for clip in clips))
-    shown = [clip.frames[-1] for clip in clips]
+    rows = zip_longest(*(panel.frames for panel in panels))
+    shown = [panel.frames[-1] for panel in panels]
     made = []
     for time, frames in enumerate(rows):
         shown = [last if frame is None else frame for last, frame in zip(shown, frames)]
-        ended = [time >= len(clip.frames) - 1 for clip in clips]
-        made.append(_compose(clips, shown, ended, instruction, factor, font))
+        ended = [time >= len(panel.frames) - 1 for panel in panels]
+        made.append(_compose(panels, shown, ended, instruction, factor, font))
     return made
 
 
@@ -75,13 +75,13 @@ def write_video(frames: Sequence[np.ndarray], path: str | Path, fps: float = 20.
     return path
 
 
-def _common_shape(clips: Sequence[Clip]) -> tuple[int, int, int]:
-    if not clips:
-        raise ValueError("no clips to show")
-    for clip in clips:
-        if len(clip.frames) == 0:
-            raise ValueError(f"clip {clip.title!r} has no frames")
-    described = {(frame.shape, str(frame.dtype)) for clip in clips for frame in clip.frames}
+def _common_shape(panels: Sequence[VideoPanel]) -> tuple[int, int, int]:
+    if not panels:
+        raise ValueError("no panels to tile")
+    for panel in panels:
+        if len(panel.frames) == 0:
+            raise ValueError(f"panel {panel.title!r} has no frames")
+    described = {(frame.shape, str(frame.dtype)) for panel in panels for frame in panel.frames}
     (shape, dtype), *others = described
     if others or dtype != "uint8" or len(shape) != 3 or shape[2] != 3:
         raise ValueError(f"all frames must be uint8 [H, W, 3] of one size, got {sorted(described)}")
@@ -89,7 +89,7 @@ def _common_shape(clips: Sequence[Clip]) -> tuple[int, int, int]:
 
 
 def _compose(
-    clips: Sequence[Clip],
+    panels: Sequence[VideoPanel],
     frames: Sequence[np.ndarray],
     ended: Sequence[bool],
     instruction: str,
@@ -100,19 +100,19 @@ def _compose(
     high, wide = (side * factor for side in frames[0].shape[:2])
     line = int(1.4 * font.getbbox("Ag")[3])
     top = (line if instruction else 0) + line
-    width = MARGIN + len(clips) * (wide + MARGIN)
+    width = MARGIN + len(panels) * (wide + MARGIN)
     canvas = Image.new("RGB", (_even(width), _even(top + high + line)), BACKGROUND)
     draw = ImageDraw.Draw(canvas)
     if instruction:
         draw.text((width // 2, line // 2), _fit(instruction, width, font), WHITE, font, anchor="mm")
-    for position, (clip, frame) in enumerate(zip(clips, frames)):
+    for position, (panel, frame) in enumerate(zip(panels, frames)):
         left = MARGIN + position * (wide + MARGIN)
         middle = left + wide // 2
         canvas.paste(Image.fromarray(frame).resize((wide, high), Image.Resampling.NEAREST), (left, top))
-        draw.text((middle, top - line // 2), _fit(clip.title, wide, font), GREY, font, anchor="mm")
+        draw.text((middle, top - line // 2), _fit(panel.title, wide, font), GREY, font, anchor="mm")
         if ended[position]:
-            colour = GREY if clip.success is None else GREEN if clip.success else RED
-            draw.text((middle, top + high + line // 2), _fit(clip.outcome, wide, font), colour, font, anchor="mm")
+            colour = GREY if panel.success is None else GREEN if panel.success else RED
+            draw.text((middle, top + high + line // 2), _fit(panel.outcome, wide, font), colour, font, anchor="mm")
     return np.asarray(canvas)
 
 

@@ -7,30 +7,38 @@ from torch.optim.lr_scheduler import OneCycleLR
 
 
 class OneCycle(OneCycleLR):
-    """Every parameter group rises linearly to its own learning rate and falls linearly from there.
+    """Linear warm-up of every parameter group to its own learning rate, then linear decay.
 
     PyTorch's own takes one highest rate for all groups, whatever rates they were given.
 
     Args:
         optimizer: with the highest learning rate of each group.
         total_steps: of the run.
-        rise: share of them in which the rate rises.
-        start: where it begins, as a share of the highest.
-        end: where it ends, as a share of the highest.
+        warmup_fraction: fraction of the steps in which the rate rises.
+        start_factor: initial rate, as a fraction of the highest.
+        end_factor: final rate, as a fraction of the highest.
     """
 
     def __init__(
-        self, optimizer: Optimizer, total_steps: int, rise: float = 0.1, start: float = 0.1, end: float = 1e-4
+        self,
+        optimizer: Optimizer,
+        total_steps: int,
+        warmup_fraction: float = 0.1,
+        start_factor: float = 0.1,
+        end_factor: float = 1e-4,
     ):
-        if not 0 < rise < 1 or not 0 < end <= start <= 1:
-            raise ValueError(f"scheduler: need 0 < rise < 1 and 0 < end <= start <= 1, got {rise}, {start} and {end}")
+        if not 0 < warmup_fraction < 1 or not 0 < end_factor <= start_factor <= 1:
+            raise ValueError(
+                "scheduler: need 0 < warmup_fraction < 1 and 0 < end_factor <= start_factor <= 1, "
+                f"got {warmup_fraction}, {start_factor} and {end_factor}"
+            )
         super().__init__(
             optimizer,
             max_lr=[group["lr"] for group in optimizer.param_groups],
             total_steps=total_steps,
-            pct_start=rise,
+            pct_start=warmup_fraction,
             anneal_strategy="linear",
             cycle_momentum=False,
-            div_factor=1 / start,
-            final_div_factor=start / end,
+            div_factor=1 / start_factor,
+            final_div_factor=start_factor / end_factor,
         )

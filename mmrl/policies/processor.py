@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
-from mmrl.evaluation.contract import differences, entries
+from mmrl.evaluation.contract import differences, flatten_entries
 from mmrl.policies.scale import Scale
 
 
@@ -140,7 +140,7 @@ class Processor:
 
     def contract(self) -> dict[str, Any]:
         """All of it as plain values, one level deep, for example {"processor.action.kind": "quantile"}."""
-        return entries(self.to_dict(), "processor.")
+        return flatten_entries(self.to_dict(), "processor.")
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON takes it; `Processor.from_dict` reads it."""

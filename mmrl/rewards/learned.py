@@ -1,4 +1,4 @@
-"""A reward that was learnt from preferences."""
+"""Reward model trained on preferences."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from mmrl.rewards.base import Reward
 from mmrl.types import Group
 
 
-class Classifier(Reward):
-    """What a sequence classifier of transformers with one label says of prompt and answer.
+class ClassifierReward(Reward):
+    """Reward model: the logit of a sequence classifier of transformers with one label, for prompt and answer.
 
     Args:
         path: hub id or folder of the classifier and its tokenizer, read at the first call.
         device: where it runs; None takes a GPU where there is one.
-        batch: answers per forward pass.
+        batch_size: answers per forward pass.
     """
 
-    def __init__(self, path: str, device: str | None = None, batch: int = 64):
-        self.path, self.batch = path, batch
+    def __init__(self, path: str, device: str | None = None, batch_size: int = 64):
+        self.path, self.batch_size = path, batch_size
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def __call__(self, group: Group) -> Sequence[float]:
         model, tokenizer = self._parts
         texts = [self._text(episode, tokenizer) for episode in group]
         out: list[float] = []
-        for start in range(0, len(texts), self.batch):
+        for start in range(0, len(texts), self.batch_size):
             inputs = tokenizer(
-                texts[start : start + self.batch], return_tensors="pt", padding=True, add_special_tokens=False
+                texts[start : start + self.batch_size], return_tensors="pt", padding=True, add_special_tokens=False
             ).to(self.device)
             inputs.pop("token_type_ids", None)
             with torch.no_grad():

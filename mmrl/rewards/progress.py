@@ -24,18 +24,18 @@ class PairProgress(FrameReward):
             one number; `recipe=progress` trains one.
         scale: factor of the reward.
         dead_zone: shares of at most this size count as none.
-        batch: pairs per forward pass.
+        batch_size: pairs per forward pass.
     """
 
-    def __init__(self, critic: Any, scale: float = 1.0, dead_zone: float = 0.0, batch: int = 64):
+    def __init__(self, critic: Any, scale: float = 1.0, dead_zone: float = 0.0, batch_size: int = 64):
         if not 0 <= dead_zone < 1:
             raise ValueError(f"reward.dead_zone must be in [0, 1), got {dead_zone}")
         self.critic = critic.requires_grad_(False).eval()
-        self.scale, self.dead_zone, self.batch = scale, dead_zone, batch
+        self.scale, self.dead_zone, self.batch_size = scale, dead_zone, batch_size
 
     def __call__(self, before: np.ndarray, after: np.ndarray, instructions: Sequence[str]) -> np.ndarray:
-        pairs = side_by_side(before, after)
-        parts = [slice(i, i + self.batch) for i in range(0, len(pairs), self.batch)]
+        pairs = concat_images(before, after)
+        parts = [slice(i, i + self.batch_size) for i in range(0, len(pairs), self.batch_size)]
         shares = np.concatenate([self._shares(pairs[part], instructions[part]) for part in parts])
         return self.scale * np.where(np.abs(shares) > self.dead_zone, shares, 0.0)
 
@@ -51,7 +51,7 @@ class PairProgress(FrameReward):
         return np.array([float(np.ravel(output)[0]) for output in judged.output])
 
 
-def side_by_side(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+def concat_images(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """One picture of two: uint8 [n, H, 2 W, 3], the earlier on the left."""
     return np.concatenate([before, after], axis=2)
 

@@ -27,7 +27,7 @@ class GoalBaselineSimilarity(FrameReward):
         goal: sentence about the reached goal; "{instruction}" stands for the episode's instruction.
         alpha: share of the projection, in [0, 1].
         device: where the encoders run; None takes a GPU where there is one.
-        batch: pictures per forward pass.
+        batch_size: pictures per forward pass.
     """
 
     def __init__(
@@ -37,17 +37,19 @@ class GoalBaselineSimilarity(FrameReward):
         goal: str = "{instruction}",
         alpha: float = 0.5,
         device: str | None = None,
-        batch: int = 64,
+        batch_size: int = 64,
     ):
         if not 0 <= alpha <= 1:
             raise ValueError(f"reward.alpha must be in [0, 1], got {alpha}")
-        self.path, self.baseline, self.goal, self.alpha, self.batch = path, baseline, goal, alpha, batch
+        self.path, self.baseline, self.goal, self.alpha, self.batch_size = path, baseline, goal, alpha, batch_size
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._sentences: dict[str, Tensor] = {}
 
     def __call__(self, before: np.ndarray, after: np.ndarray, instructions: Sequence[str]) -> np.ndarray:
         goals = torch.stack([self._sentence(self.goal.replace("{instruction}", text)) for text in instructions])
-        pictures = torch.cat([self._pictures(after[i : i + self.batch]) for i in range(0, len(after), self.batch)])
+        pictures = torch.cat(
+            [self._pictures(after[i : i + self.batch_size]) for i in range(0, len(after), self.batch_size)]
+        )
         return goal_baseline_reward(pictures, goals, self._sentence(self.baseline), self.alpha).cpu().numpy()
 
     @cached_property

@@ -15,8 +15,8 @@ from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
 class SelfCorrection(Rollout):
     """Self-correction over several attempts; one row per attempt, whose context holds all attempts before it.
 
-    With r_k the reward of attempt k alone, what row k is paid is first * r_1 for the first attempt and
-    r_k + progress * (r_k - r_{k-1}) for each later one; the last r_k is the episode's reward.
+    With r_k the reward of attempt k alone, what row k is paid is first_reward_weight * r_1 for the first attempt and
+    r_k + progress_coef * (r_k - r_{k-1}) for each later one; the last r_k is the episode's reward.
     `info["attempts"]` holds the scores of each attempt.
 
     Source: Kumar et al., "Training Language Models to Self-Correct via Reinforcement Learning", 2024, arXiv:2409.12917,
@@ -26,13 +26,15 @@ class SelfCorrection(Rollout):
         num_attempts: attempts in a row.
         message: what the policy is told after an attempt, where {question} stands for the text of the prompt's last
             message; it says nothing about whether the attempt was right.
-        first: what the first attempt is paid, as a share of its own reward.
-        progress: bonus for being better than the attempt before, malus for being worse.
+        first_reward_weight: weight of the first attempt's own reward.
+        progress_coef: coefficient of the improvement over the attempt before.
     """
 
     writes = frozenset({"first"})
 
-    def __init__(self, num_attempts: int = 2, message: str = "\n", first: float = 1.0, progress: float = 0.0):
+    def __init__(
+        self, num_attempts: int = 2, message: str = "\n", first_reward_weight: float = 1.0, progress_coef: float = 0.0
+    ):
         if num_attempts < 2:
             raise ValueError(
                 f"rollout.num_attempts must be at least 2, got {num_attempts}; for one use rollout=single_turn"
@@ -42,7 +44,12 @@ class SelfCorrection(Rollout):
                 "rollout.message is empty: self-correction needs a follow-up message between attempts; "
                 "set rollout.message"
             )
-        self.num_attempts, self.message, self.first, self.progress = num_attempts, message, first, progress
+        self.num_attempts, self.message, self.first_reward_weight, self.progress_coef = (
+            num_attempts,
+            message,
+            first_reward_weight,
+            progress_coef,
+        )
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         known: dict[int, Observation] = {}
@@ -86,9 +93,9 @@ class SelfCorrection(Rollout):
         earned: list[float] = episode.info["earned"]
         last = len(earned) - 1
         for k, (turn, own) in enumerate(zip(episode.turns, earned)):
-            bonus = self.progress * (own - earned[k - 1]) if k else 0.0
+            bonus = self.progress_coef * (own - earned[k - 1]) if k else 0.0
             # the episode's reward, which is that of the last attempt, is paid at the last row by whoever collates
-            turn.reward = (self.first * own if k == 0 else own if k < last else 0.0) + bonus
+            turn.reward = (self.first_reward_weight * own if k == 0 else own if k < last else 0.0) + bonus
 
 
 def asked_again(message: str, prompt: Prompt) -> str:

@@ -20,25 +20,25 @@ class Demonstrations(Rollout):
     """The task's own expert answers every prompt once; its choices carry log-probability zero.
 
     Args:
-        keep: remember each prompt's demonstration, for small sets that are learnt from many times.
+        cache_episodes: keep the encoded demonstrations in memory, for small sets that are used many times.
     """
 
     samples = False
 
     writes = frozenset({"seed"})
 
-    def __init__(self, keep: bool = False):
-        self.keep = keep
-        self._kept: dict[str, list[Turn]] = {}
+    def __init__(self, cache_episodes: bool = False):
+        self.cache_episodes = cache_episodes
+        self._cache: dict[str, list[Turn]] = {}
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        known = dict(self._kept) if self.keep else {}
+        known = dict(self._cache) if self.cache_episodes else {}
         wanted = [prompt for _, prompt in prompts if prompt.key not in known]
         for prompt, decisions in zip(wanted, ctx.task.demonstrations(wanted) if wanted else []):
             turns = [Turn(demonstration(raw, output, ctx)) for raw, output in decisions]
-            known[prompt.key] = remembered(turns, ctx) if self.keep else turns
-        if self.keep:
-            self._kept = known
+            known[prompt.key] = remembered(turns, ctx) if self.cache_episodes else turns
+        if self.cache_episodes:
+            self._cache = known
         return [
             Episode(prompt, group=slot, sample_index=0, turns=seeded(known[prompt.key], slot, ctx), source="demo")
             for slot, prompt in prompts

@@ -26,18 +26,20 @@ class Hinted(Rollout):
     Args:
         rounds: per prompt; they share its data.group_size completions equally.
         target: accuracy that is aimed at.
-        score: of the task, 1 for a success.
-        share: always show this much of the solution, in place of fitting it.
+        score_name: name of the score that is 1 for a success.
+        hint_fraction: fixed fraction of the solution to show; None: fitted.
     """
 
     writes = frozenset({"taught"})
 
-    def __init__(self, rounds: int = 4, target: float = 0.5, score: str = "exact", share: float | None = None):
+    def __init__(
+        self, rounds: int = 4, target: float = 0.5, score_name: str = "exact", hint_fraction: float | None = None
+    ):
         if rounds < 1 or not 0 < target < 1:
             raise ValueError(f"rollout: need rounds >= 1 and target in (0, 1), got {rounds} and {target}")
-        if share is not None and not 0 <= share <= 1:
-            raise ValueError(f"rollout.share must be in [0, 1] or null, got {share}")
-        self.rounds, self.target, self.score, self.share = rounds, target, score, share
+        if hint_fraction is not None and not 0 <= hint_fraction <= 1:
+            raise ValueError(f"rollout.hint_fraction must be in [0, 1] or null, got {hint_fraction}")
+        self.rounds, self.target, self.score_name, self.hint_fraction = rounds, target, score_name, hint_fraction
         self.known: dict[int, float] = {}  # share for the next visit, by the prompt's index
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
@@ -68,20 +70,20 @@ class Hinted(Rollout):
             :-1
         ]  # the end is the policy's to find
         first = (len(solution) - 1) / len(solution)
-        share = self.known.get(prompt.index, first) if self.share is None else self.share
+        share = self.known.get(prompt.index, first) if self.hint_fraction is None else self.hint_fraction
         return _Visit(slot, prompt, raw, ctx.policy.encode(raw), solution, indices, share)
 
     def _learn(self, visit: _Visit, latest: Sequence[Episode]) -> None:
         for episode in latest:
-            if self.score not in episode.scores:
+            if self.score_name not in episode.scores:
                 raise KeyError(
-                    f"rollout.score={self.score!r} is no score of {visit.prompt.key!r}, "
+                    f"rollout.score_name={self.score_name!r} is no score of {visit.prompt.key!r}, "
                     f"which has {sorted(episode.scores)}"
                 )
-        accuracy = sum(episode.scores[self.score] >= 1 for episode in latest) / len(latest)
+        accuracy = sum(episode.scores[self.score_name] >= 1 for episode in latest) / len(latest)
         visit.points.append((visit.share, accuracy))
         visit.episodes += latest
-        if self.share is None:
+        if self.hint_fraction is None:
             visit.share = fitted(visit.points).share_for(self.target)
         for episode in visit.episodes:
             episode.info["next_share"] = visit.share

@@ -1,4 +1,4 @@
-"""Answers that others wrote, two to a prompt: one was preferred."""
+"""Preference pairs: two answers to a prompt, of which one was preferred."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def _shared(one: Episode, other: Episode) -> dict:
     return mine if same else theirs
 
 
-class JudgedPairs(Rollout):
-    """Lets a policy that scores answers score both of every prompt.
+class ScoredPairs(Rollout):
+    """Score both answers of every prompt with a reward model (accuracy on preference pairs).
 
     The episode's scores are `right`, whether the preferred answer got more, and `margin`, how much more.
     """

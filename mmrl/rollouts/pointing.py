@@ -39,14 +39,14 @@ class Pointing(Rollout):
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         sim = getattr(ctx.task, "sim", None)
-        if not hasattr(sim, "scenes"):
+        if not hasattr(sim, "label_images"):
             raise ValueError(
-                f"rollout Pointing needs a simulator that draws labelled scenes, and task {ctx.task.name!r} has none; "
+                f"rollout Pointing needs a simulator with labelled images, and task {ctx.task.name!r} has none; "
                 "use task=sim with one of the tabletop, as sim=reach"
             )
-        ctx.progress("scenes", 0, len(prompts))
-        made = sim.scenes([prompt.info["seed"] for _, prompt in prompts], self.spread)  # type: ignore[union-attr]
-        ctx.progress("scenes", len(prompts), len(prompts))
+        ctx.progress("labelled images", 0, len(prompts))
+        made = sim.label_images([prompt.info["seed"] for _, prompt in prompts], self.spread)  # type: ignore[union-attr]
+        ctx.progress("labelled images", len(prompts), len(prompts))
         return [
             Episode(prompt, group=slot, sample_index=0, turns=self._turns(made, i, slot, ctx), source="demo")
             for i, (slot, prompt) in enumerate(prompts)

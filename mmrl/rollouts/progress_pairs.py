@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mmrl.rewards.progress import remaining_share, side_by_side
+from mmrl.rewards.progress import concat_images, remaining_share
 from mmrl.rng import derive_rng
 from mmrl.rollouts.base import Rollout
 from mmrl.types import Completion, Context, Episode, Prompt, Turn
@@ -22,17 +22,21 @@ class ProgressPairs(Rollout):
     Source: Zhai et al., arXiv 2509.15937, section 3.
 
     Args:
-        pairs: per demonstration.
-        idle: share of the pairs that show one moment twice.
-        other: share of the pairs with another demonstration's instruction.
+        num_pairs: per demonstration.
+        identical_fraction: of the pairs that show one moment twice.
+        mismatched_fraction: of the pairs with the instruction of another demonstration.
     """
 
     samples = False
 
-    def __init__(self, pairs: int = 4, idle: float = 0.1, other: float = 0.1):
-        if pairs < 1 or min(idle, other) < 0 or idle + other > 1:
-            raise ValueError(f"rollout: pairs >= 1 and idle + other in [0, 1], got {pairs}, {idle} and {other}")
-        self.pairs, self.idle, self.other = pairs, idle, other
+    def __init__(self, num_pairs: int = 4, identical_fraction: float = 0.1, mismatched_fraction: float = 0.1):
+        fractions = (identical_fraction, mismatched_fraction)
+        if num_pairs < 1 or min(fractions) < 0 or sum(fractions) > 1:
+            raise ValueError(
+                "rollout: num_pairs >= 1 and identical_fraction + mismatched_fraction in [0, 1], "
+                f"got {num_pairs}, {identical_fraction} and {mismatched_fraction}"
+            )
+        self.num_pairs, self.identical_fraction, self.mismatched_fraction = num_pairs, *fractions
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         shown = [[raw for raw, _ in decisions] for decisions in ctx.task.demonstrations([p for _, p in prompts])]
@@ -41,28 +45,28 @@ class ProgressPairs(Rollout):
                 f"rollout=progress_pairs needs demonstrations in a simulator with a camera; those of task "
                 f"{ctx.task.name!r} show {sorted(shown[0][0])}"
             )
-        told = sorted({str(raws[0]["instruction"]) for raws in shown})
+        instructions = sorted({str(raws[0]["instruction"]) for raws in shown})
         episodes = []
         for (slot, prompt), raws in zip(prompts, shown):
             rng = derive_rng(ctx.seed, "pairs", ctx.iteration, slot)
-            turns = [Turn(self._completion(*self._pair(raws, told, rng), ctx)) for _ in range(self.pairs)]
+            turns = [Turn(self._completion(*self._pair(raws, instructions, rng), ctx)) for _ in range(self.num_pairs)]
             episodes.append(Episode(prompt, group=slot, sample_index=0, turns=turns, source="demo"))
         return episodes
 
     def _pair(
-        self, raws: Sequence[Mapping[str, Any]], told: Sequence[str], rng: np.random.Generator
+        self, raws: Sequence[Mapping[str, Any]], instructions: Sequence[str], rng: np.random.Generator
     ) -> tuple[dict[str, Any], float]:
         """A raw observation of two moments, and its answer."""
         kind, instruction = rng.random(), str(raws[0]["instruction"])
         start, end = (int(t) for t in rng.integers(len(raws), size=2))
         last = max(len(raws) - 1, 1)
         share = float(remaining_share(np.array(start / last), np.array(end / last)))
-        if kind < self.idle:
+        if kind < self.identical_fraction:
             end, share = start, 0.0
-        elif kind < self.idle + self.other:
-            others = [text for text in told if text != instruction]
+        elif kind < self.identical_fraction + self.mismatched_fraction:
+            others = [text for text in instructions if text != instruction]
             instruction, share = (others[int(rng.integers(len(others)))], 0.0) if others else (instruction, share)
-        pair = side_by_side(np.asarray(raws[start]["image"])[None], np.asarray(raws[end]["image"])[None])[0]
+        pair = concat_images(np.asarray(raws[start]["image"])[None], np.asarray(raws[end]["image"])[None])[0]
         nothing = np.zeros_like(np.asarray(raws[0]["proprio"], np.float32))
         return {"image": pair, "proprio": nothing, "instruction": instruction}, share
 

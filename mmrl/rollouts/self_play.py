@@ -38,16 +38,16 @@ class SelfPlay(Rollout):
         trials: solutions sampled for a proposed problem; they are not learnt from.
         references: known problems that a proposer is shown.
         proposing: False plays solvers alone, on the problems known at the beginning.
-        most: known problems of a kind that are kept, the newest.
+        max_problems: per kind, the newest known problems that are kept.
     """
 
     writes = frozenset({"baseline_group"})
 
-    def __init__(self, trials: int = 8, references: int = 6, proposing: bool = True, most: int = 4096):
-        for name, value in (("trials", trials), ("references", references), ("most", most)):
+    def __init__(self, trials: int = 8, references: int = 6, proposing: bool = True, max_problems: int = 4096):
+        for name, value in (("trials", trials), ("references", references), ("max_problems", max_problems)):
             if value < 1:
                 raise ValueError(f"rollout.{name} must be at least 1, got {value}")
-        self.trials, self.references, self.proposing, self.most = trials, references, proposing, most
+        self.trials, self.references, self.proposing, self.max_problems = trials, references, proposing, max_problems
         self.known: dict[str, list[Problem]] = {}
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
@@ -126,7 +126,7 @@ class SelfPlay(Rollout):
             known = self.known[problem.kind]
             if problem not in known:
                 known.append(problem)
-                del known[: -self.most]
+                del known[: -self.max_problems]
 
     def metrics(self) -> dict[str, float]:
         """Known problems of each kind."""

@@ -26,18 +26,18 @@ class StepValues(Rollout):
     Args:
         continuations: K, per state.
         split: a step ends with the token that completes this text; the prompt alone is the first state.
-        most: steps of a completion; what comes after the last of them belongs to it.
+        max_steps: of a completion; tokens after the last step belong to it.
     """
 
     writes = frozenset({"values", "segment"})
 
-    def __init__(self, continuations: int = 9, split: str = "\n", most: int = 20):
-        for name, value in (("continuations", continuations), ("most", most)):
+    def __init__(self, continuations: int = 9, split: str = "\n", max_steps: int = 20):
+        for name, value in (("continuations", continuations), ("max_steps", max_steps)):
             if value < 1:
                 raise ValueError(f"rollout.{name} must be at least 1, got {value}")
         if not split:
             raise ValueError("rollout.split is empty: name the text with which a step ends")
-        self.continuations, self.split, self.most = continuations, split, most
+        self.continuations, self.split, self.max_steps = continuations, split, max_steps
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         episodes = SingleTurn().collect(prompts, ctx)
@@ -57,7 +57,7 @@ class StepValues(Rollout):
         for token in done.action.tolist():
             out.append(steps)
             text += ctx.policy.decode([token])
-            if self.split in text and steps + 1 < self.most:
+            if self.split in text and steps + 1 < self.max_steps:
                 steps, text = steps + 1, ""
         return torch.tensor(out)
 

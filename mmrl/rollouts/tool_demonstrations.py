@@ -1,4 +1,4 @@
-"""Episodes with tools that an expert plays: its turns are the task's, the tools answer them."""
+"""Demonstrations with tool calls: the turns are the task's script, the tools execute its calls."""
 
 from __future__ import annotations
 
@@ -8,45 +8,51 @@ from dataclasses import replace
 import torch
 
 from mmrl.rollouts.demonstrations import seeded
-from mmrl.rollouts.tools import Play, ToolUse
+from mmrl.rollouts.tools import ActiveEpisode, ToolUse
 from mmrl.tools.base import Tool
-from mmrl.tools.markup import Markup
+from mmrl.tools.markup import ToolCallParser
 from mmrl.types import Completion, Context, Episode, Observation, Prompt, Sampling
 
 
 class ToolDemonstrations(ToolUse):
-    """Every prompt once, played by the task's script; what the tools answer is read and not learnt.
+    """Demonstrations of tool use, one per prompt, from the task's script; the tokens of results are masked.
 
     Args:
-        tools: as for ToolUse, and so are markup and turns.
-        markup: how the script writes its calls.
-        turns: calls that are served.
-        keep: remember each prompt's demonstration, for small sets that are learnt from many times.
+        tools: as for ToolUse, and so are parser and max_turns.
+        parser: how the script writes its calls.
+        max_turns: calls that are executed.
+        cache_episodes: keep the encoded demonstrations in memory, for small sets that are used many times.
     """
 
     writes = frozenset({"seed"})
 
-    def __init__(self, tools: dict[str, Tool], markup: Markup | None = None, turns: int = 4, keep: bool = False):
-        super().__init__(tools, markup, turns)
-        self.keep = keep
-        self._kept: dict[str, Episode] = {}
+    def __init__(
+        self,
+        tools: dict[str, Tool],
+        parser: ToolCallParser | None = None,
+        max_turns: int = 4,
+        cache_episodes: bool = False,
+    ):
+        super().__init__(tools, parser, max_turns)
+        self.cache_episodes = cache_episodes
+        self._cache: dict[str, Episode] = {}
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        known = dict(self._kept) if self.keep else {}
+        known = dict(self._cache) if self.cache_episodes else {}
         wanted = [(slot, prompt) for slot, prompt in prompts if prompt.key not in known]
         for episode in super().collect(wanted, replace(ctx, group_size=1)):
             known[episode.prompt.key] = replace(episode, source="demo")
-        if self.keep:
-            self._kept = known
+        if self.cache_episodes:
+            self._cache = known
         return [
             replace(known[prompt.key], group=slot, turns=seeded(known[prompt.key].turns, slot, ctx))
             for slot, prompt in prompts
         ]
 
-    def sample(self, ready: Sequence[Play], ctx: Context, sampling: Sampling) -> list[Completion]:
-        return [self._shown(play, ctx) for play in ready]
+    def sample(self, ready: Sequence[ActiveEpisode], ctx: Context, sampling: Sampling) -> list[Completion]:
+        return [self._scripted_turn(play, ctx) for play in ready]
 
-    def _shown(self, play: Play, ctx: Context) -> Completion:
+    def _scripted_turn(self, play: ActiveEpisode, ctx: Context) -> Completion:
         prompt, turn = play.episode.prompt, play.script.turns
         turns = ctx.task.script(prompt.index)
         text = turns[min(turn, len(turns) - 1)]

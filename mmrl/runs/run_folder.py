@@ -13,7 +13,7 @@ from mmrl.config import ConfigError
 
 LOCK = ".lock"
 RESULTS = (
-    *("checkpoints", "metrics.csv", "tensorboard", "policy", "pictures", "learning_curve.png", "config.yaml"),
+    *("checkpoints", "metrics.csv", "tensorboard", "policy", "plots", "learning_curve.png", "config.yaml"),
     *("contract.json", "environment.json", "report.html", "evaluation.json", "protocol.json", "episodes.jsonl"),
     *("videos", "start", "logged.pt", "servers"),
 )
@@ -53,7 +53,7 @@ def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False) -> 
         ConfigError: the folder cannot be used; the message names it and the choices.
     """
     if not run_dir.strip():
-        raise ConfigError("run_dir is empty; name a folder, or leave the word out for runs/<recipe>/<time>")
+        raise ConfigError("run_dir is empty; name a folder, or leave it out for runs/<recipe>/<time>")
     if overwrite and ckpt_path is not None:
         raise ConfigError("give either ckpt_path=..., which resumes a run, or overwrite=true, which removes it")
     folder = Path(run_dir)

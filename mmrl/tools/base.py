@@ -1,4 +1,4 @@
-"""What a policy may call in the middle of an answer."""
+"""Tools that a policy may call during an episode."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS: dict[type, str] = {
 
 
 class ToolError(Exception):
-    """An answer to a call that cannot be served, told to the policy: its message, under the name of its class.
+    """Error of the caller: the policy reads its message under the name of its class, and the episode goes on.
 
     A tool raises a subclass for each thing that a caller can do wrong (`NotFound`, `DivisionByZero`). Every other
     exception is a fault of the tool.
@@ -36,18 +36,18 @@ class BadArguments(ToolError):
 
 
 class Tool(ABC):
-    """One small class: `run` is what it does, the signature and docstring of `run` are its schema.
+    """Base class of tools: `run` executes a call, the signature and docstring of `run` are its JSON schema.
 
-    A tool that keeps something during an episode returns a fresh one from `start`; others serve all episodes at once,
-    from several threads.
+    A tool with state per episode returns a fresh instance from `start`; others serve all episodes at once, from several
+    threads.
     """
 
-    seconds: float = 10.0  # that a call may take
-    most: int = 1000  # characters of an answer; the rest is cut off, and the policy is told so
+    timeout_s: float = 10.0  # of a call
+    max_chars: int = 1000  # of a result; longer ones are truncated and marked
 
     @abstractmethod
     def run(self, **arguments: Any) -> str:
-        """The answer to one call. Raises a ToolError where the call is at fault."""
+        """Execute one call and return its result. Raises a ToolError where the call is at fault."""
 
     def start(self, prompt: Prompt) -> Tool:
         """The tool as one episode uses it."""

@@ -1,4 +1,4 @@
-"""Runs calls of tools side by side, each within its time and size, so that no tool can stop or flood a rollout."""
+"""Execute tool calls in threads, with a timeout and a size limit, so that no tool can block or flood a rollout."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from queue import SimpleQueue
 from typing import Any
 
 from mmrl.tools.base import Tool, ToolError
-from mmrl.tools.markup import Call, UnknownTool, arguments
+from mmrl.tools.markup import ToolCall, UnknownTool, bind_arguments
 
 log = logging.getLogger(__name__)
 
 FAULTS = frozenset({"raised", "timed_out", "not_text"})
-"""Outcomes that are the tool's doing and not the caller's."""
-CUT = " [cut]"
+"""Outcomes that are errors of the tool and not of the caller."""
+TRUNCATED = " [cut]"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What became of a call.
+class ToolResult:
+    """ToolResult: outcome and text of a call.
 
-    `outcome` is "ok", "cut" (an answer longer than the tool may give), the name of a ToolError (the call was at fault),
-    or one of FAULTS: "raised" (any other exception), "timed_out", "not_text" (bytes, or characters that are no text).
+    `outcome` is "ok", "truncated" (longer than the tool's `max_chars`), the name of a ToolError (the call was at
+    fault), or one of FAULTS: "raised" (any other exception), "timed_out", "not_text" (no printable text).
     """
 
     outcome: str
@@ -38,133 +38,132 @@ class Answer:
         return self.outcome in FAULTS
 
     @property
-    def served(self) -> bool:
-        return self.outcome in ("ok", "cut")
+    def succeeded(self) -> bool:
+        return self.outcome in ("ok", "truncated")
 
 
 @dataclass(eq=False)
-class Pending:
-    """A call that waits or is under way."""
+class PendingCall:
+    """PendingCall: a call that waits for a thread or is running."""
 
     tool: str
-    seconds: float
-    begun: float | None = None
-    answer: Answer | None = None
-    lost: bool = False  # nobody waits for it any more
+    timeout_s: float
+    started_at: float | None = None
+    result: ToolResult | None = None
+    abandoned: bool = False  # it timed out: its result is discarded
 
     def done(self) -> bool:
-        return self.answer is not None or self.late() <= 0
+        return self.result is not None or self.remaining_s() <= 0
 
-    def late(self) -> float:
-        """Seconds until it is out of time."""
-        return math.inf if self.begun is None else self.begun + self.seconds - time.monotonic()
+    def remaining_s(self) -> float:
+        """Seconds until the timeout."""
+        return math.inf if self.started_at is None else self.started_at + self.timeout_s - time.monotonic()
 
 
-class Hands:
-    """A few threads for calls. One that does not come back is left behind, and another takes its place; a tool that
-    leaves too many is given up.
+class ToolExecutor:
+    """ToolExecutor: thread pool for tool calls. A call past its timeout is abandoned and its thread is replaced.
 
     Args:
-        most_lost: calls of a tool that may hang before the run stops with a message.
+        max_timeouts: abandoned calls of one tool before the run stops with an error.
         threads: calls at the same time.
     """
 
-    def __init__(self, most_lost: int = 64, threads: int = 16):
-        self.most_lost, self.threads = most_lost, threads
-        self._jobs: SimpleQueue[tuple[Tool, dict[str, Any], Pending]] = SimpleQueue()
-        self._live = self._open = 0  # threads that are not lost, and calls without an answer
-        self._lost: Counter[str] = Counter()
-        self._told: set[str] = set()
-        self._ring = threading.Condition()
+    def __init__(self, max_timeouts: int = 64, threads: int = 16):
+        self.max_timeouts, self.threads = max_timeouts, threads
+        self._jobs: SimpleQueue[tuple[Tool, dict[str, Any], PendingCall]] = SimpleQueue()
+        self._num_threads = self._unfinished = 0  # threads without abandoned ones, and calls without a result
+        self._timeouts: Counter[str] = Counter()
+        self._warned: set[str] = set()
+        self._changed = threading.Condition()
 
-    def begin(self, call: Call, tools: Mapping[str, Tool]) -> Pending:
-        """Start a call; it is answered at once where it is at fault."""
+    def submit(self, call: ToolCall, tools: Mapping[str, Tool]) -> PendingCall:
+        """Start a call; one that is at fault gets its error as result at once."""
         tool = tools.get(call.name)
         if tool is None:
-            return refusal(UnknownTool(f"there are {', '.join(tools)}"))
+            return reject(UnknownTool(f"there are {', '.join(tools)}"))
         try:
-            given = arguments(call, tool)
+            arguments = bind_arguments(call, tool)
         except ToolError as error:
-            return refusal(error, call.name)
-        pending = Pending(call.name, tool.seconds)
-        with self._ring:
-            self._open += 1
-            self._jobs.put((tool, given, pending))
-            self._hire()
+            return reject(error, call.name)
+        pending = PendingCall(call.name, tool.timeout_s)
+        with self._changed:
+            self._unfinished += 1
+            self._jobs.put((tool, arguments, pending))
+            self._add_thread()
         return pending
 
-    def wait(self, pending: Sequence[Pending], patience: float | None = None) -> None:
-        """Until all of them are answered or out of time; after `patience` seconds one of them is enough."""
-        late = math.inf if patience is None else time.monotonic() + patience
-        with self._ring:
+    def wait(self, pending: Sequence[PendingCall], max_wait_s: float | None = None) -> None:
+        """Wait until all of them have a result or have timed out; after `max_wait_s` seconds one of them is enough."""
+        deadline = math.inf if max_wait_s is None else time.monotonic() + max_wait_s
+        with self._changed:
             while not all(done := [p.done() for p in pending]):
-                left = late - time.monotonic()
+                left = deadline - time.monotonic()
                 if any(done) and left <= 0:
                     break
-                next_end = min(p.late() for p in pending if p.answer is None)
-                self._ring.wait(min(max(next_end, 0), left if left > 0 else math.inf, 1.0) + 1e-3)
+                next_end = min(p.remaining_s() for p in pending if p.result is None)
+                self._changed.wait(min(max(next_end, 0), left if left > 0 else math.inf, 1.0) + 1e-3)
 
-    def end(self, pending: Pending) -> Answer:
-        """The answer of a call that is done."""
-        with self._ring:
-            if pending.answer is None:
-                pending.answer, pending.lost = Answer("timed_out", "it took too long"), True
-                self._lost[pending.tool] += 1
-                self._live, self._open = self._live - 1, self._open - 1
-                self._hire()
-        if pending.answer.fault:
-            self._warn(pending.tool, pending.answer)
-        if self._lost[pending.tool] > self.most_lost:
+    def result(self, pending: PendingCall) -> ToolResult:
+        """The result of a call that is done."""
+        with self._changed:
+            if pending.result is None:
+                pending.result, pending.abandoned = ToolResult("timed_out", "it took too long"), True
+                self._timeouts[pending.tool] += 1
+                self._num_threads, self._unfinished = self._num_threads - 1, self._unfinished - 1
+                self._add_thread()
+        if pending.result.fault:
+            self._warn(pending.tool, pending.result)
+        if self._timeouts[pending.tool] > self.max_timeouts:
             raise RuntimeError(
-                f"tool {pending.tool!r} has not come back from {self._lost[pending.tool]} calls, which still run in "
-                "threads of this process; mend the tool, or give it limits of its own as a sandboxed process has"
+                f"tool {pending.tool!r} has {self._timeouts[pending.tool]} calls past their timeout, which still run "
+                "in threads of this process; fix the tool, or run it in a process with limits of its own"
             )
-        return pending.answer
+        return pending.result
 
-    def _hire(self) -> None:
-        """Another thread where calls wait for one."""
-        if self._live < min(self.threads, self._open):
-            self._live += 1
+    def _add_thread(self) -> None:
+        """Start another thread where calls wait for one."""
+        if self._num_threads < min(self.threads, self._unfinished):
+            self._num_threads += 1
             # daemons: a call that hangs for ever must not keep the process from ending
             threading.Thread(target=self._work, daemon=True).start()
 
     def _work(self) -> None:
         while True:
-            tool, given, pending = self._jobs.get()
-            pending.begun = time.monotonic()
-            answer = _answered(tool, given)
-            with self._ring:
-                if pending.lost:
+            tool, arguments, pending = self._jobs.get()
+            pending.started_at = time.monotonic()
+            result = _execute(tool, arguments)
+            with self._changed:
+                if pending.abandoned:
                     return
-                pending.answer = answer
-                self._open -= 1
-                self._ring.notify_all()
+                pending.result = result
+                self._unfinished -= 1
+                self._changed.notify_all()
 
-    def _warn(self, tool: str, answer: Answer) -> None:
-        key = f"{tool}/{answer.outcome}"
-        if key not in self._told:
-            self._told.add(key)
-            log.warning("tool %r: %s (%s); counted as tools/%s", tool, answer.outcome, answer.text[:200], key)
+    def _warn(self, tool: str, result: ToolResult) -> None:
+        key = f"{tool}/{result.outcome}"
+        if key not in self._warned:
+            self._warned.add(key)
+            log.warning("tool %r: %s (%s); counted as tools/%s", tool, result.outcome, result.text[:200], key)
 
 
-def _answered(tool: Tool, given: dict[str, Any]) -> Answer:
+def _execute(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
     try:
-        return _text(tool.run(**given), tool.most)
+        return _check_text(tool.run(**arguments), tool.max_chars)
     except ToolError as error:
-        return Answer(type(error).__name__, str(error))
+        return ToolResult(type(error).__name__, str(error))
     except BaseException as error:  # a tool that exits ends its call and nothing else
-        return Answer("raised", f"{type(error).__name__}: {error}")
+        return ToolResult("raised", f"{type(error).__name__}: {error}")
 
 
-def refusal(error: ToolError, tool: str = "none") -> Pending:
-    """A call that is answered before it has begun."""
-    return Pending(tool, 0.0, answer=Answer(type(error).__name__, str(error)))
+def reject(error: ToolError, tool: str = "none") -> PendingCall:
+    """A call that is rejected before it is executed."""
+    return PendingCall(tool, 0.0, result=ToolResult(type(error).__name__, str(error)))
 
 
-def _text(said: Any, most: int) -> Answer:
-    if not isinstance(said, str):
-        return Answer("not_text", f"it gave {type(said).__name__}, not text")
-    cut = said[:most]
+def _check_text(value: Any, max_chars: int) -> ToolResult:
+    if not isinstance(value, str):
+        return ToolResult("not_text", f"it gave {type(value).__name__}, not text")
+    cut = value[:max_chars]
     if not all(c.isprintable() or c in "\n\t" for c in cut):
-        return Answer("not_text", "it gave characters that are no text")
-    return Answer("ok", said) if len(said) <= most else Answer("cut", cut + CUT)
+        return ToolResult("not_text", "it gave characters that are no text")
+    return ToolResult("ok", value) if len(value) <= max_chars else ToolResult("truncated", cut + TRUNCATED)

@@ -1,4 +1,4 @@
-"""How calls stand in what a policy writes, and how answers stand in what it reads."""
+"""Parse tool calls in a policy's completions, and format their results for its context."""
 
 from __future__ import annotations
 
@@ -12,118 +12,124 @@ from mmrl.tools.base import BadArguments, Tool, ToolError
 
 
 class UnknownTool(ToolError):
-    """A call by a name that no tool has."""
+    """The called tool does not exist."""
 
 
 class NoCall(ToolError):
-    """A turn that neither calls a tool nor gives the answer."""
+    """The turn contains neither a tool call nor the final answer."""
 
 
 @dataclass(frozen=True)
-class Call:
-    """What a turn asks for: the arguments by name, or the text between the marks."""
+class ToolCall:
+    """ToolCall: a parsed call, with the arguments by name or the text between the tags."""
 
     name: str
-    given: dict[str, Any] | str
+    arguments: dict[str, Any] | str
 
 
-class Markup(ABC):
-    """How a policy writes calls, and how it reads what became of them."""
+class ToolCallParser(ABC):
+    """ToolCallParser: parses the calls of a policy and formats results and errors for it."""
 
     @abstractmethod
-    def stops(self, tools: Mapping[str, Tool]) -> tuple[str, ...]:
+    def stop_strings(self, tools: Mapping[str, Tool]) -> tuple[str, ...]:
         """The strings at which a turn ends."""
 
     @abstractmethod
-    def call(self, text: str, tools: Mapping[str, Tool]) -> Call | None:
-        """What a turn asks for; None where it is the answer.
+    def parse(self, text: str, tools: Mapping[str, Tool]) -> ToolCall | None:
+        """Parse the tool call of a turn; None where the turn is the final answer.
 
         Raises:
             ToolError: it ends a call that it has not begun, or is neither a call nor an answer.
         """
 
     @abstractmethod
-    def reply(self, text: str) -> str:
-        """What the policy reads of an answer."""
+    def format_result(self, text: str) -> str:
+        """Format the result of a call as the policy reads it."""
 
     @abstractmethod
-    def refusal(self, name: str, text: str) -> str:
-        """What it reads when a call cannot be served: the outcome's name and why."""
+    def format_error(self, name: str, text: str) -> str:
+        """Format a failed call as the policy reads it: the name of the outcome and its message."""
 
 
 @dataclass(frozen=True)
-class Tags(Markup):
-    """A turn ends at the end of its first call, or of the final answer.
+class TagParser(ToolCallParser):
+    """TagParser: calls between an opening and a closing tag, as in <search>text</search>.
 
-    With {name} in the opening mark a call is <search>text</search>, and its text a JSON object of the arguments unless
-    the tool takes one string. Without it the text is {"name": ..., "arguments": {...}}.
+    A turn ends at the end of its first call, or of the final answer. With {name} in the opening tag the text of a call
+    is a JSON object of the arguments, or the argument itself where the tool takes one string. Without {name} the text
+    is {"name": ..., "arguments": {...}}.
 
     Args:
-        opening: of a call.
-        closing: of a call; tools may share it.
-        told: what the policy reads of an answer, with {text}.
-        failed: what it reads when a call cannot be served, with {name} and {text}.
-        answer: the string that ends the final answer; None where a turn without a call is the answer.
+        open_tag: of a call.
+        close_tag: of a call; tools may share it.
+        result_template: for the result of a call, with {text}.
+        error_template: for a failed call, with {name} and {text}.
+        answer_end: the string that ends the final answer; None where a turn without a call is the answer.
     """
 
-    opening: str = "<{name}>"
-    closing: str = "</{name}>"
-    told: str = "\n\n<information>{text}</information>\n\n"
-    failed: str = "\n\n<error>{name}: {text}</error>\n\n"
-    answer: str | None = None
+    open_tag: str = "<{name}>"
+    close_tag: str = "</{name}>"
+    result_template: str = "\n\n<information>{text}</information>\n\n"
+    error_template: str = "\n\n<error>{name}: {text}</error>\n\n"
+    answer_end: str | None = None
 
-    def marks(self, tools: Mapping[str, Tool]) -> dict[str, tuple[str, str]]:
-        """What closes and what opens a call, by the tool's name."""
-        return {name: (self.closing.format(name=name), self.opening.format(name=name)) for name in tools}
+    def tags(self, tools: Mapping[str, Tool]) -> dict[str, tuple[str, str]]:
+        """The closing and the opening tag of each tool's calls."""
+        return {name: (self.close_tag.format(name=name), self.open_tag.format(name=name)) for name in tools}
 
-    def stops(self, tools: Mapping[str, Tool]) -> tuple[str, ...]:
-        return (*dict.fromkeys(end for end, _ in self.marks(tools).values()), *([self.answer] if self.answer else ()))
+    def stop_strings(self, tools: Mapping[str, Tool]) -> tuple[str, ...]:
+        return (
+            *dict.fromkeys(end for end, _ in self.tags(tools).values()),
+            *([self.answer_end] if self.answer_end else ()),
+        )
 
-    def call(self, text: str, tools: Mapping[str, Tool]) -> Call | None:
-        ends = sorted({closing for closing, _ in self.marks(tools).values() if closing in text}, key=text.index)
+    def parse(self, text: str, tools: Mapping[str, Tool]) -> ToolCall | None:
+        ends = sorted({close_tag for close_tag, _ in self.tags(tools).values() if close_tag in text}, key=text.index)
         if ends:
             before = text[: text.index(ends[0])]
-            # the last mark that opens a call with this end
+            # the last opening tag before this closing tag
             begun = {
-                n: before.rfind(opening) for n, (closing, opening) in self.marks(tools).items() if closing == ends[0]
+                n: before.rfind(open_tag)
+                for n, (close_tag, open_tag) in self.tags(tools).items()
+                if close_tag == ends[0]
             }
             name = max(begun, key=lambda n: begun[n])
-            opening = self.marks(tools)[name][1]
+            open_tag = self.tags(tools)[name][1]
             if begun[name] < 0:
-                raise NoCall(f"write {opening} before {ends[0]}")
-            body = before[begun[name] + len(opening) :]
-            return Call(name, body) if "{name}" in self.opening else _named(body)
-        if self.answer is not None and self.answer not in text:
-            raise NoCall(f"end with one of {' '.join(self.stops(tools))}")
+                raise NoCall(f"write {open_tag} before {ends[0]}")
+            body = before[begun[name] + len(open_tag) :]
+            return ToolCall(name, body) if "{name}" in self.open_tag else _parse_named(body)
+        if self.answer_end is not None and self.answer_end not in text:
+            raise NoCall(f"end with one of {' '.join(self.stop_strings(tools))}")
         return None
 
-    def reply(self, text: str) -> str:
-        return self.told.format(text=text)
+    def format_result(self, text: str) -> str:
+        return self.result_template.format(text=text)
 
-    def refusal(self, name: str, text: str) -> str:
-        return self.failed.format(name=name, text=text)
+    def format_error(self, name: str, text: str) -> str:
+        return self.error_template.format(name=name, text=text)
 
 
-def arguments(call: Call, tool: Tool) -> dict[str, Any]:
-    """The arguments of a call, by name."""
-    given = call.given
-    if isinstance(given, str):
+def bind_arguments(call: ToolCall, tool: Tool) -> dict[str, Any]:
+    """The arguments of a call by name, checked against the tool's schema."""
+    arguments = call.arguments
+    if isinstance(arguments, str):
         kinds = tool.parameters
         if list(kinds.values()) == [str]:
-            return {next(iter(kinds)): given.strip()}
-        given = _json(given)
-    tool.check(given)
-    return given
+            return {next(iter(kinds)): arguments.strip()}
+        arguments = _parse_json(arguments)
+    tool.check(arguments)
+    return arguments
 
 
-def _named(body: str) -> Call:
-    made = _json(body)
+def _parse_named(body: str) -> ToolCall:
+    made = _parse_json(body)
     if not isinstance(made.get("name"), str) or not isinstance(made.get("arguments"), dict):
         raise BadArguments('write {"name": "...", "arguments": {...}}')
-    return Call(made["name"], made["arguments"])
+    return ToolCall(made["name"], made["arguments"])
 
 
-def _json(body: str) -> dict[str, Any]:
+def _parse_json(body: str) -> dict[str, Any]:
     try:
         made = json.loads(body)
     except (json.JSONDecodeError, RecursionError) as error:

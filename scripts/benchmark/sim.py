@@ -51,7 +51,7 @@ class Bare:
         self.ids, self.size, self.chunk = np.arange(env.num_envs), size, env.chunk
         self.steps = self.frames = self._turn = 0
         ctrl, moved = env.worlds.batch.bind("ctrl"), []
-        env.watch = lambda ids: moved.append(ctrl.copy())
+        env.step_callback = lambda ids: moved.append(ctrl.copy())
         self._recorded = []
         while len(self._recorded) < _DECISIONS:
             before = env.worlds.batch.state.copy()
@@ -59,7 +59,7 @@ class Bare:
             whole.decide()
             if len(moved) == env.chunk:
                 self._recorded.append((before, list(moved)))
-        env.watch = None
+        env.step_callback = None
         self._ctrl = self.batch.bind("ctrl")
 
     def step(self) -> None:

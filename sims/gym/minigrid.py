@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import gymnasium
 
-from sims.gym.seen_sim import SeenGymSim
+from sims.gym.seen_sim import ImageGymSim
 
 TILE_PIXELS = 8  # a side; the agent sees 7 x 7 tiles
 
 
 @dataclass(frozen=True)
-class MiniGridSim(SeenGymSim):
+class MiniGridSim(ImageGymSim):
     """Grid worlds with a mission; seven actions: turn left and right, forward, pick up, drop, toggle, done.
 
     Args:
@@ -32,10 +32,10 @@ class MiniGridSim(SeenGymSim):
         super().__post_init__()
 
     @property
-    def drawn(self) -> bool:
+    def renders_images(self) -> bool:
         return False  # the packages' own pixels, the same everywhere
 
-    def looked_at(self, env: gymnasium.Env) -> gymnasium.Env:
+    def with_images(self, env: gymnasium.Env) -> gymnasium.Env:
         from minigrid.wrappers import RGBImgObsWrapper, RGBImgPartialObsWrapper
 
         wrapper = RGBImgObsWrapper if self.whole else RGBImgPartialObsWrapper

@@ -1,4 +1,4 @@
-"""An environment as a vision-language-action policy meets it: a picture, words, proprioception, chunks of actions."""
+"""Wrapper of a gymnasium environment for VLA policies: image, instruction, proprioception, action chunks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PIL import Image
 _TEXT = spaces.Text(max_length=1000, charset=frozenset(map(chr, range(32, 127))))
 
 
-class Seen(gymnasium.Wrapper):
+class VLAWrapper(gymnasium.Wrapper):
     """Observations {"image" uint8 [size, size, 3 * frames], "proprio" float32 [P], "instruction"}; actions [chunk, A].
 
     A decision is played open loop, control step by control step, and stops where the episode ends; its rewards are

@@ -1,4 +1,4 @@
-"""Any gymnasium environment for vision-language-action policies."""
+"""Simulator of any gymnasium environment for vision-language-action policies."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import gymnasium
 
 from sims.gym.opengl import choose_gl
-from sims.gym.seen import Seen
+from sims.gym.seen import VLAWrapper
 from sims.gym.sim import GymSim
 
 
 @dataclass(frozen=True)
-class SeenGymSim(GymSim):
-    """Worlds of one registered environment, seen as pictures with an instruction and acted on in chunks.
+class ImageGymSim(GymSim):
+    """A registered gymnasium environment with image observations, an instruction and action chunks.
 
     Args:
         instruction: what the policy is told; None takes the "mission" that MiniGrid and BabyAI give.
@@ -37,12 +37,12 @@ class SeenGymSim(GymSim):
                 raise ValueError(f"sim.{name} must be at least 1, got {getattr(self, name)}")
 
     @property
-    def drawn(self) -> bool:
+    def renders_images(self) -> bool:
         return True
 
-    def world(self) -> gymnasium.Env:
-        return Seen(
-            self.looked_at(self.registered()),
+    def make_env(self) -> gymnasium.Env:
+        return VLAWrapper(
+            self.with_images(self.make_registered()),
             self.instruction,
             self.image_size,
             self.chunk,
@@ -50,17 +50,17 @@ class SeenGymSim(GymSim):
             self.end_on_success,
         )
 
-    def looked_at(self, env: gymnasium.Env) -> gymnasium.Env:
+    def with_images(self, env: gymnasium.Env) -> gymnasium.Env:
         """The environment with pictures, where it needs more than its arguments for them."""
         return env
 
     def sizes(self) -> dict[str, Any]:
-        env = self.world()
+        env = self.make_env()
         proprio, action = env.observation_space["proprio"].shape, env.action_space.shape  # type: ignore[index]
         env.close()
         return {"action_dims": action[1], "chunk": self.chunk, "proprio_dims": proprio[0]}  # type: ignore[index]
 
     def contract(self) -> dict[str, Any]:
         seen = ("instruction", "image_size", "chunk", "frames", "end_on_success")
-        drawn = {"renderer": choose_gl(), "fast_render": self.fast_render} if self.drawn else {}
+        drawn = {"renderer": choose_gl(), "fast_render": self.fast_render} if self.renders_images else {}
         return super().contract() | {name: getattr(self, name) for name in seen} | drawn

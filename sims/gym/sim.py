@@ -39,7 +39,7 @@ class GymSim(Sim):
     fast_render: bool = True
 
     def __post_init__(self) -> None:
-        if self.drawn:
+        if self.renders_images:
             choose_gl()
         try:
             package, _, name = self.id.rpartition(":")
@@ -59,19 +59,19 @@ class GymSim(Sim):
         return self.id
 
     @property
-    def drawn(self) -> bool:
+    def renders_images(self) -> bool:
         """Whether the environment's own renderer makes pictures."""
         return self.kwargs.get("render_mode") is not None
 
     def make(self, num_envs: int) -> GymVectorEnv:
         if num_envs < 1:
             raise ValueError(f"a vector environment needs at least one world, got num_envs={num_envs}")
-        guarded = [lambda: Guard(self.sound)] * num_envs
+        guarded = [lambda: Guard(self.make_checked)] * num_envs
         return GymVectorEnv(guarded, autoreset_mode=_MODES[self.autoreset])
 
     def sizes(self) -> dict[str, Any]:
         """Of a policy that reads a state vector; empty when the observations are none."""
-        env = self.world()
+        env = self.make_env()
         seen, action = env.observation_space, env.action_space
         env.close()
         if not isinstance(seen, spaces.Box) or len(seen.shape) != 1:
@@ -84,14 +84,14 @@ class GymSim(Sim):
             return sizes | {"actions": action.shape[0], "kind": "gaussian", **bounds}
         return sizes
 
-    def world(self) -> gymnasium.Env:
+    def make_env(self) -> gymnasium.Env:
         """One environment; named observations, as those of goal environments, are joined to one state vector."""
-        env = self.registered()
+        env = self.make_registered()
         if isinstance(env.observation_space, spaces.Dict) and _all_numbers(env.observation_space):
             return gymnasium.wrappers.FlattenObservation(env)
         return env
 
-    def registered(self) -> gymnasium.Env:
+    def make_registered(self) -> gymnasium.Env:
         """One environment as its package makes it."""
         if not str(gymnasium.spec(self.id.rpartition(":")[2]).entry_point).startswith("gymnasium."):
             mend_enums()  # gymnasium's own environments need no MuJoCo, or compare as it does
@@ -100,9 +100,9 @@ class GymSim(Sim):
             _simplify_cameras(env)
         return env
 
-    def sound(self) -> gymnasium.Env:
+    def make_checked(self) -> gymnasium.Env:
         """One environment that fails where its simulation diverges."""
-        return checked(self.world())
+        return checked(self.make_env())
 
     def contract(self) -> dict[str, Any]:
         """What results must have in common to be compared."""

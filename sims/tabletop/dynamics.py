@@ -9,7 +9,7 @@ import numpy as np
 from mujoco.batch import Batch
 
 from sims.tabletop.arm import JOINTS
-from sims.tabletop.things import Thing
+from sims.tabletop.things import SceneObject
 
 
 class Dynamics:
@@ -18,7 +18,7 @@ class Dynamics:
     `factors` [n, 3] are what the worlds have now; 1 is the scene as it is written.
     """
 
-    def __init__(self, batch: Batch, model: mujoco.MjModel, things: Sequence[Thing]):
+    def __init__(self, batch: Batch, model: mujoco.MjModel, things: Sequence[SceneObject]):
         names = [thing.name for thing in things]
         self._bodies = np.array([model.body(name).id for name in names])
         self._geoms = np.flatnonzero(np.isin(model.geom_bodyid, self._bodies))

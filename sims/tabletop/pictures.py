@@ -16,7 +16,7 @@ _NAMES = {"rgb": "image"}  # what observations call a kind; the others keep thei
 _BOUNDS = {"rgb": (0, 255), "depth": (0.0, FAR_M), "segmentation": (-1, 2**31 - 1)}
 
 
-class Pictures:
+class CameraImages:
     """Pictures of n worlds, a row each, of some kinds; of no kinds, nothing is ever drawn.
 
     Args:

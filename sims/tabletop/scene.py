@@ -9,7 +9,7 @@ import mujoco
 
 from sims.render import Camera
 from sims.tabletop.arm import ARM_XML, GAINS
-from sims.tabletop.things import Thing
+from sims.tabletop.things import SceneObject
 
 CAMERAS: dict[str, Camera] = {
     "front": Camera(position=(1.06, 0.0, 0.66), target=(0.40, 0.0, 0.06), fovy=46.0),  # what the policy sees
@@ -19,7 +19,7 @@ CAMERAS: dict[str, Camera] = {
 CONTROL_HZ = 20.0
 
 
-def scene_xml(things: Sequence[Thing], timestep: float, cameras: Mapping[str, Camera] = CAMERAS) -> str:
+def scene_xml(things: Sequence[SceneObject], timestep: float, cameras: Mapping[str, Camera] = CAMERAS) -> str:
     """The scene with these things as MJCF, stepped by `timestep` seconds; where they lie is set per episode."""
     return _SCENE.format(
         timestep=timestep,
@@ -30,12 +30,12 @@ def scene_xml(things: Sequence[Thing], timestep: float, cameras: Mapping[str, Ca
     )
 
 
-def scene_model(things: Sequence[Thing], timestep: float) -> mujoco.MjModel:
+def scene_model(things: Sequence[SceneObject], timestep: float) -> mujoco.MjModel:
     """The compiled scene."""
     return mujoco.MjModel.from_xml_string(scene_xml(things, timestep))
 
 
-def scene_digest(things: Sequence[Thing], timestep: float) -> str:
+def scene_digest(things: Sequence[SceneObject], timestep: float) -> str:
     """Eight hex digits that change with anything in the scene: bodies, gains, colours, lights, cameras."""
     return hashlib.blake2b(scene_xml(things, timestep).encode(), digest_size=4).hexdigest()
 

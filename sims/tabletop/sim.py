@@ -53,7 +53,8 @@ class Tabletop(Sim):
         wording: of the instructions of training states: "plain" (one sentence), "train" or "held_out" (several).
         held_out_wording: of the instructions of held-out states; None: the same.
         templates: sentences to use instead of the wordings, with the task's slots such as "{colour}".
-        dense: weight per dense term; a decision is paid weight * (term after - term before) on top of the success.
+        dense_reward_weights: weight per dense term; the reward of a decision is weight * (term after - term before) on
+            top of the success.
         dynamics: largest factor of the things' mass, their friction and the arm's gains; every world draws its own,
             log-uniform between 1 / factor and factor. None: what the level says.
         observe: pictures that the policy sees: "rgb" (the observation's "image"), "depth" (metres), "segmentation"
@@ -70,7 +71,7 @@ class Tabletop(Sim):
     wording: Wording = "plain"
     held_out_wording: Wording | None = None
     templates: tuple[str, ...] | None = None
-    dense: Mapping[str, float] | None = None
+    dense_reward_weights: Mapping[str, float] | None = None
     dynamics: Spreads | None = None
     observe: tuple[Kind, ...] = ("rgb",)
     appearance: Appearance | None = None
@@ -91,13 +92,13 @@ class Tabletop(Sim):
         if isinstance(self.appearance, Mapping):  # as a config writes it
             object.__setattr__(self, "appearance", Appearance(**self.appearance))
         terms = sorted({term for part in self.parts for term in part.task.terms})
-        if unknown := sorted(set(self.dense or {}) - set(terms)):  # type: ignore[arg-type]
-            raise ValueError(f"sim.dense: unknown terms {unknown}; this sim has {terms}")
+        if unknown := sorted(set(self.dense_reward_weights or {}) - set(terms)):  # type: ignore[arg-type]
+            raise ValueError(f"sim.dense_reward_weights: unknown terms {unknown}; this sim has {terms}")
         if self.dynamics is not None and min(self.dynamics) < 1:
             raise ValueError(f"sim.dynamics are factors of at least 1 (1: no variation), got {list(self.dynamics)}")
 
     @property
-    def parts(self) -> tuple[One, ...]:
+    def parts(self) -> tuple[SingleTaskSim, ...]:
         """The simulators of one task each that this one is made of."""
         raise NotImplementedError
 
@@ -137,7 +138,7 @@ class Tabletop(Sim):
             self.image_size,
             self.chunk,
             self.gripper,
-            self.dense or {},
+            self.dense_reward_weights or {},
             self.observe,
             self.appearance,
         )
@@ -171,7 +172,7 @@ class Tabletop(Sim):
             "control_hz": CONTROL_HZ,
             "wording": self.wording,
             "held_out_wording": self.held_out_wording or self.wording,
-            "dense": dict(self.dense or {}),
+            "dense_reward_weights": dict(self.dense_reward_weights or {}),
             "tasks": {part.task.name: part.rules() for part in self.parts},
             "mujoco": mujoco.__version__,
         }
@@ -189,7 +190,7 @@ class Tabletop(Sim):
         """The script's next chunk for every world of an environment that `make` gave, float32 [n, chunk, A]."""
         return expert(env)
 
-    def scenes(self, seeds: Sequence[int], spread: float = 0.3) -> dict[str, Any]:
+    def label_images(self, seeds: Sequence[int], spread: float = 0.3) -> dict[str, Any]:
         """Labelled pictures for "point at the named object", one per seed; see `sims.tabletop.demos.label`.
 
         Args:
@@ -209,8 +210,8 @@ class Tabletop(Sim):
 
 
 @dataclass(frozen=True)
-class One(Tabletop):
-    """A simulator of one task."""
+class SingleTaskSim(Tabletop):
+    """Tabletop simulator of a single task."""
 
     slots: ClassVar[tuple[str, ...]]
     """What every template must hold."""
@@ -228,7 +229,7 @@ class One(Tabletop):
         """The rules of the episode."""
 
     @property
-    def parts(self) -> tuple[One, ...]:
+    def parts(self) -> tuple[SingleTaskSim, ...]:
         return (self,)
 
     def chosen(self, *names: str) -> dict[str, Any]:
@@ -250,7 +251,7 @@ class One(Tabletop):
         """Largest factors of mass, friction and gains."""
         return self._chosen("dynamics") or (1.0, 1.0, 1.0)
 
-    def stepwise(self) -> One:
+    def stepwise(self) -> SingleTaskSim:
         return replace(self, chunk=1, max_decisions=self.limit * self.chunk)
 
     def sentences(self, wording: Wording) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from sims.tabletop.layout import APART_M
 from sims.tabletop.pick_place import PickPlaceTask
 from sims.tabletop.push import PushTask
 from sims.tabletop.reach import ReachTask
-from sims.tabletop.sim import One, check_colours, check_yaw
+from sims.tabletop.sim import SingleTaskSim, check_colours, check_yaw
 from sims.tabletop.stack import StackTask
 
 Levels = Mapping[str, Mapping[str, Any]]
@@ -23,7 +23,7 @@ _PLACES = ("purple", "orange")
 
 
 @dataclass(frozen=True)
-class Reach(One):
+class Reach(SingleTaskSim):
     """The instruction names one of several cubes; touching another one fails.
 
     Args:
@@ -55,7 +55,7 @@ class Reach(One):
 
 
 @dataclass(frozen=True)
-class Push(One):
+class Push(SingleTaskSim):
     """The instruction names a cube and a disc: push the one onto the other with closed fingers.
 
     Args:
@@ -122,7 +122,7 @@ class Push(One):
 
 
 @dataclass(frozen=True)
-class PickPlace(One):
+class PickPlace(SingleTaskSim):
     """The instruction names a cube and a plate: pick the one up, put it on the other and let go.
 
     Args:
@@ -166,7 +166,7 @@ class PickPlace(One):
 
 
 @dataclass(frozen=True)
-class Stack(One):
+class Stack(SingleTaskSim):
     """The instruction names two cubes: put the first on the second and let go.
 
     Args:
@@ -199,7 +199,7 @@ class Stack(One):
 
 
 @dataclass(frozen=True)
-class OpenDrawer(One):
+class OpenDrawer(SingleTaskSim):
     """The instruction names one of several drawers: pull it open by its handle, with closed fingers.
 
     Args:
@@ -238,7 +238,7 @@ class OpenDrawer(One):
 
 
 @dataclass(frozen=True)
-class PressButtons(One):
+class PressButtons(SingleTaskSim):
     """The instruction names buttons in an order: press them in it, and no other.
 
     Args:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
-from sims.tabletop.sim import One, Tabletop
+from sims.tabletop.sim import SingleTaskSim, Tabletop
 from sims.tabletop.sims import OpenDrawer, PickPlace, PressButtons, Push, Reach, Stack
 
-PARTS: dict[str, type[One]] = {
+PARTS: dict[str, type[SingleTaskSim]] = {
     "reach": Reach,
     "push": Push,
     "pick_place": PickPlace,
@@ -48,10 +48,10 @@ class Suite(Tabletop):
         super().__post_init__()
 
     @cached_property
-    def parts(self) -> tuple[One, ...]:  # type: ignore[override]
+    def parts(self) -> tuple[SingleTaskSim, ...]:  # type: ignore[override]
         shared = {field.name: getattr(self, field.name) for field in fields(Tabletop)}
         # a dense term may be one task's only: it is checked here, over all of them
-        shared |= {"dense": None}
+        shared |= {"dense_reward_weights": None}
         made = []
         for task in self.tasks:
             own = dict((self.options or {}).get(task, {}))

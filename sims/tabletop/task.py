@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from sims.render import Look
-from sims.tabletop.things import Thing
+from sims.tabletop.things import SceneObject
 
 Grip = Literal["open", "closed", "free"]
 """Fingers that stay open, stay closed (one blunt tool), or follow the fourth action dimension."""
@@ -81,7 +81,7 @@ class TabletopTask(ABC):
 
     @property
     @abstractmethod
-    def things(self) -> tuple[Thing, ...]:
+    def things(self) -> tuple[SceneObject, ...]:
         """What lies on the table, in the order of `Start.objects`."""
 
     @abstractmethod

@@ -21,8 +21,8 @@ _GREY = ".45 .43 .42 1"
 
 
 @dataclass(frozen=True)
-class Thing(ABC):
-    """A coloured thing. Its centre is the origin of the body that bears its name."""
+class SceneObject(ABC):
+    """SceneObject: a coloured object. Its centre is the origin of the body with its name."""
 
     name: str
     colour: str
@@ -55,7 +55,7 @@ class Thing(ABC):
 
 
 @dataclass(frozen=True)
-class Cube(Thing):
+class Cube(SceneObject):
     """A coloured cube. A ghost cannot be touched or moved by contact: it only marks a place."""
 
     half_m: float = CUBE_HALF_M
@@ -81,7 +81,7 @@ class Cube(Thing):
 
 
 @dataclass(frozen=True)
-class Disc(Thing):
+class Disc(SceneObject):
     """A flat round mark on the table that nothing touches."""
 
     radius_m: float = 0.05
@@ -98,7 +98,7 @@ class Disc(Thing):
 
 
 @dataclass(frozen=True)
-class Plate(Thing):
+class Plate(SceneObject):
     """A low solid square on the table: too high to push a cube onto it."""
 
     half_m: float = 0.05
@@ -117,7 +117,7 @@ class Plate(Thing):
 
 
 @dataclass(frozen=True)
-class Drawer(Thing):
+class Drawer(SceneObject):
     """A drawer that opens along +x, in a case of its own; its centre is the middle of the handle's bar.
 
     The case and the tray are for the eye; the front and the handle can be touched.
@@ -160,7 +160,7 @@ class Drawer(Thing):
 
 
 @dataclass(frozen=True)
-class Button(Thing):
+class Button(SceneObject):
     """A round button on a grey base; its travel is how deep it is pressed, against a spring."""
 
     travel_m: float = 0.016

@@ -14,7 +14,7 @@ from gymnasium.vector.utils import batch_space
 from sims.render import Look, Renderer
 from sims.render.base import Kind
 from sims.tabletop.appearance import Appearance
-from sims.tabletop.pictures import Pictures
+from sims.tabletop.pictures import CameraImages
 from sims.tabletop.scene import CONTROL_HZ
 from sims.tabletop.table import Table
 from sims.tabletop.task import Start, TabletopTask
@@ -38,7 +38,7 @@ class TabletopVectorEnv(VectorEnv):
         image_size: pixels a side of the policy's camera.
         chunk: control steps per decision.
         gripper: whether there is a fourth action dimension, and the opening in the proprioception.
-        dense: weight per dense term; a decision is paid weight * (term after - term before).
+        dense_reward_weights: weight per dense term; a decision is paid weight * (term after - term before).
         observe: kinds of pictures that observations hold; without any nothing is drawn.
         appearance: of the looks that states come with; they are made anew from their seeds when a state is loaded.
     """
@@ -50,7 +50,7 @@ class TabletopVectorEnv(VectorEnv):
         image_size: int,
         chunk: int,
         gripper: bool,
-        dense: Mapping[str, float],
+        dense_reward_weights: Mapping[str, float],
         observe: Sequence[Kind] = ("rgb",),
         appearance: Appearance | None = None,
     ):
@@ -60,11 +60,11 @@ class TabletopVectorEnv(VectorEnv):
             "autoreset_mode": AutoresetMode.DISABLED,
         }
         self.render_mode = "rgb_array"
-        self.tables, self.starts, self.dense = tuple(tables), starts, dict(dense)
+        self.tables, self.starts, self.dense_reward_weights = tuple(tables), starts, dict(dense_reward_weights)
         self.image_size, self.chunk, self.appearance = image_size, chunk, appearance
         self.action_dims, self.proprio_dims = 3 + gripper, 13 + gripper
         self.num_envs = n = tables[0].worlds.batch.nsim
-        self.pictures = Pictures(observe, n, image_size)
+        self.pictures = CameraImages(observe, n, image_size)
         self._declare_spaces()
         self.which = np.zeros(n, np.int64)
         self.decisions = np.zeros(n, np.int64)
@@ -76,7 +76,8 @@ class TabletopVectorEnv(VectorEnv):
         self.looks: list[Look | None] = [None] * n
         self._ready = False
         self.draws_ends = False  # whether the policy's camera also looks at an episode's terminal state
-        self.watch: Callable[[np.ndarray], None] | None = None  # told after each control step which worlds moved
+        # called after each control step with the indices of the environments that moved
+        self.step_callback: Callable[[np.ndarray], None] | None = None
 
     def _declare_spaces(self) -> None:
         self.single_observation_space = spaces.Dict(
@@ -179,8 +180,8 @@ class TabletopVectorEnv(VectorEnv):
                 part = self.at(t, ids)
                 if part.size:
                     ended |= self._control(self.tables[t], part, actions[part, k], reward)
-            if self.watch is not None:
-                self.watch(ids)
+            if self.step_callback is not None:
+                self.step_callback(ids)
             if ended:
                 ids = np.flatnonzero(self.live)
         self.decisions[played] += 1
@@ -225,7 +226,7 @@ class TabletopVectorEnv(VectorEnv):
         for t, table in enumerate(self.tables):
             part = self.at(t, ids)
             for name, value in table.measure(part).items() if part.size else ():
-                paid[part] += self.dense.get(name, 0.0) * (value - self.scores[name][part])
+                paid[part] += self.dense_reward_weights.get(name, 0.0) * (value - self.scores[name][part])
                 self.scores[name][part] = value
         return paid
 

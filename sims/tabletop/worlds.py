@@ -14,7 +14,7 @@ from sims.tabletop.dynamics import Dynamics
 from sims.tabletop.posture import Posture
 from sims.tabletop.scene import CONTROL_HZ, scene_model
 from sims.tabletop.task import Grip, Start
-from sims.tabletop.things import Thing
+from sims.tabletop.things import SceneObject
 
 _NOTHING = mujoco.mjtStage.mjSTAGE_NONE.value
 _MAX_SPEED = 100.0  # rad/s; the servos reach about 5, more is a diverged simulation
@@ -36,7 +36,7 @@ class Worlds:
 
     def __init__(
         self,
-        things: Sequence[Thing],
+        things: Sequence[SceneObject],
         count: int,
         threads: int,
         grip: Grip = "open",

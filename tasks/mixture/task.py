@@ -20,7 +20,7 @@ class Mixture(Task):
     Every split of a part stays what it is, so what a part holds out is held out here too.
 
     Args:
-        parts: the tasks, by the names under which results are reported (evaluator `RateByTask`).
+        parts: the tasks, by the names under which results are reported (evaluator `SuccessRateByTask`).
         counts: training problems of each part; a part that is not named gives all. More than a part has is refused.
         held_out: held-out problems of each part, in the same way.
         split: "train" or "held_out".

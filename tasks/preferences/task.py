@@ -24,7 +24,7 @@ class Preferences(Task):
     """Pairs of a JSON Lines or parquet file in the format of Hugging Face's preference data sets.
 
     Prompts that are equal are held out together. A policy's own answer has no score here; what judges pairs, such as
-    the rollout `judged`, scores whether the preferred answer got more.
+    the rollout `ScoredPairs`, scores whether the preferred answer got more.
 
     Args:
         path: of the file; None for a small one that comes with the task, about sums.

@@ -25,7 +25,7 @@ class Search(Tool):
         top: pages of an answer.
     """
 
-    seconds = 5.0
+    timeout_s = 5.0
 
     def __init__(self, task: Wiki, top: int = 1):
         if not isinstance(task, Wiki):

@@ -21,12 +21,12 @@ class Wiki(Task):
             has to read what it finds.
         relations: of each person to others.
         hops: facts that an answer takes, each found with the one before.
-        call: how the expert asks for a page, with {query}: as the rollout's markup has it for the tool's name.
+        call: how the expert asks for a page, with {query}: as the rollout's parser has it for the tool's name.
         split: "train" or "held_out".
         held_out_fraction: share of the people in the held-out world.
         seed: of the facts; part of the task, not of the run.
-        heeded: relations of a question that the expert's script follows, the first ones; later ones it takes at random.
-            With 0 it shows how to search and to answer, and not what is asked for. None follows all.
+        expert_hops: number of a question's relations, from the first, that the expert's script follows; later ones are
+            random. 0 demonstrates the format of searches and answers only. None follows all.
     """
 
     people: int = 8000
@@ -36,7 +36,7 @@ class Wiki(Task):
     split: str = "train"
     held_out_fraction: float = 0.3
     seed: int = 0
-    heeded: int | None = None
+    expert_hops: int | None = None
 
     name = "wiki"
 
@@ -88,9 +88,9 @@ class Wiki(Task):
 
     def script(self, index: int) -> list[str]:
         question = self._world.questions[index]
-        if self.heeded is not None:
+        if self.expert_hops is not None:
             rng = derive_rng("wiki", "wandering", self.seed, index)
             drawn = [self.relations[int(rng.integers(len(self.relations)))] for _ in question[1:]]
-            question = (*question[: 1 + self.heeded], *drawn[self.heeded :])
+            question = (*question[: 1 + self.expert_hops], *drawn[self.expert_hops :])
         path = path_of(question, self._world)
         return [*(self.call.format(query=name) for name in path[:-1]), path[-1]]

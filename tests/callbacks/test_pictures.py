@@ -19,5 +19,5 @@ def test_a_run_compares_itself_with_its_start_and_draws(tmp_path):
     last = [row for row in rows if row["val/sampled/support/preserved"]][-1]
     counted = sum(float(last[f"val/sampled/support/{kind}"]) for kind in ("preserved", "lost", "gained", "never"))
     assert counted >= 3
-    drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
+    drawn = {path.name for path in (tmp_path / "plots").iterdir()}
     assert drawn == {"sampled-pass.png", "sampled-support.png", "sampled-solved.png"}

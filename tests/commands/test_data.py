@@ -20,7 +20,7 @@ SHORT = dict(image_size=16, chunk=3, max_decisions=3)  # nine control steps: the
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded") / "reach"
-    words = [*(f"sim.{name}={value}" for name, value in SHORT.items()), "episodes=6", f"out={folder}", "noise=0.2"]
+    words = [*(f"sim.{name}={value}" for name, value in SHORT.items()), "num_episodes=6", f"out={folder}", "noise=0.2"]
     assert main(["data", "record", "sim=reach", *words, "video=false"]) == 0
     return folder
 
@@ -130,7 +130,7 @@ def test_a_simulator_that_plays_several_control_steps_is_refused():
 
 
 def test_a_policys_sizes_come_from_a_dataset_where_there_is_no_simulator(recorded):
-    cfg = compose(["recipe=bc", "task=recorded", "sim=null", f"task.path='{recorded}'", "rollout=recorded"])
+    cfg = compose(["recipe=bc", "task=offline", "sim=null", f"task.path='{recorded}'", "rollout=offline"])
     assert (cfg.model.policy.action_dims, cfg.model.policy.chunk, cfg.model.policy.proprio_dims) == (3, 3, 13)
     assert cfg.data.rollout.path == str(recorded)
 
@@ -139,13 +139,13 @@ def test_cloning_from_what_was_recorded(recorded, tmp_path, capsys):
     small = ("policy.hidden_size=16", "policy.layers=1", "policy.heads=2", "trainer.accelerator=cpu")
     quiet = ("trainer.logger=false", "trainer.enable_progress_bar=false", "trainer.callbacks.progress=null")
     words = (*small, *quiet, "recipe=bc", "trainer.max_epochs=1", "data.num_prompts=2", "data.evaluation=null")
-    words = (*words, "rollout=recorded", "curriculum=shuffled", f"run_dir='{tmp_path}/run'")
+    words = (*words, "rollout=offline", "curriculum=shuffled", f"run_dir='{tmp_path}/run'")
     words = (*words, f"rollout.path='{recorded}'", f"policy.processor=${{normalised:'{recorded}',min_max}}")
     assert main(["fit", *words, *(f"sim.{name}={value}" for name, value in SHORT.items())]) == 0
     config = json.loads((tmp_path / "run/policy/config.json").read_text())
     statistics = open_dataset(recorded).statistics()["action"]
     np.testing.assert_allclose(config["processor"]["action"]["width"], (statistics["max"] - statistics["min"]) / 2)
-    run = [f"run={tmp_path}/run", f"out={tmp_path}/again", "episodes=2", "decode=mean"]
+    run = [f"run={tmp_path}/run", f"out={tmp_path}/again", "num_episodes=2", "decode=mean"]
     assert main(["data", "record", *run]) == 0, capsys.readouterr().err
     played = open_dataset(tmp_path / "again")
     assert len(played) == 2 and played.contract == open_dataset(recorded).contract

@@ -23,14 +23,14 @@ def test_a_run_is_measured_on_held_out_problems(run, capsys):
     assert "greedy" in capsys.readouterr().out
     written = json.loads((run / "evaluation.json").read_text())
     assert written["split"] == "held_out" and written["count"] == 12 and written["task"] == "arithmetic"
-    assert written["numbers"]["last"]["greedy"]["exact"]["n"] == 12
+    assert written["metrics"]["last"]["greedy"]["exact"]["n"] == 12
     assert written["checkpoints"]["last"]["optimiser_steps"] == 1
     assert {"python", "torch"} <= set(written["versions"])
 
 
 def test_the_measurement_in_training_and_the_command_agree(run):
     assert main(["evaluate", str(run)]) == 0
-    exact = json.loads((run / "evaluation.json").read_text())["numbers"]["last"]["greedy"]["exact"]
+    exact = json.loads((run / "evaluation.json").read_text())["metrics"]["last"]["greedy"]["exact"]
     assert exact["n"] == 8 and 0 <= exact["lower"] <= exact["mean"] <= exact["upper"] <= 1
 
 
@@ -46,7 +46,7 @@ def test_two_checkpoints_are_compared_on_the_same_problems(run, capsys):
 
 def test_several_samples_give_pass_at_k_under_a_decode_that_draws(run):
     assert main(["evaluate", str(run), "count=4", "num_samples=3"]) == 0
-    numbers = json.loads((run / "evaluation.json").read_text())["numbers"]["last"]
+    numbers = json.loads((run / "evaluation.json").read_text())["metrics"]["last"]
     assert list(numbers) == ["sample"]
     assert {"pass@1", "pass@2", "pass@3"} <= set(numbers["sample"]["exact_pass"])
 
@@ -65,7 +65,7 @@ def test_a_checkpoint_finds_its_run(run):
         (["count=0"], "count=0: must be a whole number"),
         (["decode=nonsense"], "give sample, argmax, mean or a configured one of ['greedy']"),
         (["compare=start", "num_samples=2"], "one sample per problem"),
-        (["video=true"], "has no simulator to film"),
+        (["video=true"], "has no simulator to record a video of"),
         (["engine.max_row=3"], "Did you mean 'max_rows'?"),
     ],
 )
@@ -138,7 +138,7 @@ def test_an_earlier_measurement_is_compared_only_under_its_own_protocol(run, tmp
     written = json.loads((run / "evaluation.json").read_text())
     assert written["against"] == str(other) and written["protocol"] == protocol["hash"]
     (row,) = written["comparison"]["exact"]
-    both = [json.loads((folder / "evaluation.json").read_text())["numbers"] for folder in (other, run)]
+    both = [json.loads((folder / "evaluation.json").read_text())["metrics"] for folder in (other, run)]
     means = [both[0]["start"]["greedy"]["exact"]["mean"], both[1]["before"]["greedy"]["exact"]["mean"]]
     assert means == [row["before"]["rate"]] * 2
     assert (run / "report.html").read_text().count(protocol["hash"]) >= 2

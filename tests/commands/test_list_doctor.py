@@ -52,4 +52,4 @@ def test_doctor_reports_and_agrees_to_run(capsys):
 
 def test_doctor_takes_no_words(capsys):
     assert main(["doctor", "now"]) == 2
-    assert "takes no words" in capsys.readouterr().err
+    assert "takes no arguments" in capsys.readouterr().err

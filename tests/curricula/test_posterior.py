@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mmrl.curricula.posterior import Posterior, nearest, updated
+from mmrl.curricula.posterior import Posterior, select_nearest, update_posterior
 from mmrl.types import Episode, Prompt
 from tests.curricula.test_sampler import at
 
@@ -17,16 +17,16 @@ def shown(index, rewards, ended="done"):
 
 def test_hand_computed():
     # 2 of 8 from (1, 1), half forgotten: (.5 + .5 + 2, .5 + .5 + 6); then 8 of 8: (1.5 + .5 + 8, 3.5 + .5)
-    assert updated(1, 1, 2, 8, 0.5) == (3, 7)
-    assert updated(3, 7, 8, 8, 0.5) == (10, 4)
-    assert updated(3, 7, 4, 8, 1.0) == (7, 11)
-    assert nearest(RATES, 0.5, 2, None, RNG).tolist() == [4, 1]
-    assert set(nearest(RATES, 0.5, 3, 0.2, RNG)) == {1, 3, 4}
-    assert nearest(RATES, 0.5, 5, 0.2, RNG)[3:].tolist() in ([0, 2], [2, 0])  # both .4 away, filled up
+    assert update_posterior(1, 1, 2, 8, 0.5) == (3, 7)
+    assert update_posterior(3, 7, 8, 8, 0.5) == (10, 4)
+    assert update_posterior(3, 7, 4, 8, 1.0) == (7, 11)
+    assert select_nearest(RATES, 0.5, 2, None, RNG).tolist() == [4, 1]
+    assert set(select_nearest(RATES, 0.5, 3, 0.2, RNG)) == {1, 3, 4}
+    assert select_nearest(RATES, 0.5, 5, 0.2, RNG)[3:].tolist() in ([0, 2], [2, 0])  # both .4 away, filled up
 
 
 def test_episodes_are_observed_and_failures_are_none():
-    curriculum = Posterior(forget=0.5)
+    curriculum = Posterior(retain=0.5)
     curriculum.observe([shown(3, [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]), shown(4, [0.0], "error")])
     assert curriculum.known == {3: (3, 7)}
     with pytest.raises(ValueError, match="no success rate"):
@@ -64,8 +64,8 @@ def test_a_resumed_curriculum_goes_on_alike_and_ranks_agree():
 
 
 def test_bad_settings_are_refused():
-    for wrong in ({"target": 2.0}, {"forget": -0.1}, {"candidates": 0}):
+    for wrong in ({"target": 2.0}, {"retain": -0.1}, {"candidates": 0}):
         with pytest.raises(ValueError, match="curriculum"):
             Posterior(**wrong)
-    with pytest.raises(ValueError, match=r"lower data\.prompts"):
+    with pytest.raises(ValueError, match=r"lower data\.num_prompts"):
         Posterior().select(11, at(0))

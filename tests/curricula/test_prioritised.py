@@ -38,7 +38,7 @@ def pushes(curriculum, iterations=200, count=4, problems=64):
 
 
 def test_rates_are_fading_means_and_errors_are_none():
-    curriculum = Prioritised(forget=0.5)
+    curriculum = Prioritised(retain=0.5)
     curriculum.observe([shown(0, [1.0, 0.0, 0.0, 0.0]), shown(1, [1.0, 1.0]), shown(2, [0.0], "error")])
     assert curriculum.rates == {0: 0.5 * 0.5 + 0.5 * 0.25, 1: 0.75}
     with pytest.raises(ValueError, match="no success rate"):
@@ -46,8 +46,8 @@ def test_rates_are_fading_means_and_errors_are_none():
 
 
 def test_hand_computed_shares():
-    """Rates 1, 1/2, 0, 1/4 leave failures 0, 1/2, 1, 3/4, shares 0, 2/9, 4/9, 3/9: the first gets what is least."""
-    curriculum = Prioritised(least=1e-9)
+    """Rates 1, 1/2, 0, 1/4 leave failures 0, 1/2, 1, 3/4, shares 0, 2/9, 4/9, 3/9: the first gets `min_weight`."""
+    curriculum = Prioritised(min_weight=1e-9)
     curriculum.rates = {0: 1.0, 1: 0.5, 2: 0.0, 3: 0.25}
     asked = np.zeros(4)
     for iteration in range(4000):
@@ -57,7 +57,7 @@ def test_hand_computed_shares():
 
 
 def test_kinds_share_a_rate_and_the_solved_one_is_posed_less():
-    curriculum = Prioritised(by="task", least=0.1, forget=0.0)
+    curriculum = Prioritised(info_key="task", min_weight=0.1, retain=0.0)
     before = pushes(curriculum)
     assert abs(before - 1 / 4) < 0.06  # nothing known: every problem alike; 4 standard errors of 800 draws
     prompts = [Kinds(64)[i] for i in range(64)]
@@ -71,17 +71,17 @@ def test_refills_of_one_iteration_repeat_nothing():
     curriculum = Prioritised()
     first, second = curriculum.select(5, at(0, Plain(8))), curriculum.select(3, at(0, Plain(8)))
     assert sorted(first + second) == list(range(8))
-    with pytest.raises(ValueError, match=r"data\.prompts"):
+    with pytest.raises(ValueError, match=r"data\.num_prompts"):
         curriculum.select(1, at(0, Plain(8)))
     assert len(curriculum.select(8, at(1, Plain(8)))) == 8
 
 
 def test_it_goes_on_where_a_saved_one_stands():
-    whole, first = Prioritised(by="task"), Prioritised(by="task")
+    whole, first = Prioritised(info_key="task"), Prioritised(info_key="task")
     for curriculum in (whole, first):
         curriculum.select(3, at(0, Kinds(32)))
         curriculum.observe([[Episode(Kinds(32)[0], 0, 0, reward=1.0)]])
-    again = Prioritised(by="task")
+    again = Prioritised(info_key="task")
     again.load_state_dict(json.loads(json.dumps(first.state_dict())))
     assert again.select(9, at(0, Kinds(32))) == whole.select(9, at(0, Kinds(32)))
     assert again.select(9, at(1, Kinds(32))) == whole.select(9, at(1, Kinds(32)))
@@ -96,8 +96,8 @@ def test_every_problem_of_its_own_survives_a_checkpoint():
 
 
 def test_bad_words_are_refused():
-    for words in ({"least": 0}, {"forget": 1.0}, {"unknown": 2.0}):
+    for words in ({"min_weight": 0}, {"retain": 1.0}, {"unknown": 2.0}):
         with pytest.raises(ValueError, match="curriculum: need"):
             Prioritised(**words)
-    with pytest.raises(ValueError, match=r"curriculum\.by='colour'.*task"):
-        Prioritised(by="colour").select(1, at(0, Kinds(8)))
+    with pytest.raises(ValueError, match=r"curriculum\.info_key='colour'.*task"):
+        Prioritised(info_key="colour").select(1, at(0, Kinds(8)))

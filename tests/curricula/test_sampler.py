@@ -3,7 +3,7 @@ from itertools import chain
 
 import pytest
 
-from mmrl.curricula.sampler import Fixed, Shuffled
+from mmrl.curricula.sampler import FixedSubset, Shuffled
 from mmrl.types import Context, Prompt, Sampling, Task
 
 
@@ -69,7 +69,7 @@ def test_order_depends_on_the_seed_only():
     assert by_rank[0] == by_rank[1] == by_rank[2]
 
 
-@pytest.mark.parametrize("make", [Shuffled, lambda: Fixed(7)])
+@pytest.mark.parametrize("make", [Shuffled, lambda: FixedSubset(7)])
 @pytest.mark.parametrize("stop", range(1, 8))
 def test_resume_is_the_same_walk(make, stop):
     counts = [4, 6, 5, 3, 9, 1, 8, 7]
@@ -103,13 +103,13 @@ def test_another_task_size_is_refused():
 
 
 def test_fixed_goes_round_the_first_problems():
-    assert draws(Fixed(4), [4, 4]) == [[0, 1, 2, 3], [0, 1, 2, 3]]
-    assert draws(Fixed(4), [3, 3]) == [[0, 1, 2], [3, 0, 1]]
-    assert draws(Fixed(2), [5]) == [[0, 1, 0, 1, 0]]
+    assert draws(FixedSubset(4), [4, 4]) == [[0, 1, 2, 3], [0, 1, 2, 3]]
+    assert draws(FixedSubset(4), [3, 3]) == [[0, 1, 2], [3, 0, 1]]
+    assert draws(FixedSubset(2), [5]) == [[0, 1, 0, 1, 0]]
 
 
 def test_fixed_refuses_more_than_there_are():
     with pytest.raises(ValueError, match=r"curriculum\.count is 11, but task 'numbers' \(train\) has only 10"):
-        Fixed(11).select(1, at(0))
+        FixedSubset(11).select(1, at(0))
     with pytest.raises(ValueError, match="at least 1"):
-        Fixed(0)
+        FixedSubset(0)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from mmrl.datasets.lerobot.writer import LeRobotWriter
-from mmrl.datasets.recorded import Recorded
+from mmrl.datasets.recorded import OfflineEpisode
 
 CONTRACT = {"sim": "toy", "chunk": 3, "colours": ["red", "blue"]}
 
 
-def episode(steps: int, seed: int, success: bool | None = True, **given: Any) -> Recorded:
+def episode(steps: int, seed: int, success: bool | None = True, **given: Any) -> OfflineEpisode:
     """Smooth pictures 32 x 32 that brighten with time, vectors of 5 and actions of 3."""
     rng, x = np.random.default_rng(seed), np.linspace(0, 1, 32)
     still = np.stack([200 * np.outer(x, x), 150 * np.outer(x, np.ones(32)), 100 * np.outer(np.ones(32), 1 - x)], -1)
@@ -31,10 +31,10 @@ def episode(steps: int, seed: int, success: bool | None = True, **given: Any) ->
         success=success,
         seed=seed,
     )
-    return Recorded(**(fields | given))
+    return OfflineEpisode(**(fields | given))
 
 
-def write(folder: Path, episodes: Sequence[Recorded], video: bool = False, fps: float = 20) -> Path:
+def write(folder: Path, episodes: Sequence[OfflineEpisode], video: bool = False, fps: float = 20) -> Path:
     """A LeRobotDataset of these episodes."""
     writer = LeRobotWriter(folder, fps, video=video, contract=CONTRACT)
     for one in episodes:

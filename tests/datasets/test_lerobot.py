@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mmrl.datasets.frames import Clip
+from mmrl.datasets.frames import VideoFrames
 from mmrl.datasets.lerobot import layout
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.datasets.opened import open_dataset
-from mmrl.datasets.statistics import flags, measured
+from mmrl.datasets.statistics import compute_statistics, find_anomalies
 from tests.datasets.episodes import CONTRACT, episode, write
 
 LENGTHS = (7, 13, 1, 20)
@@ -83,8 +83,8 @@ def test_frames_of_a_video_are_those_of_their_control_steps(folders):
 
 def test_a_video_is_decoded_when_it_is_looked_at(folders, monkeypatch):
     decoded = []
-    inner = Clip._all
-    monkeypatch.setattr(Clip, "_all", lambda self: decoded.append(self.start_s) or inner(self))
+    inner = VideoFrames._all
+    monkeypatch.setattr(VideoFrames, "_all", lambda self: decoded.append(self.start_s) or inner(self))
     dataset = LeRobotDataset(folders[True])
     seen = dataset[1]
     assert decoded == []
@@ -129,7 +129,7 @@ def test_it_lies_where_others_look_for_it(folders):
 def test_statistics_are_those_of_the_data(folders):
     actions = np.concatenate([e.actions for e in episodes()]).astype(np.float64)
     dataset = LeRobotDataset(folders[False])
-    for found in (dataset.statistics()["action"], measured(dataset)["action"]):
+    for found in (dataset.statistics()["action"], compute_statistics(dataset)["action"]):
         np.testing.assert_allclose(found["mean"], actions.mean(0))
         np.testing.assert_allclose(found["std"], actions.std(0))
         np.testing.assert_allclose(found["q99"], np.quantile(actions, 0.99, axis=0))
@@ -146,7 +146,14 @@ def test_suspicious_dimensions_are_named():
     rest = rng.choice([-1.0, 0.0, 1.0], 1000)
     columns = [rng.uniform(-1, 1, 1000), np.full(1000, 0.3), hand, rest, tail, odd]
     hands = ["gripper-like"]
-    assert flags(np.column_stack(columns)) == [[], ["zero range"], hands, hands, ["long tail"], ["1 not finite"]]
+    assert find_anomalies(np.column_stack(columns)) == [
+        [],
+        ["zero range"],
+        hands,
+        hands,
+        ["long tail"],
+        ["1 not finite"],
+    ]
 
 
 def test_large_files_are_split(tmp_path, monkeypatch):
@@ -212,7 +219,7 @@ def test_a_video_that_is_too_short_is_refused(broken, tmp_path):
     with pytest.raises(ValueError, match=r"episode 3: .*file-000\.mp4 has 21 frames, the episode needs .* up to 41"):
         dataset[3]
     with pytest.raises(ValueError, match=r"file-000\.mp4: the video is too short: 0 of 20 frames"):
-        Clip(root / VIDEO, 21 / 20, 20, 20, (32, 32, 3))[0]
+        VideoFrames(root / VIDEO, 21 / 20, 20, 20, (32, 32, 3))[0]
 
 
 def test_a_video_that_was_cut_is_refused(broken):

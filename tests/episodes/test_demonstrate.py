@@ -57,9 +57,9 @@ def test_rows_of_both_kinds_make_one_batch(played):
 
 def test_only_a_share_is_shown_and_a_score_must_exist(played):
     episodes, ctx = played
-    some = Demonstrate(share=0.5)(list(episodes), ctx)
+    some = Demonstrate(max_fraction=0.5)(list(episodes), ctx)
     assert [(e.group, e.source) for e in some if e.group != 1] == [(0, "demo"), (2, "policy"), (2, "policy")]
-    with pytest.raises(KeyError, match=r"episodes\.demonstrate\.score='solved'"):
-        Demonstrate(score="solved")(list(episodes), ctx)
-    with pytest.raises(ValueError, match="share"):
-        Demonstrate(share=0)
+    with pytest.raises(KeyError, match=r"episodes\.demonstrate\.score_name='solved'"):
+        Demonstrate(score_name="solved")(list(episodes), ctx)
+    with pytest.raises(ValueError, match="max_fraction"):
+        Demonstrate(max_fraction=0)

@@ -119,6 +119,6 @@ def test_keep_pass_rates_between_two_bounds():
     groups = [group(0, 1, 1, 1, 0, 0), group(1, 1, 0, 0, 0, 0), group(2, 0, 0, 0, 0, 0), group(3, 1, 1, 1, 1, 1)]
     everyone = [episode for members in groups for episode in members]
     assert numbers(KeepPassRates(0.2, 0.8)(everyone, context())) == [0, 1]  # the bounds are inside
-    assert numbers(KeepPassRates(0.3, 1.0, field="exact")(everyone, context())) == [0, 3]
+    assert numbers(KeepPassRates(0.3, 1.0, score_name="exact")(everyone, context())) == [0, 3]
     with pytest.raises(ValueError, match="min_rate must be <= max_rate"):
         KeepPassRates(0.9, 0.1)

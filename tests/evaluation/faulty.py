@@ -12,7 +12,7 @@ from gymnasium.vector import VectorWrapper
 
 from sims.tabletop import Reach
 
-SEEN: dict[str, list[int]] = {"reset": [], "demonstrate": [], "scenes": []}
+SEEN: dict[str, list[int]] = {"reset": [], "demonstrate": [], "label_images": []}
 """Seeds that every RememberingReach of this process was given, by where."""
 
 
@@ -35,9 +35,9 @@ class RememberingReach(Reach):
         SEEN["demonstrate"] += list(seeds)
         return super().demonstrate(seeds, noise)
 
-    def scenes(self, seeds: Sequence[int], spread: float = 0.3) -> Any:
-        SEEN["scenes"] += list(seeds)
-        return super().scenes(seeds, spread)
+    def label_images(self, seeds: Sequence[int], spread: float = 0.3) -> Any:
+        SEEN["label_images"] += list(seeds)
+        return super().label_images(seeds, spread)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mmrl.evaluation.cells import Cells, Trail
+from mmrl.evaluation.cells import StateCoverage, StateTrace
 from mmrl.types import Completion, Episode, Prompt, Turn
 
 
@@ -16,14 +16,14 @@ def life(*places, ended="time"):
 
 
 def visited(lives, **kwargs):
-    return Cells()([each.light() for each in Trail(**kwargs)(lives, None)])
+    return StateCoverage()([each.light() for each in StateTrace(**kwargs)(lives, None)])
 
 
 def test_cells_are_counted_once_over_all_lives():
     """Cells of side 0.5: (0,0), (0,0), (1,0) and (1,0), (-1,0); the skill is no coordinate."""
     lives = [life((0.1, 0.1), (0.4, 0.2), (0.6, 0.2)), life((0.9, 0.4), (-0.1, 0.0))]
-    assert visited(lives, size=0.5) == {"visited": 3.0, "episodes": 2.0, "errors": 0.0}
-    assert visited(lives, entries=(0,), size=10.0)["visited"] == 2
+    assert visited(lives, cell_size=0.5) == {"visited": 3.0, "episodes": 2.0, "errors": 0.0}
+    assert visited(lives, entries=(0,), cell_size=10.0)["visited"] == 2
 
 
 def test_lives_that_failed_visit_nothing():
@@ -33,7 +33,7 @@ def test_lives_that_failed_visit_nothing():
 def test_refusals():
     made = life((0.0, 0.0))
     with pytest.raises(KeyError, match=r"evaluation\.transforms"):
-        Cells()([made])
+        StateCoverage()([made])
     made.turns[0].completion.observation.clear()
     with pytest.raises(KeyError, match="state vector"):
         visited([made])

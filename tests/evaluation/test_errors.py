@@ -6,7 +6,7 @@ import lightning as L
 import pytest
 import torch
 
-from mmrl.evaluation.accuracy import Rate
+from mmrl.evaluation.accuracy import SuccessRate
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.learners.collate import collate
 from mmrl.learners.windows import UpdateEpoch
@@ -84,7 +84,7 @@ def test_a_diverging_world_is_an_error_and_the_others_do_not_notice(speed):
 
 def test_errors_are_counted_beside_the_rate():
     task, policy = SimTask(DivergingReach(image_size=16, threads=1), count=64), Guess()
-    held_out = HeldOut(EpisodicRollout(), {"sample": Sampling()}, {"success": Rate("success")}, count=9)
+    held_out = HeldOut(EpisodicRollout(), {"sample": Sampling()}, {"success": SuccessRate("success")}, count=9)
     numbers = held_out.measure(task, WeightedSum({"success": 1.0}), context(task, policy))
     episodes = held_out.latest["sample"]
     errors = len(failed(episodes))

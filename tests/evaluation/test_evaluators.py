@@ -3,10 +3,10 @@ from math import isnan
 
 import pytest
 
-from mmrl.evaluation.accuracy import Rate
-from mmrl.evaluation.by_task import RateByTask
+from mmrl.evaluation.accuracy import SuccessRate
+from mmrl.evaluation.by_task import SuccessRateByTask
 from mmrl.evaluation.intervals import wilson
-from mmrl.evaluation.means import MeanScores, Tokens
+from mmrl.evaluation.means import CompletionLength, MeanScores
 from mmrl.evaluation.pass_at_k import PassAtK, pass_at_k
 from mmrl.types import Episode, Prompt
 
@@ -16,14 +16,14 @@ def episode(group=0, ended="done", tokens=3, **scores):
 
 
 def test_rate_is_the_share_with_its_interval():
-    found = Rate()([episode(i, exact=float(i < 95)) for i in range(100)])
+    found = SuccessRate()([episode(i, exact=float(i < 95)) for i in range(100)])
     assert found.pop("mean") == 0.95 and found.pop("n") == 100 and found.pop("errors") == 0
     assert {name: round(end, 3) for name, end in found.items()} == {"lower": 0.888, "upper": 0.978}
 
 
 def test_rate_counts_prompts_in_the_interval_of_repeated_samples():
     # 10 prompts, 8 samples each, always the same result: as uncertain as 10 samples, not as 80
-    found = Rate("success")([episode(i % 10, success=float(i % 10 < 6)) for i in range(80)])
+    found = SuccessRate("success")([episode(i % 10, success=float(i % 10 < 6)) for i in range(80)])
     assert found["mean"] == pytest.approx(0.6) and found["n"] == 80
     assert (found["lower"], found["upper"]) == pytest.approx(wilson(6, 10))
 
@@ -31,33 +31,33 @@ def test_rate_counts_prompts_in_the_interval_of_repeated_samples():
 @pytest.mark.parametrize("ended", ["done", "length", "time", "cut"])
 def test_failures_are_reported_not_scored(ended):
     episodes = [episode(0, exact=1.0, ended=ended), episode(1, exact=0.0, ended=ended), episode(2, ended="error")]
-    found = Rate()(episodes)
+    found = SuccessRate()(episodes)
     assert (found["mean"], found["n"], found["errors"]) == (0.5, 2, 1)
     assert MeanScores()(episodes) == {"exact": 0.5, "errors": 1}
-    assert Tokens()(episodes)["errors"] == 1
+    assert CompletionLength()(episodes)["errors"] == 1
 
 
 def test_only_failures_measure_nothing():
-    found = Rate()([episode(ended="error")])
+    found = SuccessRate()([episode(ended="error")])
     assert isnan(found["mean"]) and (found["lower"], found["upper"]) == (0, 1)
     assert (found["n"], found["errors"]) == (0, 1)
-    assert isnan(Tokens()([episode(ended="error")])["mean"])
+    assert isnan(CompletionLength()([episode(ended="error")])["mean"])
     assert isnan(PassAtK()([episode(ended="error")])["pass@1"])
 
 
 def test_unknown_scores_are_refused_with_those_there_are():
     with pytest.raises(KeyError, match=r"no score 'exakt' in the episode of 't/0'; it has \['exact', 'format'\]"):
-        Rate("exakt")([episode(exact=1.0, format=1.0)])
+        SuccessRate("exakt")([episode(exact=1.0, format=1.0)])
     with pytest.raises(KeyError, match=r"no score 'success' .*it has \['exact'\]"):
-        PassAtK(score="success")([episode(exact=1.0)])
+        PassAtK(score_name="success")([episode(exact=1.0)])
 
 
 def test_rate_refuses_a_score_that_is_not_binary():
     with pytest.raises(ValueError, match=r"'tiles' of 't/0' is 0\.25, neither 0 nor 1; measure it with MeanScores"):
-        Rate("tiles")([episode(tiles=0.25)])
+        SuccessRate("tiles")([episode(tiles=0.25)])
 
 
-@pytest.mark.parametrize("evaluator", [Rate(), MeanScores(), Tokens(), PassAtK()])
+@pytest.mark.parametrize("evaluator", [SuccessRate(), MeanScores(), CompletionLength(), PassAtK()])
 def test_nothing_to_evaluate_is_refused(evaluator):
     with pytest.raises(ValueError, match="no episodes to evaluate"):
         evaluator([])
@@ -71,10 +71,12 @@ def test_mean_scores():
 
 
 def test_tokens():
-    found = Tokens()([episode(tokens=2), episode(tokens=6, ended="length"), episode(tokens=1), episode(tokens=3)])
-    assert found == {"mean": 3.0, "cut_at_length": 0.25, "errors": 0}
+    found = CompletionLength()(
+        [episode(tokens=2), episode(tokens=6, ended="length"), episode(tokens=1), episode(tokens=3)]
+    )
+    assert found == {"mean": 3.0, "truncated_fraction": 0.25, "errors": 0}
     with pytest.raises(KeyError, match=r"Episode\.light"):
-        Tokens()([Episode(Prompt("t/0"), 0, 0)])
+        CompletionLength()([Episode(Prompt("t/0"), 0, 0)])
 
 
 def test_pass_at_k_is_the_share_of_subsets_with_a_right_one():
@@ -111,6 +113,6 @@ def test_rates_task_by_task_count_every_task_once():
         return Episode(prompt, group=i, sample_index=0, scores={"success": success})
 
     episodes = [episode(0, "push", 1), episode(1, "push", 0), episode(2, "reach", 1)]
-    numbers = RateByTask()(episodes)
+    numbers = SuccessRateByTask()(episodes)
     assert numbers["push/mean"] == 0.5 and numbers["reach/mean"] == 1.0 and numbers["mean"] == 0.75
     assert numbers["push/n"] == 2 and numbers["push/lower"] == pytest.approx(wilson(1, 2)[0])

@@ -1,4 +1,4 @@
-"""The page: one file that needs nothing else, failures first, and its clips are the first ones in order."""
+"""The HTML report: one self-contained file, failures first, with videos of the first episodes in order."""
 
 import base64
 import io
@@ -8,13 +8,13 @@ import imageio.v3 as imageio
 import numpy as np
 from PIL import Image
 
-from mmrl.evaluation.accuracy import Rate
-from mmrl.evaluation.film import Film, Shown
-from mmrl.evaluation.page import Page
-from mmrl.evaluation.paired import pairs
+from mmrl.evaluation.accuracy import SuccessRate
+from mmrl.evaluation.film import EpisodeVideo, EpisodeVideos
+from mmrl.evaluation.page import HtmlReport
+from mmrl.evaluation.paired import compare_checkpoints
 from mmrl.evaluation.protocol import Protocol
-from mmrl.evaluation.result import Result
-from mmrl.evaluation.scenes import failures_first, telling
+from mmrl.evaluation.result import EvaluationResult
+from mmrl.evaluation.scenes import select_episodes, sort_failures_first
 from mmrl.types import Episode, Prompt
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -53,24 +53,26 @@ def episode(i: int, success: float, ended: str = "done") -> Episode:
     return Episode(prompt, i, 0, ended=ended, scores=scores, info=info)
 
 
-def page(folder, **changes) -> Page:
+def page(folder, **changes) -> HtmlReport:
     after = [episode(i, float(i in (1, 2, 5)), "error" if i == 4 else "done") for i in range(6)]
     before = [episode(i, 0.0) for i in range(6)]
     played = {"before": {"mean": before}, "after": {"mean": after}}
-    rate = Rate("success")
+    rate = SuccessRate("success")
     numbers = {title: {"mean": {"success": rate(e["mean"]), "scores": {"return": 0.5}}} for title, e in played.items()}
     tasks = {"before": {}, "after": {"mean": {"push": {"success": rate(after[1::2])}}}}
-    result = {"task": "suite", "split": "held_out", "first": 0, "count": 6, "num_samples": 1, "against": None}
-    result |= {"numbers": numbers, "tasks": tasks}
+    result = {"task": "suite", "split": "held_out", "offset": 0, "count": 6, "num_samples": 1, "against": None}
+    result |= {"metrics": numbers, "tasks": tasks}
     result["checkpoints"] = {"after": {"path": "last.ckpt", "optimiser_steps": 3, "epoch": 1}}
-    found = Result(Protocol({"suite": {"renderer": "ray"}}, {}, {"torch": "2"}), played)
-    compared = pairs({"mean": before}, {"mean": after}, {"success": rate})
-    return Page(folder, found, result, compared, "success", **changes)
+    found = EvaluationResult(Protocol({"suite": {"renderer": "ray"}}, {}, {"torch": "2"}), played)
+    compared = compare_checkpoints({"mean": before}, {"mean": after}, {"success": rate})
+    return HtmlReport(folder, found, result, compared, "success", **changes)
 
 
-def films() -> Shown:
-    pictures = [Film([np.full((64, 64, 3), 40 * i, np.uint8)] * 12, f"move {i}") for i in range(6)]
-    return Shown(pictures, [episode(i, float(i in (1, 2, 5)), "error" if i == 4 else "done") for i in range(6)], 20)
+def videos() -> EpisodeVideos:
+    pictures = [EpisodeVideo([np.full((64, 64, 3), 40 * i, np.uint8)] * 12, f"move {i}") for i in range(6)]
+    return EpisodeVideos(
+        pictures, [episode(i, float(i in (1, 2, 5)), "error" if i == 4 else "done") for i in range(6)], 20
+    )
 
 
 def read(text: str) -> Reader:
@@ -81,10 +83,10 @@ def read(text: str) -> Reader:
 
 
 def test_failures_come_first_and_clips_are_the_first_ones_in_order():
-    episodes = page(".").found.played["after"]["mean"]
-    assert [e.group for e in failures_first(episodes, "success")] == [4, 0, 3, 1, 2, 5]
-    assert telling(episodes, "success", 2) == [0, 3, 1, 2]
-    assert telling(episodes, None, 2) == [0, 1]  # without a score nothing failed and nothing succeeded
+    episodes = page(".").evaluation.episodes["after"]["mean"]
+    assert [e.group for e in sort_failures_first(episodes, "success")] == [4, 0, 3, 1, 2, 5]
+    assert select_episodes(episodes, "success", 2) == [0, 3, 1, 2]
+    assert select_episodes(episodes, None, 2) == [0, 1]  # without a score nothing failed and nothing succeeded
 
 
 def test_the_page_is_one_well_formed_file_with_every_number(tmp_path):
@@ -94,7 +96,7 @@ def test_the_page_is_one_well_formed_file_with_every_number(tmp_path):
     reader = read(written.read_text())
     assert reader.sources == []
     text = " ".join("".join(reader.text).split())
-    assert made.found.protocol.hash in text and "last.ckpt" in text and "suite.renderer" in text
+    assert made.evaluation.protocol.hash in text and "last.ckpt" in text and "suite.renderer" in text
     assert "exact McNemar p" in text and "60.0 %" in text  # 3 of 5 that finished
     table = [row for row in reader.rows if len(row) == 9 and row[1].startswith("1152")]
     assert [row[0] for row in table] == ["4", "0", "3", "1", "2", "5"]
@@ -109,7 +111,7 @@ def test_clips_and_curve_are_inside(tmp_path):
         "epoch,iterations,rollout/reward,val/mean/success/mean,val/mean/success/lower,val/mean/success/upper\n"
         "0,0,0.1,0.2,0.1,0.3\n1,1,0.2,0.4,0.3,0.5\n"
     )
-    reader = read(page(tmp_path, films={"mean": {"before": films(), "after": films()}}).html())
+    reader = read(page(tmp_path, videos={"mean": {"before": videos(), "after": videos()}}).html())
     kinds = [source.split(";")[0] for source in reader.sources]
     assert kinds == ["data:image/png"] + ["data:image/jpeg", "data:video/mp4"] * 5
     content = [base64.b64decode(source.split(",", 1)[1]) for source in reader.sources]

@@ -3,7 +3,7 @@ import pytest
 from lightning.pytorch.loggers import CSVLogger
 from PIL import Image
 
-from mmrl.evaluation.plots import Curve, learning_curve, read_metrics
+from mmrl.evaluation.plots import Curve, plot_learning_curve, read_metrics
 
 TRAIN = Curve("train/success", "training")
 HELD_OUT = Curve("eval/success", "held out", "eval/success_lower", "eval/success_upper", points=True)
@@ -30,7 +30,7 @@ def test_metrics_are_read_by_iteration(metrics_csv):
 
 
 def test_picture_shows_both_curves(metrics_csv, tmp_path):
-    picture = learning_curve(metrics_csv, tmp_path / "new" / "curve.png", [TRAIN, HELD_OUT], title="reach")
+    picture = plot_learning_curve(metrics_csv, tmp_path / "new" / "curve.png", [TRAIN, HELD_OUT], title="reach")
     image = np.asarray(Image.open(picture).convert("RGB")).astype(int)
     assert image.shape == (750, 1200, 3)
     for colour in ((0x44, 0x77, 0xAA), (0xEE, 0x66, 0x77)):
@@ -38,21 +38,23 @@ def test_picture_shows_both_curves(metrics_csv, tmp_path):
 
 
 def test_same_numbers_same_picture_and_other_numbers_another(metrics_csv, tmp_path):
-    draw = lambda name, curves, **kwargs: learning_curve(metrics_csv, tmp_path / name, curves, **kwargs).read_bytes()  # noqa: E731
+    def draw(name, curves, **kwargs):
+        return plot_learning_curve(metrics_csv, tmp_path / name, curves, **kwargs).read_bytes()
+
     first = draw("a.png", [TRAIN])
     assert first == draw("b.png", [TRAIN])
     assert first != draw("c.png", [HELD_OUT])
-    assert first != draw("d.png", [TRAIN], share=False, y_label="reward")
+    assert first != draw("d.png", [TRAIN], percent=False, y_label="reward")
     band = Curve("eval/success", "held out", "eval/success_lower", "eval/success_upper")
     assert draw("e.png", [band]) != draw("f.png", [Curve("eval/success", "held out")])
 
 
 def test_refusals(metrics_csv, tmp_path):
     with pytest.raises(KeyError, match=r"no values in column 'train/reward'; it has \['epoch', 'eval/success'"):
-        learning_curve(metrics_csv, tmp_path / "x.png", [Curve("train/reward", "reward")])
+        plot_learning_curve(metrics_csv, tmp_path / "x.png", [Curve("train/reward", "reward")])
     with pytest.raises(ValueError, match="lack iterations of 'train/success'"):
         curve = Curve("train/success", "training", "eval/success_lower", "eval/success_upper")
-        learning_curve(metrics_csv, tmp_path / "x.png", [curve])
+        plot_learning_curve(metrics_csv, tmp_path / "x.png", [curve])
     with pytest.raises(ValueError, match="both ends of the interval or none"):
         Curve("a", "a", lower="b")
     with pytest.raises(ValueError, match="has no column 'iteration'"):

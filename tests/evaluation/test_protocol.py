@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mmrl.evaluation.accuracy import Rate
-from mmrl.evaluation.by_task import by_task, task_of
+from mmrl.evaluation.accuracy import SuccessRate
+from mmrl.evaluation.by_task import get_task, group_by_task
 from mmrl.evaluation.contract import differences, warn
 from mmrl.evaluation.held_out import HeldOut
-from mmrl.evaluation.measured import task_numbers
-from mmrl.evaluation.paired import pairs
-from mmrl.evaluation.protocol import Protocol, instructions, posed
-from mmrl.evaluation.result import Result
+from mmrl.evaluation.measured import compute_task_metrics
+from mmrl.evaluation.paired import compare_checkpoints
+from mmrl.evaluation.protocol import Protocol, describe_evaluation, digest_instructions
+from mmrl.evaluation.result import EvaluationResult
 from mmrl.rollouts.env import EpisodicRollout
 from mmrl.types import Episode, Prompt, Sampling
 from sims.tabletop import Reach
@@ -28,12 +28,16 @@ TASK = SimTask(SIM, count=64)
 
 
 def held_out(**changes) -> HeldOut:
-    given = {"sampling": {"mean": Sampling(decode="mean")}, "evaluators": {"success": Rate("success")}, "count": 8}
+    given = {
+        "sampling": {"mean": Sampling(decode="mean")},
+        "evaluators": {"success": SuccessRate("success")},
+        "count": 8,
+    }
     return HeldOut(EpisodicRollout(), **{**given, **changes})
 
 
 def protocol(task=TASK, **changes) -> Protocol:
-    return Protocol(json.loads(json.dumps(posed(task, held_out(**changes)))))
+    return Protocol(json.loads(json.dumps(describe_evaluation(task, held_out(**changes)))))
 
 
 def test_the_hash_is_short_and_a_function_of_the_contest_alone():
@@ -52,13 +56,13 @@ def test_the_hash_is_short_and_a_function_of_the_contest_alone():
     ("other", "entry"),
     [
         (protocol(count=9), "problems.count"),
-        (protocol(first=8), "problems.digest"),
+        (protocol(offset=8), "problems.digest"),
         (protocol(split="train"), "problems.split"),
         (protocol(replace(TASK, seed=1)), "problems.stream"),
         (protocol(num_samples=2), "num_samples"),
         (protocol(seed=1), "draws"),
         (protocol(sampling={"mean": Sampling(decode="mean", temperature=2.0)}), "decodes.mean.temperature"),
-        (protocol(evaluators={"success": Rate("success", 0.9)}), "judged.success.level"),
+        (protocol(evaluators={"success": SuccessRate("success", 0.9)}), "evaluators.success.level"),
         (protocol(replace(TASK, sim=replace(SIM, max_decisions=5))), "suite.tasks.reach.max_decisions"),
         (protocol(replace(TASK, sim=replace(SIM, chunk=4))), "suite.chunk"),
         (protocol(replace(TASK, sim=replace(SIM, colours=("red", "blue")))), "suite.tasks.reach.scene"),
@@ -67,13 +71,13 @@ def test_the_hash_is_short_and_a_function_of_the_contest_alone():
 def test_every_part_of_the_contest_changes_the_hash_and_is_named(other, entry):
     first = protocol()
     assert other.hash != first.hash
-    assert entry in [line.split(":")[0] for line in first.against(other)]
+    assert entry in [line.split(":")[0] for line in first.incompatible_entries(other)]
 
 
 def test_the_problems_are_those_that_are_played_not_only_their_number():
     """The digest is of the seeds and of all that a text prompt says."""
-    assert protocol(first=0).entries["problems"]["digest"] != protocol(first=1).entries["problems"]["digest"]
-    one, two = (posed(Counting(picture=p), held_out()) for p in (False, True))
+    assert protocol(offset=0).entries["problems"]["digest"] != protocol(offset=1).entries["problems"]["digest"]
+    one, two = (describe_evaluation(Counting(picture=p), held_out()) for p in (False, True))
     assert one["problems"]["digest"] != two["problems"]["digest"]
 
 
@@ -90,19 +94,22 @@ def test_a_written_protocol_is_read_back_and_an_edited_one_is_refused(tmp_path):
 def test_policy_and_place_are_said_apart():
     first = replace(protocol(), policy={"bins": 256}, environment={"torch": "2.9", "device": "cpu"})
     other = replace(first, policy={"bins": 128}, environment={"torch": "2.8", "device": "cpu"})
-    assert first.against(other) == []
-    assert first.apart(other) == ["policy.bins: 128 there, 256 here", 'environment.torch: "2.8" there, "2.9" here']
+    assert first.incompatible_entries(other) == []
+    assert first.other_differences(other) == [
+        "policy.bins: 128 there, 256 here",
+        'environment.torch: "2.8" there, "2.9" here',
+    ]
 
 
 def test_what_the_policy_was_told_is_frozen_too():
     task = TASK.on("held_out")
     episodes = play(task, Guess(), range(8), group_size=1)
-    told = instructions({"mean": episodes})
+    told = digest_instructions({"mean": episodes})
     assert told["different"] == len({e.info["instruction"] for e in episodes}) > 1
-    assert instructions({"mean": episodes, "argmax": list(reversed(episodes))}) == told
+    assert digest_instructions({"mean": episodes, "argmax": list(reversed(episodes))}) == told
     other = replace(task, sim=replace(SIM, templates=("touch the {colour} cube",)))
-    assert instructions({"mean": play(other, Guess(), range(8), group_size=1)})["digest"] != told["digest"]
-    assert instructions({"greedy": [Episode(Prompt("t/0"), 0, 0)]})["different"] == 0
+    assert digest_instructions({"mean": play(other, Guess(), range(8), group_size=1)})["digest"] != told["digest"]
+    assert digest_instructions({"greedy": [Episode(Prompt("t/0"), 0, 0)]})["different"] == 0
 
 
 def test_differences_name_nested_entries_and_are_red_on_a_terminal_only():
@@ -124,20 +131,20 @@ def episode(i: int, task: str, success: float, ended: str = "done", where: str =
 
 
 def test_tasks_are_told_by_the_prompt_or_by_the_simulator_or_by_the_key():
-    assert task_of(episode(0, "push", 1)) == task_of(episode(0, "push", 1, where="info")) == "push"
-    assert task_of(Episode(Prompt("tests/Walk-v0/held_out/3"), 0, 0)) == "tests/Walk-v0"
-    assert list(by_task([episode(0, "push", 1), episode(1, "lift", 1)])) == ["lift", "push"]
+    assert get_task(episode(0, "push", 1)) == get_task(episode(0, "push", 1, where="info")) == "push"
+    assert get_task(Episode(Prompt("tests/Walk-v0/held_out/3"), 0, 0)) == "tests/Walk-v0"
+    assert list(group_by_task([episode(0, "push", 1), episode(1, "lift", 1)])) == ["lift", "push"]
 
 
 def test_rates_and_pairs_of_each_task_with_errors_beside():
     before = [episode(i, "push" if i < 6 else "lift", 0) for i in range(10)]
     after = [episode(i, "push" if i < 6 else "lift", float(i > 1), "error" if i == 0 else "done") for i in range(10)]
-    rates = {"success": Rate("success")}
-    found = task_numbers(held_out(), {"mean": after})["mean"]
+    rates = {"success": SuccessRate("success")}
+    found = compute_task_metrics(held_out(), {"mean": after})["mean"]
     assert found["push"]["success"]["n"] == 5 and found["push"]["success"]["errors"] == 1
     assert found["push"]["success"]["mean"] == 0.8 and found["lift"]["success"]["mean"] == 1
-    assert task_numbers(held_out(), {"mean": after[:6]}) == {}
-    lift, push, total = pairs({"mean": before}, {"mean": after, "more": after}, rates)["success"]
+    assert compute_task_metrics(held_out(), {"mean": after[:6]}) == {}
+    lift, push, total = compare_checkpoints({"mean": before}, {"mean": after, "more": after}, rates)["success"]
     assert [part.comparison.label for part in (lift, push, total)] == ["mean, lift", "mean, push", "mean"]
     assert (lift.won, lift.lost, lift.pairs, lift.p_value) == (4, 0, 4, 2 / 2**4)
     assert (push.won, push.pairs, push.p_value, push.comparison.after.errors) == (4, 5, 2 / 2**4, 1)
@@ -150,21 +157,21 @@ def test_a_written_result_pairs_as_the_one_that_was_played(tmp_path):
     for one in episodes:
         one.scores = {"success": one.info["scores"]["success"], "return": 0.0}
     episodes[3].ended, episodes[3].scores = "error", {}
-    Result(protocol(), {"last": {"mean": episodes}}).write(tmp_path)
-    (again,) = Result.read(tmp_path).played["last"].values()
-    rates = {"success": Rate("success")}
-    (same,) = pairs({"mean": episodes}, {"mean": again}, rates)["success"]
+    EvaluationResult(protocol(), {"last": {"mean": episodes}}).write(tmp_path)
+    (again,) = EvaluationResult.read(tmp_path).episodes["last"].values()
+    rates = {"success": SuccessRate("success")}
+    (same,) = compare_checkpoints({"mean": episodes}, {"mean": again}, rates)["success"]
     assert (same.pairs, same.won, same.lost, same.comparison.after.errors) == (7, 0, 0, 1)
     for one, other in zip(episodes, again):
         kept = ("instruction", "decisions", "tokens")
         assert [one.info[name] for name in kept] == [other.info[name] for name in kept]
         assert (one.prompt.key, one.prompt.info["seed"]) == (other.prompt.key, other.prompt.info["seed"])
     with pytest.raises(ValueError, match="holds no measurement"):
-        Result.read(tmp_path / "nowhere")
+        EvaluationResult.read(tmp_path / "nowhere")
 
 
 def test_some_states_play_as_they_do_among_all():
-    """Filming a few slots shows the episodes that were counted."""
+    """Videos of a few slots show the evaluated episodes."""
     from tests.rollouts.test_env import context
 
     evaluation = held_out(sampling={"sample": Sampling()})

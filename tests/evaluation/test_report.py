@@ -4,18 +4,18 @@ import json
 import pytest
 from rich.console import Console
 
-from mmrl.evaluation.report import Comparison, Measured, as_json, markdown, table
+from mmrl.evaluation.report import Comparison, RateEstimate, format_markdown, format_table, to_json
 
-BETTER = Comparison("argmax", Measured(95, 100), Measured(490, 500))
-CLEAR = Comparison("mean", Measured(100, 500), Measured(490, 500, errors=2), "push")
+BETTER = Comparison("argmax", RateEstimate(95, 100), RateEstimate(490, 500))
+CLEAR = Comparison("mean", RateEstimate(100, 500), RateEstimate(490, 500, errors=2), "push")
 
 
 def test_measured_shows_percent_and_interval():
-    assert str(Measured(95, 100)) == "95.0 % [88.8, 97.8]"
-    assert str(Measured(490, 500)) == "98.0 % [96.4, 98.9]"
+    assert str(RateEstimate(95, 100)) == "95.0 % [88.8, 97.8]"
+    assert str(RateEstimate(490, 500)) == "98.0 % [96.4, 98.9]"
     with pytest.raises(ValueError, match="at least one episode"):
-        Measured(0, 0)
-    assert str(Measured(0, 0, errors=3)) == "none finished"
+        RateEstimate(0, 0)
+    assert str(RateEstimate(0, 0, errors=3)) == "none finished"
 
 
 def test_disjoint_intervals():
@@ -24,14 +24,14 @@ def test_disjoint_intervals():
 
 def test_terminal_table_shows_every_cell():
     text = io.StringIO()
-    Console(file=text, width=100).print(table([CLEAR, BETTER], "reach"))
+    Console(file=text, width=100).print(format_table([CLEAR, BETTER], "reach"))
     shown = text.getvalue()
     for cell in ("reach", *CLEAR.cells, *BETTER.cells, "Wilson 95 % interval"):
         assert cell in shown
 
 
 def test_markdown():
-    assert markdown([BETTER, CLEAR]) == (
+    assert format_markdown([BETTER, CLEAR]) == (
         "| decode | before | after | episodes | errors | disjoint |\n"
         "|---|---:|---:|---:|---:|---:|\n"
         "| argmax | 95.0 % [88.8, 97.8] | 98.0 % [96.4, 98.9] | 100 / 500 | 0 | no |\n"
@@ -42,10 +42,10 @@ def test_markdown():
 
 
 def test_json_holds_the_numbers_that_make_the_table_again():
-    (row,) = json.loads(as_json([CLEAR]))
+    (row,) = json.loads(to_json([CLEAR]))
     assert row["decode"] == "mean" and row["disjoint"] is True
     names = ("successes", "episodes", "level", "errors")
-    sides = [Measured(*(row[side][name] for name in names)) for side in ("before", "after")]
+    sides = [RateEstimate(*(row[side][name] for name in names)) for side in ("before", "after")]
     assert Comparison(row["decode"], *sides, row["task"]) == CLEAR
     assert (row["after"]["lower"], row["after"]["upper"]) == CLEAR.after.interval
     assert row["after"]["rate"] == 0.98
@@ -53,6 +53,6 @@ def test_json_holds_the_numbers_that_make_the_table_again():
 
 def test_levels_are_not_mixed_in_one_table():
     with pytest.raises(ValueError, match="all with intervals of one level"):
-        markdown([Comparison("mean", Measured(1, 2), Measured(1, 2, level=0.99))])
+        format_markdown([Comparison("mean", RateEstimate(1, 2), RateEstimate(1, 2, level=0.99))])
     with pytest.raises(ValueError, match="a table needs rows"):
-        table([])
+        format_table([])

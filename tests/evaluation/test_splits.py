@@ -48,7 +48,7 @@ def test_the_streams_of_the_splits_have_no_seed_in_common(seed):
 
 def test_a_run_with_whole_episodes_measures_other_states_than_it_trains_on(tmp_path):
     target = "data.task.sim._target_=tests.evaluation.faulty.RememberingReach"
-    fit(tmp_path, "recipe=demo_vla", *SMALL, target, "data.evaluation.first=0")
+    fit(tmp_path, "recipe=demo_vla", *SMALL, target, "data.evaluation.offset=0")
     task = SimTask(RememberingReach())
     states = set(SEEN["reset"])
     measured = {task.on("held_out")[i].info["seed"] for i in range(9)}
@@ -75,7 +75,7 @@ def test_demonstrations_and_scenes_are_of_training_states():
     assert len(Demonstrations().collect(prompts, ctx)) == 8
     assert Pointing(least_pixels=1).collect(prompts, ctx)
     wanted = {prompt.info["seed"] for _, prompt in prompts}
-    assert set(SEEN["demonstrate"]) == set(SEEN["scenes"]) == wanted
+    assert set(SEEN["demonstrate"]) == set(SEEN["label_images"]) == wanted
     assert set(SEEN["reset"]) <= wanted and not wanted & held_out(task)
 
 

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from mmrl.evaluation.answers import AnswerEntropy, SolveRates, entropy
 from mmrl.evaluation.pass_at_k import PassAtK, pass_at_k
-from mmrl.evaluation.support import Support, indices, support
+from mmrl.evaluation.support import EmpiricalSupport, count_support, support_metrics
 from mmrl.types import Episode, Prompt
 
 
@@ -27,11 +27,13 @@ def test_pass_at_k_by_hand():
 
 def test_support_by_hand():
     before, after = [0.3, 0.02, 0, 0, 0.2, 0.001], [0.6, 0, 0, 0.02, 0.5, 0]
-    counts = support(before, after, 0.01)
+    counts = count_support(before, after, 0.01)
     assert counts == {"preserved": 2, "lost": 1, "gained": 1, "never": 2}
     # 2/3, 1/3, 2 (2/9) / 1, (1 - 1) / 4
-    assert indices(counts) == pytest.approx({"retained": 2 / 3, "discovered": 1 / 3, "balance": 4 / 9, "net": 0})
-    nothing = indices({"preserved": 0, "lost": 0, "gained": 0, "never": 3})
+    assert support_metrics(counts) == pytest.approx(
+        {"retained": 2 / 3, "discovered": 1 / 3, "balance": 4 / 9, "net": 0}
+    )
+    nothing = support_metrics({"preserved": 0, "lost": 0, "gained": 0, "never": 3})
     assert all(math.isnan(value) for value in nothing.values())
 
 
@@ -39,11 +41,11 @@ def test_support_counts_distinct_right_answers():
     # problem 0: 4 and "four" are right; the start finds both, now only 4. problem 1: found now only. 2: never
     start = episodes([[("4", 1), ("four", 1)], [("x", 0), ("y", 0)], [("x", 0), ("x", 0)]])
     now = episodes([[(" 4", 1), ("4", 1)], [("9", 1), ("y", 0)], [("x", 0), ("z", 0)]])
-    counts = Support().counts(start, now)
+    counts = EmpiricalSupport().counts(start, now)
     assert counts == {"preserved": 1, "lost": 1, "gained": 1, "never": 1}
-    assert Support()(start) == {"found": 2.0, "problems": 3.0}
+    assert EmpiricalSupport()(start) == {"found": 2.0, "problems": 3.0}
     # found in one of two samples is less than all of them
-    assert Support(least=1.0).counts(start, now)["preserved"] == 0
+    assert EmpiricalSupport(min_fraction=1.0).counts(start, now)["preserved"] == 0
 
 
 def test_entropy_of_answers_by_hand():
@@ -73,7 +75,7 @@ def test_where_the_curves_meet():
     assert math.isnan(PassAtK(ks=(1,)).against(start, now)["crossing"])
 
 
-@pytest.mark.parametrize("evaluator", [Support(), SolveRates(), PassAtK(ks=(1, 2))])
+@pytest.mark.parametrize("evaluator", [EmpiricalSupport(), SolveRates(), PassAtK(ks=(1, 2))])
 def test_they_draw(evaluator):
     start = episodes([[("4", 1), ("5", 0)], [("x", 0), ("y", 0)]])
     axes = Figure().add_subplot()

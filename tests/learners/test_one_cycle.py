@@ -23,14 +23,14 @@ def rates(steps, **kwargs):
 
 def test_each_group_rises_to_its_own_rate_and_falls():
     """20 steps, a quarter of them rising: 0.1, 0.325, ... at step 4 = 0.25 * 20 - 1 the whole, then down to 1e-4."""
-    seen = rates(20, rise=0.25)
+    seen = rates(20, warmup_fraction=0.25)
     assert torch.equal(seen[:, 0].round(decimals=6), seen[:, 1].round(decimals=6))
     torch.testing.assert_close(seen[:5, 0], torch.tensor([0.1, 0.325, 0.55, 0.775, 1.0]))
     falls = 1 - (1 - 1e-4) * torch.arange(16) / 15
     torch.testing.assert_close(seen[4:, 0], falls)
 
 
-@pytest.mark.parametrize("bad", [{"rise": 0}, {"start": 2}, {"start": 0.1, "end": 0.5}])
+@pytest.mark.parametrize("bad", [{"warmup_fraction": 0}, {"start_factor": 2}, {"start_factor": 0.1, "end_factor": 0.5}])
 def test_refusals(bad):
-    with pytest.raises(ValueError, match="rise < 1"):
+    with pytest.raises(ValueError, match="warmup_fraction < 1"):
         OneCycle(optimizer(), 10, **bad)

@@ -22,11 +22,11 @@ RUNS = {
     # several turns: what a tool says between them is read, and not learnt
     "tools": (
         "data.rollout._target_=mmrl.rollouts.tools.ToolUse",
-        "data.rollout.turns=2",
+        "data.rollout.max_turns=2",
         "data.rollout.tools={say: {_target_: tests.tools.examples.Echo}}",
-        "data.rollout.markup={_target_: tests.tools.examples.Always}",
+        "data.rollout.parser={_target_: tests.tools.examples.Always}",
         "data.sampling.stop=[a, e, i, o, u]",
-        "data.rollout.at_once=5",
+        "data.rollout.max_concurrent=5",
     ),
     # trees, of which some find nothing
     "trees": (

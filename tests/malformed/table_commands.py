@@ -18,7 +18,7 @@ EVALUATE: list[Row] = [
     ("evaluate RUN num_samples=0", "num_samples=0", "at least 1"),
     ("evaluate RUN num_samples=-1", "num_samples=-1", "whole number"),
     ("evaluate RUN num_samples=9999999999", "num_samples=9999999999", "at most"),
-    ("evaluate RUN clips=0", "clips=0", "at least 1"),
+    ("evaluate RUN video_episodes=0", "video_episodes=0", "at least 1"),
     ("evaluate RUN video=maybe", "video=maybe", "true or false"),
     ("evaluate RUN video=", "video=", "true or false"),
     ("evaluate RUN checkpoint=nope", "'nope'", "there are"),
@@ -42,13 +42,13 @@ DATA_COMMAND: list[Row] = [
     *(
         (f"data record sim=reach out=OUT {name}={value}", f"{name}={value}", "number")
         for name, value in (
-            *(("first", value) for value in ("abc", "nan", "inf", "1.5")),
+            *(("offset", value) for value in ("abc", "nan", "inf", "1.5")),
             *(("num_episodes", value) for value in ("abc", "nan", "inf", "2.5", "1e30", "")),
             *(("noise", value) for value in ("abc", "nan", "inf")),
         )
     ),
-    ("data record sim=reach out=OUT first=-1", "first=-1", "at least 0"),
-    ("data record sim=reach out=OUT first=99999999999", "first=99999999999", "at most"),
+    ("data record sim=reach out=OUT offset=-1", "offset=-1", "at least 0"),
+    ("data record sim=reach out=OUT offset=99999999999", "offset=99999999999", "at most"),
     ("data record sim=reach out=OUT num_episodes=0", "num_episodes=0", "at least 1"),
     ("data record sim=reach out=OUT num_episodes=-1", "num_episodes=-1", "at least 1"),
     ("data record sim=reach out=OUT noise=-1", "noise=-1", "at least 0"),

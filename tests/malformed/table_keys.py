@@ -118,7 +118,7 @@ KEYS: list[Row] = [
     ("policy=control", "policy.observation_dims", "sim="),
     ("task=sim sim=gym sim.id=CartPole-v1 policy=tiny_vla", "policy.action_dims", "GymSim"),
     ("task=sim", "task.sim", "missing"),
-    ("rollout=recorded", "rollout.path", "dataset"),
+    ("rollout=offline", "rollout.path", "dataset"),
 ]
 
 CLASSES: list[Row] = [

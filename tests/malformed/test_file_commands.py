@@ -20,7 +20,7 @@ TINY = ("policy=tiny_text", "policy.config.hidden_size=32", "policy.config.inter
         "policy.config.num_hidden_layers=1", "trainer.max_epochs=1", "data.num_prompts=4", "trainer.accelerator=cpu",
         "trainer.logger=false", "trainer.enable_progress_bar=false", "trainer.callbacks.progress=null")  # fmt: skip
 SFT = ("fit", "recipe=sft", *TINY, "data.num_minibatches=1", "data.evaluation.count=2")
-CLONE = ("fit", "recipe=bc", "sim=null", "task=recorded", "rollout=recorded", "trainer.max_epochs=1",
+CLONE = ("fit", "recipe=bc", "sim=null", "task=offline", "rollout=offline", "trainer.max_epochs=1",
          "trainer.logger=false",
          "trainer.accelerator=cpu", "trainer.enable_progress_bar=false", "trainer.callbacks.progress=null",
          "data.evaluation=null", "data.num_prompts=2", "curriculum=shuffled")  # fmt: skip

@@ -12,7 +12,7 @@ from mmrl.callbacks.start import load_policy
 from mmrl.commands.evaluation_data import check_contract
 from mmrl.config import ConfigError
 from mmrl.datasets.opened import open_dataset
-from mmrl.evaluation.result import Result
+from mmrl.evaluation.result import EvaluationResult
 from mmrl.learners.prompt_lengths import check_prompt_lengths
 from mmrl.policies.control import ControlPolicy
 from mmrl.policies.text import TextPolicy
@@ -122,11 +122,11 @@ def test_what_a_run_states_is_refused(case, tmp_path):
 @table(runs.RESULTS)
 def test_earlier_measurements_are_refused(case, tmp_path):
     folder = case.build(tmp_path)
-    refused(lambda: Result.read(folder), case)
+    refused(lambda: EvaluationResult.read(folder), case)
 
 
 def test_a_right_measurement_is_read(tmp_path):
-    ((episode,),) = Result.read(runs.result()(tmp_path)).played["last"].values()
+    ((episode,),) = EvaluationResult.read(runs.result()(tmp_path)).episodes["last"].values()
     assert episode.scores == {"exact": 1.0} and episode.info["tokens"] == 3
 
 

@@ -129,7 +129,7 @@ def test_it_plays_and_is_scored_again(chain):
 def test_kept_demonstrations_are_learnt_at_other_places_in_every_iteration():
     policy = made("flow_sde")
     task = SimTask(Reach(image_size=16), count=4)
-    rollout = Demonstrations(keep=True)
+    rollout = Demonstrations(cache_episodes=True)
     seeds = []
     for iteration in (0, 1, 0):
         ctx = Context(task, None, policy, Sampling(), seed=0, iteration=iteration)

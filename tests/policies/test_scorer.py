@@ -5,8 +5,8 @@ from torch.testing import assert_close
 from mmrl.engines.local import LocalEngine
 from mmrl.learners.collate import collate
 from mmrl.policies.scorer import ScoringPolicy
-from mmrl.rewards.learned import Classifier
-from mmrl.rollouts.pairs import JudgedPairs, PreferencePairs
+from mmrl.rewards.learned import ClassifierReward
+from mmrl.rollouts.pairs import PreferencePairs, ScoredPairs
 from mmrl.types import Completion, Context, Episode, Sampling, Turn
 from tasks.preferences.task import Preferences
 
@@ -38,7 +38,7 @@ PROMPTS = [(slot, TASK[slot]) for slot in range(3)]
 
 def test_forward_says_what_act_says(policy):
     """Padding, order and company of an answer do not change its score."""
-    judged = JudgedPairs().collect(PROMPTS, context(policy))
+    judged = ScoredPairs().collect(PROMPTS, context(policy))
     rows = collate(PreferencePairs().collect(PROMPTS, context(policy)), policy)
     assert rows["preference"].tolist() == [1, -1] * 3 and rows["group"].tolist() == [0, 0, 1, 1, 2, 2]
     values = policy(rows).values.detach()
@@ -58,13 +58,13 @@ def test_an_exported_classifier_is_a_reward(tmp_path):
     torch.manual_seed(0)
     policy = ScoringPolicy(config=TINY)
     policy.save_pretrained(tmp_path)
-    judged = JudgedPairs().collect(PROMPTS[:1], context(policy))[0]
+    judged = ScoredPairs().collect(PROMPTS[:1], context(policy))[0]
     done = [
         Completion({}, torch.zeros(1), torch.zeros(1), torch.ones(1), PROMPTS[0][1].info[n])
         for n in ("chosen", "rejected")
     ]
     group = [Episode(PROMPTS[0][1], 0, i, [Turn(c)]) for i, c in enumerate(done)]
-    best, worst = Classifier(str(tmp_path), device="cpu")(group)
+    best, worst = ClassifierReward(str(tmp_path), device="cpu")(group)
     assert_close(best - worst, judged.info["scores"]["margin"], atol=1e-5, rtol=1e-4)
 
 

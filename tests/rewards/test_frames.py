@@ -53,7 +53,7 @@ def clip(tmp_path_factory):
 def test_a_saved_clip_judges_pictures(clip):
     frames = np.random.default_rng(0).integers(0, 256, (5, 48, 48, 3), dtype=np.uint8)
     told = ["reach the red cube", "reach the red cube", "push it", "push it", "push it"]
-    reward = GoalBaselineSimilarity(str(clip), baseline="a table", alpha=0.5, device="cpu", batch=2)
+    reward = GoalBaselineSimilarity(str(clip), baseline="a table", alpha=0.5, device="cpu", batch_size=2)
     given = reward(frames, frames, told)
     model, processor = CLIPModel.from_pretrained(clip).eval(), CLIPProcessor.from_pretrained(clip)
     inputs = processor(text=[*told, "a table"], images=list(frames), return_tensors="pt", padding=True)
@@ -88,7 +88,7 @@ def test_pairs_are_judged_by_a_policy_and_small_shares_are_none():
     critic = ActionTokenPolicy(action_dims=1, chunk=1, bins=21, proprio_dims=4, **sizes)
     before, after = np.random.default_rng(1).integers(0, 256, (2, 3, 32, 32, 3), dtype=np.uint8)
     told = ["reach the red cube"] * 3
-    shares = PairProgress(critic, batch=2)(before, after, told)
+    shares = PairProgress(critic, batch_size=2)(before, after, told)
     assert shares.shape == (3,) and (np.abs(shares) <= 1).all() and len(set(shares)) == 3
     assert PairProgress(critic, scale=2.0)(before, after, told) == pytest.approx(2 * shares, abs=1e-5)
     dead = float(np.sort(np.abs(shares))[1])

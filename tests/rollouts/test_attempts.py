@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.engines.local import LocalEngine
-from mmrl.evaluation.revision import Revision
+from mmrl.evaluation.revision import CorrectionGain
 from mmrl.learners.collate import collate
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import score
@@ -52,16 +52,16 @@ def played(rollout, engine, sampling=None, group_size=1, slots=(3,)):
 @pytest.mark.parametrize(("right", "second"), [((0, 1), 11.0), ((1, 0), -10.0), ((1, 1), 1.0), ((0, 0), 0.0)])
 def test_progress_is_paid_beside_the_attempt(right, second):
     # r2 + 10 (r2 - r1); the first attempt sees r1 alone
-    episodes = played(SelfCorrection(progress=10.0), Says(list(right)))
+    episodes = played(SelfCorrection(progress_coef=10.0), Says(list(right)))
     batch = collate(episodes, POLICY)
     assert batch["reward"].tolist() == [float(right[0]), second]
     assert batch["first"].tolist() == [True, False]
-    stage_one = collate(played(SelfCorrection(first=0.0), Says(list(right))), POLICY)
+    stage_one = collate(played(SelfCorrection(first_reward_weight=0.0), Says(list(right))), POLICY)
     assert stage_one["reward"].tolist() == [0.0, float(right[1])]
 
 
 def test_three_attempts_are_paid_one_by_one():
-    rewards = collate(played(SelfCorrection(3, progress=2.0), Says([0, 1, 0])), POLICY)["reward"]
+    rewards = collate(played(SelfCorrection(3, progress_coef=2.0), Says([0, 1, 0])), POLICY)["reward"]
     assert rewards.tolist() == [0.0, 1.0 + 2.0, 0.0 - 2.0]
 
 
@@ -94,11 +94,11 @@ def test_a_failed_attempt_is_an_error_and_no_score():
 
 def test_what_a_second_look_is_good_for():
     episodes = [played(SelfCorrection(), Says(list(r)))[0] for r in ((0, 1), (0, 1), (1, 0), (1, 1), (0, 0))]
-    shares = Revision()([episode.light() for episode in episodes])
+    shares = CorrectionGain()([episode.light() for episode in episodes])
     expected = {"first": 0.4, "last": 0.6, "gain": 0.2, "corrected": 0.4, "spoiled": 0.2, "n": 5.0, "errors": 0.0}
     assert shares == pytest.approx(expected)
     with pytest.raises(KeyError, match="info\\['attempts'\\]"):
-        Revision()(played(SingleTurn(), Says([1])))
+        CorrectionGain()(played(SingleTurn(), Says([1])))
 
 
 def test_settings_that_make_no_attempts_are_refused():

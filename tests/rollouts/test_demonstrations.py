@@ -49,7 +49,7 @@ def test_the_choices_are_the_tasks_own_answer(policy):
 
 
 def test_kept_demonstrations_are_asked_for_once(policy):
-    task, rollout = Watched(), Demonstrations(keep=True)
+    task, rollout = Watched(), Demonstrations(cache_episodes=True)
     for expected, slots in ((3, (0, 1, 2)), (3, (2, 0)), (4, (1, 5))):
         episodes = rollout.collect([(i, task[i]) for i in slots], context(task, policy))
         assert Watched.asked == expected
@@ -71,7 +71,8 @@ def test_what_frozen_vision_sees_in_kept_demonstrations_is_kept():
     policy, task = ActionTokenPolicy(freeze_vision=True, **sizes), SimTask(Reach(image_size=16, threads=1), count=2)
     slots = [(i, task[i]) for i in range(2)]
     plain, kept = (
-        collate(Demonstrations(keep=keep).collect(slots, context(task, policy)), policy) for keep in (False, True)
+        collate(Demonstrations(cache_episodes=keep).collect(slots, context(task, policy)), policy)
+        for keep in (False, True)
     )
     assert "obs.visual" in kept and "obs.image" not in kept
     torch.testing.assert_close(policy(kept).logprobs, policy(plain).logprobs, atol=1e-5, rtol=0)

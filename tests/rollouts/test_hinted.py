@@ -93,7 +93,7 @@ def test_shares_are_remembered_for_the_next_visit(policy):
     resumed.load_state_dict(rollout.state_dict())
     again = resumed.collect([(0, TASK[5])], context(policy, iteration=1))
     assert again[0].info["shown"] == share
-    fixed = Hinted(rounds=1, share=0.5).collect([(0, TASK[5])], ctx)
+    fixed = Hinted(rounds=1, hint_fraction=0.5).collect([(0, TASK[5])], ctx)
     assert len({e.info["hint"] for e in fixed}) == 1 and fixed[0].info["next_share"] == 0.5
 
 
@@ -101,8 +101,8 @@ def test_refusals(policy):
     with pytest.raises(ValueError, match=r"rounds=3 do not divide 8.*data\.group_size"):
         Hinted(rounds=3).collect([(0, TASK[0])], context(policy))
     with pytest.raises(KeyError, match=r"'nothing' is no score.*exact"):
-        Hinted(rounds=1, score="nothing").collect([(0, TASK[0])], context(policy))
-    for wrong in ({"rounds": 0}, {"target": 1.0}, {"share": 2.0}):
+        Hinted(rounds=1, score_name="nothing").collect([(0, TASK[0])], context(policy))
+    for wrong in ({"rounds": 0}, {"target": 1.0}, {"hint_fraction": 2.0}):
         with pytest.raises(ValueError, match="rollout"):
             Hinted(**wrong)
     assert np.isfinite(fitted([(0.5, 0.5)]).share_for(0.5))

@@ -101,7 +101,7 @@ def test_sound_proposals_become_known_and_the_newest_are_posed_first():
 
 
 def test_the_known_problems_are_bounded():
-    rollout, episodes = played(answer_of, most=3)
+    rollout, episodes = played(answer_of, max_problems=3)
     rollout.observe([[e.light()] for e in episodes])
     assert len(rollout.known["deduce"]) == 3
 

@@ -72,7 +72,7 @@ def test_states_that_completions_share_are_tried_once():
 
 
 def test_the_last_step_takes_the_rest():
-    episodes, _ = played(StepValues(1, most=2), Tries([9, 9, 9]))
+    episodes, _ = played(StepValues(1, max_steps=2), Tries([9, 9, 9]))
     assert episodes[0].turns[0].completion.extra["segment"].tolist() == [0, 0, 1, 1, 1, 1]
 
 

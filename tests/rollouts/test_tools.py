@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from mmrl.batch import Batch
 from mmrl.engines.local import LocalEngine
-from mmrl.evaluation.counts import Counts
+from mmrl.evaluation.counts import EventCounts
 from mmrl.learners.collate import collate
 from mmrl.learners.metrics import episode_metrics
 from mmrl.objectives.objective import Objective
@@ -20,13 +20,13 @@ from mmrl.rng import derive_seed
 from mmrl.rollouts.single_turn import SingleTurn
 from mmrl.rollouts.tool_demonstrations import ToolDemonstrations
 from mmrl.rollouts.tools import ToolUse
-from mmrl.tools.markup import Tags
+from mmrl.tools.markup import TagParser
 from mmrl.types import Completion, Context, PolicyOutput, Sampling
 from tasks.wiki import Search, Wiki
 from tests.runs import Counting
 from tests.tools.examples import STOPS, Always, Count, Divide, Echo
 
-MARKUP = Tags(told="[{text}]", failed="[{name}]")
+PARSER = TagParser(result_template="[{text}]", error_template="[{name}]")
 
 
 def policy(seed=0):
@@ -68,7 +68,7 @@ def played(tools, lines, **options):
     engine = Spoken(lines)
     ctx = Context(Counting(), engine, POLICY, Sampling(), seed=0, iteration=0)
     task = Counting()
-    return engine, ToolUse(tools, MARKUP, **options).collect([(slot, task[slot]) for slot in lines], ctx)
+    return engine, ToolUse(tools, PARSER, **options).collect([(slot, task[slot]) for slot in lines], ctx)
 
 
 def text_of(episode, mask):
@@ -92,17 +92,17 @@ def test_an_episode_is_one_row_in_which_what_was_read_is_masked():
 
 def test_the_next_episode_begins_when_one_ends_so_that_turns_mix():
     lines = {0: ["<say>a</say>", "<say>b</say>", "1"], 1: ["1"], 2: ["<say>a</say>", "1"]}
-    engine, episodes = played({"say": Echo()}, lines, at_once=2)
+    engine, episodes = played({"say": Echo()}, lines, max_concurrent=2)
     assert engine.batches == [2, 2, 2]
     assert engine.prefixes == [None, None, "<say>a</say>[a]", None, "<say>a</say>[a]<say>b</say>[b]", "<say>a</say>[a]"]
     assert [e.output for e in episodes] == ["1"] * 3
 
 
-def test_who_has_patience_waits_and_who_has_none_goes_on():
+def test_the_batch_waits_for_slow_tools_unless_it_has_a_timeout():
     lines = {0: ["<slow>a</slow>", "1"], 1: ["<say>a</say>", "1"]}
     tools = {"slow": Echo(after=0.3), "say": Echo()}
     assert played(tools, lines)[0].batches == [2, 2]
-    assert played(tools, lines, patience=0.0)[0].batches == [2, 1, 1]
+    assert played(tools, lines, batch_timeout_s=0.0)[0].batches == [2, 1, 1]
 
 
 def test_what_a_caller_does_wrong_is_told_and_counted():
@@ -114,7 +114,7 @@ def test_what_a_caller_does_wrong_is_told_and_counted():
 
 def test_calls_beyond_the_last_turn_are_not_served():
     lines = {0: ["<say>a</say>", "<say>b</say>", "1"]}
-    _, (episode,) = played({"say": Echo()}, lines, turns=1)
+    _, (episode,) = played({"say": Echo()}, lines, max_turns=1)
     assert episode.ended == "length" and episode.output == "<say>b</say>"
     assert episode.info["counts"] == {"tools/say/ok": 1, "tools/out_of_turns": 1}
 
@@ -122,12 +122,12 @@ def test_calls_beyond_the_last_turn_are_not_served():
 @pytest.mark.parametrize(("way", "outcome"), [("raise", "raised"), ("bytes", "not_text"), ("hang", "timed_out")])
 def test_a_fault_of_a_tool_is_an_error_and_no_score(way, outcome):
     lines = {0: ["<bad>a</bad>", "1"], 1: ["<say>a</say>", "1"]}
-    tools = {"bad": Echo(way, seconds=0.05), "say": Echo()}
+    tools = {"bad": Echo(way, timeout_s=0.05), "say": Echo()}
     _, (failed, fine) = played(tools, lines)
     assert failed.ended == "error" and f"'bad' {outcome}" in failed.info["error"] and not failed.scores
     assert failed.info["counts"] == {f"tools/bad/{outcome}": 1}
     assert fine.ended == "done"
-    _, (told, _) = played(tools, lines, forgiving=True)
+    _, (told, _) = played(tools, lines, continue_on_fault=True)
     assert told.ended == "done" and text_of(told, False) == f"[{outcome}]"
 
 
@@ -141,7 +141,7 @@ def test_outcomes_are_reported_by_name():
     lines = {0: ["<bad>a</bad>"], 1: ["<say>a</say>", "<say>b</say>", "1"]}
     _, episodes = played({"bad": Echo("raise"), "say": Echo()}, lines)
     light = [episode.light() for episode in episodes]
-    assert Counts()(light) == {"tools/bad/raised": 0.5, "tools/say/ok": 1.0, "errors": 1.0}
+    assert EventCounts()(light) == {"tools/bad/raised": 0.5, "tools/say/ok": 1.0, "errors": 1.0}
     metrics = episode_metrics(light, kept=1, rows=1)
     assert metrics["rollout/tools/bad/raised"] == 1.0 and metrics["rollout/tools/say/ok"] == 2.0
 
@@ -174,7 +174,7 @@ def drawn(rollout, sampling, task, group_size=2, slots=range(3), **engine):
 
 
 def test_the_learner_scores_the_row_as_it_was_sampled():
-    rollout = ToolUse({"say": Echo()}, Always(told="[{text}]"), turns=2)
+    rollout = ToolUse({"say": Echo()}, Always(result_template="[{text}]"), max_turns=2)
     for extra in ({}, {"top_k": 50}):
         episodes = drawn(rollout, Sampling(max_tokens=12, stop=STOPS, **extra), Counting())
         batch = collate(episodes, POLICY)
@@ -188,16 +188,16 @@ def test_the_learner_scores_the_row_as_it_was_sampled():
 
 
 def test_who_is_in_the_batch_changes_nothing():
-    rollout = ToolUse({"say": Echo()}, Always(told="[{text}]"), turns=2)
+    rollout = ToolUse({"say": Echo()}, Always(result_template="[{text}]"), max_turns=2)
     sampling = Sampling(max_tokens=12, stop=STOPS)
     alone = [drawn(rollout, sampling, Counting(), slots=[slot]) for slot in range(3)]
-    together = drawn(replace_at_once(rollout, 2), sampling, Counting(), max_rows=3)
+    together = drawn(replace_max_concurrent(rollout, 2), sampling, Counting(), max_rows=3)
     for one, other in zip([e for group in alone for e in group], together):
         assert torch.equal(one.turns[0].completion.action, other.turns[0].completion.action)
 
 
-def replace_at_once(rollout, at_once):
-    return ToolUse(rollout.tools, rollout.markup, rollout.turns, at_once=at_once)
+def replace_max_concurrent(rollout, max_concurrent):
+    return ToolUse(rollout.tools, rollout.parser, rollout.max_turns, max_concurrent=max_concurrent)
 
 
 def test_without_a_call_it_is_a_single_turn():
@@ -212,7 +212,7 @@ def test_without_a_call_it_is_a_single_turn():
 
 def test_an_expert_with_tools_is_right_and_only_its_own_words_are_learnt():
     task = Wiki(people=30)
-    rollout = ToolDemonstrations({"?": Search(task)}, replace(MARKUP, opening="{name}", closing=";"), turns=2)
+    rollout = ToolDemonstrations({"?": Search(task)}, replace(PARSER, open_tag="{name}", close_tag=";"), max_turns=2)
     for split in ("train", "held_out"):
         here = task.on(split)
         for episode in drawn(rollout, Sampling(), here, group_size=1, slots=range(5)):
@@ -226,5 +226,5 @@ def test_an_expert_with_tools_is_right_and_only_its_own_words_are_learnt():
 def test_no_tools_are_refused():
     with pytest.raises(ValueError, match=r"rollout\.tools is empty"):
         ToolUse({})
-    with pytest.raises(ValueError, match=r"rollout\.turns"):
-        ToolUse({"say": Echo()}, turns=0)
+    with pytest.raises(ValueError, match=r"rollout\.max_turns"):
+        ToolUse({"say": Echo()}, max_turns=0)

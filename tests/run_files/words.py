@@ -11,7 +11,7 @@ LOGGED = (
     "trainer.callbacks.progress=null",
     "trainer.enable_progress_bar=false",
     "trainer.logger.tensorboard=null",
-    "trainer.callbacks.pictures=null",
+    "trainer.callbacks.evaluation_plots=null",
 )
 
 

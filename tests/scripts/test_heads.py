@@ -31,7 +31,7 @@ def test_every_head_has_the_same_budget_and_states(heads, tmp_path):
         jobs = list(heads.jobs(head, 0, 20, [], tmp_path))
         words = compose(jobs[-1].words)
         assert words.data.num_prompts * words.data.group_size * words.trainer.max_epochs == 20 * heads.EPISODES
-        assert words.data.evaluation.first == 1024 and words.data.evaluation.count == 512
+        assert words.data.evaluation.offset == 1024 and words.data.evaluation.count == 512
         assert words.data.task.sim._target_ == "sims.tabletop.sims.Reach"
         CLI(to_lightning(words), build=False)
         if len(jobs) > 1:

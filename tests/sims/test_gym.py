@@ -168,9 +168,9 @@ def test_a_mujoco_world_that_diverged_fails_instead_of_starting_over(speed):
 
 def test_cameras_are_made_cheap():
     pytest.importorskip("mujoco")
-    quality = GymSim("InvertedPendulum-v5").world().unwrapped.model.vis.quality
+    quality = GymSim("InvertedPendulum-v5").make_env().unwrapped.model.vis.quality
     assert (quality.shadowsize, quality.offsamples) == (0, 0)
-    assert GymSim("InvertedPendulum-v5", fast_render=False).world().unwrapped.model.vis.quality.shadowsize > 0
+    assert GymSim("InvertedPendulum-v5", fast_render=False).make_env().unwrapped.model.vis.quality.shadowsize > 0
 
 
 CLASSIC, PHYSICS = ("CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0"), ("InvertedPendulum-v5", "HalfCheetah-v5")

@@ -11,8 +11,8 @@ from mmrl.rollouts.env import EpisodicRollout
 from mmrl.types import Context, Sampling
 from sims.gym.enums import mend_enums
 from sims.gym.minigrid import MiniGridSim
-from sims.gym.seen import Seen
-from sims.gym.seen_sim import SeenGymSim
+from sims.gym.seen import VLAWrapper
+from sims.gym.seen_sim import ImageGymSim
 from sims.gym.sim import GymSim
 from sims.task import SimTask
 
@@ -49,7 +49,7 @@ class Counter(gymnasium.Env):
 
 def seen(action_space=None, ends=False, **options):
     env = Counter(action_space or spaces.Box(-2, 6, (2,), np.float32), ends)
-    return env, Seen(env, **({"instruction": None, "image_size": 8, "chunk": 3} | options))
+    return env, VLAWrapper(env, **({"instruction": None, "image_size": 8, "chunk": 3} | options))
 
 
 def test_a_chunk_stops_at_the_success_and_says_how_much_of_it_was_played():
@@ -99,8 +99,8 @@ def test_pictures_are_scaled_and_stacked_with_the_newest_last():
 
 def test_what_is_missing_is_named():
     with pytest.raises(ValueError, match=r"give sim\.instruction"):
-        Seen(gymnasium.make("CartPole-v1", render_mode="rgb_array"), None, 64, 1)
-    env = Seen(gymnasium.make("Pendulum-v1"), "swing it up", 64, 1)
+        VLAWrapper(gymnasium.make("CartPole-v1", render_mode="rgb_array"), None, 64, 1)
+    env = VLAWrapper(gymnasium.make("Pendulum-v1"), "swing it up", 64, 1)
     with pytest.raises(ValueError, match="render_mode: rgb_array"), pytest.warns(UserWarning):
         env.reset(seed=0)
     with pytest.raises(ValueError, match="numbered actions or a bounded vector"):
@@ -157,7 +157,7 @@ def test_mujoco_environments_are_drawn_where_a_back_end_draws():
 
     if probe("egl") is not None and probe("osmesa") is not None:
         pytest.skip("no OpenGL here")
-    sim = SeenGymSim("Reacher-v5", kwargs={"render_mode": "rgb_array", "width": 48, "height": 48}, instruction="reach")
+    sim = ImageGymSim("Reacher-v5", kwargs={"render_mode": "rgb_array", "width": 48, "height": 48}, instruction="reach")
     env = sim.make(1)
     observation, _ = env.reset(seed=[0])
     assert observation["image"].shape == (1, 64, 64, 3) and observation["image"].std() > 5

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mmrl.rewards.frames import FrameReward
-from sims.rewarded import Rewarded
+from sims.rewarded import RewardModelSim
 from sims.tabletop import Reach
 from sims.tabletop.experts import expert
 from sims.task import SimTask
@@ -32,7 +32,7 @@ def test_the_judge_sees_before_and_after_and_pays():
     sim, judge = Reach(image_size=16, threads=1), Brightness()
     chunks = np.random.default_rng(0).uniform(-1, 1, (4, 3, sim.chunk, 3))
     plain = list(play(sim.make(3), [0, 1, 2], chunks))
-    paid = list(play(Rewarded(sim, judge, keep=0.5).make(3), [0, 1, 2], chunks))
+    paid = list(play(RewardModelSim(sim, judge, env_reward_coef=0.5).make(3), [0, 1, 2], chunks))
     over = np.zeros(3, bool)
     for (_, own, ended), (seen, reward, _), (before, _, _) in zip(plain[1:], paid[1:], paid):
         expected = 0.5 * own
@@ -44,7 +44,7 @@ def test_the_judge_sees_before_and_after_and_pays():
 
 def test_the_terminal_state_is_drawn_for_the_judge():
     sim, judge = Reach(image_size=16, threads=1), Brightness()
-    env = Rewarded(sim, judge).make(8)
+    env = RewardModelSim(sim, judge).make(8)
     env.reset(seed=list(range(8)))
     for _ in range(12):
         over = env.step(expert(env.env))[2]
@@ -57,8 +57,8 @@ def test_the_terminal_state_is_drawn_for_the_judge():
 
 
 def test_a_task_is_judged_in_training_alone_and_resumes():
-    task = SimTask(Reach(image_size=16, threads=1), judge=Brightness())
-    assert isinstance(task.sim, Rewarded) and isinstance(task.on("train").sim, Rewarded)
+    task = SimTask(Reach(image_size=16, threads=1), reward_model=Brightness())
+    assert isinstance(task.sim, RewardModelSim) and isinstance(task.on("train").sim, RewardModelSim)
     assert isinstance(task.on("held_out").sim, Reach) and task.contract() == task.on("held_out").contract()
     assert len(task.demonstrations([task[0]])) == 1
     env = task.sim.make(2)

@@ -4,9 +4,9 @@ from gymnasium import spaces
 
 from sims.gym import GymSim
 from sims.point import PointSim
-from sims.skilled import Skilled
+from sims.skilled import SkillConditionedSim
 
-SIM = Skilled(PointSim(steps=3, speed=1.0, half=2.5))
+SIM = SkillConditionedSim(PointSim(steps=3, speed=1.0, half=2.5))
 
 
 def test_a_life_keeps_its_skill_and_a_seed_has_one():
@@ -42,9 +42,9 @@ def test_sizes_and_spaces_agree():
     assert SIM.sizes()["observation_dims"] == SIM.make(1).single_observation_space.shape[0] == 4
     assert isinstance(SIM.make(2).observation_space, spaces.Box)
     with pytest.raises(ValueError, match="autoreset=disabled"):
-        Skilled(GymSim("Pendulum-v1", autoreset="next_step")).make(1)
+        SkillConditionedSim(GymSim("Pendulum-v1", autoreset="next_step")).make(1)
 
 
 def test_one_of_several_skills():
-    drawn = np.stack([Skilled(PointSim(), 4, "one_hot").skill(seed) for seed in range(50)])
+    drawn = np.stack([SkillConditionedSim(PointSim(), 4, "one_hot").skill(seed) for seed in range(50)])
     assert (drawn.sum(1) == 1).all() and (drawn.max(0) == 1).all()

@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from mmrl.evaluation.by_task import RateByTask
+from mmrl.evaluation.by_task import SuccessRateByTask
 from mmrl.rng import derive_rng
 from tasks.arithmetic import Arithmetic
 from tasks.mixture import Mixture
@@ -41,7 +41,7 @@ def test_every_answer_is_judged_by_its_part_and_demonstrations_are_right():
     assert all(scores == {"exact": 1.0, "format": 1.0} for scores in task.scores(right))
     assert task.score(reply(task[3], "x")) == {"exact": 0.0, "format": 0.0}
     assert task.script(3) == [task.demonstrate(3)]
-    found = RateByTask(score="exact")([_scored(task, i, "7") for i in range(len(task))])
+    found = SuccessRateByTask(score_name="exact")([_scored(task, i, "7") for i in range(len(task))])
     assert found["products/n"] == 20.0
 
 

@@ -56,13 +56,13 @@ def test_answers_follow_the_pages():
     assert task.score(reply(task[0], name)) == {"exact": 1.0}
 
 
-@pytest.mark.parametrize("heeded, least, most", [(0, 0.1, 0.45), (1, 0.3, 0.7), (2, 0.999, 1.001)])
-def test_the_expert_may_heed_the_first_relations_alone(heeded, least, most):
-    """Of two relations one is taken at random: half of the searches that are not heeded go the right way."""
-    plain, task = Wiki(people=60), Wiki(people=60, heeded=heeded)
+@pytest.mark.parametrize("expert_hops, least, most", [(0, 0.1, 0.45), (1, 0.3, 0.7), (2, 0.999, 1.001)])
+def test_the_expert_may_follow_the_first_relations_alone(expert_hops, least, most):
+    """Of two relations one is taken at random: half of the searches that are not followed go the right way."""
+    plain, task = Wiki(people=60), Wiki(people=60, expert_hops=expert_hops)
     right = [task.script(i)[-1] == task[i].answer for i in range(len(task))]
     assert least < sum(right) / len(right) < most
-    assert all(task.script(i)[: heeded + 1] == plain.script(i)[: heeded + 1] for i in range(len(task)))
+    assert all(task.script(i)[: expert_hops + 1] == plain.script(i)[: expert_hops + 1] for i in range(len(task)))
 
 
 def test_what_is_nowhere_is_an_error_with_a_name():

@@ -7,7 +7,7 @@ from string import ascii_letters, digits
 from typing import Any
 
 from mmrl.tools.base import Tool, ToolError
-from mmrl.tools.markup import Call, Tags
+from mmrl.tools.markup import TagParser, ToolCall
 from mmrl.types import Prompt
 
 
@@ -34,8 +34,8 @@ class Divide(Tool):
 class Echo(Tool):
     """Says what it is told, after a while, in a way of its own."""
 
-    def __init__(self, way: str = "plain", seconds: float = 5.0, after: float = 0.0):
-        self.way, self.seconds, self.after = way, seconds, after
+    def __init__(self, way: str = "plain", timeout_s: float = 5.0, after: float = 0.0):
+        self.way, self.timeout_s, self.after = way, timeout_s, after
 
     def run(self, text: str) -> str:
         """
@@ -89,8 +89,8 @@ def said(way: str, text: str) -> Any:
 STOPS = tuple(ascii_letters + digits)  # a random policy writes one of them soon
 
 
-class Always(Tags):
+class Always(TagParser):
     """Every turn that ends is a call: a random policy writes none by itself."""
 
-    def call(self, text: str, tools: Any) -> Call:
-        return Call("say", text)
+    def parse(self, text: str, tools: Any) -> ToolCall:
+        return ToolCall("say", text)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mmrl.tools.hands import Hands
-from mmrl.tools.markup import Call
+from mmrl.tools.hands import ToolExecutor
+from mmrl.tools.markup import ToolCall
 from mmrl.tools.sandbox import ExecutorDown, Limits, Python, Sandbox
 from tests.tools.confined import in_process
 
@@ -282,14 +282,14 @@ def test_an_executor_that_is_down_says_so(monkeypatch, tmp_path):
 
 def test_programs_are_a_tool():
     tool = Python().start(None)
-    hands = Hands()
+    executor = ToolExecutor()
     for source, outcome, text in (
         ("print(6 * 7)", "ok", "42\n"),
         ("1 / 0", "ProgramFailed", "raised ZeroDivisionError"),
     ):
-        pending = hands.begin(Call("python", source), {"python": tool})
-        hands.wait([pending])
-        answer = hands.end(pending)
+        pending = executor.submit(ToolCall("python", source), {"python": tool})
+        executor.wait([pending])
+        answer = executor.result(pending)
         assert answer.outcome == outcome and answer.text.startswith(text)
     worker = tool._sandbox._worker.pid
     tool.finish()

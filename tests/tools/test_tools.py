@@ -3,18 +3,18 @@
 import pytest
 
 from mmrl.tools.base import BadArguments, Tool
-from mmrl.tools.hands import CUT, FAULTS, Hands
-from mmrl.tools.markup import Call, NoCall, Tags, arguments
+from mmrl.tools.hands import FAULTS, TRUNCATED, ToolExecutor
+from mmrl.tools.markup import NoCall, TagParser, ToolCall, bind_arguments
 from tests.tools.examples import Divide, Echo
 
-JSON = Tags(opening="<call>", closing="</call>", answer="</answer>")
+JSON = TagParser(open_tag="<call>", close_tag="</call>", answer_end="</answer>")
 
 
-def answered(tool, call, hands=None):
-    hands = hands or Hands()
-    pending = hands.begin(call, {"t": tool})
-    hands.wait([pending])
-    return hands.end(pending)
+def answered(tool, call, executor=None):
+    executor = executor or ToolExecutor()
+    pending = executor.submit(call, {"t": tool})
+    executor.wait([pending])
+    return executor.result(pending)
 
 
 def test_the_signature_is_the_schema():
@@ -47,43 +47,43 @@ def test_a_tool_without_typed_arguments_is_refused():
 )
 def test_arguments_that_do_not_fit_are_named(given, reason):
     with pytest.raises(BadArguments, match=reason):
-        arguments(Call("divide", given), Divide())
-    assert answered(Divide(), Call("t", given)).outcome == "BadArguments"
+        bind_arguments(ToolCall("divide", given), Divide())
+    assert answered(Divide(), ToolCall("t", given)).outcome == "BadArguments"
 
 
 def test_a_call_is_what_stands_between_its_marks():
     tools = {"say": Echo(), "divide": Divide()}
-    markup = Tags(answer="</answer>")
-    assert markup.stops(tools) == ("</say>", "</divide>", "</answer>")
-    assert markup.call("let me <say>a <b</say>", tools) == Call("say", "a <b")
-    assert markup.call("<say>first<say>second</say>", tools) == Call("say", "second")
-    assert markup.call("<answer>4</answer>", tools) is None
+    parser = TagParser(answer_end="</answer>")
+    assert parser.stop_strings(tools) == ("</say>", "</divide>", "</answer>")
+    assert parser.parse("let me <say>a <b</say>", tools) == ToolCall("say", "a <b")
+    assert parser.parse("<say>first<say>second</say>", tools) == ToolCall("say", "second")
+    assert parser.parse("<answer>4</answer>", tools) is None
     for text, reason in (("a</say>", "before </say>"), ("4", "end with one of </say> </divide> </answer>")):
         with pytest.raises(NoCall, match=reason):
-            markup.call(text, tools)
-    short = Tags(opening="{name}:", closing=";")  # tools may share an end: the last mark before it counts
-    assert short.call("divide: no, say: a;", tools) == Call("say", " a")
-    assert Tags().call("4", tools) is None  # without a mark of its own, what is no call is the answer
+            parser.parse(text, tools)
+    short = TagParser(open_tag="{name}:", close_tag=";")  # tools may share an end: the last mark before it counts
+    assert short.parse("divide: no, say: a;", tools) == ToolCall("say", " a")
+    assert TagParser().parse("4", tools) is None  # without a mark of its own, what is no call is the answer
 
 
 def test_calls_may_name_their_tool_in_json():
     tools = {"divide": Divide()}
-    call = JSON.call('<call>{"name": "divide", "arguments": {"left": 7, "right": 2}}</call>', tools)
-    assert arguments(call, tools["divide"]) == {"left": 7, "right": 2}
+    call = JSON.parse('<call>{"name": "divide", "arguments": {"left": 7, "right": 2}}</call>', tools)
+    assert bind_arguments(call, tools["divide"]) == {"left": 7, "right": 2}
     with pytest.raises(BadArguments, match="name"):
-        JSON.call("<call>{}</call>", tools)
-    hands = Hands()
-    pending = hands.begin(Call("nobody", {}), tools)
-    assert hands.end(pending).outcome == "UnknownTool" and "divide" in pending.answer.text
+        JSON.parse("<call>{}</call>", tools)
+    executor = ToolExecutor()
+    pending = executor.submit(ToolCall("nobody", {}), tools)
+    assert executor.result(pending).outcome == "UnknownTool" and "divide" in pending.result.text
 
 
 def test_what_is_asked_well_is_answered():
-    assert answered(Divide(), Call("t", '{"left": 7, "right": 2}')).text == "3"
-    assert answered(Echo(), Call("t", " a b ")).text == "a b"
+    assert answered(Divide(), ToolCall("t", '{"left": 7, "right": 2}')).text == "3"
+    assert answered(Echo(), ToolCall("t", " a b ")).text == "a b"
 
 
 def test_errors_have_the_names_that_the_tool_gives_them():
-    answer = answered(Divide(), Call("t", '{"left": 7, "right": 0}'))
+    answer = answered(Divide(), ToolCall("t", '{"left": 7, "right": 0}'))
     assert (answer.outcome, answer.text, answer.fault) == ("DivisionByZero", "right is 0", False)
 
 
@@ -92,37 +92,37 @@ def test_errors_have_the_names_that_the_tool_gives_them():
     [("raise", "raised"), ("exit", "raised"), ("bytes", "not_text"), ("binary", "not_text"), ("hang", "timed_out")],
 )
 def test_faults_of_a_tool_have_names(way, outcome, caplog):
-    answer = answered(Echo(way, seconds=0.05 if way == "hang" else 5.0), Call("t", "a"))
+    answer = answered(Echo(way, timeout_s=0.05 if way == "hang" else 5.0), ToolCall("t", "a"))
     assert answer.outcome == outcome and answer.fault and outcome in FAULTS
     assert f"tools/t/{outcome}" in caplog.text
 
 
 def test_ten_megabytes_are_cut_and_say_so():
-    answer = answered(Echo("long"), Call("t", "a"))
-    assert answer.outcome == "cut" and answer.served
-    assert answer.text == "x" * Echo.most + CUT
+    answer = answered(Echo("long"), ToolCall("t", "a"))
+    assert answer.outcome == "truncated" and answer.succeeded
+    assert answer.text == "x" * Echo.max_chars + TRUNCATED
 
 
 def test_slow_tools_wait_for_nobody():
-    hands, slow, quick = Hands(), Echo(after=0.6), Echo()
-    pending = [hands.begin(Call("t", "a"), {"t": tool}) for tool in (slow, quick, slow)]
-    hands.wait(pending, patience=0.0)
+    executor, slow, quick = ToolExecutor(), Echo(after=0.6), Echo()
+    pending = [executor.submit(ToolCall("t", "a"), {"t": tool}) for tool in (slow, quick, slow)]
+    executor.wait(pending, max_wait_s=0.0)
     assert [p.done() for p in pending] == [False, True, False]
-    hands.wait(pending)
+    executor.wait(pending)
     assert all(p.done() for p in pending)
 
 
 def test_a_thread_that_hangs_is_replaced():
-    hands = Hands(threads=1)
-    pending = [hands.begin(Call("t", "a"), {"t": tool}) for tool in (Echo("hang", seconds=0.05), Echo())]
-    hands.wait(pending[:1])
-    assert hands.end(pending[0]).outcome == "timed_out"
-    hands.wait(pending[1:])
-    assert hands.end(pending[1]).outcome == "ok"
+    executor = ToolExecutor(threads=1)
+    pending = [executor.submit(ToolCall("t", "a"), {"t": tool}) for tool in (Echo("hang", timeout_s=0.05), Echo())]
+    executor.wait(pending[:1])
+    assert executor.result(pending[0]).outcome == "timed_out"
+    executor.wait(pending[1:])
+    assert executor.result(pending[1]).outcome == "ok"
 
 
 def test_a_tool_that_never_comes_back_stops_the_run_with_a_message():
-    hands = Hands(most_lost=1)
-    answered(Echo("hang", seconds=0.01), Call("t", "a"), hands)
-    with pytest.raises(RuntimeError, match=r"tool 't' has not come back from 2 calls"):
-        answered(Echo("hang", seconds=0.01), Call("t", "a"), hands)
+    executor = ToolExecutor(max_timeouts=1)
+    answered(Echo("hang", timeout_s=0.01), ToolCall("t", "a"), executor)
+    with pytest.raises(RuntimeError, match=r"tool 't' has 2 calls past their timeout"):
+        answered(Echo("hang", timeout_s=0.01), ToolCall("t", "a"), executor)

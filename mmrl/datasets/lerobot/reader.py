@@ -10,7 +10,7 @@ import numpy as np
 
 from mmrl.datasets.base import Dataset, Feature, Statistics, plain_name
 from mmrl.datasets.extras import arrow
-from mmrl.datasets.frames import Clip, Pictures
+from mmrl.datasets.frames import EncodedImages, VideoFrames
 from mmrl.datasets.lerobot import layout
 from mmrl.datasets.lerobot.episodes import read_episodes
 from mmrl.datasets.lerobot.info import (
@@ -24,7 +24,7 @@ from mmrl.datasets.lerobot.info import (
     read_paths,
 )
 from mmrl.datasets.lerobot.table import as_array, opened_table, read_table, read_tasks
-from mmrl.datasets.recorded import Recorded, unusable
+from mmrl.datasets.recorded import OfflineEpisode, unusable
 from mmrl.datasets.statistics import read_statistics
 from mmrl.datasets.video import duration_frames
 from mmrl.strict_json import read_json_object
@@ -106,7 +106,7 @@ class LeRobotDataset(Dataset):
                 for row in unusable(rows)[:1]:
                     self[order.index(numbers[row[0]])]  # refuses the episode by its control step
 
-    def read(self, number: int) -> Recorded:
+    def read(self, number: int) -> OfflineEpisode:
         entry = self.episodes[number]
         where = f"{self.path} episode {number}"
         table = self._table(entry, where)
@@ -122,7 +122,7 @@ class LeRobotDataset(Dataset):
         if not cut and done and "next.success" in data and "next.truncated" not in data:
             cut = not data["next.success"].any()  # a recording without that column that failed ran out of time
         success = bool(data["next.success"].any()) if "next.success" in data else None
-        return Recorded(
+        return OfflineEpisode(
             actions=data[layout.ACTION].reshape(count, *self.columns[layout.ACTION].shape),
             observations=observations,
             instruction=self._instruction(int(data["task_index"][0]), where),
@@ -188,10 +188,10 @@ class LeRobotDataset(Dataset):
         if feature.dtype == "video":
             return self._clip(key, feature, entry, where)
         if feature.dtype == "image":
-            return Pictures(_encoded(table[key], f"{where}, {key}"), feature.shape, f"{where}, {key}")
+            return EncodedImages(_encoded(table[key], f"{where}, {key}"), feature.shape, f"{where}, {key}")
         return data[key].reshape(len(data[key]), *feature.shape)
 
-    def _clip(self, key: str, feature: Feature, entry: dict[str, Any], where: str) -> Clip:
+    def _clip(self, key: str, feature: Feature, entry: dict[str, Any], where: str) -> VideoFrames:
         place = {"chunk_index": entry[f"videos/{key}/chunk_index"], "file_index": entry[f"videos/{key}/file_index"]}
         path = self._file(str(self.video_path).format(video_key=key, **place))
         start = float(entry[f"videos/{key}/from_timestamp"])
@@ -201,7 +201,7 @@ class LeRobotDataset(Dataset):
                 f"{where}: {path} has {there} frames, the episode needs frames up to {needed}: the video was cut; "
                 "copy it again from its source, or leave the episode out"
             )
-        return Clip(path, start, entry["length"], self.fps, feature.shape)
+        return VideoFrames(path, start, entry["length"], self.fps, feature.shape)
 
     def _data_file(self, chunk: int, file: int) -> Path:
         return self._file(self.data_path.format(chunk_index=chunk, file_index=file))

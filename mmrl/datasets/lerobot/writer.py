@@ -15,8 +15,8 @@ from mmrl.datasets.base import Feature, Statistics
 from mmrl.datasets.extras import arrow, parquet
 from mmrl.datasets.lerobot import layout
 from mmrl.datasets.lerobot.table import as_table, write_tasks
-from mmrl.datasets.recorded import Recorded
-from mmrl.datasets.statistics import camera_statistics, sampled, vector_statistics
+from mmrl.datasets.recorded import OfflineEpisode
+from mmrl.datasets.statistics import camera_statistics, sample_images, vector_statistics
 from mmrl.datasets.video import VideoWriter
 
 
@@ -60,7 +60,7 @@ class LeRobotWriter:
         self._place, self._bytes = (0, 0), 0
         self._videos: dict[str, tuple[VideoWriter, tuple[int, int]]] = {}
 
-    def add(self, episode: Recorded) -> None:
+    def add(self, episode: OfflineEpisode) -> None:
         """Append one episode; its columns must be those of the first."""
         if not self.features:
             self._begin(episode)
@@ -84,7 +84,7 @@ class LeRobotWriter:
         self.episodes.append(entry)
         self.frames += len(episode)
 
-    def _begin(self, episode: Recorded) -> None:
+    def _begin(self, episode: OfflineEpisode) -> None:
         """The columns, from the first episode."""
         seen = {name: rows for name, rows in episode.observations.items()}
         for name, rows in seen.items():
@@ -100,7 +100,7 @@ class LeRobotWriter:
         said = {"next.reward": episode.rewards, "next.success": episode.success}
         self.features |= {k: f for k, f in layout.OUTCOME.items() if said.get(k, 0) is not None} | layout.INDEX
 
-    def _columns(self, episode: Recorded) -> dict[str, Any]:
+    def _columns(self, episode: OfflineEpisode) -> dict[str, Any]:
         """[T, ...] by column; PNG bytes for images in tables."""
         count, first = len(episode), self.frames
         last = np.arange(count) == count - 1
@@ -159,7 +159,7 @@ class LeRobotWriter:
         self._bytes += table.nbytes
         return self._place
 
-    def _statistics(self, episode: Recorded) -> dict[str, Statistics]:
+    def _statistics(self, episode: OfflineEpisode) -> dict[str, Statistics]:
         """Of this episode; its rows are remembered for those of the whole."""
         out = {}
         named = {layout.ACTION: episode.actions, layout.EXECUTED: episode.executed}
@@ -167,7 +167,7 @@ class LeRobotWriter:
         for key, rows in named.items():
             if rows is None:
                 continue
-            rows = sampled(rows) if self.features[key].camera else np.asarray(rows).reshape(len(rows), -1)
+            rows = sample_images(rows) if self.features[key].camera else np.asarray(rows).reshape(len(rows), -1)
             self._rows.setdefault(key, []).append(rows)
             out[key] = self._of(key, rows)
         return out

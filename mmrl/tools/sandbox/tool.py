@@ -20,18 +20,18 @@ class ProgramFailed(ToolError):
 
 
 class Python(Tool):
-    """Runs a Python program in a sandbox and answers what it printed. Episodes that follow each other share a worker,
+    """Run a Python program in a sandbox and return what it printed. Episodes that follow each other share a worker,
     in which no program leaves anything.
 
     Args:
         limits: of each program.
-        most: characters of an answer.
+        max_chars: of a result.
         unsafe: run programs where this machine cannot confine them (see Sandbox).
     """
 
-    def __init__(self, limits: Limits | None = None, most: int = 1000, unsafe: bool = False):
-        self.limits, self.most, self.unsafe = limits or Limits(), most, unsafe
-        self.seconds = self.limits.seconds + 5.0  # the sandbox ends a program before the tool's own time is over
+    def __init__(self, limits: Limits | None = None, max_chars: int = 1000, unsafe: bool = False):
+        self.limits, self.max_chars, self.unsafe = limits or Limits(), max_chars, unsafe
+        self.timeout_s = self.limits.seconds + 5.0  # the sandbox ends a program before the tool's own time is over
 
     @cached_property
     def _sandbox(self) -> Sandbox:
@@ -41,7 +41,7 @@ class Python(Tool):
             return Sandbox(self.limits, self.unsafe)
 
     def start(self, prompt: Prompt) -> Python:
-        return Python(self.limits, self.most, self.unsafe)  # a worker answers one caller at a time
+        return Python(self.limits, self.max_chars, self.unsafe)  # a worker answers one caller at a time
 
     def finish(self) -> None:
         if "_sandbox" in self.__dict__:

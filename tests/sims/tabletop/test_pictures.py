@@ -79,7 +79,7 @@ def test_the_camera_of_the_model_is_the_same_camera():
 
 def test_the_named_colour_is_at_the_projected_place():
     sim = Reach()
-    scenes = sim.scenes(list(range(48)))
+    scenes = sim.label_images(list(range(48)))
     env = sim.make(48)
     env.reset(seed=list(range(48)))
     assert scenes["image"].shape == (48, 64, 64, 3) and scenes["image"].dtype == np.uint8
@@ -98,7 +98,7 @@ def test_the_named_colour_is_at_the_projected_place():
 
 def test_scenes_move_the_arm_but_not_the_cubes():
     sim = Reach(image_size=16)
-    still, moved = sim.scenes([3, 4], spread=0.0), sim.scenes([3, 4], spread=0.3)
+    still, moved = sim.label_images([3, 4], spread=0.0), sim.label_images([3, 4], spread=0.3)
     first, _ = sim.make(2).reset(seed=[3, 4])
     np.testing.assert_array_equal(still["image"], first["image"])
     np.testing.assert_array_equal(still["proprio"], first["proprio"])

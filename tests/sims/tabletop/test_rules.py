@@ -73,7 +73,7 @@ def test_dense_weights_pay_the_change():
     """Weight -2 per metre on the cube's distance: what all decisions pay is 2 x (first - last), besides the success."""
     from sims.tabletop import Push, expert
 
-    sim = Push(image_size=4, threads=1, dense={"goal_distance_m": -2.0})
+    sim = Push(image_size=4, threads=1, dense_reward_weights={"goal_distance_m": -2.0})
     env = sim.make(4)
     env.reset(seed=[1, 2, 3, 4])
     first, paid = env.scores["goal_distance_m"].copy(), np.zeros(4)

@@ -193,7 +193,7 @@ def test_the_contract_says_every_option():
         "wording": "train",
         "held_out_wording": "held_out",
         "templates": ("shove {cube} {disc}",),
-        "dense": {"progress": 1.0},
+        "dense_reward_weights": {"progress": 1.0},
         "dynamics": (2.0, 1.0, 1.0),
         "colours": ("red", "green"),
         "goals": ("cyan",),
@@ -211,7 +211,7 @@ def test_the_contract_says_every_option():
 
 @pytest.mark.parametrize("task", TASKS)
 def test_scenes_point_at_the_named_thing(task):
-    scenes = PARTS[task](threads=1).scenes(list(range(16)), spread=0.0)
+    scenes = PARTS[task](threads=1).label_images(list(range(16)), spread=0.0)
     assert scenes["mask"].shape == (16, 64, 64) and scenes["image"].shape == (16, 64, 64, 3)
     np.testing.assert_array_equal(scenes["masks"][:, 0], scenes["mask"])
     seen = scenes["mask"].sum((1, 2))
@@ -224,7 +224,7 @@ def test_scenes_point_at_the_named_thing(task):
 
 
 def test_scenes_of_a_suite_name_as_many_things_as_the_task_that_names_most():
-    scenes = Suite(tasks=("reach", "push"), level="easy", threads=1).scenes(list(range(24)), spread=0.0)
+    scenes = Suite(tasks=("reach", "push"), level="easy", threads=1).label_images(list(range(24)), spread=0.0)
     assert scenes["masks"].shape == (24, 2, 64, 64) and scenes["centroids"].shape == (24, 2, 2)
     for image, (first, second), text in zip(scenes["image"], scenes["masks"], scenes["instruction"]):
         if text.startswith("reach"):
@@ -252,7 +252,7 @@ def test_refusals():
         (lambda: Suite(options={"push": {"chunk": 3}}), "chunk"),
         (lambda: Suite(templates=("a",)), "options"),
         (lambda: Push(level="extreme"), "level"),
-        (lambda: Push(dense={"beauty": 1.0}), "beauty"),
+        (lambda: Push(dense_reward_weights={"beauty": 1.0}), "beauty"),
         (lambda: Push(dynamics=(0.5, 1.0, 1.0)), "dynamics"),
         (lambda: Push(distance_m=(0.02, 0.1)), "solved at the start"),
         (lambda: Push(goals=("pink",)), "pink"),
