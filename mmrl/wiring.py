@@ -16,6 +16,7 @@ PREDICTED = (
     "needs {missing} from the policy; set model.policy.value_head=true for values, and name other numbers under "
     "model.policy.statistics"
 )
+MODELS = "needs models {missing}; set model.reference=true, or name them under model.auxiliary_models"
 OTHERS = (
     "asks for {missing}: name it under model.auxiliary_models if it is a model trained with the policy, or under "
     "data.transforms if it is a context of the answers"
@@ -62,7 +63,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         need(annotator.reads, columns, part, "reads {missing}, and nobody before it writes them")
         need(annotator.needs, predicted, part, PREDICTED)
         need(annotator.contexts, contexts, part, "takes the choices in context {missing}; data.transforms gives none")
-        need(annotator.models, models, part, "needs models {missing}; set model.reference or model.auxiliary_models")
+        need(annotator.models, models, part, MODELS)
         columns |= annotator.writes
     weighting = build(module["weighting"])
     need(weighting.reads, columns, "the weighting", "reads {missing}, and nobody writes them")

@@ -28,10 +28,10 @@ from mmrl.types import PolicyOutput
 
 
 class Learner(BaseLearner):
-    """A policy, what it minimises, and how.
+    """Train a policy on one objective by Lightning's automatic optimisation.
 
     Args:
-        policy: what acts and learns.
+        policy: the policy that samples and is trained.
         objective: the loss over a batch of rows.
         optimizer: made from the parameters that require gradients.
         scheduler: of the learning rate, stepped once per optimiser step.

@@ -28,7 +28,7 @@ from mmrl.rng import derive_seed
 
 
 class PhasedLearner(BaseLearner):
-    """A policy, its critics and target networks, and the phases of an update in their order.
+    """Train a policy, its critics and target networks by phases, which run in their order in every update.
 
     A training step takes the batches of several updates, columns [updates, rows, ...], so that small networks do not
     wait for the trainer's bookkeeping. On a CPU, in one process, the operations of a phase are recorded and replayed
