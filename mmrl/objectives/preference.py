@@ -1,4 +1,4 @@
-"""Preference losses: DPO and its variants, and the Bradley-Terry loss of reward models; windows keep pairs together."""
+"""Preference losses: DPO and its variants, Bradley-Terry for reward models; minibatches keep pairs together."""
 
 from __future__ import annotations
 

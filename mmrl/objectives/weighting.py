@@ -1,4 +1,4 @@
-"""Loss weightings: the column `weights` of one optimiser window, which says how choices share the loss."""
+"""Loss weightings: the column `weights` of one minibatch, which says how choices share the loss."""
 
 from __future__ import annotations
 
