@@ -39,7 +39,9 @@ COLUMNS: dict[str, Column] = {
     "discount": Column(
         "[N]", "1", "replay buffer: gamma^n, factor of the next state's value; 0 after a terminal state"
     ),
-    "reward": Column("[N]", "reward", "paid for this decision; the composed episode reward is paid at the last one"),
+    "reward": Column(
+        "[N]", "reward", "environment reward of this decision; the composed episode reward is added to the last one"
+    ),
     "episode_reward": Column("[N]", "reward", "composed reward of the whole episode, the same on all its rows"),
     "first": Column("[N]", "bool", "the episode's first row, where later ones are made in view of it"),
     "baseline_group": Column("[N]", "id", "rows that share a baseline across prompts, such as those of one role"),

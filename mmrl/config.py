@@ -1,4 +1,4 @@
-"""One config world: Hydra composes, LightningCLI checks types and builds.
+"""Configuration: Hydra composes it, LightningCLI checks the types and builds the objects.
 
 `mmrl fit recipe=grpo policy.path=...` takes Hydra overrides, `mmrl fit --config run/config.yaml` is LightningCLI. Both
 build the same classes, and the second reads what the first wrote.
@@ -62,7 +62,7 @@ OmegaConf.register_new_resolver("product", _product, replace=True)
 
 
 def _sim_size(name: str, *, _root_: DictConfig) -> Any:
-    """${sim:action_dims}: what the chosen simulator says of that argument of a policy."""
+    """${sim:action_dims}: the chosen simulator's value for that argument of a policy."""
     node = OmegaConf.select(_root_, "data.task.sim")
     if node is None and hasattr(_class(OmegaConf.select(_root_, "data.task._target_")), "sizes"):
         node = _root_.data.task  # a task that knows them without a simulator

@@ -23,7 +23,7 @@ class Verdict:
     """What became of a proposal or an answer.
 
     `outcome` is "right", "valid" (a sound proposal), "wrong", "broken" (not of the asked form), the name of what was
-    unsound about a proposal, or "executor" where nobody could tell, which is no fault of the policy.
+    unsound about a proposal, or "executor" if the executor failed, which is no fault of the policy.
     """
 
     outcome: str
@@ -32,7 +32,7 @@ class Verdict:
 
 
 class Game(Task):
-    """Problems of several kinds that can be proposed, checked, posed and judged, all by execution.
+    """Problems of several kinds that can be proposed, checked, asked and judged, all by execution.
 
     Scores of what is played: `earned`, `exact` (right, or sound), the same by role and kind, and what else is known.
 

@@ -140,7 +140,7 @@ class TransitionView(Sequence[Turn]):
         return int(self.column("mask").sum())
 
     @cached_property
-    def paid(self) -> float:
+    def env_reward(self) -> float:
         """The summed environment reward of these decisions."""
         return float(self.column("reward").double().sum())
 

@@ -110,7 +110,7 @@ class Turn:
     """One row: a context and the T choices sampled in it. A forced token is a choice whose mask is False."""
 
     completion: Completion
-    reward: float = 0.0  # paid by the environment for this decision
+    reward: float = 0.0  # from the environment, for this decision
 
 
 @dataclass
@@ -122,7 +122,7 @@ class Episode:
     sample_index: int  # among the episodes of its group
     turns: Sequence[Turn] = field(default_factory=list)  # a list, or the rows of a table: `mmrl.turns`
     scores: dict[str, float] = field(default_factory=dict)  # named by the task's verifiers
-    reward: float = 0.0  # composed from the scores by a Reward; paid at the last turn
+    reward: float = 0.0  # composed from the scores by a Reward; given at the last turn
     ended: Ended = "done"
     bootstrap: float = 0.0  # value of the state after the last turn when it was cut off, not terminal; 0 at a terminal
     following: Observation | None = None  # encoded observation after the last turn of a segment that did not terminate
@@ -142,9 +142,9 @@ class Episode:
         return int(sum(turn.completion.mask.sum() for turn in self.turns)) if counted is None else counted
 
     @property
-    def paid(self) -> float:
-        """What the environment paid for all decisions together."""
-        known = getattr(self.turns, "paid", None)
+    def env_reward(self) -> float:
+        """Sum of the environment's rewards over all turns."""
+        known = getattr(self.turns, "env_reward", None)
         return float(sum(turn.reward for turn in self.turns)) if known is None else known
 
     def light(self) -> Episode:
@@ -199,7 +199,7 @@ class Context:
     ask for the same number."""
     score: Callable[[Sequence[Episode]], None] | None = None
     """Writes scores and rewards into episodes of whole groups, also into provisional ones that a rollout makes on its
-    way, to search or to estimate what a state is worth; None where there is nobody to ask."""
+    way, to search or to estimate what a state is worth; None without a collector."""
     requested_indices: Mapping[int, range] | None = None
     """Sample indices to collect, by slot, where they are not the first `group_size` ones."""
     collect_samples: Callable[[Mapping[int, range]], list[Episode]] | None = None

@@ -60,19 +60,19 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
             raise ConfigError(f"{where}data.pipeline names {name!r}, but data.annotators has {sorted(annotators)}")
         annotator = build(annotators[name])
         part = f"annotator {name!r}"
-        need(annotator.reads, columns, part, "reads {missing}, and nobody before it writes them")
+        need(annotator.reads, columns, part, "reads {missing}, and no part before it writes them")
         need(annotator.needs, predicted, part, PREDICTED)
         need(annotator.contexts, contexts, part, "takes the choices in context {missing}; data.transforms gives none")
         need(annotator.models, models, part, MODELS)
         columns |= annotator.writes
     weighting = build(module["weighting"])
-    need(weighting.reads, columns, "the weighting", "reads {missing}, and nobody writes them")
+    need(weighting.reads, columns, "the weighting", "reads {missing}, and no part writes them")
     objective = learner["objective"].get("init_args", learner["objective"])
     for name, spec in objective["terms"].items():
         if spec is None:
             raise ConfigError(f"{where}term {name!r} is null; leave it out instead")
         term = build(spec)
-        need(term.reads, columns, f"term {name!r}", "reads {missing}, and nobody writes them")
+        need(term.reads, columns, f"term {name!r}", "reads {missing}, and no part writes them")
         need(term.needs, predicted, f"term {name!r}", PREDICTED)
         need(term.others, contexts | auxiliary_models, f"term {name!r}", OTHERS)
     for name, column in (objective.get("row_masks") or {}).items():
@@ -80,7 +80,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
             frozenset({column.removeprefix("~")}),
             columns,
             f"objective.row_masks[{name!r}]",
-            "reads {missing}, and nobody writes them",
+            "reads {missing}, and no part writes them",
         )
 
 
@@ -93,7 +93,7 @@ def check_phases(phases: Mapping[str, Any], module: Mapping[str, Any], where: st
         phase = build_nested(spec)
         missing = sorted(c for c in phase.reads - columns if not c.startswith(("obs.", "next.")))
         if missing:
-            raise ConfigError(f"{where}phase {name!r} reads {missing}, and nobody before it writes them")
+            raise ConfigError(f"{where}phase {name!r} reads {missing}, and no part before it writes them")
         columns |= phase.writes
 
 

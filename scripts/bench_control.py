@@ -1,8 +1,8 @@
-"""Decisions per second of control in a simulator, and the same run by Stable-Baselines3.
+"""Compare decisions per second of control recipes with Stable-Baselines3.
 
   python scripts/bench_control.py --env CartPole-v1 --algorithm ppo --steps 50000 --peer sb3
 
-One JSON line on stdout, everything else on stderr. Both sides have the same hyperparameters, networks, worlds and
+One JSON line on stdout, everything else on stderr. Both sides have the same hyperparameters, networks, environments and
 threads (scripts/benchmark/<algorithm>.py). Each run is a process of its own; with a peer the two run in turn, and the
 figures are medians over the rounds. `ratio` is our decisions per second over the peer's.
 
@@ -57,7 +57,7 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def bench(chosen: argparse.Namespace) -> dict[str, Any]:
-    """All rounds of both sides."""
+    """Run all rounds of both sides."""
     seeds = chosen.seeds or [chosen.seed] * (chosen.rounds or (3 if chosen.peer else 1))
     asked = {name: getattr(chosen, name) for name in ("env", "algorithm", "steps", "last")}
     ours: list[dict[str, Any]] = []
@@ -92,11 +92,11 @@ def bench(chosen: argparse.Namespace) -> dict[str, Any]:
         out["ratio"] = out["env_steps_per_second"] / out["peer_env_steps_per_second"]
         out["cpu_ratio"] = out["peer_cpu_seconds"] / out["cpu_seconds"]
         out["cpu_ratios"] = [b["cpu_seconds"] / a["cpu_seconds"] for a, b in zip(ours, peers)]
-    return out | (compared(ours, peers) if chosen.seeds else {})
+    return out | (compare(ours, peers) if chosen.seeds else {})
 
 
-def compared(ours: list[dict[str, Any]], peers: list[dict[str, Any]]) -> dict[str, Any]:
-    """The returns over the seeds."""
+def compare(ours: list[dict[str, Any]], peers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Compare the returns over the seeds."""
     out: dict[str, Any] = {}
     for prefix, runs in (("", ours), ("peer_", peers)):
         returns = [run["final_return"] for run in runs]

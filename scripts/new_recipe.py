@@ -1,4 +1,4 @@
-"""Begin a recipe: writes the recipe with its proof, a part that works, its test, and its row in the laws.
+"""Create a recipe: its configuration and experiment, a working part, its test, and its entry in the law tests.
 
 python scripts/new_recipe.py NAME --slot term --part ClassName
 """
@@ -158,7 +158,7 @@ def test_by_hand():
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a part of one kind goes."""
+    """Files in which a part of one kind goes."""
 
     package: str
     code: str
@@ -193,7 +193,7 @@ SLOTS = {
 
 
 def write(name: str, part: str, slot: Slot, root: Path) -> list[Path]:
-    """The files of a recipe and its part under `root`; refuses to write over any."""
+    """Write the files of a recipe and its part under `root`; never overwrites."""
     words = {"name": name, "part": part}
     files = {
         root / "conf" / "recipe" / f"{name}.yaml": RECIPE.format(use=slot.use.format(**words)),
@@ -211,7 +211,7 @@ def write(name: str, part: str, slot: Slot, root: Path) -> list[Path]:
 
 
 def _with_example(text: str, module: str, part: str, examples: str) -> str:
-    """The laws with an import in its place among its neighbours, and a line in the list."""
+    """Add an import and an example to the law tests."""
     lines = text.splitlines(keepends=True)
     first = next(i for i, line in enumerate(lines) if line.startswith("from mmrl."))
     after = [i for i in range(first, len(lines)) if lines[i].startswith("from mmrl.") and lines[i].split()[1] < module]

@@ -1,4 +1,4 @@
-"""What a one-step policy keeps of its teacher's success, and how much faster it decides: scripts/one_step.py RUN...
+"""Success and speed of a one-step policy relative to its teacher: scripts/one_step.py RUN...
 
 RUN is the folder of a finished `mmrl fit recipe=one_step`, one per seed. On the run's held-out initial states, without
 noise in the transitions, three policies play: the teacher (the run's starting weights through `policy.teacher`), the
@@ -44,7 +44,7 @@ def successes(cli: Any, checkpoint: Path, chain: Chain) -> list[bool]:
 
 
 def seconds(cli: Any, chains: Mapping[str, Chain], rounds: int) -> dict[str, float]:
-    """Median seconds of one decision in one context, by chain, the chains in turn; `rounds` turns of each."""
+    """Median seconds of one decision per chain; the chains alternate for `rounds` rounds."""
     policy, sim = cli.model.policy, cli.datamodule.task.sim
     env = sim.make(1)
     observation, _ = env.reset(seed=[0])
@@ -62,7 +62,7 @@ def seconds(cli: Any, chains: Mapping[str, Chain], rounds: int) -> dict[str, flo
 
 
 def compare(run: Path, rounds: int) -> dict[str, Any]:
-    """One seed: three shares on the same states, and the two rates."""
+    """One seed: success rates on the same states, and the two decision rates."""
     cli = load_run(run / "config.yaml", ["--trainer.limit_val_batches=1.0"])
     cli.datamodule.evaluation.sampling = {"still": STILL}
     policy = cli.model.policy
@@ -86,7 +86,7 @@ def compare(run: Path, rounds: int) -> dict[str, Any]:
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The means over seeds; the share that is kept has its Student 95 % interval from two seeds on."""
+    """Means over seeds; the retained fraction has a Student 95 % interval from two seeds on."""
     kept = [row["kept"] for row in rows]
     return {
         "kept": mean(kept),
@@ -103,10 +103,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10, help="timed turns of each")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "proofs" / "one_step" / "kept.json")
     options = parser.parse_args()
-    found = summary([compare(run, options.rounds) for run in options.runs])
+    result = summary([compare(run, options.rounds) for run in options.runs])
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=2) + "\n")
-    print(json.dumps(found, indent=2))
+    options.out.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
 
 
 if __name__ == "__main__":

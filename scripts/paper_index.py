@@ -1,4 +1,4 @@
-"""Write docs/papers.md: every recipe with its paper, status, differences and the verdict of its proof."""
+"""Write docs/papers.md: every recipe with its paper, status, differences and result."""
 
 from __future__ import annotations
 

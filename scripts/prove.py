@@ -46,7 +46,7 @@ from rich.table import Table
 
 from mmrl.config import groups
 from mmrl.proofs.effect import measured, reached, spent, summary
-from mmrl.proofs.picture import curve, picture
+from mmrl.proofs.picture import curve, plot_curves
 from mmrl.proofs.stored import Plan, plan_of, proof_of, state, table, told
 
 ROOT = Path(__file__).parent.parent
@@ -58,7 +58,7 @@ class RunFailed(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """One fit: a side of a recipe's comparison under one seed."""
+    """One fit: a side of a recipe's comparison with one seed."""
 
     recipe: str
     side: str
@@ -102,7 +102,7 @@ def _environment() -> dict[str, str]:
 
 
 def jobs_of(plan: Plan, contents: dict[str, str], seeds: Sequence[int], runs: Path, alone: bool = False) -> list[Job]:
-    """All fits of a recipe's proof."""
+    """All fits of a recipe's experiment."""
     return [
         Job(plan.recipe, side, seed, tuple(words), contents[side], runs / plan.recipe / f"{side}-{seed}")
         for seed in seeds
@@ -115,12 +115,12 @@ def proof(
 ) -> dict[str, Any]:
     """What the results of all sides and seeds say; `contents` are the hashes with which they were run."""
     prove, sides, watched = plan.prove, list(contents), plan.prove.get("column") or plan.prove.reach.column
-    found = {side: [result for (of, _), result in results.items() if of == side] for side in sides}
+    by_side = {side: [result for (of, _), result in results.items() if of == side] for side in sides}
 
     def read(side: str) -> list[dict[str, Any]]:
         if "reach" in prove:
-            return [reached(result, prove.reach, prove.cost) for result in found[side]]
-        return [measured(result, prove.column, prove.get("each")) for result in found[side]]
+            return [reached(result, prove.reach, prove.cost) for result in by_side[side]]
+        return [measured(result, prove.column, prove.get("each")) for result in by_side[side]]
 
     method, baseline = read("method"), read("baseline") if "baseline" in sides else None
     return {
@@ -131,22 +131,22 @@ def proof(
         **summary(prove, method, baseline),
         "seeds": method,
         "baseline": {"name": prove.baseline.name, "seeds": baseline} if baseline else "the start",
-        "spent": {side: spent(found[side]) for side in sides},
+        "spent": {side: spent(by_side[side]) for side in sides},
         "content": contents,
         "machine": machine,
         "watched": watched,
-        "curves": {side: [curve(result["rows"], watched) for result in found[side]] for side in sides},
+        "curves": {side: [curve(result["rows"], watched) for result in by_side[side]] for side in sides},
     }
 
 
 def write(made: dict[str, Any], out: Path) -> Path:
-    """The proof as JSON, and its picture beside it."""
+    """The proof as JSON, and its image beside it."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{made['recipe']}.json"
     head = json.dumps({key: value for key, value in made.items() if key != "curves"}, indent=2)
     curves = ",\n".join(f'    "{side}": {json.dumps(runs)}' for side, runs in made["curves"].items())
     path.write_text(f'{head[:-2]},\n  "curves": {{\n{curves}\n  }}\n}}\n')  # a run's points on one line
-    picture(made, path.with_suffix(".png"))
+    plot_curves(made, path.with_suffix(".png"))
     return path
 
 
@@ -212,8 +212,8 @@ def chosen(recipes: Sequence[str], everything: bool, out: Path, console: Console
             raise SystemExit(f"recipe {recipe!r} has no `prove:` section; add one to conf/recipe/{recipe}.yaml")
         if plan is None:
             continue
-        if everything and (found := state(plan, out)) != "current":
-            console.print(f"{recipe}: {found}")
+        if everything and (status := state(plan, out)) != "current":
+            console.print(f"{recipe}: {status}")
         elif everything:
             continue
         plans.append(plan)

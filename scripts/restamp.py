@@ -1,4 +1,4 @@
-"""Keep stored results valid when code changed and no number did: python scripts/restamp.py COMMIT [RECIPE ...].
+"""Keep stored results valid after a code change that changed no number: scripts/restamp.py COMMIT [RECIPE ...].
 
 A stored result is stale when the configuration or the code of a part that it names has changed. This script takes every
 stale one, or those named, and compares the checkout with COMMIT, at which the result was current:
@@ -27,11 +27,11 @@ from tiny_runs import train
 
 ROOT = Path(__file__).resolve().parent.parent
 WRITTEN = ("callbacks", "logger", "plugins", "default_root_dir")
-"""Keys of the trainer that decide what is written down, and not what is learnt."""
+"""Keys of the trainer that decide what is written down, and not what is learned."""
 
 
 def config_of(words: Sequence[str]) -> dict[str, Any]:
-    """What the runs of these words learn by: the composed configuration without the seed and the folder."""
+    """The composed configuration without seed and folder."""
     from omegaconf import OmegaConf
 
     from mmrl.config import compose
@@ -43,12 +43,12 @@ def config_of(words: Sequence[str]) -> dict[str, Any]:
 
 
 def record(recipes: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """By recipe and side: content hash, configuration and weights of a tiny run, in the checkout that is imported."""
+    """Content hash, configuration and weights of a tiny run by recipe and side, in the imported checkout."""
     from mmrl.proofs.content import content
     from mmrl.proofs.stored import plan_of
 
     sums: dict[tuple[str, ...], str] = {}
-    found: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for recipe in recipes:
             plan = plan_of(recipe)
@@ -57,9 +57,9 @@ def record(recipes: Sequence[str]) -> dict[str, dict[str, Any]]:
                 if key not in sums:
                     sums[key] = train(words, Path(folder) / str(len(sums)))["weights"]
                 one = {"content": content(words), "config": config_of(words), "weights": sums[key]}
-                found.setdefault(recipe, {})[side] = one
+                result.setdefault(recipe, {})[side] = one
             print(recipe, file=sys.stderr, flush=True)
-    return found
+    return result
 
 
 def record_in(tree: Path, recipes: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -72,7 +72,7 @@ def record_in(tree: Path, recipes: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def reason(stored: dict[str, str], before: dict[str, Any], now: dict[str, Any]) -> str | None:
-    """Why a stored result has to be measured again; None where only code changed, and no number."""
+    """Why a stored result has to be measured again; None if no number changed."""
     if {side: one["content"] for side, one in before.items()} != stored:
         return "it was not current at that commit"
     for side, one in now.items():
@@ -84,7 +84,7 @@ def reason(stored: dict[str, str], before: dict[str, Any], now: dict[str, Any]) 
 
 
 def restamp(commit: str, recipes: Sequence[str]) -> dict[str, str | None]:
-    """Store today's hashes where nothing but code changed; the reason for each recipe where it did not happen."""
+    """Store the current hashes where only code changed; returns the reason for each other recipe."""
     from mmrl.proofs.stored import FOLDER, plan_of, proof_of, state
 
     plans = [plan for name in recipes or sorted(p.stem for p in FOLDER.glob("*.json")) if (plan := plan_of(name))]

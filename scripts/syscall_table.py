@@ -35,12 +35,12 @@ def read_numbers(header: str, macros: tuple[str, ...]) -> dict[str, int]:
             value = defined[value]
         return int(value) if value.isdigit() else None
 
-    found = {name: resolve(value) for name, value in defined.items() if name.startswith("__NR_")}
-    return {name.removeprefix("__NR_"): number for name, number in found.items() if number is not None}
+    result = {name: resolve(value) for name, value in defined.items() if name.startswith("__NR_")}
+    return {name.removeprefix("__NR_"): number for name, number in result.items() if number is not None}
 
 
 def read_names() -> list[str]:
-    """The names of system calls that the worker uses: what its filter allows, and what it calls itself."""
+    """Names of the system calls that the worker allows or uses."""
     names: set[str] = set()
     for node in ast.walk(ast.parse((WORKER / "allowed.py").read_text())):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"[a-z0-9_]+", node.value):

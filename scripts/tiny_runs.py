@@ -31,8 +31,8 @@ def train(words: Sequence[str], folder: Path) -> dict[str, Any]:
         cfg.data.reward = {"_target_": "tests.runs.Alternating"}
     cli = CLI(to_lightning(cfg))
     cli.fit()
-    found = {**cli.trainer.callback_metrics, **cli.datamodule.metrics}
-    metrics = sorted(repr(float(value)) for name, value in found.items() if not any(part in name for part in TIMED))
+    result = {**cli.trainer.callback_metrics, **cli.datamodule.metrics}
+    metrics = sorted(repr(float(value)) for name, value in result.items() if not any(part in name for part in TIMED))
     digest = hashlib.sha256()
     for value in cli.model.state_dict().values():
         digest.update(value.detach().cpu().contiguous().view(-1).numpy().tobytes())
@@ -40,19 +40,19 @@ def train(words: Sequence[str], folder: Path) -> dict[str, Any]:
 
 
 def record(recipes: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """By recipe, what its tiny run gives."""
+    """Results of a tiny run of each recipe."""
     from mmrl.config import groups
 
-    found = {}
+    result = {}
     with tempfile.TemporaryDirectory() as folder:
         for recipe in recipes or groups()["recipe"]:
-            found[recipe] = train([f"recipe={recipe}"], Path(folder) / recipe)
+            result[recipe] = train([f"recipe={recipe}"], Path(folder) / recipe)
             print(recipe, file=sys.stderr, flush=True)
-    return found
+    return result
 
 
 def compare(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]]) -> list[str]:
-    """What differs, a line for each recipe."""
+    """Differences between two records, one line per recipe."""
     lines = []
     for recipe, one in now.items():
         if recipe not in before:

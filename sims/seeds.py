@@ -1,4 +1,4 @@
-"""A seed of an initial state says which split it belongs to: its lowest bit."""
+"""Seeds of initial states, whose lowest bit is the split (train or held out)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _TAGS: dict[str, int] = {"train": 0, "held_out": 1}
 
 
 def seed_of(split: str, draw: int) -> int:
-    """The seed of a split for a 64-bit draw; a seed of one split can never be a seed of the other."""
+    """Seed of a split from a 64-bit draw; the seeds of the two splits are disjoint."""
     return (draw >> 4 << 1) | _TAGS[split]
 
 
 def split_of(seed: int) -> Split:
-    """The split that a seed belongs to."""
+    """Split that a seed belongs to."""
     return "held_out" if seed & 1 else "train"

@@ -1,4 +1,4 @@
-"""Skill-conditioned simulator: every episode has a skill vector, appended to the state."""
+"""Simulator with a skill vector per episode, for unsupervised skill discovery (METRA)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mmrl.types import Sim
 
 @dataclass(frozen=True)
 class SkillConditionedSim(Sim):
-    """The same worlds; the state vector is followed by the life's skill, drawn from its seed.
+    """The same environments; the state vector is followed by the episode's skill, drawn from its seed.
 
     Args:
         sim: the simulator; its observations are a state vector.
@@ -52,7 +52,7 @@ class SkillConditionedSim(Sim):
         return {**self.sim.contract(), "skills": self.skills, "kind": self.kind}
 
     def skill(self, seed: int) -> np.ndarray:
-        """The skill of a life that begins with this seed, float32 [skills]."""
+        """The skill of an episode that begins with this seed, float32 [skills]."""
         rng = derive_rng("skill", seed)
         if self.kind == "one_hot":
             return np.eye(self.skills, dtype=np.float32)[rng.integers(self.skills)]
@@ -61,13 +61,15 @@ class SkillConditionedSim(Sim):
 
 
 class SkillConditionedVectorEnv(VectorWrapper):
-    """Appends each world's skill to its state, and takes the reward away."""
+    """Appends each environment's skill to its state, and takes the reward away."""
 
     def __init__(self, env: VectorEnv, sim: SkillConditionedSim):
         super().__init__(env)
         space = env.single_observation_space
         if env.metadata.get("autoreset_mode") is not AutoresetMode.DISABLED:
-            raise ValueError(f"{env}: a skill belongs to a life that is begun by a seed; set sim.autoreset=disabled")
+            raise ValueError(
+                f"{env}: a skill belongs to an episode that is begun by a seed; set sim.autoreset=disabled"
+            )
         if not isinstance(space, spaces.Box) or len(space.shape) != 1:
             raise ValueError(f"skills are appended to a state vector, but {env} gives {space}")
         wide = [
@@ -80,21 +82,21 @@ class SkillConditionedVectorEnv(VectorWrapper):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
         begun = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
-        for world in np.flatnonzero(begun):
-            self._skills[world] = self.sim.skill(seed[world])
-        return self._seen(observation), info
+        for i in np.flatnonzero(begun):
+            self._skills[i] = self.sim.skill(seed[i])
+        return self._observation(observation), info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(actions)
         return (
-            self._seen(observation),
+            self._observation(observation),
             self.sim.env_reward_coef * np.asarray(reward, np.float64),
             terminated,
             truncated,
             info,
         )
 
-    def _seen(self, observation: Any) -> np.ndarray:
+    def _observation(self, observation: Any) -> np.ndarray:
         return np.concatenate([np.asarray(observation, np.float32), self._skills], axis=1)
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A simulator as a task: every prompt is one initial state."""
+"""SimTask: a simulator as a task, with one initial state per prompt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sims.seeds import seed_of
 
 @dataclass(frozen=True)
 class SimTask(Task):
-    """Initial states of a simulator, numbered; the two splits draw them from disjoint seed streams.
+    """Numbered initial states of a simulator; the two splits draw them from disjoint seed streams.
 
     Args:
         sim: the simulator.
@@ -52,23 +52,23 @@ class SimTask(Task):
         return Prompt(key=f"{self.name}/{self.split}/{index}", info=info)
 
     def on(self, split: str) -> SimTask:
-        """The same simulator; the reward model is used on the training split alone."""
+        """The task on another split; the reward model is used in training only."""
         if split != "train" and isinstance(self.sim, RewardModelSim):
             return replace(self, split=split, sim=self.sim.sim, reward_model=None)
         return replace(self, split=split)
 
     def demonstrations(self, prompts: Sequence[Prompt]) -> list[list[tuple[Mapping[str, Any], Any]]]:
-        """The scripted expert's decisions from each initial state."""
+        """Decisions of the scripted expert from each initial state."""
         demonstrate = getattr(self.sim, "demonstrate", None)
         if demonstrate is None:
             raise NotImplementedError(f"sim {self.name!r} has no scripted expert; it cannot be imitated")
         return demonstrate([prompt.info["seed"] for prompt in prompts])
 
     def score(self, episode: Episode) -> dict[str, float]:
-        """What the simulator reported at the end of the episode, and the undiscounted return."""
+        """Scores that the simulator reported at the end of the episode, and the undiscounted return."""
         reported = {k: float(v) for k, v in episode.info.get("scores", {}).items()}
-        return {**reported, "return": episode.paid}
+        return {**reported, "return": episode.env_reward}
 
     def contract(self) -> dict[str, Any]:
-        """The simulator's: its scene, its pictures, its units."""
+        """Contract of the simulator: its scene, images and units."""
         return self.sim.contract()

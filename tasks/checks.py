@@ -1,4 +1,4 @@
-"""Refusals that every task makes in the same words."""
+"""Argument checks that all tasks share."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ SPLITS = ("train", "held_out")
 
 
 def check_split(name: str, split: str) -> None:
-    """Refuse a split that no task has."""
+    """Raise for an unknown split."""
     if split not in SPLITS:
         raise ValueError(f"task {name!r} has the splits {' and '.join(map(repr, SPLITS))}, not {split!r}")
 
 
 def check_fraction(name: str, fraction: float) -> None:
-    """Refuse a held-out share that leaves one of the splits empty by its value alone."""
+    """Raise for a held-out fraction that leaves one of the splits empty."""
     if not 0 < fraction < 1:
         raise ValueError(f"task {name!r}: held_out_fraction must lie between 0 and 1, got {fraction}")
 
 
 def check_index(task: Task, index: int) -> None:
-    """Refuse an index outside 0 <= index < len(task); negative ones too, they are never meant."""
+    """Raise for an index outside 0 <= index < len(task), negative ones included."""
     if not 0 <= index < len(task):
         raise IndexError(f"task {task.name!r} ({task.split}) has {len(task)} problems, asked for index {index}")
 
 
 def reply_text(episode: Episode) -> str:
-    """The text that the policy answered with. A missing or non-text answer is a fault of the set-up, not a score."""
+    """Text of the policy's answer; raises if the answer is missing or not text."""
     if not isinstance(episode.output, str):
         raise TypeError(
             f"the answer to {episode.prompt.key!r} is {type(episode.output).__name__}, not text; "
@@ -36,6 +36,6 @@ def reply_text(episode: Episode) -> str:
 
 
 def final_line(text: str) -> str:
-    """The last line that is not blank, without surrounding space; what comes before it may be reasoning."""
+    """The last line that is not blank, stripped; the lines before it may be reasoning."""
     lines = text.strip().splitlines()
     return lines[-1].strip() if lines else ""

@@ -1,4 +1,4 @@
-"""Image files that a data set names: inside its folder, decodable, and not larger than a limit."""
+"""Load image files of a data set: inside its folder, decodable, and below a size limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEEP = ("I", "F")  # modes of more than 8 bits a channel, which turning into RG
 
 
 def image_path(folder: Path, name: str, place: str) -> Path:
-    """The file that a row names; refused where it lies outside of the folder or is not there.
+    """Path of the image file that a row names; raises if it is missing or outside the folder.
 
     Symbolic links inside the folder are followed.
 
@@ -31,26 +31,26 @@ def image_path(folder: Path, name: str, place: str) -> Path:
         name: as the row has it.
         place: file, line and column, for messages.
     """
-    found = Path(os.path.normpath(folder / Path(name)))
-    if not found.is_relative_to(folder):
+    file = Path(os.path.normpath(folder / Path(name)))
+    if not file.is_relative_to(folder):
         raise ValueError(
             f"{place} names {quote(name)}, which lies outside of {folder}; set task.image_folder to a folder that "
             "holds all images"
         )
     try:
-        there = found.is_file()
+        there = file.is_file()
     except (OSError, ValueError) as error:  # longer than a path may be, or a zero byte in it
         raise ValueError(f"{place} names {quote(name)}, which is no path of a file; write the image's path") from error
     if not there:
-        shown = str(found) if str(found).isprintable() else quote(str(found))
+        shown = str(file) if str(file).isprintable() else quote(str(file))
         raise FileNotFoundError(
             f"{place} names {shown}, which does not exist; paths start at {folder} (task.image_folder)"
         )
-    return found
+    return file
 
 
 def load_image(path: Path, place: str, max_pixels: int = MAX_PIXELS) -> np.ndarray:
-    """The image as uint8 [height, width, 3]; the first frame of an animation.
+    """Load an image as uint8 [height, width, 3]; the first frame of an animation.
 
     Raises:
         ValueError: it cannot be decoded to its last pixel, has more than `max_pixels` pixels, or more than 8 bits a
@@ -79,7 +79,7 @@ def load_image(path: Path, place: str, max_pixels: int = MAX_PIXELS) -> np.ndarr
 
 
 def _verify(path: Path, place: str) -> None:
-    """Refuse a file whose checksums are wrong, where its format has some; Pillow decodes a PNG without them."""
+    """Raise for a file with wrong checksums, which Pillow does not check when it decodes a PNG."""
     try:
         with Image.open(path) as image:
             image.verify()
@@ -90,7 +90,7 @@ def _verify(path: Path, place: str) -> None:
 
 
 def image_sizes(places: Mapping[Path, str], max_pixels: int) -> dict[Path, tuple[int, int]]:
-    """(height, width) of every image, each decoded once so that a broken one is found before the first is used.
+    """(height, width) of every image; each is decoded once, so that broken files are found before training.
 
     Args:
         places: where each image is named, for messages.

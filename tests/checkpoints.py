@@ -161,12 +161,12 @@ def pi0(folder: str | Path, image_size: int = 56, chunk_size: int = 8, **changes
     tokenizer: Any = character_tokenizer()
     patch, width = 14, 32
     square = {"height": image_size, "width": image_size}
-    pictures = PI0ImageProcessor(
+    images = PI0ImageProcessor(
         size={f"max_{side}": image_size for side in square},
         pad_size=square,
         image_seq_length=(image_size // patch) ** 2,
     )
-    processor = PI0Processor(pictures, tokenizer, max_state_dim=16, chunk_size=chunk_size)  # adds tokens
+    processor = PI0Processor(images, tokenizer, max_state_dim=16, chunk_size=chunk_size)  # adds tokens
     heads = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 8}
     text = {"model_type": "gemma", "hidden_size": width, "intermediate_size": 64, **heads, **special_ids(tokenizer)}
     vision = {

@@ -59,7 +59,7 @@ class Counting(Task):
     """Write digits: `digits` is the share of five characters that are one, `exact` whether any is."""
 
     split: str = "train"
-    picture: bool = False  # before the words
+    image: bool = False  # before the words
     name = "counting"
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class Counting(Task):
     def __getitem__(self, index: int) -> Prompt:
         words = f"{'count ' * (index % 4)}{index}="
         key = f"counting/{self.split}/{index}"
-        if not self.picture:
+        if not self.image:
             return Prompt(key, ({"role": "user", "content": words},))
         image = np.random.default_rng(index).integers(0, 256, (16, 16, 3), dtype=np.uint8)
         content = [{"type": "image"}, {"type": "text", "text": words}]
@@ -103,9 +103,9 @@ class Recorder(L.Callback):
         self.metrics.append({k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")})
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        learnt = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("train/")}
+        learned = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("train/")}
         played = {k: v for k, v in trainer.datamodule.metrics.items() if "second" not in k}
-        self.metrics.append({**learnt, **played})
+        self.metrics.append({**learned, **played})
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -231,8 +231,8 @@ class Watcher(L.Callback):
         for name, term in objective.terms.items():
             value = shares[objective.row_masks.get(name)].sum(term(out, batch), name)
             if value.requires_grad:
-                found = torch.autograd.grad(value, trained, allow_unused=True, retain_graph=True)
-                if any(part is not None and part.abs().max() > 0 for part in found):
+                result = torch.autograd.grad(value, trained, allow_unused=True, retain_graph=True)
+                if any(part is not None and part.abs().max() > 0 for part in result):
                     self.terms.add(prefix + name)
 
     def _watch_phases(self, learner: Any, batches: Batch) -> None:

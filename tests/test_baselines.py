@@ -33,12 +33,12 @@ def test_reinforce_weighs_problems_by_the_gradient_of_their_success_rate():
     rng, gradient = np.random.default_rng(0), {0.5: 0.0, 0.95: 0.0}
     for _ in range(2500):
         drawn = {p: rng.random(SIZE) < p for p in gradient}
-        made = [
+        result = [
             Episode(Prompt(f"p/train/{g}"), g, a, reward=float(right), info={"p": p})
             for g, (p, episodes) in enumerate(drawn.items())
             for a, right in enumerate(episodes)
         ]
-        kept = transformed("reinforce", made)
+        kept = transformed("reinforce", result)
         for episode in kept:
             p = episode.info["p"]
             gradient[p] += episode.reward * (episode.reward - p) / len(kept)
@@ -49,8 +49,8 @@ def test_reinforce_weighs_problems_by_the_gradient_of_their_success_rate():
 def test_groups_without_a_difference_count_in_the_denominator(recipe):
     """One of 8 groups is mixed: each token still weighs 1 / (64 rows * length), not 1 / (8 rows * length)."""
     places = [(g, a) for g in range(GROUPS) for a in range(SIZE)]
-    made = [Episode(Prompt(f"p/train/{g}"), g, a, reward=float(g == 0 and a < 4)) for g, a in places]
-    kept = transformed(recipe, made)
+    result = [Episode(Prompt(f"p/train/{g}"), g, a, reward=float(g == 0 and a < 4)) for g, a in places]
+    kept = transformed(recipe, result)
     assert len(kept) == GROUPS * SIZE
     plain = plain_of(recipe)
     weighting = instantiate(plain.data.weighting)
@@ -79,19 +79,19 @@ def test_score_function_losses_take_one_step_on_each_batch_also_as_baselines():
         plain = compose_words(tuple(words))
         term = ((plain.model.get("objective") or {}).get("terms") or {}).get("policy") or {}
         if term.get("_target_", "").endswith("PolicyGradient") and not term.get("importance_weights"):
-            told = "off-policy" in plain.paper.differs  # a recipe that takes more says so
-            assert (plain.data.num_minibatches, plain.data.update_epochs) == (1, 1) or told, (recipe, words)
+            reported = "off-policy" in plain.paper.differs  # a recipe that takes more says so
+            assert (plain.data.num_minibatches, plain.data.update_epochs) == (1, 1) or reported, (recipe, words)
 
 
 def test_running_out_of_time_is_a_failure_where_success_is_the_reward():
     """A value that is bootstrapped there would learn from itself alone that failures are worth something."""
-    found = set()
+    actual = set()
     for recipe in RECIPES:
         data = plain_of(recipe).data
         if "gae" in (data.get("pipeline") or []) and data.rollout["_target_"].endswith("EpisodicRollout"):
-            found.add(recipe)
+            actual.add(recipe)
             assert data.rollout.get("bootstrap") is False, recipe
-    assert found >= {"ppo_vla", "push_ppo_vla", "suite_vla", "flow_reach_ppo", "rl100", "dppo", "flow_sde_ppo"}
+    assert actual >= {"ppo_vla", "push_ppo_vla", "suite_vla", "flow_reach_ppo", "rl100", "dppo", "flow_sde_ppo"}
 
 
 def test_token_rewards_of_prime_have_the_scale_of_the_model_that_gives_them():

@@ -23,7 +23,7 @@ from tests.test_recipes import words_of
 
 ROOT = Path(__file__).parent.parent
 BASES = ("grpo", "grpo_digits_vlm", "demo_vla", "flow_sde_grpo", "ppo_control")
-"""One recipe for every kind of policy: text, text with pictures, action tokens, flow, state vectors."""
+"""One recipe for every kind of policy: text, text with images, action tokens, flow, state vectors."""
 OWN_FILES = {"curriculum": {"fixed": ["curriculum.count=4"], "stratified": ["curriculum.counts={reach: 4}"]}}
 DRAWS, SHARD = 200, 12
 
@@ -75,8 +75,8 @@ def drawn(number, folder):
         "_target_": "mmrl.objectives.objective.Objective",
         "terms": {name: spec(term) for name, term in terms.items()},
     }
-    told = (base, rollout, curriculum, list(before), advantage, surrogate, weighting, regulariser)
-    return config, " | ".join(str(each) for each in told)
+    reported = (base, rollout, curriculum, list(before), advantage, surrogate, weighting, regulariser)
+    return config, " | ".join(str(each) for each in reported)
 
 
 def fitting(config):
@@ -99,22 +99,22 @@ def fitting(config):
 
 def suppliers(wanted, fits, rng):
     """Annotators that write what is read, one for each column, one that fits if there is one; now and then none."""
-    found, columns = {}, sorted(wanted - COLLATED)
+    result, columns = {}, sorted(wanted - COLLATED)
     while columns:
         column = columns.pop()
         writers = [part for part in OTHER.values() if column in part.writes]
         annotator = next((part for part in writers if fits(part)), next(iter(writers), None))
         name = "" if annotator is None else type(annotator).__name__
-        if annotator is None or name in found or rng.random() < 0.05:
+        if annotator is None or name in result or rng.random() < 0.05:
             continue
-        found[name] = annotator
+        result[name] = annotator
         columns += sorted(annotator.reads - COLLATED)
-    return dict(reversed(found.items()))
+    return dict(reversed(result.items()))
 
 
 def outcome(number, folder):
     """'wired', or the reason of a refusal; anything else is an error of ours and is raised."""
-    config, told = drawn(number, folder)
+    config, reported = drawn(number, folder)
     try:
         cli = CLI(to_lightning(config))
         cli.fit()
@@ -122,13 +122,13 @@ def outcome(number, folder):
         return str(refused)
     except (ValueError, KeyError, NotImplementedError) as refused:
         frame = traceback.extract_tb(refused.__traceback__)[-1]
-        assert Path(frame.filename).is_relative_to(ROOT), f"{told}: refused by {frame}, not by us: {refused}"
+        assert Path(frame.filename).is_relative_to(ROOT), f"{reported}: refused by {frame}, not by us: {refused}"
         return str(refused)
     except BaseException as error:
-        error.add_note(f"draw {number}: {told}\n{OmegaConf.to_yaml(config.data.annotators)}")
+        error.add_note(f"draw {number}: {reported}\n{OmegaConf.to_yaml(config.data.annotators)}")
         raise
     for name, value in cli.trainer.callback_metrics.items():
-        assert math.isfinite(value) or not name.startswith("train/"), f"draw {number}: {told}: {name} = {value}"
+        assert math.isfinite(value) or not name.startswith("train/"), f"draw {number}: {reported}: {name} = {value}"
     return "wired"
 
 
@@ -140,8 +140,8 @@ def test_parts_that_meet_are_wired_or_refused_with_a_reason(number, tmp_path):
 @pytest.mark.slow
 def test_two_hundred_draws(tmp_path):
     """And enough of them are wired for this to mean something."""
-    found = [outcome(number, tmp_path / str(number)) for number in range(DRAWS)]
-    wired = found.count("wired")
-    reasons = {reason[:100] for reason in found if reason != "wired"}
+    result = [outcome(number, tmp_path / str(number)) for number in range(DRAWS)]
+    wired = result.count("wired")
+    reasons = {reason[:100] for reason in result if reason != "wired"}
     assert all(len(reason) > 20 for reason in reasons)
     assert wired >= DRAWS // 4, f"{wired} wired; refused: {sorted(reasons)}"

@@ -18,14 +18,14 @@ PAGES = (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")))
 
 def commands() -> list[str]:
     """The words of every `mmrl fit` with key=value words in the blocks and tables of the pages."""
-    found: list[str] = []
+    result: list[str] = []
     for page in PAGES:
         text = page.read_text().replace("\\\n", " ")
         for block in re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL):
-            found += re.findall(r"^(?:\S*/)?mmrl fit ([^#&|>\n]*=[^#&|>\n]*)", block, flags=re.MULTILINE)
-        found += re.findall(r"`mmrl fit ([^`]*=[^`]*)`", text)
+            result += re.findall(r"^(?:\S*/)?mmrl fit ([^#&|>\n]*=[^#&|>\n]*)", block, flags=re.MULTILINE)
+        result += re.findall(r"`mmrl fit ([^`]*=[^`]*)`", text)
     named = {f"recipe={file.stem}" for file in (CONF / "recipe").glob("*.yaml")}  # tests of recipes look at these
-    return sorted({" ".join(words.split()) for words in found if "--" not in words} - named)
+    return sorted({" ".join(words.split()) for words in result if "--" not in words} - named)
 
 
 def test_the_data_dictionary_is_current():

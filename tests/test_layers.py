@@ -142,11 +142,11 @@ def test_shared_code_compares_with_no_method_and_no_policy():
             continue
         for node in ast.walk(tree(file)):
             if isinstance(node, ast.Compare):
-                found = {inner.value for inner in ast.walk(node) if isinstance(inner, ast.Constant)} & names
-                assert not found, f"{module(file)}:{node.lineno} compares with {found}"
+                result = {inner.value for inner in ast.walk(node) if isinstance(inner, ast.Constant)} & names
+                assert not result, f"{module(file)}:{node.lineno} compares with {result}"
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
-                found = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} & classes
-                assert not found, f"{module(file)}:{node.lineno} asks for {found}"
+                result = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} & classes
+                assert not result, f"{module(file)}:{node.lineno} asks for {result}"
 
 
 def test_every_public_part_says_what_it_is():

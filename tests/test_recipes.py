@@ -200,8 +200,8 @@ def test_every_recipe_learns_with_every_term_and_not_without_rows(recipe, tmp_pa
     cli.fit()
     data = cli.datamodule
     steps = getattr(data, "gradient_steps", data.update_epochs * data.num_minibatches)
-    made = getattr(model, "updates", cli.trainer.global_step)
-    assert made in (learning * steps, (learning + 1) * steps) and cli.datamodule.iteration == learning + 1
+    result = getattr(model, "updates", cli.trainer.global_step)
+    assert result in (learning * steps, (learning + 1) * steps) and cli.datamodule.iteration == learning + 1
     logged = {k: float(v) for k, v in cli.trainer.callback_metrics.items()}
     for name, value in logged.items():
         assert math.isfinite(value) or not name.startswith(("train/", "rollout/")), name
@@ -212,7 +212,7 @@ def test_every_recipe_learns_with_every_term_and_not_without_rows(recipe, tmp_pa
     trained = {name for name, value in model.named_parameters() if value.requires_grad}
     moved = {name for name in trained if not torch.equal(watcher.start[name], watcher.ends[-1][name])}
     assert len(moved) > len(trained) / 2, sorted(trained - moved)
-    if "replay" not in cfg.data:  # a replay buffer goes on to be learnt from
+    if "replay" not in cfg.data:  # a replay buffer goes on to be trained on
         for name, value in watcher.ends[learning - 1].items():
             assert torch.equal(value, watcher.ends[learning][name]), name
         assert watcher.schedules[learning - 1] == watcher.schedules[learning]

@@ -8,7 +8,7 @@ from torch import nn
 from mmrl.recorded import MIN_CALLS, CapturedGraph
 
 
-def made(seed=0):
+def build(seed=0):
     torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))
 
@@ -19,8 +19,8 @@ def gradients(net, calls):
     def compute(columns):
         calls.append(len(columns["x"]))
         loss = torch.where(columns["mask"], net(columns["x"]), 0).square().mean()
-        found = torch.autograd.grad(loss, list(net.parameters()))
-        return {"loss": loss.detach(), "gradient": torch.cat([part.flatten() for part in found])}
+        result = torch.autograd.grad(loss, list(net.parameters()))
+        return {"loss": loss.detach(), "gradient": torch.cat([part.flatten() for part in result])}
 
     return compute
 
@@ -30,13 +30,13 @@ def columns(rows=4):
 
 
 def test_replays_follow_inputs_and_parameters_to_the_bit():
-    net, calls = made(), []
+    net, calls = build(), []
     captured, compute = CapturedGraph("it"), gradients(net, calls)
     for _ in range(MIN_CALLS + 40):
         given = columns()
-        found, expected = captured(compute, given), gradients(net, [])(given)
-        assert found.keys() == expected.keys()
-        assert all(torch.equal(found[name], part) for name, part in expected.items())
+        result, expected = captured(compute, given), gradients(net, [])(given)
+        assert result.keys() == expected.keys()
+        assert all(torch.equal(result[name], part) for name, part in expected.items())
         with torch.no_grad():  # as an optimiser does
             for parameter in net.parameters():
                 parameter.add_(0.01 * torch.randn_like(parameter))
@@ -49,7 +49,7 @@ def test_replays_follow_inputs_and_parameters_to_the_bit():
 
 
 def test_other_sizes_and_other_keys_are_recorded_on_their_own():
-    net, calls = made(), []
+    net, calls = build(), []
     captured, compute = CapturedGraph("it"), gradients(net, calls)
     for _ in range(MIN_CALLS + 10):
         captured(compute, columns())
@@ -109,5 +109,5 @@ def test_python_that_changes_its_mind_is_found_out(caplog):
     factor[0] = 3.0
     captured.revalidate()
     with caplog.at_level(logging.INFO):
-        found = captured(lambda columns: {"y": factor[0] * columns["x"]}, {"x": torch.ones(2)})
-    assert found["y"].tolist() == [3.0, 3.0] and "replayed numbers differ" in caplog.text
+        result = captured(lambda columns: {"y": factor[0] * columns["x"]}, {"x": torch.ones(2)})
+    assert result["y"].tolist() == [3.0, 3.0] and "replayed numbers differ" in caplog.text

@@ -111,10 +111,10 @@ def refused(words, capsys, folder) -> tuple[int, str]:
     given = {word.split("=")[0] for word in words}
     base = [word for word in (*GRPO, *TINY) if word.split("=")[0] not in given]
     status = main(["fit", *base, *words, f"run_dir='{folder}'"])
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    (message,) = [line for line in said.splitlines() if line.startswith("mmrl fit: ")]
-    assert said.rstrip().endswith(message)
+    output = capsys.readouterr().err
+    assert "Traceback" not in output
+    (message,) = [line for line in output.splitlines() if line.startswith("mmrl fit: ")]
+    assert output.rstrip().endswith(message)
     return status, message
 
 

@@ -43,7 +43,7 @@ def test_columns_and_turns_make_the_same_batch(segments, policy):
 def test_what_is_known_without_turns_is_what_the_turns_say(segments):
     for segment in segments:
         turns = list(segment.turns)
-        assert segment.tokens == len(turns) and segment.paid == sum(turn.reward for turn in turns)
+        assert segment.tokens == len(turns) and segment.env_reward == sum(turn.reward for turn in turns)
         assert turns[-1].completion.version == 7
         assert (segment.following is None) == (segment.ended == "done")
     assert {segment.ended for segment in segments} >= {"time", "cut"}

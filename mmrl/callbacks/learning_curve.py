@@ -1,4 +1,4 @@
-"""The run as a picture."""
+"""Plot the learning curve of a run."""
 
 from __future__ import annotations
 

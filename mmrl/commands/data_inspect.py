@@ -1,4 +1,4 @@
-"""Look at a dataset: schema, counts, statistics with what is suspicious about them, pictures."""
+"""Look at a dataset: schema, counts, statistics with warnings, images."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def inspect(words: Sequence[str]) -> None:
     _schema(console, dataset)
     found = compute_statistics(dataset, episodes)
     unusable = _numbers(console, dataset, episodes, found)
-    _pictures(console, dataset)
+    _print_images(console, dataset)
     if write:
         _write(console, dataset, found)
     else:
@@ -56,13 +56,13 @@ def inspect(words: Sequence[str]) -> None:
     dataset.close()
     if unusable:
         raise ValueError(
-            f"{place}: nothing may be learnt from {len(unusable)} dimensions: {'; '.join(unusable[:4])}"
+            f"{place}: nothing may be trained on {len(unusable)} dimensions: {'; '.join(unusable[:4])}"
             f"{'; ...' if len(unusable) > 4 else ''}; leave those episodes out or mend them"
         )
 
 
 def _light(episode: OfflineEpisode, dataset: Dataset) -> OfflineEpisode:
-    """Without pictures, so that all episodes fit into memory."""
+    """Without images, so that all episodes fit into memory."""
     episode.observations = {
         name: rows for name, rows in episode.observations.items() if not dataset.features[name].camera
     }
@@ -120,7 +120,7 @@ def _numbers(
     return unusable
 
 
-def _pictures(console: Console, dataset: Dataset) -> None:
+def _print_images(console: Console, dataset: Dataset) -> None:
     for name, feature in dataset.features.items():
         if feature.camera:
             console.print(f"camera {name}: {feature.dtype} {list(feature.shape)}", highlight=False)
@@ -137,9 +137,9 @@ def _drift(console: Console, dataset: Dataset, found: dict[str, Statistics]) -> 
         if name not in stated:
             console.print(f"no stated statistics of {name}; write=true computes them", style="yellow", highlight=False)
             continue
-        spread = np.maximum(statistics["std"], 1e-6)
+        std = np.maximum(statistics["std"], 1e-6)
         for part in ("mean", "std"):
-            away = np.abs(stated[name].get(part, statistics[part]).reshape(-1) - statistics[part]) / spread
+            away = np.abs(stated[name].get(part, statistics[part]).reshape(-1) - statistics[part]) / std
             for dim in np.flatnonzero(away > _DRIFT):
                 console.print(
                     f"{name}[{dim}]: stated {part} {stated[name][part].reshape(-1)[dim]:.4g}, in the data "

@@ -104,20 +104,20 @@ def _devices() -> Iterator[Finding]:
 
 
 def _drawing() -> Iterator[Finding]:
-    """Ask the packages of the configured simulators which of their pictures can be drawn: PACKAGE.render.probe."""
+    """Ask the packages of the configured simulators which of their images can be drawn: PACKAGE.render.probe."""
     targets = [yaml.safe_load((CONF / "sim" / f"{name}.yaml").read_text())["_target_"] for name in groups()["sim"]]
     for package in sorted({target.split(".")[0] for target in targets}):
         try:
             probe = importlib.import_module(f"{package}.render").probe
         except ModuleNotFoundError as error:
-            yield Finding(f"{package} pictures", f"cannot be drawn, the package {error.name!r} is missing", good=False)
+            yield Finding(f"{package} images", f"cannot be drawn, the package {error.name!r} is missing", good=False)
             continue
-        yield Finding("pictures by ray", "drawn on the CPU, needs no GL")
+        yield Finding("images by ray", "drawn on the CPU, needs no GL")
         for backend in ("egl", "osmesa"):
             reason = probe(backend)
             hint = "libegl1" if backend == "egl" else "libosmesa6"
             wrong = f"cannot draw here ({reason}); apt install {hint}, or stay with sim.renderer=ray"
-            yield Finding(f"pictures by {backend}", "draws" if reason is None else wrong, good=reason is None)
+            yield Finding(f"images by {backend}", "draws" if reason is None else wrong, good=reason is None)
 
 
 def _video() -> Finding:

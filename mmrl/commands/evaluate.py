@@ -93,7 +93,7 @@ def _record_videos(
     """By decode and title: the first initial states, and those that the report shows."""
     out: dict[str, dict[str, EpisodeVideos]] = {}
     judged = _score(data)
-    decodes = asked.decodes or list(data.evaluation.sampling)[:1]  # pictures cost more than playing
+    decodes = asked.decodes or list(data.evaluation.sampling)[:1]  # images cost more than playing
     for title, path in asked.checkpoints.items():
         _load(cli, path, asked.trust)
         for decode in decodes:

@@ -23,7 +23,7 @@ Written into the run's folder: report.html, evaluation.json, protocol.json, epis
   mmrl data record sim=reach num_episodes=50 out=FOLDER      the simulator's scripted expert
   mmrl data record run=RUN_FOLDER num_episodes=50 out=FOLDER a trained policy, in the simulator of its run
       checkpoint=last|start|FILE  decode=sample|argmax|mean  of a policy
-      noise=0.3        deviation of what the expert plays from what is recorded, in actions
+      noise=0.3        std of the noise added to the expert's actions, in actions
       video=false      PNG inside the tables, exact, instead of H.264
       offset=0         index of the first initial state of split=train|held_out
       sim.KEY=VALUE task.KEY=VALUE policy.KEY=VALUE ...      as for mmrl fit

@@ -18,7 +18,7 @@ class Prioritised(Curriculum):
     """Draws problems, none twice in an iteration, with probability proportional to max(1 - success rate, min_weight).
 
     Problems of one kind share a rate: that of the tasks of a suite, for example, of which those that are solved are
-    then posed less. It is a fading mean over iterations: rate <- retain rate + (1 - retain) (mean of the iteration).
+    then sampled less. It is a fading mean over iterations: rate <- retain rate + (1 - retain) (mean of the iteration).
     Source: Kimi k1.5, 2025, arXiv:2501.12599, section 2.3.4, prioritised sampling.
 
     Args:

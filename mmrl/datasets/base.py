@@ -60,7 +60,7 @@ class Dataset(ABC):
             self[number]
 
     def success(self, number: int) -> bool | None:
-        """Whether the episode succeeded; None where nobody said."""
+        """Whether the episode succeeded; None if unknown."""
         return self.read(number).success
 
     def lengths(self) -> list[int]:

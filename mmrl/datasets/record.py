@@ -13,13 +13,13 @@ from mmrl.engines.base import Engine
 from mmrl.rng import derive_rng, derive_seed
 from mmrl.types import Request, Sampling, Sim
 
-MAX_ENVS = 64  # worlds, and therefore episodes in memory
+MAX_ENVS = 64  # environments, and therefore episodes in memory
 
 Rows = list[dict[str, Any]]
-"""The raw observation of every world."""
+"""The raw observation of every environment."""
 
 Actor = Callable[[Any, Rows, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
-"""(environment, observations, worlds that go on, control step) to actions and what is played, each [n, A]."""
+"""(environment, observations, environments that go on, control step) to actions and what is played, each [n, A]."""
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,18 @@ class PolicyActor:
         self._next = 0
 
     def __call__(self, env: Any, rows: Rows, live: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
-        worlds = np.flatnonzero(live).tolist()
+        env_ids = np.flatnonzero(live).tolist()
         if step == self._next:
-            requests = [Request(rows[i], derive_seed("recording", self.seeds[i], step)) for i in worlds]
+            requests = [Request(rows[i], derive_seed("recording", self.seeds[i], step)) for i in env_ids]
             chunked = len(env.single_action_space.shape) == 2
-            for i, done in zip(worlds, self.engine.sample(requests, self.sampling)):
+            for i, done in zip(env_ids, self.engine.sample(requests, self.sampling)):
                 output = np.asarray(done.output)
                 self._chunks[i] = output if chunked else output[None]
-            self._next = step + len(self._chunks[worlds[0]])
+            self._next = step + len(self._chunks[env_ids[0]])
         left = self._next - step
-        shape = self._chunks[worlds[0]].shape[1:]
-        actions = np.zeros((len(rows), *shape), self._chunks[worlds[0]].dtype)
-        for i in worlds:
+        shape = self._chunks[env_ids[0]].shape[1:]
+        actions = np.zeros((len(rows), *shape), self._chunks[env_ids[0]].dtype)
+        for i in env_ids:
             actions[i] = self._chunks[i][-left]
         return actions, actions
 

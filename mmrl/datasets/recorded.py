@@ -29,10 +29,10 @@ class OfflineEpisode:
     actions: np.ndarray  # float32 [T, A] (or int64 [T, 1]): what an imitator should do
     observations: dict[str, Any]  # [T, ...]: images uint8 [T, H, W, C], perhaps decoded when indexed; vectors float32
     instruction: str = ""
-    rewards: np.ndarray | None = None  # float32 [T], paid for the control step; None where nobody said
+    rewards: np.ndarray | None = None  # float32 [T], reward of the control step; None if not recorded
     terminated: bool = False  # it ended by itself: nothing follows the last step
     truncated: bool = False  # it was cut off
-    success: bool | None = None  # None where nobody said
+    success: bool | None = None  # None if unknown
     seed: int | None = None  # of the initial state
     executed: np.ndarray | None = None  # float32 [T, A] what was really played, where noise was added to the actions
     where: str = "episode"  # file and episode, for messages
@@ -102,4 +102,4 @@ class Decision:
     raw: dict[str, Any]  # the observation
     output: np.ndarray  # [H, A], or [A] without chunks
     executed: int  # control steps of it that were played
-    reward: float  # paid until the next decision
+    reward: float  # sum until the next decision

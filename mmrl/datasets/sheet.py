@@ -19,20 +19,20 @@ _LINE = 20
 def write_contact_sheet(
     dataset: Dataset, path: Path, episodes: int = 6, frames: int = 8, failed: Sequence[int] = ()
 ) -> Path | None:
-    """Write a PNG of some episodes, evenly spread; None where the dataset has no camera.
+    """Write a PNG of some episodes, evenly spaced; None where the dataset has no camera.
 
     Args:
         dataset: whose cameras are shown, one row each.
         path: of the PNG.
-        episodes: rows of pictures.
-        frames: pictures of an episode, from its first to its last.
+        episodes: rows of images.
+        frames: images of an episode, from its first to its last.
         failed: episodes that are shown in any case, at most half of the rows.
     """
     cameras = [name for name, feature in dataset.features.items() if feature.camera]
     if not cameras:
         return None
-    spread = np.linspace(0, len(dataset) - 1, min(episodes, len(dataset))).round().astype(int).tolist()
-    chosen = list(dict.fromkeys([*failed[: episodes // 2], *spread]))[:episodes]
+    spaced = np.linspace(0, len(dataset) - 1, min(episodes, len(dataset))).round().astype(int).tolist()
+    chosen = list(dict.fromkeys([*failed[: episodes // 2], *spaced]))[:episodes]
     high = _LINE + len(cameras) * (_CELL + MARGIN)
     sheet = Image.new("RGB", (MARGIN + frames * (_CELL + MARGIN), MARGIN + len(chosen) * (high + MARGIN)), BACKGROUND)
     draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=13)
@@ -43,9 +43,9 @@ def write_contact_sheet(
         for line, camera in enumerate(cameras):
             images = episode.observations[camera]
             for column, step in enumerate(np.linspace(0, len(episode) - 1, frames).round().astype(int)):
-                picture = Image.fromarray(np.asarray(images[int(step)])[..., :3])
+                frame = Image.fromarray(np.asarray(images[int(step)])[..., :3])
                 place = (MARGIN + column * (_CELL + MARGIN), top + _LINE + line * (_CELL + MARGIN))
-                sheet.paste(picture.resize((_CELL, _CELL), Image.Resampling.BICUBIC), place)
+                sheet.paste(frame.resize((_CELL, _CELL), Image.Resampling.BICUBIC), place)
     path.parent.mkdir(parents=True, exist_ok=True)
     sheet.save(path)
     return path

@@ -13,10 +13,10 @@ from mmrl.datasets.recorded import LARGEST, OfflineEpisode
 from mmrl.strict_json import need_object, quote
 
 NOT_FINITE, TOO_LARGE = "not finite", f"beyond {LARGEST:g}"
-"""Flags of numbers that nothing may be learnt from."""
+"""Flags of numbers that nothing may be trained on."""
 
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
-PICTURES = 20  # images per episode that enter a camera's statistics
+MAX_IMAGES = 20  # images per episode that enter a camera's statistics
 _TAIL = 3.0  # an extreme this many times as far from the median as the quantile is called a long tail
 _ENDS = 0.9  # share of values near the two ends that makes a dimension look like a gripper
 _NEAR = 0.05  # of the range
@@ -32,7 +32,7 @@ def vector_statistics(values: np.ndarray) -> Statistics:
         "min": values.min(0),
         "max": values.max(0),
         "mean": np.where(still, values[0], values.mean(0)),
-        "std": np.where(still, 0.0, values.std(0)),  # rounding of a mean would call a constant a tiny spread
+        "std": np.where(still, 0.0, values.std(0)),  # rounding of the mean would give a constant a tiny std
         "count": np.array([len(values)]),
         **dict(zip(QUANTILES, quantiles)),
     }
@@ -76,8 +76,8 @@ def read_statistics(
     return out
 
 
-def sample_images(rows: object, max_images: int = PICTURES) -> np.ndarray:
-    """Select at most `max_images` images, evenly spread."""
+def sample_images(rows: object, max_images: int = MAX_IMAGES) -> np.ndarray:
+    """Select at most `max_images` images, evenly spaced."""
     count = len(rows)  # type: ignore[arg-type]
     return np.asarray(rows[np.unique(np.linspace(0, count - 1, min(max_images, count)).round().astype(int))])  # type: ignore[index]
 

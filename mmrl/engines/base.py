@@ -24,10 +24,10 @@ class Engine(ABC):
     def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]: ...
 
     def act(self, observation: Mapping[str, Any], seeds: Sequence[int], sampling: Sampling) -> Sequence[Completion]:
-        """One completion for each of n worlds, given their raw observations as arrays [n, ...] or lists.
+        """One completion for each of n environments, from raw observations as arrays [n, ...] or lists.
 
         Where the engine and its policy can, they are rows of a `mmrl.turns.ActionBatch`.
-        World i draws from seeds[i] alone.
+        Row i draws from seeds[i] alone.
         """
         requests = [
             Request({name: rows[i] for name, rows in observation.items()}, int(seed)) for i, seed in enumerate(seeds)

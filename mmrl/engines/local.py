@@ -19,7 +19,7 @@ from mmrl.types import Completion, Ended, Observation, Request, Sampling
 
 
 class LocalEngine(Engine):
-    """Runs `policy.act` on batches of requests of similar length, where the policy lives.
+    """Runs `policy.act` on batches of requests of similar length, on the policy's device.
 
     Args:
         max_rows: most contexts in one batch; lower it when sampling runs out of memory.

@@ -41,7 +41,7 @@ class BestWorst(EpisodeTransform):
         spare = next((episode for episode in episodes if episode.turns), None)
         if spare is not None and not out:
             log.warning("best_worst: in all %d groups every episode earned the same", len(groups))
-            return [stated(spare, 0)]  # from which nothing is learnt
+            return [stated(spare, 0)]  # which is not trained on
         return out
 
 

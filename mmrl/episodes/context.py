@@ -45,7 +45,7 @@ class BlackPatches(Change):
 
     def __call__(self, raw: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         if not raw.get("images"):
-            raise ValueError("black_patches: the prompt has no images to hide; this is for tasks with pictures")
+            raise ValueError("black_patches: the prompt has no images to hide; it needs a task with images")
         return {**raw, "images": tuple(self._hidden(image, rng) for image in raw["images"])}
 
     def _hidden(self, image: np.ndarray, rng: np.random.Generator) -> np.ndarray:

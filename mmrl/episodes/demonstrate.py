@@ -17,7 +17,7 @@ from mmrl.types import Context, Episode, Request, Turn
 class Demonstrate(EpisodeTransform):
     """A group in which every episode failed gives way to the task's own demonstration of its prompt.
 
-    Nothing can be learnt from comparing failures, and a demonstration is compared with nothing: its advantage is 0 and
+    Nothing can be trained on comparing failures, and a demonstration is compared with nothing: its advantage is 0 and
     an imitation term on the rows `is_demo` learns from it, for example
     `objective: {terms: {imitation: {...}}, coefficients: {imitation: 0.1}, row_masks: {imitation: is_demo}}`.
     Stands before transforms that drop groups, which leave demonstrations alone.

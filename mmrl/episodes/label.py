@@ -17,8 +17,9 @@ from mmrl.types import Completion, Context, Episode, Turn
 class AddDemonstration(EpisodeTransform):
     """Every group gets the demonstration of its prompt, judged as the episodes are and compared with them.
 
-    Nobody sampled it: its row is `is_demo`, its `logprobs` are 0, and a ratio is taken against `old_logprobs`, which
-    the annotator `old` finds for it as for the others. It is for policies whose rows are whole answers.
+    The policy did not sample it: its row is `is_demo`, its `logprobs` are 0, and a ratio is taken against
+    `old_logprobs`, which the annotator `old` finds for it as for the others. It is for policies whose rows are whole
+    answers.
 
     Args:
         reward: what it earns; none asks the task's verifier, which may refuse it.
@@ -34,7 +35,7 @@ class AddDemonstration(EpisodeTransform):
         added = {slot: self._shown(group, [output for _, output in next(shows)], ctx) for slot, group in groups.items()}
         if self.reward is None and added:
             if ctx.score is None:
-                raise RuntimeError("add_demonstration: nobody can judge it here; set its reward")
+                raise RuntimeError("add_demonstration: there is no reward function here; set its reward")
             ctx.score(list(added.values()))
         for slot, episode in added.items():
             earned = [episode.reward for episode in groups[slot]]

@@ -29,5 +29,7 @@ def plot_run(run_dir: str | Path) -> Path | None:
     if len(curves) < 2 or "iterations" not in columns:
         return None
     title = f"{run_dir.name} (bars: Wilson 95 %)"
-    picture = run_dir / "learning_curve.png"
-    return plot_learning_curve(metrics, picture, curves[:_MAX_CURVES], y_label="share", title=title, index="iterations")
+    figure_path = run_dir / "learning_curve.png"
+    return plot_learning_curve(
+        metrics, figure_path, curves[:_MAX_CURVES], y_label="share", title=title, index="iterations"
+    )

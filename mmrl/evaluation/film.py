@@ -57,8 +57,8 @@ class RecordVideo(VectorWrapper):
         self._over |= np.asarray(terminated) | np.asarray(truncated)
         return observation, rewards, terminated, truncated, infos
 
-    def _record_frames(self, worlds: Sequence[int] | np.ndarray) -> None:
-        for i in worlds:
+    def _record_frames(self, envs: Sequence[int] | np.ndarray) -> None:
+        for i in envs:
             if i < len(self.videos):
                 self.videos[i].frames.append(np.asarray(self.env.render(int(i), self.size)))  # type: ignore[call-arg]
 
@@ -125,7 +125,7 @@ def record_videos(
     evaluated.evaluation = copy.copy(data.evaluation)
     evaluated.evaluation.rollout = copy.deepcopy(data.evaluation.rollout)
     there = len(data.evaluation.indices(data.task.on(data.evaluation.split)))
-    # one wave of worlds, so that world i is the i-th state
+    # one wave, so that environment i has the i-th initial state
     most = getattr(data.evaluation.rollout, "max_envs", there)
     evaluated.evaluation.only = [slot for slot in slots if slot < there][:most]
     sim = VideoSim(data.task.sim, len(evaluated.evaluation.only), size)

@@ -24,11 +24,11 @@ def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float, float]
         return 0.0, 1.0
     z = quantile(level)
     p = successes / n
-    centre, spread = p + z * z / (2 * n), z * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    midpoint, half_width = p + z * z / (2 * n), z * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
     # at the ends the formula gives exactly 0 and 1, up to rounding
-    lower = 0.0 if successes == 0 else (centre - spread) / scale
-    upper = 1.0 if successes == n else (centre + spread) / scale
+    lower = 0.0 if successes == 0 else (midpoint - half_width) / scale
+    upper = 1.0 if successes == n else (midpoint + half_width) / scale
     return lower, upper
 
 

@@ -1,4 +1,4 @@
-"""The learning curve of a run as a picture."""
+"""Plot learning curves."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_metrics(path: str | Path, index: str = "epoch") -> dict[str, dict[float
 
 def plot_learning_curve(
     metrics_csv: str | Path,
-    picture: str | Path,
+    figure_path: str | Path,
     curves: Sequence[Curve],
     *,
     y_label: str = "success rate",
@@ -78,10 +78,10 @@ def plot_learning_curve(
     for position, curve in enumerate(curves):
         _draw(axes, metrics, curve, COLOURS[position % len(COLOURS)], str(metrics_csv))
     _format_axes(axes, x_label, y_label, title, percent)
-    picture = Path(picture)
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(picture, metadata={"Software": None})  # the same numbers give the same bytes
-    return picture
+    figure_path = Path(figure_path)
+    figure_path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(figure_path, metadata={"Software": None})  # the same numbers give the same bytes
+    return figure_path
 
 
 def _draw(axes: Axes, metrics: Mapping[str, Mapping[float, float]], curve: Curve, colour: str, source: str) -> None:

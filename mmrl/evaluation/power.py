@@ -25,7 +25,7 @@ def episodes_needed(first: float, second: float, level: float = 0.95, power: flo
     _check_rates(first, second)
     if first == second:
         raise ValueError(f"no number of episodes tells {first} from itself")
-    return _whole((_spread(first, second, level, power) / (first - second)) ** 2)
+    return _whole((_scaled_std(first, second, level, power) / (first - second)) ** 2)
 
 
 def detectable(n: int, rate: float, level: float = 0.95, power: float = 0.8) -> tuple[float | None, float | None]:
@@ -37,7 +37,7 @@ def detectable(n: int, rate: float, level: float = 0.95, power: float = 0.8) -> 
     _check_rates(rate)
 
     def seen(other: float) -> float:
-        return abs(rate - other) * sqrt(n) - _spread(rate, other, level, power)
+        return abs(rate - other) * sqrt(n) - _scaled_std(rate, other, level, power)
 
     return _crossing(seen, rate, 0.0), _crossing(seen, rate, 1.0)
 
@@ -59,7 +59,7 @@ def pairs_needed(difference: float, differing: float, level: float = 0.95, power
     """
     if not 0 < difference <= differing <= 1:
         raise ValueError(f"needs 0 < difference <= differing <= 1, got {difference} and {differing}")
-    return _whole((_paired_spread(difference, differing, level, power) / difference) ** 2)
+    return _whole((_paired_scaled_std(difference, differing, level, power) / difference) ** 2)
 
 
 def detectable_in_pairs(n: int, differing: float, level: float = 0.95, power: float = 0.8) -> float | None:
@@ -71,18 +71,18 @@ def detectable_in_pairs(n: int, differing: float, level: float = 0.95, power: fl
     _check_rates(differing)
 
     def seen(difference: float) -> float:
-        return difference * sqrt(n) - _paired_spread(difference, differing, level, power)
+        return difference * sqrt(n) - _paired_scaled_std(difference, differing, level, power)
 
     return _crossing(seen, 0.0, differing)
 
 
-def _spread(p: float, q: float, level: float, power: float) -> float:
+def _scaled_std(p: float, q: float, level: float, power: float) -> float:
     middle = (p + q) / 2
     apart = sqrt(p * (1 - p) + q * (1 - q))
     return quantile(level) * sqrt(2 * middle * (1 - middle)) + _quantile_of_power(power) * apart
 
 
-def _paired_spread(difference: float, differing: float, level: float, power: float) -> float:
+def _paired_scaled_std(difference: float, differing: float, level: float, power: float) -> float:
     rest = sqrt(max(differing - difference**2, 0.0))
     return quantile(level) * sqrt(differing) + _quantile_of_power(power) * rest
 

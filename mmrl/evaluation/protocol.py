@@ -24,7 +24,7 @@ class Protocol:
     """Protocol of an evaluation: problems, policy and environment.
 
     Args:
-        entries: what decides which problem was posed and how it was judged; nothing else is hashed.
+        entries: what decides which problem was evaluated and how it was scored; nothing else is hashed.
         policy: how the policy reads observations and writes actions. It is part of what is measured: another one is a
             warning, not a refusal.
         environment: versions and devices; a difference is reported.
@@ -110,9 +110,9 @@ def digest_instructions(played: Mapping[str, Sequence[Episode]]) -> dict[str, An
 
 
 def _plain(prompt: Prompt) -> list[Any]:
-    """All of a problem that is known before it is played; a picture by its digest."""
-    pictures = [hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()[:12] for image in prompt.images]
-    return [prompt.key, repr(prompt.messages), pictures, repr(prompt.answer), repr(sorted(prompt.info.items()))]
+    """All of a problem that is known before it is played; an image by its digest."""
+    images = [hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()[:12] for image in prompt.images]
+    return [prompt.key, repr(prompt.messages), images, repr(prompt.answer), repr(sorted(prompt.info.items()))]
 
 
 def _describe(evaluator: Any) -> dict[str, Any]:

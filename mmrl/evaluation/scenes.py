@@ -81,12 +81,12 @@ def encode_videos(
         with tempfile.TemporaryDirectory() as folder:
             file = write_video(frames[::step], Path(folder) / "clip.mp4", last.fps / 2 / step)
             video = data_uri(file.read_bytes(), "video/mp4")
-        picture = data_uri(poster.getvalue(), "image/jpeg")
+        poster_uri = data_uri(poster.getvalue(), "image/jpeg")
         instruction = last.videos[i].instruction
         made.append(
             ReportVideo(
                 video,
-                picture,
+                poster_uri,
                 instruction,
                 get_outcome(episode, score_name),
                 classify_episode(episode, score_name),

@@ -96,7 +96,7 @@ def _compose(
     factor: int,
     font: Font,
 ) -> np.ndarray:
-    """One frame: instruction, titles, pictures, outcomes, from top to bottom."""
+    """One frame: instruction, titles, images, outcomes, from top to bottom."""
     high, wide = (side * factor for side in frames[0].shape[:2])
     line = int(1.4 * font.getbbox("Ag")[3])
     top = (line if instruction else 0) + line

@@ -49,7 +49,7 @@ class AsyncRolloutData(RolloutData):
         self._snapshots = Snapshots()
         self._thread: ThreadPoolExecutor | None = None
         self._stop = threading.Event()
-        self._learnt_state: dict[str, Any] | None = None  # progress made by the collections that were learnt from
+        self._learnt_state: dict[str, Any] | None = None  # progress made by the collections that were trained on
 
     def setup(self, stage: str) -> None:
         super().setup(stage)

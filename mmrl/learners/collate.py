@@ -43,7 +43,7 @@ def learnable(
 
 
 def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:
-    """One row per turn, in order. The episode's composed reward is paid at its last turn."""
+    """One row per turn, in order. The episode's composed reward is added to its last turn."""
     columns = columns_of(episode.turns for episode in episodes)
     return _by_turn(episodes, policy) if columns is None else _by_column(episodes, columns)
 
@@ -55,26 +55,26 @@ def _by_column(episodes: Sequence[Episode], columns: dict[str, Tensor]) -> Batch
     ends = lengths.cumsum(0) - 1
     rows = int(lengths.sum())
 
-    def spread(values: list) -> Tensor:
+    def per_row(values: list) -> Tensor:
         return torch.tensor(values).repeat_interleave(lengths)
 
     last = torch.zeros(rows, dtype=torch.bool).index_fill(0, ends, True)
-    earned = spread([float(episode.reward) for episode in played])
-    over = spread([episode.ended in ("done", "length") for episode in played])
-    following = spread([float(episode.bootstrap) for episode in played])
+    earned = per_row([float(episode.reward) for episode in played])
+    over = per_row([episode.ended in ("done", "length") for episode in played])
+    following = per_row([float(episode.bootstrap) for episode in played])
     return Batch(
         columns,
         reward=columns["reward"] + torch.where(last, earned, 0.0),
-        group=spread([episode.group for episode in played]),
+        group=per_row([episode.group for episode in played]),
         prompt=torch.arange(rows),
         context=torch.full((rows,), columns["obs.input_ids"].shape[1] if "obs.input_ids" in columns else 0),
-        episode=spread([number for number, episode in enumerate(episodes) if len(episode.turns)]),
+        episode=per_row([number for number, episode in enumerate(episodes) if len(episode.turns)]),
         step=torch.arange(rows) - (ends + 1 - lengths).repeat_interleave(lengths),
         episode_reward=earned,
         last=last,
         terminal=last & over,
         bootstrap=torch.where(last, following, 0.0),
-        is_demo=spread([episode.source == "demo" for episode in played]),
+        is_demo=per_row([episode.source == "demo" for episode in played]),
     )
 
 

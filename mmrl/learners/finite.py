@@ -19,7 +19,7 @@ class NonFiniteError(RuntimeError):
 
 
 def check_columns(batch: Batch, names: Iterable[str], part: str, trainer: Any) -> None:
-    """Raise where a real column is not finite at a choice that is learnt from ([N, T] or [N, T, A]), or in a row [N].
+    """Raise where a real column is not finite at a choice that is trained on ([N, T] or [N, T, A]), or in a row [N].
 
     Args:
         batch: rows of this rank.

@@ -137,7 +137,7 @@ class Learner(BaseLearner):
 
     @property
     def whole_groups(self) -> bool:
-        """Whether the rows of a group have to be learnt from together."""
+        """Whether the rows of a group have to be trained on together."""
         return self.objective.whole_groups
 
     @property

@@ -14,8 +14,8 @@ def episode_metrics(episodes: Sequence[Episode], kept: int, rows: int) -> dict[s
 
     Args:
         episodes: light episodes of all ranks, before any was dropped.
-        kept: episodes that are learnt from, over all ranks.
-        rows: rows that are learnt from, over all ranks.
+        kept: episodes that are trained on, over all ranks.
+        rows: rows that are trained on, over all ranks.
     """
     finished = [episode for episode in episodes if episode.ended != "error"]
     out = {"errors": float(len(episodes) - len(finished)), "episodes": float(kept), "rows": float(rows)}

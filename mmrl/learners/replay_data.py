@@ -39,7 +39,7 @@ class ReplayData(RolloutData):
         task: problems and their verifier.
         rollout: how prompts become decisions; truncated episodes need a final observation.
         engine: what samples the policy.
-        reward: from named scores to one number per episode, paid at its last decision.
+        reward: from named scores to one number per episode, given at its last decision.
         weighting: how the rows of a batch share the loss.
         curriculum: which prompts come next.
         sampling: how training actions are drawn.

@@ -102,7 +102,7 @@ class BaseLearner(L.LightningModule):
         self.show(self.numbers)
         if self.numbers["train/learning_rate"] == 0:
             log.warning(
-                "iteration %d: the learning rate was 0 in every step, so nothing was learnt; optimizer.lr is 0 or the "
+                "iteration %d: the learning rate was 0 in every step, so nothing was learned; optimizer.lr is 0 or the "
                 "schedule (scheduler.*) is at its end",
                 self.trainer.current_epoch,
             )

@@ -12,7 +12,7 @@ from mmrl.policies.base import Policy
 class Snapshots:
     """One copy for each version in use, in evaluation mode. Frozen parameters are shared; old copies are overwritten.
 
-    Nobody who acts or scores changes the mode of a copy that is in it already, so that two threads may use one.
+    Acting and scoring leave the mode of a copy as it is, so that two threads may use one.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Snapshots:
         return self._used[version]
 
     def keep(self, versions: set[int]) -> None:
-        """Nobody uses other versions any more."""
+        """Keep these versions; the other copies may be overwritten."""
         for version in set(self._used) - versions:
             self._spare.append(self._used.pop(version))
 

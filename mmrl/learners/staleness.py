@@ -1,4 +1,4 @@
-"""How old the weights were that sampled an iteration's rows, counted in iterations learnt since."""
+"""How old the weights were that sampled an iteration's rows, counted in iterations learned since."""
 
 from __future__ import annotations
 

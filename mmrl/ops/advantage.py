@@ -22,7 +22,7 @@ def group_advantage(
 
     A_i = (r_i - b_i) / (s + epsilon). b: the group's mean, or the mean of the G - 1 others, or 0. s: the group's
     population ("std") or sample ("sample", over G - 1) standard deviation; without it A_i = r_i - b_i.
-    Exactly 0 in a group whose rewards are all equal. A group of one has nobody to be compared with: 0 with any
+    Exactly 0 in a group whose rewards are all equal. A group of one has no baseline: 0 with any
     baseline. Source: DeepSeekMath, 2024, section 4.1.2, arXiv:2402.03300; leave_one_out: Buy 4 REINFORCE Samples, Get a
     Baseline for Free!, 2019.
     """
@@ -39,8 +39,8 @@ def group_advantage(
         out = out * (size / (size - 1).clamp(min=1))[index]
     if scale is not None:
         free = size if scale == "std" else (size - 1).clamp(min=1)
-        spread = (_mean(centred.square(), index, size) * size / free).sqrt()[index]
-        out = torch.where(spread > 0, out / (spread + epsilon), 0)
+        std = (_mean(centred.square(), index, size) * size / free).sqrt()[index]
+        out = torch.where(std > 0, out / (std + epsilon), 0)
     return out.to(reward.dtype)
 
 

@@ -34,10 +34,10 @@ def logprob_entropy(
         raise ValueError(
             f"logits must be [N, T, V] and action [N, T], got {tuple(logits.shape)} and {tuple(action.shape)}"
         )
-    heat = torch.as_tensor(temperature, device=logits.device).to(precision(logits)).expand(len(logits))
+    temperature = torch.as_tensor(temperature, device=logits.device).to(precision(logits)).expand(len(logits))
     if kept is None:
-        return _LogprobEntropy.apply(logits, action, heat)
-    return _over_kept(logits, action, heat, kept)
+        return _LogprobEntropy.apply(logits, action, temperature)
+    return _over_kept(logits, action, temperature, kept)
 
 
 def precision(logits: Tensor) -> torch.dtype:
@@ -45,8 +45,8 @@ def precision(logits: Tensor) -> torch.dtype:
     return torch.float64 if logits.dtype == torch.float64 else torch.float32
 
 
-def _over_kept(logits: Tensor, action: Tensor, heat: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-    x = logits.gather(-1, kept.clamp(min=0)).to(heat.dtype) / heat[:, None, None]
+def _over_kept(logits: Tensor, action: Tensor, temperature: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+    x = logits.gather(-1, kept.clamp(min=0)).to(temperature.dtype) / temperature[:, None, None]
     return renormalised(x, action, kept)
 
 
@@ -81,29 +81,29 @@ def pieces(shape: torch.Size) -> Iterator[tuple[slice, slice]]:
 
 
 class _LogprobEntropy(torch.autograd.Function):
-    """With x = logits / heat: d logprob / dx_v = 1[v = action] - p_v; d entropy / dx_v = -p_v (log p_v + entropy)."""
+    """With x = logits / T: d logprob / dx_v = 1[v = action] - p_v; d entropy / dx_v = -p_v (log p_v + entropy)."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, action: Tensor, heat: Tensor) -> tuple[Tensor, Tensor]:
-        logprobs = torch.empty(action.shape, dtype=heat.dtype, device=logits.device)
+    def forward(ctx: Any, logits: Tensor, action: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+        logprobs = torch.empty(action.shape, dtype=temperature.dtype, device=logits.device)
         entropy, log_z = torch.empty_like(logprobs), torch.empty_like(logprobs)
         for at in pieces(logits.shape):
-            x = logits[at].to(heat.dtype) / heat[at[0], None, None]
+            x = logits[at].to(temperature.dtype) / temperature[at[0], None, None]
             log_z[at] = x.logsumexp(-1)
             logprobs[at] = x.gather(-1, action[at][..., None]).squeeze(-1) - log_z[at]
             entropy[at] = torch.special.entr((x - log_z[at][..., None]).exp_()).sum(-1)
-        ctx.save_for_backward(logits, action, heat, log_z, entropy)
+        ctx.save_for_backward(logits, action, temperature, log_z, entropy)
         return logprobs, entropy
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_logprobs: Tensor, d_entropy: Tensor) -> tuple[Tensor, None, None]:
-        logits, action, heat, log_z, entropy = ctx.saved_tensors
+        logits, action, temperature, log_z, entropy = ctx.saved_tensors
         grad = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
         for at in pieces(logits.shape):
-            p = (logits[at].to(heat.dtype) / heat[at[0], None, None] - log_z[at][..., None]).exp_()
+            p = (logits[at].to(temperature.dtype) / temperature[at[0], None, None] - log_z[at][..., None]).exp_()
             g, h = d_logprobs[at][..., None], d_entropy[at][..., None]
             x = torch.special.entr(p).sub_(p * entropy[at][..., None]).mul_(h).sub_(p.mul_(g))
             x.scatter_add_(-1, action[at][..., None], g.to(x.dtype).contiguous())
-            grad[at] = x.div_(heat[at[0], None, None]).to(logits.dtype)
+            grad[at] = x.div_(temperature[at[0], None, None]).to(logits.dtype)
         return grad, None, None

@@ -25,19 +25,19 @@ def nucleus_entropy(
     """
     if logits.dim() != 3:
         raise ValueError(f"logits must be [N, T, V], got {tuple(logits.shape)}")
-    heat = torch.as_tensor(temperature, device=logits.device).to(precision(logits)).expand(len(logits))
-    return _NucleusEntropy.apply(logits, mass, heat)
+    temperature = torch.as_tensor(temperature, device=logits.device).to(precision(logits)).expand(len(logits))
+    return _NucleusEntropy.apply(logits, mass, temperature)
 
 
 class _NucleusEntropy(torch.autograd.Function):
     """Keeps the logits, and of every position the least logit that is in and the normaliser; works on slices."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, mass: float, heat: Tensor) -> Tensor:
-        entropy = torch.empty(logits.shape[:2], dtype=heat.dtype, device=logits.device)
+    def forward(ctx: Any, logits: Tensor, mass: float, temperature: Tensor) -> Tensor:
+        entropy = torch.empty(logits.shape[:2], dtype=temperature.dtype, device=logits.device)
         least, log_z = torch.empty_like(entropy), torch.empty_like(entropy)
         for at in pieces(logits.shape):
-            x = logits[at].to(heat.dtype) / heat[at[0], None, None]
+            x = logits[at].to(temperature.dtype) / temperature[at[0], None, None]
             ordered = x.sort(-1, descending=True).values
             # rounding may take the sum of all above 1, so that a whole distribution is not looked for by its mass
             inside = ordered.softmax(-1).cumsum(-1).cummax(-1).values <= (mass if mass < 1 else torch.inf)
@@ -45,19 +45,19 @@ class _NucleusEntropy(torch.autograd.Function):
             least[at] = ordered.gather(-1, count - 1).squeeze(-1)
             q, log_q, log_z[at] = _inside(x, least[at])
             entropy[at] = -(q * log_q).sum(-1)
-        ctx.save_for_backward(logits, heat, least, log_z, entropy)
+        ctx.save_for_backward(logits, temperature, least, log_z, entropy)
         return entropy
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_entropy: Tensor) -> tuple[Tensor, None, None]:
-        logits, heat, least, log_z, entropy = ctx.saved_tensors
+        logits, temperature, least, log_z, entropy = ctx.saved_tensors
         grad = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
         for at in pieces(logits.shape):
-            x = logits[at].to(heat.dtype) / heat[at[0], None, None]
+            x = logits[at].to(temperature.dtype) / temperature[at[0], None, None]
             q, log_q, _ = _inside(x, least[at], log_z[at])
             slope = -q * (log_q + entropy[at][..., None]) * d_entropy[at][..., None]
-            grad[at] = (slope / heat[at[0], None, None]).to(logits.dtype)
+            grad[at] = (slope / temperature[at[0], None, None]).to(logits.dtype)
         return grad, None, None
 
 

@@ -30,7 +30,7 @@ def leave_one_out_process(
     """Return to go of token rewards and an outcome at the end, each less what the K - 1 others of the group earn.
 
     Tokens get q_t K / (K - 1) - sum_j mean_t q_jt / (K - 1), the last one o K / (K - 1) - sum_j o_j / (K - 1) besides,
-    with the weights of process and outcome. A group of one is compared with nobody: 0.
+    with the weights of process and outcome. A group of one has no baseline: 0.
     Source: Process Reinforcement through Implicit Rewards, 2025, section 3, arXiv:2502.01456.
     """
     _, index, size = group.unique(return_inverse=True, return_counts=True)
@@ -42,6 +42,6 @@ def leave_one_out_process(
 
     tokens = process * factor[:, None] - total(masked_mean(process, mask, dim=1))[:, None]
     ends = outcome * factor - total(outcome)
-    paid = weights[0] * zero_outside(tokens, mask)
-    to_go = paid.flip(1).cumsum(1).flip(1) + weights[1] * ends[:, None]
+    reward = weights[0] * zero_outside(tokens, mask)
+    to_go = reward.flip(1).cumsum(1).flip(1) + weights[1] * ends[:, None]
     return zero_outside(to_go, mask)

@@ -45,8 +45,8 @@ def generalised_advantages(
     following, advantage = bootstrap, torch.zeros_like(bootstrap)
     found = []
     steps = zip(*(column.t().contiguous().unbind() for column in (reward, values, mask)))
-    for paid, value, here in reversed(list(steps)):
-        delta = torch.add(paid, following, alpha=gamma) - value
+    for r, value, here in reversed(list(steps)):
+        delta = torch.add(r, following, alpha=gamma) - value
         advantage = torch.where(here, torch.add(delta, advantage, alpha=gamma * gae_lambda), advantage)
         following = torch.where(here, value, following)
         found.append(advantage)

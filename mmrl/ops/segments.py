@@ -9,7 +9,7 @@ from torch import Tensor
 def segment_advantage(
     values: Tensor,  # [N, T], of the state in which the choice's segment begins: the same for all its choices
     segment: Tensor,  # [N, T] ids >= 0 that do not fall along a row
-    reward: Tensor,  # [N] paid at the end of the row
+    reward: Tensor,  # [N] given at the end of the row
     mask: Tensor,  # [N, T] bool
     gamma: float = 1.0,
 ) -> Tensor:  # [N, T]
@@ -47,6 +47,6 @@ def role_advantage(
     centred = above - mean[index]
     if scale:
         square = centred.new_zeros(len(size)).index_add(0, index, centred.square())
-        spread = (square / (size - 1).clamp(min=1)).sqrt()[index]
-        centred = torch.where(spread > 0, centred / (spread + epsilon), 0)
+        std = (square / (size - 1).clamp(min=1)).sqrt()[index]
+        centred = torch.where(std > 0, centred / (std + epsilon), 0)
     return centred.to(reward.dtype)

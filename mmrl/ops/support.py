@@ -21,7 +21,7 @@ def support_logprob_entropy(
     One choice may keep a few ids and the next one tens of thousands. They are padded in classes of similar sizes, each
     twice as wide as the one before, so that less than twice as many numbers are computed as ids were kept.
     """
-    heat = temperature.to(precision(logits))
+    temperature = temperature.to(precision(logits))
     ids = ids.long() if len(ids) else ids.new_zeros(1, dtype=torch.long)
     widths = sizes.clamp(min=1).double().log2().ceil().long()
     order, parts = [], []
@@ -30,7 +30,7 @@ def support_logprob_entropy(
         place = torch.arange(int(sizes[rows].max().clamp(min=1)), device=logits.device)
         at = (starts[rows][:, None] + place).clamp(max=len(ids) - 1)
         kept = torch.where(place < sizes[rows][:, None], ids[at], -1)
-        x = logits[rows[:, None], kept.clamp(min=0)].to(heat.dtype) / heat[rows][:, None]
+        x = logits[rows[:, None], kept.clamp(min=0)].to(temperature.dtype) / temperature[rows][:, None]
         parts.append(torch.stack(renormalised(x, action[rows], kept)))
         order.append(rows)
     logprobs, entropy = torch.cat(parts, 1)[:, torch.cat(order).argsort()]

@@ -97,7 +97,7 @@ class ActionExpert(nn.Module):
         return clock + self.span(span)
 
 
-SLOW = 0.5  # shortest period of a clock whose derivative is learnt from
+SLOW = 0.5  # shortest period of a clock whose derivative enters the loss
 
 
 def time_features(time: Tensor, size: int, shortest: float = 0.004) -> Tensor:

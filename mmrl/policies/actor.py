@@ -220,8 +220,8 @@ class DeterministicPolicy(ActorPolicy):
         return nn.Linear(features, actions)
 
     def _choices(self, features: Tensor, temperature: Tensor) -> Gaussian:
-        centre = self._action(features)
-        return Gaussian(centre, (temperature.log() + math.log(self.exploration_noise))[:, None].expand_as(centre))
+        loc = self._action(features)
+        return Gaussian(loc, (temperature.log() + math.log(self.exploration_noise))[:, None].expand_as(loc))
 
     def _action(self, features: Tensor) -> Tensor:
         return self.head(self.actor(features)).float().tanh()

@@ -89,7 +89,7 @@ class Policy(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} reads no text between its choices; choose a text policy")
 
     def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:
-        """The raw observations of n worlds, arrays [n, ...], encoded and collated at once; None where each goes alone.
+        """Encode and collate the raw observations [n, ...] of n environments; None where each is encoded alone.
 
         Only for policies that make the same number of choices in every context.
         """

@@ -152,7 +152,7 @@ class ControlPolicy(Policy):
 
     def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
         require_inputs(raw, ["state"], self)
-        state = torch.from_numpy(np.array(raw["state"], dtype=np.float32))  # a copy: worlds may write over theirs
+        state = torch.from_numpy(np.array(raw["state"], dtype=np.float32))  # a copy: the simulator may reuse its buffer
         if state.shape[1:] != (self.observation_dims,):
             raise ValueError(
                 f"policy.observation_dims={self.observation_dims}, but the simulator gives states of shape "

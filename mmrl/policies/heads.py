@@ -105,28 +105,28 @@ class Categorical(Choices):
 
 @dataclass(frozen=True)
 class Gaussian(Choices):
-    """N(centre, exp(log_std)^2) with independent dimensions, summed to one choice: action [N, 1, A]."""
+    """N(loc, exp(log_std)^2) with independent dimensions, summed to one choice: action [N, 1, A]."""
 
-    centre: Tensor  # [N, A]
+    loc: Tensor  # [N, A]
     log_std: Tensor  # [N, A], temperature already applied
 
     def sample(self, noise: Noise) -> Tensor:
-        drawn = noise.normal(self.centre.shape[1]).to(self.centre.device)
-        return torch.addcmul(self.centre, self.log_std.exp(), drawn)[:, None]
+        drawn = noise.normal(self.loc.shape[1]).to(self.loc.device)
+        return torch.addcmul(self.loc, self.log_std.exp(), drawn)[:, None]
 
     def logprobs(self, action: Tensor) -> Tensor:
-        """-sum_a ((x_a - centre_a) / std_a)^2 / 2 + log std_a + log(2 pi) / 2."""
-        score = (action[:, 0] - self.centre) * (-self.log_std).exp()
+        """-sum_a ((x_a - loc_a) / std_a)^2 / 2 + log std_a + log(2 pi) / 2."""
+        score = (action[:, 0] - self.loc) * (-self.log_std).exp()
         return -(0.5 * score**2 + self.log_std + 0.5 * math.log(2 * math.pi)).sum(dim=-1, keepdim=True)
 
     def entropy(self) -> Tensor:
         return (self.log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(dim=-1, keepdim=True)
 
     def mode(self) -> Tensor:
-        return self.centre[:, None]
+        return self.loc[:, None]
 
     def mean(self) -> Tensor:
-        return self.centre[:, None]
+        return self.loc[:, None]
 
     def truncate(self, sampling: Sampling) -> Gaussian:
         raise ValueError(
@@ -168,13 +168,13 @@ class GaussianHead(Head):
         super().__init__()
         self.linear = nn.Linear(features, actions)
         self.start = log_std
-        self.spread = nn.Linear(features, actions) if state_dependent else None
+        self.log_std_head = nn.Linear(features, actions) if state_dependent else None
         self.log_std = None if state_dependent else nn.Parameter(torch.full((actions,), float(log_std)))
 
     def forward(self, features: Tensor, temperature: Tensor) -> Gaussian:
-        centre = self.linear(features).float()
-        if self.spread is None:
+        loc = self.linear(features).float()
+        if self.log_std_head is None:
             log_std = self.log_std.float()  # type: ignore[union-attr]
         else:
-            log_std = (self.spread(features).float() + self.start).clamp(*LOG_STD_RANGE)
-        return Gaussian(centre, log_std + temperature.log()[:, None])
+            log_std = (self.log_std_head(features).float() + self.start).clamp(*LOG_STD_RANGE)
+        return Gaussian(loc, log_std + temperature.log()[:, None])

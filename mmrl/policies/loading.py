@@ -91,7 +91,7 @@ def _is_folder(path: str) -> bool:
 def remove_dropout(model: nn.Module) -> nn.Module:
     """The model with every dropout at zero.
 
-    A policy is learnt from the probabilities that it acted by; with dropout in the learn step alone, the ratio of an
+    A policy is trained on the probabilities that it acted by; with dropout in the learn step alone, the ratio of an
     unchanged policy would not be one.
     """
     for module in model.modules():

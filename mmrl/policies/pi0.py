@@ -36,7 +36,7 @@ class Pi0Policy(ChainPolicy):
     """`PI0ForConditionalGeneration`: camera images and an instruction are read once, an expert denoises the chunk.
 
     The chain has the model's whole state, `horizon` steps of all its dimensions; the `chunk` first steps of the
-    simulator's dimensions are choices, the others follow the flow without noise, and nothing is learnt from them. See
+    simulator's dimensions are choices, the others follow the flow without noise, and nothing is trained on them. See
     ChainPolicy. Cloning prolongs a demonstrated chunk by its last action where the model thinks farther ahead; the
     timesteps are drawn as the chain says (Beta(1.5, 1) as in the paper).
 
@@ -152,8 +152,8 @@ class Pi0Policy(ChainPolicy):
                 )
             if image.shape != images[0].shape:
                 raise ValueError(
-                    f"cameras {self.cameras[0]!r} and {name!r} have pictures of {tuple(images[0].shape)} and "
-                    f"{tuple(image.shape)}; give them one size with policy.processor.pictures"
+                    f"cameras {self.cameras[0]!r} and {name!r} have images of {tuple(images[0].shape)} and "
+                    f"{tuple(image.shape)}; give them one size with policy.processor.images"
                 )
         proprio = torch.as_tensor(np.asarray(raw["proprio"], dtype=np.float32))
         if proprio.shape != (self.proprio_dims,):
@@ -232,7 +232,7 @@ class Pi0Policy(ChainPolicy):
 
 def _load_model(path: str, **options: Any) -> Any:
     """The transformers model. Weights that it needs and does not get are refused, not drawn at random."""
-    unread = ("model.dit.embed_tokens", "dit.embed_tokens")  # nobody reads those
+    unread = ("model.dit.embed_tokens", "dit.embed_tokens")  # unused by the forward pass
     model = load_model(PI0ForConditionalGeneration, path, unread, **options)
     return model.train()  # as other new modules are; transformers loads for evaluation
 
@@ -263,7 +263,7 @@ def _resolve_processor(path: str, reading: Pi0Reading, given: Processor | None) 
 def _freeze(model: Any, freeze_vision: bool, freeze_context: bool, lora: dict[str, Any] | None) -> nn.Module:
     """The model with what may learn, adapted where it may."""
     vlm = model.model.vlm
-    model.model.dit.embed_tokens.requires_grad_(False)  # the expert is given embeddings: nobody reads them
+    model.model.dit.embed_tokens.requires_grad_(False)  # unused: the expert is given embeddings
     if freeze_context:
         vlm.requires_grad_(False)
     if freeze_vision:

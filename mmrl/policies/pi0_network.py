@@ -79,7 +79,7 @@ class Pi0Network:
                 use_cache=True,
             ).last_hidden_state
         layers = [part for layer in cache.layers for part in (layer.keys, layer.values)]
-        # nobody reads what the last layer makes of its attention: its weights stay in the graph all the same
+        # the last layer's attention output is unused: its weights stay in the graph all the same
         layers[-1] = layers[-1] + 0 * hidden.sum()
         return (mask, pad(state, (0, self.model.config.max_state_dim - state.shape[1])), *layers), hidden
 

@@ -17,7 +17,7 @@ from mmrl.policies.scale import Scale
 
 
 @dataclass(frozen=True)
-class Picture:
+class ImageTransform:
     """What happens to a camera image before the network sees it, in this order: layout, rotation, mirror, size.
 
     Args:
@@ -82,21 +82,21 @@ class Gripper:
 
 @dataclass(frozen=True)
 class Processor:
-    """Names, pictures, units and the hand: how a policy reads a robot's observations and writes its actions.
+    """Names, images, units and the hand: how a policy reads a robot's observations and writes its actions.
 
     The default changes nothing. A policy applies `encode` to observations, `decode` to its actions and `encode_action`
     to demonstrated actions, saves the value with its weights, and states it in its contract.
 
     Args:
         names: what the robot or dataset calls an observation, to what the policy calls it.
-        pictures: by the policy's name of the image.
+        images: by the policy's name of the image.
         vectors: scale of each observed vector, by the policy's name.
         action: scale of the action [..., A].
         gripper: the hand, after the scale when acting; its dimension must not be scaled. None when there is none.
     """
 
     names: dict[str, str] = field(default_factory=dict)
-    pictures: dict[str, Picture] = field(default_factory=dict)
+    images: dict[str, ImageTransform] = field(default_factory=dict)
     vectors: dict[str, Scale] = field(default_factory=dict)
     action: Scale = field(default_factory=Scale)
     gripper: Gripper | None = None
@@ -111,9 +111,9 @@ class Processor:
             )
 
     def encode(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """A raw observation under the policy's names, in its pictures and units; what is not named passes."""
+        """A raw observation under the policy's names, in its images and units; what is not named passes."""
         seen = {self.names.get(name, name): value for name, value in raw.items()}
-        steps: dict[str, Any] = {**self.pictures, **self.vectors}
+        steps: dict[str, Any] = {**self.images, **self.vectors}
         for name, step in steps.items():
             if name not in seen:
                 raise ValueError(
@@ -151,7 +151,7 @@ class Processor:
         """Build a processor from the result of `to_dict`."""
         return cls(
             names=dict(plain.get("names", {})),
-            pictures={name: Picture(**given) for name, given in plain.get("pictures", {}).items()},
+            images={name: ImageTransform(**given) for name, given in plain.get("images", {}).items()},
             vectors={name: Scale(**given) for name, given in plain.get("vectors", {}).items()},
             action=Scale(**plain.get("action", {})),
             gripper=Gripper(**plain["gripper"]) if plain.get("gripper") else None,

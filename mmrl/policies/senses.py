@@ -54,7 +54,7 @@ class ObservationEncoder(nn.Module):
         return out
 
     def encode_batch(self, raw: Mapping[str, Any], owner: Policy) -> dict[str, Tensor]:
-        """Those of n worlds [n, ...] at once, as copies: worlds may write over theirs."""
+        """Those of n environments [n, ...] at once, as copies: the simulator may reuse its buffer."""
         require_inputs(
             raw, [*([self.state] if self.observation_dims else []), *(["image"] if self.image_size else [])], owner
         )
@@ -99,7 +99,7 @@ class PixelEncoder(nn.Module):
         self.out = nn.Sequential(nn.Linear(32 * side * side, features), nn.LayerNorm(features), nn.Tanh())
 
     def forward(self, image: Tensor) -> Tensor:
-        """[N, F] of pictures uint8 [N, S, S, 3]."""
+        """[N, F] of images uint8 [N, S, S, 3]."""
         pixels = image.movedim(-1, 1).to(self.out[0].weight.dtype) / 255 - 0.5  # type: ignore[arg-type]
         return self.out(self.convolutions(pixels).flatten(1))
 

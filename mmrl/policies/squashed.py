@@ -17,7 +17,7 @@ LOG_STD_RANGE = (-20.0, 2.0)
 
 @dataclass(frozen=True)
 class Squashed(Gaussian):
-    """a = tanh(u), u ~ N(centre, exp(log_std)^2), dimensions independent; choices are u [N, 1, A].
+    """a = tanh(u), u ~ N(loc, exp(log_std)^2), dimensions independent; choices are u [N, 1, A].
 
     log p(a) = log N(u) - sum_k log(1 - tanh(u_k)^2), with log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)), which
     neither under- nor overflows. Source: Soft Actor-Critic Algorithms and Applications, 2018, appendix C,
@@ -26,11 +26,11 @@ class Squashed(Gaussian):
 
     def rsample(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Reparameterised actions [N, A] in (-1, 1) and their log-probs [N, 1], from standard normal noise [N, A]."""
-        unbounded = torch.addcmul(self.centre, self.log_std.exp(), noise)
+        unbounded = torch.addcmul(self.loc, self.log_std.exp(), noise)
         return unbounded.tanh(), self._logprobs(unbounded, noise)
 
     def logprobs(self, action: Tensor) -> Tensor:
-        return self._logprobs(action[:, 0], (action[:, 0] - self.centre) * (-self.log_std).exp())
+        return self._logprobs(action[:, 0], (action[:, 0] - self.loc) * (-self.log_std).exp())
 
     def _logprobs(self, unbounded: Tensor, score: Tensor) -> Tensor:
         slope = 2 * (math.log(2) - unbounded - softplus(-2 * unbounded))
@@ -45,7 +45,7 @@ class Squashed(Gaussian):
 
 
 class SquashedHead(Head):
-    """Linear centre and log standard deviation, both functions of the features.
+    """Linear mean and log standard deviation, both functions of the features.
 
     Args:
         features: F, width of the input.
@@ -57,6 +57,6 @@ class SquashedHead(Head):
         self.linear = nn.Linear(features, 2 * actions)
 
     def forward(self, features: Tensor, temperature: Tensor | None = None) -> Squashed:
-        centre, log_std = self.linear(features).float().chunk(2, dim=-1)
+        loc, log_std = self.linear(features).float().chunk(2, dim=-1)
         log_std = log_std.clamp(*LOG_STD_RANGE)
-        return Squashed(centre, log_std if temperature is None else log_std + temperature.log()[:, None])
+        return Squashed(loc, log_std if temperature is None else log_std + temperature.log()[:, None])

@@ -90,7 +90,7 @@ class VisionLanguagePolicy(TextPolicy):
         return self._chat_ids(_expand_content(raw["messages"])), list(raw["images"])
 
     def canary(self) -> Mapping[str, Any]:
-        """The text's canary after a picture: two ramps and their product."""
+        """The text's canary after an image: two ramps and their product."""
         ramp = np.linspace(0, 255, 48)
         across, down = np.meshgrid(ramp, ramp)
         image = np.stack([across, down, across * down / 255], axis=-1).astype(np.uint8)

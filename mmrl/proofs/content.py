@@ -38,7 +38,7 @@ def _content(words: tuple[str, ...]) -> str:
     trainer = plain["trainer"]
     callbacks = trainer.get("callbacks") or {}
     start = callbacks.get("warm_start") or {}
-    learnt = {
+    learned = {
         "trainer": {name: value for name, value in trainer.items() if name not in ("callbacks", "logger")},
         "callbacks": {name: value for name, value in callbacks.items() if name not in _usual()},
         "model": plain["model"],
@@ -48,7 +48,7 @@ def _content(words: tuple[str, ...]) -> str:
             name: content([*start["common"], *stage]) for name, stage in (start.get("stages") or {}).items() if stage
         },
     }
-    text = json.dumps([learnt, sources(sorted(set(targets(learnt))))], sort_keys=True, default=str)
+    text = json.dumps([learned, sources(sorted(set(targets(learned))))], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -96,7 +96,7 @@ def summary(
     if "reach" in plan:
         out = _cost(seeds, target)
         if baseline:
-            gains = [_paid(other) - _paid(row) for row, other in zip(seeds, baseline)]
+            gains = [_charged_cost(other) - _charged_cost(row) for row, other in zip(seeds, baseline)]
             return {**out, **_against(gains)}
         return {**out, "verdict": HELPS if out.get("target_met") else NOTHING}
     effects = [row["after"] - row["before"] for row in seeds]
@@ -115,19 +115,23 @@ def _against(gains: Sequence[float]) -> dict[str, Any]:
 
 def _cost(seeds: Sequence[Mapping[str, Any]], target: Mapping[str, float] | None) -> dict[str, Any]:
     costs = [row["cost"] for row in seeds]
-    paid = [_paid(row) for row in seeds]
-    out: dict[str, Any] = {"mean_cost": mean(paid), "interval": interval(paid), "never_reached": costs.count(None)}
+    charged = [_charged_cost(row) for row in seeds]
+    out: dict[str, Any] = {
+        "mean_cost": mean(charged),
+        "interval": interval(charged),
+        "never_reached": costs.count(None),
+    }
     if target:
         out["target_met"] = all(cost is not None and cost <= target["cost"] for cost in costs)
     return out
 
 
-def _paid(row: Mapping[str, Any]) -> float:
+def _charged_cost(row: Mapping[str, Any]) -> float:
     return row["spent"] if row["cost"] is None else row["cost"]
 
 
 def _met(row: Mapping[str, Any], target: Mapping[str, float]) -> bool:
-    """Whether one seed does what the recipe says of all."""
+    """Whether one seed meets the recipe's target."""
     enough = row["after"] >= target.get("after", -math.inf) and row["after"] - row["before"] >= target.get("gain", 0)
     # no part may end below the interval that it began with
     kept = all(part["after"] >= part["wilson_before"][0] for part in row.get("parts", {}).values())

@@ -1,4 +1,4 @@
-"""A proof as a picture: method and baseline over the iterations, each with the band of its seeds."""
+"""Plot a stored result: method and baseline over the iterations, each with the band of its seeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from mmrl.evaluation.plots import COLOURS
 from mmrl.proofs.stored import told
 
-MOST = 200  # points of a curve that a picture shows
+MOST = 200  # points per plotted curve
 
 
 def curve(rows: Sequence[Mapping[str, str]], column: str, index: str = "iterations") -> list[tuple[float, float]]:
@@ -25,7 +25,7 @@ def curve(rows: Sequence[Mapping[str, str]], column: str, index: str = "iteratio
     return [points[round(i)] for i in np.linspace(0, len(points) - 1, MOST)]
 
 
-def picture(proof: Mapping[str, Any], path: Path) -> Path:
+def plot_curves(proof: Mapping[str, Any], path: Path) -> Path:
     """Draw the proof's curves into a PNG: the mean over seeds as a line, lowest to highest seed as a band."""
     figure = Figure(figsize=(7, 4.2), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)

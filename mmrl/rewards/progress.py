@@ -1,4 +1,4 @@
-"""How much nearer to the end of the task the second of two pictures is than the first."""
+"""VLAC progress reward: signed task progress between two frames, by a frozen critic."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mmrl.types import Sampling
 
 
 class PairProgress(FrameReward):
-    """The signed share c in [-1, 1] of the remaining way that lies between two pictures, by a frozen critic.
+    """The signed share c in [-1, 1] of the remaining way that lies between two images, by a frozen critic.
 
     Shares of what remains do not add up: from v, a share c leads to v + (1 - v) c (`value_curve`).
     Source: Zhai et al., "A Vision-Language-Action-Critic Model", arXiv 2509.15937, section 3.
 
     Args:
-        critic: policy that answers {"image": the two pictures side by side, "proprio": zeros, "instruction"} with
+        critic: policy that answers {"image": the two images side by side, "proprio": zeros, "instruction"} with
             one number; `recipe=progress` trains one.
         scale: factor of the reward.
         dead_zone: shares of at most this size count as none.
@@ -52,7 +52,7 @@ class PairProgress(FrameReward):
 
 
 def concat_images(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """One picture of two: uint8 [n, H, 2 W, 3], the earlier on the left."""
+    """Concatenate two images: uint8 [n, H, 2 W, 3], the earlier on the left."""
     return np.concatenate([before, after], axis=2)
 
 

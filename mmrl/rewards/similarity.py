@@ -1,4 +1,4 @@
-"""How well a picture fits a sentence, by a frozen pair of encoders."""
+"""CLIP reward: similarity of an image and a goal sentence (VLM-RM)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mmrl.rewards.frames import FrameReward
 class GoalBaselineSimilarity(FrameReward):
     """1 - |M (s - g)|^2 / 2 with M = alpha d d' / |d|^2 + (1 - alpha) I and d = g - b.
 
-    s, g and b are unit embeddings of the picture, of the goal sentence and of a baseline sentence that describes the
-    scene without its goal. alpha = 0 is the cosine of picture and goal; alpha = 1 sees only the direction from
-    baseline to goal and nothing else in the picture.
+    s, g and b are unit embeddings of the image, of the goal sentence and of a baseline sentence that describes the
+    scene without its goal. alpha = 0 is the cosine of image and goal; alpha = 1 sees only the direction from
+    baseline to goal and nothing else in the image.
     Source: Rocamonde et al., "Vision-Language Models are Zero-Shot Reward Models", arXiv 2310.12921, equation 3.
 
     Args:
@@ -27,7 +27,7 @@ class GoalBaselineSimilarity(FrameReward):
         goal: sentence about the reached goal; "{instruction}" stands for the episode's instruction.
         alpha: share of the projection, in [0, 1].
         device: where the encoders run; None takes a GPU where there is one.
-        batch_size: pictures per forward pass.
+        batch_size: images per forward pass.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class GoalBaselineSimilarity(FrameReward):
 
     def __call__(self, before: np.ndarray, after: np.ndarray, instructions: Sequence[str]) -> np.ndarray:
         goals = torch.stack([self._sentence(self.goal.replace("{instruction}", text)) for text in instructions])
-        pictures = torch.cat(
-            [self._pictures(after[i : i + self.batch_size]) for i in range(0, len(after), self.batch_size)]
+        images = torch.cat(
+            [self._embed_images(after[i : i + self.batch_size]) for i in range(0, len(after), self.batch_size)]
         )
-        return goal_baseline_reward(pictures, goals, self._sentence(self.baseline), self.alpha).cpu().numpy()
+        return goal_baseline_reward(images, goals, self._sentence(self.baseline), self.alpha).cpu().numpy()
 
     @cached_property
     def _encoders(self) -> tuple[Any, Any]:
@@ -70,19 +70,19 @@ class GoalBaselineSimilarity(FrameReward):
         return self._sentences[text]
 
     @torch.no_grad()
-    def _pictures(self, frames: np.ndarray) -> Tensor:
+    def _embed_images(self, frames: np.ndarray) -> Tensor:
         model, processor = self._encoders
         inputs = processor(images=list(frames), return_tensors="pt").to(self.device)
         return _unit(model.get_image_features(**inputs))
 
 
-def goal_baseline_reward(picture: Tensor, goal: Tensor, baseline: Tensor, alpha: float) -> Tensor:
-    """[...] of unit embeddings picture [..., D], goal [..., D] and baseline [D]; see `GoalBaselineSimilarity`."""
+def goal_baseline_reward(image: Tensor, goal: Tensor, baseline: Tensor, alpha: float) -> Tensor:
+    """[...] of unit embeddings image [..., D], goal [..., D] and baseline [D]; see `GoalBaselineSimilarity`."""
     direction = goal - baseline
     length = direction.square().sum(dim=-1, keepdim=True)
     if (length == 0).any():
         raise ValueError("the goal and the baseline have the same embedding: no direction leads from one to the other")
-    apart = picture - goal
+    apart = image - goal
     along = direction * (apart * direction).sum(dim=-1, keepdim=True) / length
     return 1 - 0.5 * (alpha * along + (1 - alpha) * apart).square().sum(dim=-1)
 

@@ -19,7 +19,7 @@ class SelfCorrectionDemonstrations(Rollout):
     """One row per prompt: several attempts with the request to try again between them, the last one right.
 
     Every attempt is the task's own answer, but a share of those before the last answers another problem of the task;
-    of such an attempt nothing is learnt.
+    such an attempt is not trained on.
 
     Args:
         num_attempts: attempts in a row.

@@ -15,7 +15,7 @@ from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
 class SelfCorrection(Rollout):
     """Self-correction over several attempts; one row per attempt, whose context holds all attempts before it.
 
-    With r_k the reward of attempt k alone, what row k is paid is first_reward_weight * r_1 for the first attempt and
+    With r_k the reward of attempt k alone, the reward of row k is first_reward_weight * r_1 for the first attempt and
     r_k + progress_coef * (r_k - r_{k-1}) for each later one; the last r_k is the episode's reward.
     `info["attempts"]` holds the scores of each attempt.
 
@@ -94,7 +94,7 @@ class SelfCorrection(Rollout):
         last = len(earned) - 1
         for k, (turn, own) in enumerate(zip(episode.turns, earned)):
             bonus = self.progress_coef * (own - earned[k - 1]) if k else 0.0
-            # the episode's reward, which is that of the last attempt, is paid at the last row by whoever collates
+            # the episode's reward, which is that of the last attempt, is added to the last row in collation
             turn.reward = (self.first_reward_weight * own if k == 0 else own if k < last else 0.0) + bonus
 
 

@@ -16,30 +16,30 @@ from gymnasium.vector.utils import create_empty_array
 class EpisodeEnd:
     """How an episode of one environment ended."""
 
-    terminated: bool  # by itself; else it was only watched no longer
+    terminated: bool  # False: truncated
     following: dict[str, Any]  # raw observation after the last decision, before any reset
     scores: Mapping[str, float]  # what the simulator reported
-    error: str | None = None  # why the simulator gave the world up; its reward and observation mean nothing then
+    error: str | None = None  # why the simulator failed; reward and observation are then undefined
 
 
 @dataclass(frozen=True, slots=True)
 class EnvStep:
     """Result of one step of the acting environments: rewards, executed control steps, episode ends."""
 
-    rewards: list[float]  # of the worlds that acted, in their order
+    rewards: list[float]  # of the environments that acted, in their order
     executed: list[int] | None  # control steps of the decisions that were played, where the simulator says so
-    ends: dict[int, EpisodeEnd]  # by world, of the lives that ended
+    ends: dict[int, EpisodeEnd]  # by environment, of the episodes that ended
 
 
 class AutoresetAdapter:
     """Step a vector environment and reset every finished environment, in each of gymnasium's autoreset modes.
 
-    next_step: the step after the end only resets that world, whose action is ignored: it does not act then.
-    same_step: the returned observation is already that of the new life; the final one is in the infos.
-    disabled: the finished worlds are reset here.
+    next_step: the step after the end only resets that environment and ignores its action.
+    same_step: the returned observation is that of the new episode; the final one is in the infos.
+    disabled: the finished environments are reset here.
 
     A simulator may report, in `infos`, "executed" int [n] control steps of the decision, "scores" {name: float [n]}
-    and "error" [n], a message or True in a truncated world that failed.
+    and "error" [n], a message or True in a truncated environment that failed.
     """
 
     def __init__(self, venv: VectorEnv):
@@ -47,7 +47,7 @@ class AutoresetAdapter:
         if not isinstance(mode, AutoresetMode):
             raise ValueError(f"{venv} does not say its autoreset mode in metadata['autoreset_mode'], got {mode!r}")
         self.venv, self.mode = venv, mode
-        self.acting = np.ones(venv.num_envs, dtype=bool)  # worlds that take a decision in the next step
+        self.acting = np.ones(venv.num_envs, dtype=bool)  # environments that take a decision in the next step
         self._everyone = list(range(venv.num_envs))
         self._observations: Any = None
         self._actions = create_empty_array(venv.single_action_space, venv.num_envs, fn=np.zeros)
@@ -58,33 +58,32 @@ class AutoresetAdapter:
         self._check_finite()
 
     @property
-    def worlds(self) -> list[int]:
-        """Those that take a decision in the next step."""
+    def acting_envs(self) -> list[int]:
+        """Indices of the environments that take a decision in the next step."""
         return self._everyone if self.acting.all() else np.flatnonzero(self.acting).tolist()
 
-    def observation(self, world: int) -> dict[str, Any]:
-        """The raw observation on which this world acts next."""
-        return raw_observation(self._observations, world)
+    def observation(self, env: int) -> dict[str, Any]:
+        """The raw observation on which this environment acts next."""
+        return raw_observation(self._observations, env)
 
-    def observed(self, worlds: Sequence[int]) -> dict[str, Any]:
-        """The raw observations of some worlds: arrays [n, ...], or lists of what no array holds."""
+    def observed(self, envs: Sequence[int]) -> dict[str, Any]:
+        """The raw observations of some environments: arrays [n, ...], or lists of what no array holds."""
         seen = self._observations if isinstance(self._observations, Mapping) else {"state": self._observations}
-        if len(worlds) == self.venv.num_envs:
+        if len(envs) == self.venv.num_envs:
             return dict(seen)
         return {
-            name: part[worlds] if isinstance(part, np.ndarray) else [part[w] for w in worlds]
-            for name, part in seen.items()
+            name: part[envs] if isinstance(part, np.ndarray) else [part[w] for w in envs] for name, part in seen.items()
         }
 
-    def step(self, worlds: Sequence[int], outputs: Sequence[Any], seed: Callable[[int], int]) -> EnvStep:
-        """Take one decision in each of `worlds`, which are those that act.
+    def step(self, envs: Sequence[int], outputs: Sequence[Any], seed: Callable[[int], int]) -> EnvStep:
+        """Take one decision in each of the acting environments `envs`.
 
-        `seed(world)` starts the world's next life; used where the reset is ours.
+        `seed(i)` seeds the next episode of environment i in mode disabled, where we reset.
         """
-        self._actions[worlds if len(worlds) < len(self._everyone) else ...] = outputs  # type: ignore[index]
+        self._actions[envs if len(envs) < len(self._everyone) else ...] = outputs  # type: ignore[index]
         observations, rewards, terminated, truncated, infos = self.venv.step(self._actions)
         ended = (terminated | truncated) & self.acting
-        executed = [int(infos["executed"][w]) for w in worlds] if "executed" in infos else None
+        executed = [int(infos["executed"][w]) for w in envs] if "executed" in infos else None
         ends: dict[int, EpisodeEnd] = {}
         if ended.any():
             final, reports = observations, infos
@@ -98,8 +97,8 @@ class AutoresetAdapter:
             self.acting = ~ended
         self._observations = observations
         self._check_finite()
-        paid = rewards.tolist()
-        return EnvStep(paid if len(worlds) == len(paid) else [paid[w] for w in worlds], executed, ends)
+        values = rewards.tolist()
+        return EnvStep(values if len(envs) == len(values) else [values[w] for w in envs], executed, ends)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next step depends on, as tensors; refused by simulators that cannot be saved."""
@@ -119,15 +118,15 @@ class AutoresetAdapter:
             if getattr(array, "dtype", np.dtype(object)).kind == "f" and not np.isfinite(array).all():
                 raise FloatingPointError(
                     f"{self.venv} gave observation {name!r} with numbers that are not finite; "
-                    "a simulator must end such a world with infos['error']"
+                    "a simulator must end such an environment with infos['error']"
                 )
 
 
-def raw_observation(observations: Any, world: int) -> dict[str, Any]:
-    """One world's part of a batched observation, by name; an unnamed one is called "state"."""
+def raw_observation(observations: Any, env: int) -> dict[str, Any]:
+    """One environment's part of a batched observation, by name; an unnamed one is called "state"."""
     if isinstance(observations, Mapping):
-        return {name: part[world] for name, part in observations.items()}
-    return {"state": observations[world]}
+        return {name: part[env] for name, part in observations.items()}
+    return {"state": observations[env]}
 
 
 def _plain(observations: Any) -> Any:
@@ -154,16 +153,16 @@ def _observed(saved: Any) -> Any:
     return type(saved)(_observed(part) for part in saved) if isinstance(saved, (list, tuple)) else saved
 
 
-def _end(world: int, terminated: bool, final: Any, reports: Mapping[str, Any]) -> EpisodeEnd:
-    """What is known only at the end of a life."""
+def _end(env: int, terminated: bool, final: Any, reports: Mapping[str, Any]) -> EpisodeEnd:
+    """Final observation, scores and error of an episode that ended."""
     # apart from the buffers, which some vector environments use again
     following = {
         name: part.copy() if isinstance(part, np.ndarray) else part
-        for name, part in raw_observation(final, world).items()
+        for name, part in raw_observation(final, env).items()
     }
     columns = reports.get("scores", {})  # gymnasium adds one named _name per name, which says whose entries are set
-    scores = {name: float(column[world]) for name, column in columns.items() if not name.startswith("_")}
-    error = reports["error"][world] if "error" in reports else None
+    scores = {name: float(column[env]) for name, column in columns.items() if not name.startswith("_")}
+    error = reports["error"][env] if "error" in reports else None
     if error and not isinstance(error, str):
         error = "the simulator reported an error"
     return EpisodeEnd(terminated, following, scores, error or None)

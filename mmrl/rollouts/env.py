@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class EpisodicRollout(Rollout):
     """Play whole episodes side by side in one vector environment, each to its own end.
 
-    The environment's `reset(seed=[one per world])` must make world i's initial state a function of seed[i] alone, and
-    a world that ended must keep still until the next reset (autoreset disabled). It may report in `infos`
-    "executed" int [n] control steps of the decision, "scores" {name: float [n]} and "error" bool [n].
+    The environment's `reset(seed=[one per environment])` must make the initial state of environment i a
+    function of seed[i] alone, and one that ended must keep still until the next reset (autoreset disabled). It may
+    report in `infos` "executed" int [n] control steps of the decision, "scores" {name: float [n]} and "error" bool [n].
 
     Args:
-        max_envs: most worlds at once; more episodes are played in equal waves.
+        max_envs: most environments at once; more episodes are played in equal waves.
         bootstrap: a state in which time ran out is worth what the policy's value says, as if the episode went on.
             Where doing it in time is the task, and running out of time the common failure, this must be False: no
             outcome would ever be bad, and the value would learn from itself alone.
@@ -70,10 +70,10 @@ class EpisodicRollout(Rollout):
 
 
 def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, total: int, bootstrap: bool) -> None:
-    """Play the episodes to their ends; worlds beyond them repeat the last one's state and are never asked about."""
+    """Play the episodes to their ends; surplus environments repeat the last initial state and stay idle."""
     seeds = [int(_seed(episode.prompt)) for episode in episodes]
     spare = env.num_envs - len(seeds)
-    observation, _ = env.reset(seed=seeds + seeds[-1:] * spare)  # type: ignore[arg-type]  # one seed per world
+    observation, _ = env.reset(seed=seeds + seeds[-1:] * spare)  # type: ignore[arg-type]  # one seed per environment
     live = list(range(len(episodes)))
     decision = 0
     while live:
@@ -102,7 +102,7 @@ def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, 
 
 
 def _actions(env: VectorEnv, live: Sequence[int], completions: Sequence[Completion]) -> np.ndarray:
-    """What the policy decided for the live worlds; zeros for those that keep still."""
+    """Actions of the policy for live environments, zeros for the others."""
     outputs = np.stack([np.asarray(completion.output) for completion in completions])
     space = env.action_space
     assert space.shape is not None  # of a box or of discrete actions
@@ -122,11 +122,11 @@ def _seed(prompt: Prompt) -> int:
     return prompt.info["seed"]
 
 
-def _rows(observation: Any, worlds: Sequence[int]) -> list[dict[str, Any]]:
-    """The raw observation of each world: its row of every entry, or {"state": row} of a plain array."""
+def _rows(observation: Any, env_ids: Sequence[int]) -> list[dict[str, Any]]:
+    """The raw observation of each environment: its row of every entry, or {"state": row} of a plain array."""
     if isinstance(observation, Mapping):
-        return [{name: rows[i] for name, rows in observation.items()} for i in worlds]
-    return [{"state": observation[i]} for i in worlds]
+        return [{name: rows[i] for name, rows in observation.items()} for i in env_ids]
+    return [{"state": observation[i]} for i in env_ids]
 
 
 def _shared(raws: list[dict[str, Any]], episodes: Sequence[Episode]) -> list[dict[str, Any]]:
@@ -136,17 +136,17 @@ def _shared(raws: list[dict[str, Any]], episodes: Sequence[Episode]) -> list[dic
 
 
 def _requests(
-    raws: list[dict[str, Any]], episodes: Sequence[Episode], worlds: Sequence[int], decision: int, ctx: Context
+    raws: list[dict[str, Any]], episodes: Sequence[Episode], env_ids: Sequence[int], decision: int, ctx: Context
 ) -> list[Request]:
     key = (ctx.seed, ctx.purpose, ctx.iteration)
     return [
         Request(raw, derive_seed(*key, episodes[i].group, episodes[i].sample_index, decision))
-        for raw, i in zip(raws, worlds)
+        for raw, i in zip(raws, env_ids)
     ]
 
 
 def mask_unplayed(completion: Completion, executed: int) -> None:
-    """Choices for control steps that were never played had no effect: they are not learnt from.
+    """Choices for control steps that were never played had no effect: they are not trained on.
 
     Ids [T] are the entries of the output, control step after control step; reals [T, A] are control steps, once or in
     several blocks (the states of a denoising chain), and the same steps of every block are masked. Other choices shape
@@ -163,20 +163,20 @@ def mask_unplayed(completion: Completion, executed: int) -> None:
         completion.mask[choices * executed // shape[0] :] = False
 
 
-def _finish(episode: Episode, world: int, terminated: bool, infos: Mapping[str, Any]) -> None:
-    error = "error" in infos and bool(infos["error"][world])
+def _finish(episode: Episode, i: int, terminated: bool, infos: Mapping[str, Any]) -> None:
+    error = "error" in infos and bool(infos["error"][i])
     episode.ended = "error" if error else "done" if terminated else "time"
     scores = infos.get("scores", {})  # gymnasium adds one named _name per name, which says whose entries are set
-    episode.info["scores"] = {name: float(column[world]) for name, column in scores.items() if name[0] != "_"}
+    episode.info["scores"] = {name: float(column[i]) for name, column in scores.items() if name[0] != "_"}
     if "task" in infos:
-        episode.info["task"] = str(infos["task"][world])
+        episode.info["task"] = str(infos["task"][i])
 
 
-def _bootstrap(observation: Any, worlds: list[int], episodes: Sequence[Episode], decision: int, ctx: Context) -> None:
+def _bootstrap(observation: Any, env_ids: list[int], episodes: Sequence[Episode], decision: int, ctx: Context) -> None:
     """Ask for the value of the state in which time ran out; a policy without values leaves zero."""
-    worlds = [i for i in worlds if episodes[i].turns[-1].completion.value is not None]
-    if not worlds:
+    env_ids = [i for i in env_ids if episodes[i].turns[-1].completion.value is not None]
+    if not env_ids:
         return
-    requests = _requests(_rows(observation, worlds), episodes, worlds, decision, ctx)
-    for i, completion in zip(worlds, ctx.engine.sample(requests, ctx.sampling)):
+    requests = _requests(_rows(observation, env_ids), episodes, env_ids, decision, ctx)
+    for i, completion in zip(env_ids, ctx.engine.sample(requests, ctx.sampling)):
         episodes[i].bootstrap = float(completion.value.reshape(-1)[0])

@@ -25,7 +25,7 @@ class LoggedEpisodes(Rollout):
 
     Where there is no log yet, the policy as it is then plays one with any other rollout: the problems of the task in
     order, `data.group_size` episodes of each, and again with other draws where they are fewer than `count`. Rows are of
-    version -1, since no weights that are learnt sampled them. The task scores the episodes anew.
+    version -1, since no weights that are learned sampled them. The task scores the episodes anew.
 
     Args:
         path: of the log, which is read if it is there.

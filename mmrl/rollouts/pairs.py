@@ -21,7 +21,7 @@ def answers(prompt: Prompt) -> tuple[str, str]:
 
 
 class PreferencePairs(Rollout):
-    """Both answers of every prompt as episodes of one group, preferred and not; nobody sampled their choices."""
+    """Both answers of every prompt as episodes of one group, chosen and rejected; the policy did not sample them."""
 
     samples = False
 

@@ -1,4 +1,4 @@
-"""Labelled pictures as episodes: "point at what is named", auto-labelled by the simulator."""
+"""Pointing data as demonstrations: images labelled by the simulator with the named objects' pixels."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Pointing(Rollout):
         chunk: steps of the policy's answer.
         dims: action dimensions of each step, at least 2.
         least_pixels: scenes that show less of an object are left out.
-        spread: how far each joint of the arm may stand from its start, rad.
+        joint_noise: how far each joint of the arm may stand from its start, rad.
     """
 
     samples = False
 
     writes = frozenset({"target_mask", "seed"})
 
-    def __init__(self, chunk: int = 5, dims: int = 3, least_pixels: int = 8, spread: float = 0.3):
+    def __init__(self, chunk: int = 5, dims: int = 3, least_pixels: int = 8, joint_noise: float = 0.3):
         if dims < 2:
             raise ValueError(f"rollout.dims must be at least 2 to name a place in an image, got {dims}")
-        self.chunk, self.dims, self.least_pixels, self.spread = chunk, dims, least_pixels, spread
+        self.chunk, self.dims, self.least_pixels, self.joint_noise = chunk, dims, least_pixels, joint_noise
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         sim = getattr(ctx.task, "sim", None)
@@ -45,7 +45,7 @@ class Pointing(Rollout):
                 "use task=sim with one of the tabletop, as sim=reach"
             )
         ctx.progress("labelled images", 0, len(prompts))
-        made = sim.label_images([prompt.info["seed"] for _, prompt in prompts], self.spread)  # type: ignore[union-attr]
+        made = sim.label_images([prompt.info["seed"] for _, prompt in prompts], self.joint_noise)  # type: ignore[union-attr]
         ctx.progress("labelled images", len(prompts), len(prompts))
         return [
             Episode(prompt, group=slot, sample_index=0, turns=self._turns(made, i, slot, ctx), source="demo")

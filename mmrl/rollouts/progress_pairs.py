@@ -1,4 +1,4 @@
-"""Pairs of pictures from demonstrations as episodes: "how much of the rest of the way lies between these two?"."""
+"""Image pairs from demonstrations, labelled with the progress between the two frames (VLAC)."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class OfflineRollout(Rollout):
 
     Args:
         path: of the dataset: a LeRobotDataset v3.0 or Minari folder, or a robomimic file.
-        stride: control steps between two decisions that are learnt from; None for the policy's chunk, as the episode
+        stride: control steps between two decisions that are trained on; None for the policy's chunk, as the episode
             would have been played. 1 learns from every control step.
         include_failures: use episodes that are flagged as failures too.
         cache_episodes: keep the encoded episodes in memory, for small sets that are used many times.

@@ -12,7 +12,7 @@ import numpy as np
 USUAL = {"slope": 10.0, "place": -0.5, "floor": 0.1}
 """What is expected before anything is known: half is solved when a little less than half is shown."""
 FAITH = 0.002
-"""What a deviation of one unit (a factor of e, half of the solution, a fifth of all completions) from that counts, in
+"""What a distance of one unit (a factor of e, half of the solution, a fifth of all completions) from that counts, in
 squared errors of the accuracy: little beside any measurement, enough to make one point tell a curve."""
 
 
@@ -62,5 +62,5 @@ def _curve(share, slope, place, floor):
 def _grid() -> tuple[np.ndarray, ...]:
     parts = np.meshgrid(np.geomspace(2, 50, 16), np.linspace(-1.3, 0.3, 81), np.linspace(0, 0.6, 13), indexing="ij")
     slope, place, floor = (part.ravel() for part in parts)
-    deviations = (np.log(slope / USUAL["slope"]), (place - USUAL["place"]) / 0.5, (floor - USUAL["floor"]) / 0.2)
-    return slope, place, floor, FAITH * sum(deviation**2 for deviation in deviations)  # type: ignore[return-value]
+    z_scores = (np.log(slope / USUAL["slope"]), (place - USUAL["place"]) / 0.5, (floor - USUAL["floor"]) / 0.2)
+    return slope, place, floor, FAITH * sum(z**2 for z in z_scores)  # type: ignore[return-value]

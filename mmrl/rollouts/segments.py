@@ -19,14 +19,14 @@ class EnvTrajectory:
     """Trajectory of one environment over segments and iterations: its return, length and open segment."""
 
     number: int = 0  # over all ranks
-    lives: int = 0  # that ended
-    life_return: float = 0.0
-    life_length: int = 0
+    num_episodes: int = 0  # that ended
+    episode_return: float = 0.0
+    episode_length: int = 0
     rows: list[int] = field(default_factory=list)  # of the open segment, in the table of this iteration
 
-    def end_life(self) -> None:
-        self.lives += 1
-        self.life_return, self.life_length = 0.0, 0
+    def end_episode(self) -> None:
+        self.num_episodes += 1
+        self.episode_return, self.episode_length = 0.0, 0
 
 
 class SegmentBuilder:
@@ -45,46 +45,46 @@ class SegmentBuilder:
         self._following: list[tuple[Episode, dict[str, Any]]] = []  # unfinished ones and what was seen after them
 
     def add(
-        self, worlds: Sequence[EnvTrajectory], acting: Sequence[int], acts: Sequence[Completion], step: EnvStep
+        self, trajectories: Sequence[EnvTrajectory], acting: Sequence[int], acts: Sequence[Completion], step: EnvStep
     ) -> None:
-        """One decision in each acting world: a row, or, when it is not learnt from, the reason to stop before it."""
+        """Add one decision of each acting environment: a row, or the end of the segment before it."""
         if step.executed is not None:
             _mask_unplayed(acts, step.executed)
         rows, ends = self._table.add(acts, step.rewards), step.ends
         for place, (w, row, reward) in enumerate(zip(acting, rows, step.rewards)):
-            world, end = worlds[w], ends.get(w)
+            trajectory, end = trajectories[w], ends.get(w)
             failed = end is not None and end.error is not None
-            learnt = not failed and self.rows < self.wanted
-            if learnt:
-                world.rows.append(row)
+            counted = not failed and self.rows < self.wanted
+            if counted:
+                trajectory.rows.append(row)
                 self.rows += 1
             else:
-                self._stop(world, acts[place], end)
+                self._stop(trajectory, acts[place], end)
             if not failed:
-                world.life_return += reward
-                world.life_length += 1
-            if learnt and end is not None:
-                self._end(world, end)
+                trajectory.episode_return += reward
+                trajectory.episode_length += 1
+            if counted and end is not None:
+                self._end(trajectory, end)
 
-    def _stop(self, world: EnvTrajectory, completion: Completion, end: EpisodeEnd | None) -> None:
+    def _stop(self, trajectory: EnvTrajectory, completion: Completion, end: EpisodeEnd | None) -> None:
         """The open segment ends before the decision that has just been taken."""
         failed = end is not None and end.error is not None
-        segment = self._close(world, "error" if failed else "cut")
+        segment = self._close(trajectory, "error" if failed else "cut")
         if segment is not None:
             _followed(segment, completion)
         if segment is not None and failed:
             segment.info["error"] = end.error  # type: ignore[union-attr]
 
-    def _end(self, world: EnvTrajectory, end: EpisodeEnd) -> None:
-        segment = self._close(world, "done" if end.terminated else "time")
-        life = {"episode_return": world.life_return, "episode_length": float(world.life_length)}
-        segment.info["scores"] = {**end.scores, **life}  # type: ignore[union-attr]
+    def _end(self, trajectory: EnvTrajectory, end: EpisodeEnd) -> None:
+        segment = self._close(trajectory, "done" if end.terminated else "time")
+        totals = {"episode_return": trajectory.episode_return, "episode_length": float(trajectory.episode_length)}
+        segment.info["scores"] = {**end.scores, **totals}  # type: ignore[union-attr]
         if not end.terminated:
             self._following.append((segment, end.following))  # type: ignore[arg-type]
 
-    def cut(self, world: EnvTrajectory, observation: dict[str, Any]) -> None:
-        """End the open segment, if there is one, because the iteration ends; its world has come to `observation`."""
-        segment = self._close(world, "cut")
+    def cut(self, trajectory: EnvTrajectory, observation: dict[str, Any]) -> None:
+        """End the open segment, if there is one, because the iteration ends; `observation` follows it."""
+        segment = self._close(trajectory, "cut")
         if segment is not None:
             self._following.append((segment, observation))
 
@@ -99,12 +99,12 @@ class SegmentBuilder:
             segment.group, segment.turns = group, self._table.turns(rows)
         return [segment for segment, _ in self._segments]
 
-    def _close(self, world: EnvTrajectory, ended: Ended) -> Episode | None:
-        if not world.rows:
+    def _close(self, trajectory: EnvTrajectory, ended: Ended) -> Episode | None:
+        if not trajectory.rows:
             return None
-        segment = Episode(Prompt(key=f"{self.name}/world/{world.number}"), group=0, sample_index=0, ended=ended)
-        self._segments.append((segment, world.rows))
-        world.rows = []
+        segment = Episode(Prompt(key=f"{self.name}/env/{trajectory.number}"), group=0, sample_index=0, ended=ended)
+        self._segments.append((segment, trajectory.rows))
+        trajectory.rows = []
         return segment
 
 
@@ -123,7 +123,7 @@ def _mask_unplayed(acts: Sequence[Completion], executed: Sequence[int]) -> None:
 
 
 def _stacked(observations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Raw observations as an engine takes those of many worlds."""
+    """Stack raw observations into the batched form that engines take."""
     columns = {name: [seen[name] for seen in observations] for name in observations[0]}
     return {
         name: np.stack(rows) if isinstance(rows[0], np.ndarray | np.generic) else rows for name, rows in columns.items()

@@ -35,7 +35,7 @@ class SelfPlay(Rollout):
     Source: Zhao et al., "Absolute Zero", 2025, arXiv:2505.03335, algorithm 1 and equations 4 to 6.
 
     Args:
-        trials: solutions sampled for a proposed problem; they are not learnt from.
+        trials: solutions sampled for a proposed problem; they are not trained on.
         references: known problems that a proposer is shown.
         proposing: False plays solvers alone, on the problems known at the beginning.
         max_problems: per kind, the newest known problems that are kept.

@@ -18,7 +18,7 @@ class StepValues(Rollout):
     """Single-turn completions with the values of the states in which their steps begin, by Monte Carlo.
 
     V(s_k) is the mean reward of `continuations` fresh completions of the prompt and the first k steps, by the policy
-    that sampled the completion. They have its length limit and are not learnt from. States that several completions
+    that sampled the completion. They have its length limit and are not trained on. States that several completions
     share are evaluated once. A continuation that fails is left out.
 
     Source: Kazemnejad et al., "VinePPO", 2024, arXiv:2410.01679, section 4 and equation 6.

@@ -22,21 +22,21 @@ log = logging.getLogger(__name__)
 class FixedHorizon(Rollout):
     """Collect `num_envs * horizon` decisions per iteration; episodes go on over the end of an iteration.
 
-    A segment is a piece of a world's life: up to its end ("done", "time", "error") or the end of the iteration
+    A segment is a piece of an episode: up to its end ("done", "time", "error") or the end of the iteration
     ("cut"). Each is one Episode in a group of its own. What follows a segment that did not terminate is worth the
-    policy's value of the final observation. A failure ends its segment as an error: none of it is learnt from.
+    policy's value of the final observation. A failure ends its segment as an error: none of it is trained on.
 
-    In autoreset mode next_step some worlds spend steps on resetting, so that the last step of an iteration can yield
-    more decisions than are wanted; those are taken in the worlds but not learnt from.
+    In autoreset mode next_step some environments spend steps on resetting, so that the last step of an iteration can
+    yield more decisions than are wanted; those are played but not trained on.
 
-    Prompts count only at the very start, as the worlds' first initial states. Whole episodes, for evaluation, are
+    Prompts count only at the very start, as the environments' first initial states. Whole episodes, for evaluation, are
     played by `mmrl.rollouts.env.EpisodicRollout`.
 
     Args:
-        num_envs: worlds per process.
-        horizon: decisions per world and iteration, on average.
+        num_envs: environments per process.
+        horizon: decisions per environment and iteration, on average.
         max_errors: failures of the simulator in one iteration beyond which the run stops.
-        stats_window_size: number of last finished lives over which the mean return is reported.
+        stats_window_size: number of last finished episodes over which the mean return is reported.
     """
 
     def __init__(self, num_envs: int = 8, horizon: int = 32, max_errors: int = 10, stats_window_size: int = 100):
@@ -48,7 +48,7 @@ class FixedHorizon(Rollout):
         self._env: AutoresetAdapter | None = None
         self._saved: dict[str, Any] | None = None  # simulator state to go on from, until the simulator is known
         self._checked: Any = None  # the policy that was last compared with the simulator
-        self._worlds = [EnvTrajectory() for _ in range(num_envs)]
+        self._trajectories = [EnvTrajectory() for _ in range(num_envs)]
         self._returns: deque[float] = deque(maxlen=stats_window_size)
         self._env_steps = self._errors = 0
 
@@ -63,23 +63,23 @@ class FixedHorizon(Rollout):
         wanted, errors = self.num_envs * self.horizon, self._errors
         builder, draws = SegmentBuilder(ctx.task.name, wanted), self._draws(ctx)
         while builder.rows < wanted:
-            acting = env.worlds
+            acting = env.acting_envs
             seeds = draws.integers(acting if len(acting) < self.num_envs else slice(None))
             acts = ctx.engine.act(env.observed(acting), seeds, ctx.sampling)
             outputs = acts.output if isinstance(acts, ActionBatch) else [completion.output for completion in acts]
-            step = env.step(acting, outputs, lambda w: self._life_seed(w, ctx, following=1))
-            builder.add(self._worlds, acting, acts, step)
+            step = env.step(acting, outputs, lambda w: self._episode_seed(w, ctx, following=1))
+            builder.add(self._trajectories, acting, acts, step)
             self._env_steps += len(acting)
             for w, end in step.ends.items():
-                self._count(self._worlds[w], end, ctx.task)
+                self._count(self._trajectories[w], end, ctx.task)
             if self._errors - errors > self.max_errors:
                 raise RuntimeError(
                     f"{ctx.task.name} failed {self._errors - errors} times in iteration {ctx.iteration}, more than "
                     f"rollout.max_errors={self.max_errors}; the log has every failure"
                 )
             ctx.progress("rollout", builder.rows, wanted)
-        for w, world in enumerate(self._worlds):
-            builder.cut(world, env.observation(w))
+        for w, trajectory in enumerate(self._trajectories):
+            builder.cut(trajectory, env.observation(w))
         return builder.finish(ctx, first_group=ctx.rank * wanted)
 
     def metrics(self) -> dict[str, float]:
@@ -88,45 +88,47 @@ class FixedHorizon(Rollout):
         return counts | ({f"return_{self.stats_window_size}": float(np.mean(self._returns))} if self._returns else {})
 
     def state_dict(self) -> dict[str, Any]:
-        """The worlds between two iterations; without the inside of a simulator that cannot be saved."""
+        """State of the environments between two iterations, without simulators that cannot be saved."""
         simulator = self._saved
         if self._env is not None:
             try:
                 simulator = self._env.state_dict()
             except NotImplementedError as error:
-                log.warning("this checkpoint has no simulator state, resuming will start new lives: %s", error)
-        kept = ("lives", "life_return", "life_length")
+                log.warning("this checkpoint has no simulator state, resuming will start new episodes: %s", error)
+        kept = ("num_episodes", "episode_return", "episode_length")
         return {
             "simulator": simulator,
-            "worlds": [{name: getattr(world, name) for name in kept} for world in self._worlds],
+            "trajectories": [{name: getattr(trajectory, name) for name in kept} for trajectory in self._trajectories],
             "returns": list(self._returns),
             "env_steps": self._env_steps,
             "errors": self._errors,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if len(state["worlds"]) != self.num_envs:
-            raise ValueError(f"rollout.num_envs is {self.num_envs}, the checkpoint has {len(state['worlds'])} worlds")
-        self._worlds = [EnvTrajectory(**world) for world in state["worlds"]]
+        if len(state["trajectories"]) != self.num_envs:
+            raise ValueError(
+                f"rollout.num_envs is {self.num_envs}, the checkpoint has {len(state['trajectories'])} environments"
+            )
+        self._trajectories = [EnvTrajectory(**trajectory) for trajectory in state["trajectories"]]
         self._returns = deque(state["returns"], maxlen=self.stats_window_size)
         self._env_steps, self._errors = state["env_steps"], state["errors"]
         self._env, self._saved = None, state["simulator"]
         if self._saved is None and self._env_steps:
-            log.warning("the checkpoint has no simulator state: the worlds start new lives")
-            for world in self._worlds:
-                world.end_life()
+            log.warning("the checkpoint has no simulator state: the environments start new episodes")
+            for trajectory in self._trajectories:
+                trajectory.end_episode()
 
     def _open(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> AutoresetAdapter:
-        """The worlds, started if this is the first time, and known to fit the policy."""
-        for w, world in enumerate(self._worlds):
-            world.number = ctx.rank * self.num_envs + w
+        """The environments, reset on first use, with spaces checked against the policy."""
+        for w, trajectory in enumerate(self._trajectories):
+            trajectory.number = ctx.rank * self.num_envs + w
         if self._env is None:
             if not hasattr(ctx.task, "sim"):
                 raise ValueError(f"FixedHorizon needs a task with a simulator, but {ctx.task.name!r} has none")
             self._env = AutoresetAdapter(ctx.task.sim.make(self.num_envs))
             if self._saved is None:
                 first = [prompt.info["seed"] for _, prompt in prompts][: self.num_envs] if not self._env_steps else []
-                self._env.reset([*first, *(self._life_seed(w, ctx) for w in range(len(first), self.num_envs))])
+                self._env.reset([*first, *(self._episode_seed(w, ctx) for w in range(len(first), self.num_envs))])
             else:
                 self._env.load_state_dict(self._saved)
                 self._saved = None
@@ -135,22 +137,22 @@ class FixedHorizon(Rollout):
         self._checked = ctx.policy
         return self._env
 
-    def _life_seed(self, w: int, ctx: Context, following: int = 0) -> int:
-        """The seed of a life of world `w`, this one or a following one: one of the task's initial states."""
-        world = self._worlds[w]
-        index = derive_seed(ctx.seed, "life", world.number, world.lives + following) % len(ctx.task)
+    def _episode_seed(self, w: int, ctx: Context, following: int = 0) -> int:
+        """Seed of the current or a following episode of environment `w`: one of the task's initial states."""
+        trajectory = self._trajectories[w]
+        index = derive_seed(ctx.seed, "life", trajectory.number, trajectory.num_episodes + following) % len(ctx.task)
         return ctx.task[index].info["seed"]
 
     def _draws(self, ctx: Context) -> Noise:
-        """The seeds of this iteration's decisions, learnt from or not: one stream per world."""
+        """Seeds of this iteration's decisions, one stream per environment."""
         key = (ctx.seed, ctx.purpose, ctx.iteration)
-        return Noise([derive_seed(*key, world.number) for world in self._worlds])
+        return Noise([derive_seed(*key, trajectory.number) for trajectory in self._trajectories])
 
-    def _count(self, world: EnvTrajectory, end: EpisodeEnd, task: Task) -> None:
-        """Statistics over whole lives, which do not care where segments are cut."""
+    def _count(self, trajectory: EnvTrajectory, end: EpisodeEnd, task: Task) -> None:
+        """Count returns and failures of whole episodes, independent of where segments are cut."""
         if end.error is not None:
             self._errors += 1
-            log.warning("world %d of %s failed: %s", world.number, task.name, end.error)
+            log.warning("environment %d of %s failed: %s", trajectory.number, task.name, end.error)
         else:
-            self._returns.append(world.life_return)
-        world.end_life()
+            self._returns.append(trajectory.episode_return)
+        trajectory.end_episode()

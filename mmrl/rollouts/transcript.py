@@ -49,7 +49,7 @@ class Transcript:
         self.turns += 1
 
     def read(self, ids: Tensor) -> None:
-        """What others wrote next: forced choices, of which nothing is learnt. The policy has written before it."""
+        """What others wrote next: forced choices, which are not trained on. The policy has written before it."""
         if not self._parts:
             raise ValueError("a row begins with what the policy wrote; what comes before it belongs to the prompt")
         if not len(ids):

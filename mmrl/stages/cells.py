@@ -54,8 +54,8 @@ class RoleAdvantage(Annotator):
         everyone = sorted(ctx.gather(own))  # in one order, however many processes there are
         number = {key: i for i, key in enumerate(dict.fromkeys(key for key, _ in everyone))}
         baseline_group = torch.tensor([number[key] for key, _ in everyone], dtype=torch.long)
-        paid = torch.tensor([r for _, r in everyone], dtype=torch.float64)
-        advantage = role_advantage(paid, baseline_group, self.scale, self.epsilon)
+        rewards = torch.tensor([r for _, r in everyone], dtype=torch.float64)
+        advantage = role_advantage(rewards, baseline_group, self.scale, self.epsilon)
         found = dict(zip(everyone, advantage.tolist()))  # equal rewards in one group have equal advantages
         out = torch.tensor([found.get((key, float(r)), 0.0) for key, r in zip(keys, reward)], dtype=torch.float32)
         return batch.with_columns(advantages=torch.where(mask, out[:, None], 0.0))

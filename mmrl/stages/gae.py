@@ -21,7 +21,7 @@ class GAE(Annotator):
 
     Values per row [N]: a time step is a row, and its advantage is that of all its choices. Values per choice [N, T]:
     a time step is a choice of the policy, in the order (step, choice); forced choices are passed over, and a row's
-    reward is paid at the last choice made so far. `gamma` and `gae_lambda` are per time step.
+    reward is given at the last choice made so far. `gamma` and `gae_lambda` are per time step.
 
     Args:
         gamma: discount factor per time step.
@@ -58,10 +58,10 @@ class GAE(Annotator):
             )
         )
         returns = advantages + zero_outside(grid, timeline.choices)
-        spread = zero_outside(advantages.expand(mask.shape), mask)
+        expanded = zero_outside(advantages.expand(mask.shape), mask)
         if self.whiten:
-            spread = whiten(spread, mask, ctx)
-        return batch.with_columns(advantages=spread, returns=returns[:, 0] if per_row else returns)
+            expanded = whiten(expanded, mask, ctx)
+        return batch.with_columns(advantages=expanded, returns=returns[:, 0] if per_row else returns)
 
 
 class Timeline:
@@ -103,7 +103,7 @@ class Timeline:
         return out.index_put(where, reward[self.order][earned], accumulate=True)
 
     def at_end(self, last: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        """[N] to [E]: the entry of each episode's last row; 0 where nothing was chosen and nothing is learnt."""
+        """[N] to [E]: the entry of each episode's last row; 0 where nothing was chosen and nothing is learned."""
         counts = torch.zeros(2, len(self.ids), dtype=torch.long)
         ends, chosen = counts.index_add(1, self.episode, torch.stack([last, mask.any(1)]).long())
         wrong = (ends != 1) & (chosen > 0)

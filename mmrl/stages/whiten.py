@@ -16,5 +16,5 @@ def whiten(value: Tensor, mask: Tensor, ctx: Context, epsilon: float = 1e-8) -> 
     count, total = map(sum, zip(*ctx.gather([(len(inside), float(inside.sum()))])))
     mean = total / max(count, 1)
     squares = sum(ctx.gather([float((inside - mean).square().sum())]))
-    deviation = (squares / max(count, 1)) ** 0.5
-    return zero_outside(((value - mean) / (deviation + epsilon)).to(value.dtype), mask)
+    std = (squares / max(count, 1)) ** 0.5
+    return zero_outside(((value - mean) / (std + epsilon)).to(value.dtype), mask)

@@ -1,1 +1,1 @@
-"""What the bench scripts share: the same work, measured on both sides alike."""
+"""Common parts of the benchmark scripts: the same work measured on both sides."""

@@ -1,4 +1,4 @@
-"""Times whole iterations of a Lightning run, from the end of one to the end of the next."""
+"""Time whole iterations of a Lightning run."""
 
 from __future__ import annotations
 

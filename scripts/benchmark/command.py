@@ -1,4 +1,4 @@
-"""The words that both scripts take, and the processes that they start."""
+"""Command line of the benchmark scripts, and the processes that they start."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def parser_of(description: str) -> argparse.ArgumentParser:
 
 
 def settings_of(chosen: argparse.Namespace, case: str | None, folder: Path) -> Settings:
-    """The case's lengths, under what was given."""
+    """Lengths of the case, updated with the given arguments."""
     lengths = {"prompt_tokens": 6, "new_tokens": 64, "images": False, "lengths": "fixed", **CASES.get(case or "", {})}
     lengths |= {name: value for name in lengths if (value := getattr(chosen, name)) is not None}
     law = lengths.pop("lengths")
@@ -68,8 +68,8 @@ def settings_of(chosen: argparse.Namespace, case: str | None, folder: Path) -> S
     )
 
 
-def prepared(chosen: argparse.Namespace, case: str | None, folder: Path) -> Settings:
-    """Settings whose checkpoint and problems lie in the folder."""
+def prepare_settings(chosen: argparse.Namespace, case: str | None, folder: Path) -> Settings:
+    """Prepare the checkpoint and the problems in the folder; returns the settings."""
     settings = settings_of(chosen, case, folder)
     model = chosen.model
     if model is None:
@@ -95,8 +95,8 @@ def child(python: str, module: str, threads: int | None, *arguments: object) -> 
         raise SystemExit(f"{module} ended with status {done.returncode}; see above")
 
 
-def measured(python: str, module: str, settings: Settings, threads: int | None, folder: Path) -> dict[str, Any]:
-    """The result of one process."""
+def measure(python: str, module: str, settings: Settings, threads: int | None, folder: Path) -> dict[str, Any]:
+    """Result of one benchmark process."""
     asked, result = folder / "settings.json", folder / "result.json"
     settings.write(asked)
     result.unlink(missing_ok=True)
@@ -104,6 +104,6 @@ def measured(python: str, module: str, settings: Settings, threads: int | None, 
     return json.loads(result.read_text())
 
 
-def told(settings: Settings) -> dict[str, Any]:
-    """The settings without what belongs to this machine."""
+def portable_settings(settings: Settings) -> dict[str, Any]:
+    """The settings without machine-specific entries."""
     return {key: value for key, value in vars(settings).items() if key not in ("folder", "words")}

@@ -1,10 +1,10 @@
-"""What scripts/bench_control.py measures, and our side of it: `python -m benchmark.control ASKED RESULT`.
+"""Control benchmark, our side: `python -m benchmark.control ASKED RESULT`.
 
 An algorithm is a module of this package with
 
   NUMBERS   {environment: {name: value}}: the hyperparameters, network included, that both sides read
   words     (environment, numbers, steps) -> words of `mmrl fit`
-  peer      (environment, numbers, seed) -> a model of Stable-Baselines3 that has not learnt yet
+  peer      (environment, numbers, seed) -> a model of Stable-Baselines3 that has not learned yet
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ QUIET = (
 
 
 def words(asked: dict[str, Any], run_dir: str, result: str) -> list[str]:
-    """What a user would type for the same run, and the stopwatch."""
+    """Command-line words of the same run, with the stopwatch."""
     algorithm = ALGORITHMS[asked["algorithm"]]
     return [
         *algorithm.words(asked["env"], algorithm.NUMBERS[asked["env"]], asked["steps"]),
@@ -55,7 +55,7 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class Watch:
-    """Wall-clock and CPU seconds of a whole run, and the decisions taken in it."""
+    """Wall-clock and CPU seconds of a whole run, and its decisions."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()

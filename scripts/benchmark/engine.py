@@ -1,4 +1,4 @@
-"""Rollouts of one engine without learning: `python -m benchmark.engine SETTINGS RESULT`."""
+"""Benchmark rollouts of one engine without learning: `python -m benchmark.engine SETTINGS RESULT`."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def main(settings: Settings, result: str) -> None:
     with tempfile.TemporaryDirectory() as run_dir:
         cli = CLI(to_lightning(compose(words(settings, run_dir, None))))
         try:
-            process.report(result, _measured(cli, settings))
+            process.report(result, _measure(cli, settings))
         finally:
             cli.datamodule.engine.close()
 
 
-def _measured(cli: CLI, settings: Settings) -> dict[str, Any]:
-    """One rollout that warms up and `steps` that count, each with the weights sent anew and prompts of its own."""
+def _measure(cli: CLI, settings: Settings) -> dict[str, Any]:
+    """One warm-up rollout and `steps` measured ones, each with new weights and prompts."""
     data, policy = cli.datamodule, cli.model.policy.to(settings.device)
     rounds, lengths, prompt = [], [], 0
     for number in range(settings.steps + 1):
@@ -66,8 +66,8 @@ def _measured(cli: CLI, settings: Settings) -> dict[str, Any]:
     counted = rounds[1:]
 
     def middle(name: str) -> float | None:
-        found = [row[name] for row in counted if name in row]
-        return median(found) if found else None
+        values = [row[name] for row in counted if name in row]
+        return median(values) if values else None
 
     return {
         "tokens_per_second": middle("tokens_per_second"),
@@ -82,7 +82,7 @@ def _measured(cli: CLI, settings: Settings) -> dict[str, Any]:
 
 
 def _memory(policy: Any) -> dict[str, int]:
-    """What a decode step has to read: the language model's weights once, and for every token its keys and values."""
+    """Bytes that a decode step reads: the language model's weights once, and keys and values per token."""
     config = policy.model.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     width = policy.model.dtype.itemsize

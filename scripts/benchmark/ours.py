@@ -9,7 +9,7 @@ from benchmark.settings import Settings
 
 
 def words(settings: Settings, run_dir: str, result: str | None) -> list[str]:
-    """What a user would type for the same run; the clock is left out where there is no file for its result."""
+    """Command-line words of the same run; without a result file there is no clock."""
     return [
         "recipe=grpo",
         f"policy={'vlm' if settings.images else 'text'}",

@@ -22,7 +22,7 @@ except ImportError as error:
 
 
 class Clock(TrainerCallback):
-    """Ends of the optimiser steps. Generation is inside a step here too."""
+    """Records the end of each optimiser step, generation included."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.steps = process.Steps()
@@ -35,7 +35,7 @@ class Clock(TrainerCallback):
 
 
 class Reward:
-    """The reward, which also counts what it is shown."""
+    """The reward, which also counts the completions."""
 
     __name__ = "share"
 
@@ -50,15 +50,15 @@ class Reward:
 
 
 def dataset(settings: Settings) -> Dataset:
-    """Prompts as they are looked up, pictures from memory, so that none is decoded from a file in every step."""
+    """Prompts in order, with images from memory, so that no file is decoded in a step."""
     given = problems.read(settings.folder)
     size, seed = given["image_size"], given["seed"]
     prompts = [[{"role": "user", "content": text}] for text in given["texts"]]
-    pictures = [Image.fromarray(problems.picture(i, size, seed)) for i in range(len(prompts))] if size else None
+    images = [Image.fromarray(problems.noise_image(i, size, seed)) for i in range(len(prompts))] if size else None
 
     def row(batch: dict[str, list]) -> dict[str, list]:
         out: dict[str, list] = {"prompt": [prompts[i] for i in batch["index"]]}
-        return out if pictures is None else {**out, "image": [pictures[i] for i in batch["index"]]}
+        return out if images is None else {**out, "image": [images[i] for i in batch["index"]]}
 
     return Dataset.from_dict({"index": list(range(len(prompts)))}).with_transform(row)
 

@@ -1,4 +1,4 @@
-"""PPO with the same numbers on both sides. Advantages are whitened over the iteration by us, over a minibatch there."""
+"""PPO with equal hyperparameters on both sides. We whiten advantages over the iteration, the peer over a minibatch."""
 
 from __future__ import annotations
 

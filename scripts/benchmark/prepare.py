@@ -1,4 +1,4 @@
-"""A checkpoint whose completions have known lengths, and the problems to put to it: `python -m benchmark.prepare`.
+"""Prepare a checkpoint with known completion lengths, and its problems: `python -m benchmark.prepare`.
 
 Both sides and every engine read the ids that end a completion from the checkpoint, so the lengths are laid down there
 and nowhere else. The weights are linked, not copied.
@@ -43,9 +43,9 @@ def prepare(model: str, settings: Settings) -> None:
     given = _problems(processor, settings)
     problems.write(folder, given)
     if settings.mean_length is None:
-        ends = [_never(tokenizer, config.get_text_config().vocab_size)]
+        ends = [_unused_token_id(tokenizer, config.get_text_config().vocab_size)]
     else:
-        ends = _ends(model, tokenizer, given["texts"], settings)
+        ends = _end_token_ids(model, tokenizer, given["texts"], settings)
         tokenizer.eos_token = tokenizer.convert_ids_to_tokens(ends[0])
     processor.save_pretrained(folder)
     _write_ends(folder, ends)
@@ -53,7 +53,7 @@ def prepare(model: str, settings: Settings) -> None:
 
 
 def _problems(processor: Any, settings: Settings) -> dict[str, Any]:
-    """As many different problems as the steps take. An image counts as the one token that stands for it."""
+    """As many distinct problems as the steps need. An image counts as its one placeholder token."""
     tokenizer = getattr(processor, "tokenizer", processor)
 
     def measured(text: str) -> int:
@@ -73,8 +73,8 @@ def _image_size(processor: Any) -> int:
     return int(size["height"] if "height" in size else size.get("shortest_edge", 224) if len(size) == 1 else 224)
 
 
-def _never(tokenizer: Any, vocabulary: int) -> int:
-    """The id of a new end-of-sequence token for which the model has no logit."""
+def _unused_token_id(tokenizer: Any, vocabulary: int) -> int:
+    """Id of a new end-of-sequence token without a logit."""
     missing = max(1, vocabulary + 1 - len(tokenizer))
     tokenizer.add_tokens([f"<|never {i}|>" for i in range(missing)], special_tokens=True)
     tokenizer.eos_token = f"<|never {missing - 1}|>"
@@ -83,8 +83,8 @@ def _never(tokenizer: Any, vocabulary: int) -> int:
 
 
 @torch.no_grad()
-def _ends(model: str, tokenizer: Any, texts: list[str], settings: Settings) -> list[int]:
-    """Ids of which about 1 in mean_length tokens is one, by the model's own samples that nothing ends."""
+def _end_token_ids(model: str, tokenizer: Any, texts: list[str], settings: Settings) -> list[int]:
+    """Ids of which about 1 in mean_length tokens is one, estimated from the model's own samples."""
     assert settings.mean_length is not None
     special = set(tokenizer.all_special_ids)
     auto = AutoModelForImageTextToText if settings.images else AutoModelForCausalLM
@@ -96,7 +96,7 @@ def _ends(model: str, tokenizer: Any, texts: list[str], settings: Settings) -> l
     shortest = min(map(len, read))
     ids = torch.tensor([row[-shortest:] for row in read]).repeat(-(-512 // len(read)), 1)  # at least 512 samples
     torch.manual_seed(settings.seed)
-    made = net.generate(
+    generated = net.generate(
         ids,
         attention_mask=torch.ones_like(ids),
         do_sample=True,
@@ -112,7 +112,7 @@ def _ends(model: str, tokenizer: Any, texts: list[str], settings: Settings) -> l
         order = [i for i in order if i not in special and tokenizer.convert_ids_to_tokens(i) is not None]
         expected = max(1, round(size / settings.mean_length))
         for count in range(max(1, expected // 2), 2 * expected + 1, max(1, expected // 50)):
-            ended = torch.isin(made, torch.tensor(order[:count]))
+            ended = torch.isin(generated, torch.tensor(order[:count]))
             first = torch.where(ended.any(1), ended.int().argmax(1) + 1, settings.new_tokens)
             if (off := abs(first.float().mean().item() - settings.mean_length)) < error:
                 best, error = order[:count], off
@@ -121,8 +121,8 @@ def _ends(model: str, tokenizer: Any, texts: list[str], settings: Settings) -> l
 
 def _write_ends(folder: Path, ends: list[int]) -> None:
     path = folder / "generation_config.json"
-    told = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps({**told, "eos_token_id": ends}, indent=2))
+    saved = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**saved, "eos_token_id": ends}, indent=2))
 
 
 if __name__ == "__main__":

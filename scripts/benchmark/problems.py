@@ -1,4 +1,4 @@
-"""The same prompts, pictures and reward for both sides. Needs numpy alone, since a peer may not have mmrl."""
+"""Prompts, images and reward of both sides. Needs numpy alone, since a peer may not have mmrl."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HIGH = frozenset("56789STUVWXYZstuvwxyz")
 
 
 def questions(count: int, tokens: int, measured: Callable[[str], int], seed: int) -> list[str]:
-    """Random digits that the model reads as exactly `tokens` tokens, its template included.
+    """Random digits of exactly `tokens` tokens, chat template included.
 
     Args:
         measured: how many tokens the model reads for one question.
@@ -22,10 +22,10 @@ def questions(count: int, tokens: int, measured: Callable[[str], int], seed: int
     rng = np.random.default_rng([seed, 1])
     length = tokens
     for _ in range(50):
-        found = measured("7" * length)
-        if found == tokens or (found > tokens and length == 1):
+        count_now = measured("7" * length)
+        if count_now == tokens or (count_now > tokens and length == 1):
             break
-        length = max(1, length + tokens - found)
+        length = max(1, length + tokens - count_now)
     out = ["".join(map(str, rng.integers(0, 10, length))) for _ in range(count)]
     wrong = sorted({n for text in out if (n := measured(text)) != tokens})
     if wrong:
@@ -36,13 +36,13 @@ def questions(count: int, tokens: int, measured: Callable[[str], int], seed: int
     return out
 
 
-def picture(index: int, size: int, seed: int) -> np.ndarray:
-    """[size, size, 3] uint8 of noise; no two problems share one."""
+def noise_image(index: int, size: int, seed: int) -> np.ndarray:
+    """Noise image, [size, size, 3] uint8; distinct per problem."""
     return np.random.default_rng([seed, 2, index]).integers(0, 256, (size, size, 3), dtype=np.uint8)
 
 
 def share(text: str) -> float:
-    """The reward: which part of the text is high digits and late letters; it differs within any group."""
+    """The reward: fraction of high digits and late letters in the text; it differs within any group."""
     return sum(character in HIGH for character in text) / max(1, len(text))
 
 

@@ -1,4 +1,4 @@
-"""What a measured process says about itself. Standard library alone, the same on both sides."""
+"""Memory, threads and versions of a benchmark process. Standard library alone, the same on both sides."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from typing import Any
 
 
 def peak_rss_gib() -> float:
-    """Most memory that this process has held so far."""
+    """Peak resident memory of this process so far, GiB."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 
 
 def threads() -> int | None:
-    """What OMP_NUM_THREADS says, when it says something."""
+    """Value of OMP_NUM_THREADS, if set."""
     return int(os.environ.get("OMP_NUM_THREADS", 0)) or None
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Python and those of the packages that are installed."""
-    found = {"python": platform.python_version()}
+    """Versions of Python and of the packages that are installed."""
+    result = {"python": platform.python_version()}
     for package in packages:
         try:
-            found[package] = version(package)
+            result[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return result
 
 
 class Steps:
-    """Wall-clock and CPU seconds of steps, each from the end of the one before: nothing in between escapes."""
+    """Wall-clock and CPU seconds of steps, each from the end of the previous one."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -54,7 +54,7 @@ class Steps:
 
 
 def summary(steps: Steps, tokens: list[int], lengths: list[float], **more: Any) -> dict[str, Any]:
-    """Medians over the steps after the first, which warms up.
+    """Medians over the steps after the first, which is a warm-up.
 
     Args:
         steps: at least two.

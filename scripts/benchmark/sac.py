@@ -1,4 +1,4 @@
-"""SAC with the same numbers on both sides, one update per decision; we take `horizon` of each in turn."""
+"""SAC with equal hyperparameters on both sides, one update per decision; ours alternate every `horizon`."""
 
 from __future__ import annotations
 

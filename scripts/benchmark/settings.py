@@ -1,4 +1,4 @@
-"""What is measured, written to a file by the script and read by the process that is measured."""
+"""Settings of a measurement, passed from the script to the measured process as a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Settings:
-    """One measurement.
+    """Settings of one measurement.
 
     Args:
         folder: of the prepared checkpoint, with its problems beside it.
@@ -51,7 +51,7 @@ class Settings:
 
     @property
     def accumulate(self) -> int:
-        """Micro-batches of a step."""
+        """Number of micro-batches of a step."""
         return 1 if self.micro_rows is None else -(-self.rows // self.micro_rows)
 
     def write(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The two sides of a simulator's benchmark: the whole environment, and the bare batch and renderer beneath it."""
+"""The two sides of a simulator benchmark: the whole environment, and the bare batch and renderer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DECISIONS = 24  # that are recorded, and replayed by the bare side
 
 
 class Whole:
-    """An environment played with random actions; worlds that ended begin anew at once, from a seed of their own."""
+    """An environment with random actions; ended environments are reset at once with new seeds."""
 
     def __init__(self, env: TabletopVectorEnv):
         self.env, self.steps, self.frames = env, 0, 0
@@ -26,7 +26,7 @@ class Whole:
         env.reset(seed=list(range(env.num_envs)))
 
     def decide(self) -> None:
-        """One decision of all worlds."""
+        """One decision of all environments."""
         env = self.env
         self._turn = (self._turn + 1) % len(self._actions)
         _, _, terminated, truncated, infos = env.step(self._actions[self._turn])
@@ -41,20 +41,20 @@ class Whole:
 
 
 class Bare:
-    """`Batch.step` and the renderer alone, over states and controls that the environment went through."""
+    """`Batch.step` and the renderer alone, over recorded states and controls."""
 
     def __init__(self, whole: Whole, size: int, threads: int):
         env = whole.env
         self.renderer: Renderer = env.renderer
-        self.batch = Batch(env.worlds.model, env.num_envs, threads)
-        self.substeps = env.worlds.substeps
+        self.batch = Batch(env.physics.model, env.num_envs, threads)
+        self.substeps = env.physics.substeps
         self.ids, self.size, self.chunk = np.arange(env.num_envs), size, env.chunk
         self.steps = self.frames = self._turn = 0
-        ctrl, moved = env.worlds.batch.bind("ctrl"), []
+        ctrl, moved = env.physics.batch.bind("ctrl"), []
         env.step_callback = lambda ids: moved.append(ctrl.copy())
         self._recorded = []
         while len(self._recorded) < _DECISIONS:
-            before = env.worlds.batch.state.copy()
+            before = env.physics.batch.state.copy()
             moved.clear()
             whole.decide()
             if len(moved) == env.chunk:
@@ -63,7 +63,7 @@ class Bare:
         self._ctrl = self.batch.bind("ctrl")
 
     def step(self) -> None:
-        """The control steps of one decision of all worlds."""
+        """The control steps of one decision of all environments."""
         self._turn = (self._turn + 1) % len(self._recorded)
         before, controls = self._recorded[self._turn]
         self.batch.state[:] = before
@@ -73,12 +73,12 @@ class Bare:
         self.steps += len(controls) * len(self.ids)
 
     def draw(self) -> None:
-        """One frame of all worlds."""
+        """One frame of all environments."""
         self.renderer.frames(self.batch, self.ids, CAMERA, self.size)
         self.frames += len(self.ids)
 
     def step_and_draw(self) -> None:
-        """What a decision costs at least: its control steps and a frame."""
+        """Minimal cost of a decision: its control steps and one frame."""
         self.step()
         self.draw()
 
@@ -86,23 +86,25 @@ class Bare:
 def rates(
     sides: dict[str, tuple[Callable[[], None], Callable[[], int]]], seconds: float
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Median rates by the wall's clock and by the CPU's, each side measured in short slices, in turn, over and over.
+    """Median rates per wall-clock and per CPU second, measured in alternating short slices.
 
     Args:
         sides: by name (work, count): what to do, and how much has been done so far.
         seconds: of all slices together.
     """
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
+    rates_by_side: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     for work, _ in sides.values():
         work()
     slice_s = max(min(0.25, seconds / (4 * len(sides))), 0.005)
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or not all(found.values()):
+    while time.perf_counter() < end or not all(rates_by_side.values()):
         for name, (work, count) in sides.items():
             before, start, cpu = count(), time.perf_counter(), time.process_time()
             while time.perf_counter() < start + slice_s:
                 work()
             done = count() - before
-            found[name].append((done / (time.perf_counter() - start), done / (time.process_time() - cpu)))
-    wall, busy = ({name: float(np.median([v[k] for v in values])) for name, values in found.items()} for k in (0, 1))
+            rates_by_side[name].append((done / (time.perf_counter() - start), done / (time.process_time() - cpu)))
+    wall, busy = (
+        {name: float(np.median([v[k] for v in values])) for name, values in rates_by_side.items()} for k in (0, 1)
+    )
     return wall, busy

@@ -22,7 +22,7 @@ def main(asked: dict[str, Any], result: str) -> None:
     algorithm = ALGORITHMS[asked["algorithm"]]
     model = algorithm.peer(asked["env"], algorithm.NUMBERS[asked["env"]], asked["seed"])
     model._stats_window_size = asked["last"]  # an argument of every algorithm, here of none of ours
-    spent = {name: timed(model, method) for method, name in PHASES.items()}
+    spent = {name: record_times(model, method) for method, name in PHASES.items()}
     watch = Watch()
     model.learn(asked["steps"])
     returns = [episode["r"] for episode in model.ep_info_buffer]
@@ -35,8 +35,8 @@ def main(asked: dict[str, Any], result: str) -> None:
     )
 
 
-def timed(model: Any, method: str) -> list[float]:
-    """Seconds of each call of the method, from now on."""
+def record_times(model: Any, method: str) -> list[float]:
+    """Record the seconds of each call of the method from now on."""
     seconds: list[float] = []
     inner = getattr(model, method)
 

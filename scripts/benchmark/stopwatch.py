@@ -1,4 +1,4 @@
-"""Times a whole Lightning run in a simulator."""
+"""Time a whole Lightning run in a simulator."""
 
 from __future__ import annotations
 

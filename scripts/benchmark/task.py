@@ -1,4 +1,4 @@
-"""The problems as a task of mmrl."""
+"""The benchmark problems as a task of mmrl."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mmrl.types import Episode, Prompt, Task
 
 @dataclass(frozen=True)
 class Synthetic(Task):
-    """Digits to go on from, after a picture of noise where there is one.
+    """Digits to continue, after a noise image if images are asked for.
 
     Args:
         folder: with the problems that `benchmark.prepare` wrote.
@@ -34,8 +34,8 @@ class Synthetic(Task):
         if size is None:
             return Prompt(key, ({"role": "user", "content": text},))
         content = [{"type": "image"}, {"type": "text", "text": text}]
-        picture = problems.picture(index, size, self._problems["seed"])
-        return Prompt(key, ({"role": "user", "content": content},), (picture,))
+        noise_image = problems.noise_image(index, size, self._problems["seed"])
+        return Prompt(key, ({"role": "user", "content": content},), (noise_image,))
 
     def on(self, split: str) -> Synthetic:
         return self

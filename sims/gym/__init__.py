@@ -1,4 +1,4 @@
-"""Any environment registered with gymnasium."""
+"""Simulators from environments that are registered with gymnasium."""
 
 from sims.gym.sim import GymSim
 

@@ -1,4 +1,4 @@
-"""A MuJoCo simulation that diverged starts over by itself and goes on as if nothing had happened; here it fails."""
+"""Detect diverged MuJoCo simulations, which MuJoCo resets silently."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import gymnasium
 
 
 class Diverged(gymnasium.Wrapper):
-    """Raises where MuJoCo found a position, velocity or acceleration that is not finite or beyond 1e10.
+    """Raises where MuJoCo warns of a position, velocity or acceleration that is not finite or beyond 1e10.
 
-    MuJoCo then resets the world in the middle of the episode and only counts a warning; what follows belongs to no
-    episode.
+    MuJoCo then resets the environment in the middle of the episode and only counts a warning; what follows belongs to
+    no episode.
 
     Args:
         env: a MuJoCo environment of gymnasium, whose `unwrapped` has `data`.
@@ -32,6 +32,6 @@ class Diverged(gymnasium.Wrapper):
         return out
 
 
-def checked(env: gymnasium.Env) -> gymnasium.Env:
-    """The environment with the check where MuJoCo simulates it, else as it is."""
+def add_divergence_check(env: gymnasium.Env) -> gymnasium.Env:
+    """Wrap the environment with the divergence check if it is simulated by MuJoCo."""
     return Diverged(env) if hasattr(getattr(env.unwrapped, "data", None), "warning") else env

@@ -1,4 +1,4 @@
-"""MuJoCo's enumerations compared with numpy's integers, as packages written for older releases expect."""
+"""Compatibility of MuJoCo's enumerations with numpy integers, for packages written for older releases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def mend_enums() -> None:
-    """Make `mjtJoint.X == numpy.int32(x)` true again where the numbers are equal.
+    """Make `mjtJoint.X == numpy.int32(x)` true again for equal numbers.
 
     From MuJoCo 3.12 on it is False, so that `model.jnt_type[i] in (mjtJoint.A, ...)` never holds: the Fetch, hand and
     kitchen environments of gymnasium-robotics fail on it. Does nothing where MuJoCo is missing or already compares so.

@@ -1,4 +1,4 @@
-"""Keeps the failure of one world from ending the others."""
+"""Isolate the failure of one environment from the others of a vector environment."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ log = logging.getLogger(__name__)
 
 
 class Guard(gymnasium.Wrapper):
-    """Turns an exception or a number that is not finite into a truncated step whose info has "error".
+    """Turns an exception or a non-finite number into a truncated step whose info has "error".
 
-    The observation of such a step is the one before it. The next reset starts a new environment. A world that ended
-    keeps still: steps before the next reset repeat its flags.
+    The observation of such a step is the one before it. The next reset starts a new environment. An environment that
+    ended keeps still: steps before the next reset repeat its flags.
 
     Args:
         make: makes the environment, now and after every failure.
@@ -41,8 +41,8 @@ class Guard(gymnasium.Wrapper):
         if self._broken:
             self._close_broken()
             self.env, self._broken = self._make(), False
-            # the random stream of the old one may be lost: a new one that depends on the world and the failure only;
-            # the lowest bit stays, which tells the states of one split from those of the other
+            # the random stream of the old one may be lost: a new one that depends on the environment and the failure
+            # only; the lowest bit stays, which tells the states of one split from those of the other
             fresh = derive_seed("remake", self._seed, self._failures) & ~1 | self._seed & 1
             seed = fresh if seed is None else seed
         self._flags = (False, False)
@@ -54,7 +54,7 @@ class Guard(gymnasium.Wrapper):
         return out if finite(out[0]) else self.refuse()
 
     def attempt(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """A step whose observation nobody has looked at; whoever finds it not finite calls `refuse`."""
+        """Step without checking that the observation is finite; callers that find it is not call `refuse`."""
         terminated, truncated = self._flags
         if terminated or truncated:
             return self._observation, 0.0, terminated, truncated, {}
@@ -70,7 +70,7 @@ class Guard(gymnasium.Wrapper):
         return self._observation, float(reward), terminated, truncated, info
 
     def refuse(self, reward: Any = None) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """What the last step is instead, because its numbers are not finite."""
+        """Result of the last step if its numbers are not finite: a truncated step with an error."""
         seen = self._observation if reward is None else f"{self._observation}, reward {reward}"
         log.error("%s gave an observation or reward that is not finite: %s", self.env, seen)
         return self._failed("observation or reward is not finite")

@@ -1,4 +1,4 @@
-"""What single worlds report, as gymnasium's vector environments do: an array per key, and which worlds set it."""
+"""Merge the infos of single environments into those of a vector environment."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gymnasium.vector import VectorEnv
 _NUMBERS = (int, float, bool, np.number, np.bool_)
 
 
-def merged(
+def merge_infos(
     reports: Sequence[Mapping[str, Any]], venv: VectorEnv, start: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The infos of one step. A key that all worlds give as a plain number is one array at once.
+    """Merge the infos of one step; keys with plain numbers in all environments are converted at once.
 
     Args:
-        reports: of every world, in order.
-        venv: whose way of adding one world's report is used for everything else.
+        reports: of every environment, in order.
+        venv: whose way of adding one environment's report is used for everything else.
         start: infos to add to.
     """
     infos = start or {}

@@ -1,4 +1,4 @@
-"""MiniGrid and BabyAI: a mission in words, a picture of what the agent sees."""
+"""MiniGrid and BabyAI: an instruction and an image of the agent's view."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TILE_PIXELS = 8  # a side; the agent sees 7 x 7 tiles
 
 @dataclass(frozen=True)
 class MiniGridSim(ImageGymSim):
-    """Grid worlds with a mission; seven actions: turn left and right, forward, pick up, drop, toggle, done.
+    """Grid worlds with a mission; seven actions: turn left, turn right, forward, pick up, drop, toggle, done.
 
     Args:
         id: for example "MiniGrid-Empty-5x5-v0" or "BabyAI-GoToRedBall-v0"; the package minigrid registers them.

@@ -1,4 +1,4 @@
-"""Which OpenGL the environments of other packages draw with."""
+"""Select the OpenGL back end with which other packages' environments render."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VARIABLE = "MUJOCO_GL"
 
 
 def choose_gl() -> str:
-    """Name the back end that draws on this machine, where the user has not: the packages' own choice needs a display.
+    """Select a back end that renders on this machine, unless the user has set one.
 
     It must be named before a package that draws is imported. "none" where MuJoCo is missing or nothing draws; drawing
     then fails by itself. Environments that draw without MuJoCo are not concerned.

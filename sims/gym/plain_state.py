@@ -1,4 +1,4 @@
-"""The state of an environment as numbers, text and containers of them, put back into another one of the same making.
+"""Save an environment's state as plain data, and restore it into another instance of the same class.
 
 Nothing of it is code: functions, classes and other constants are those of the environment that takes the state, and an
 object only takes the attributes that were saved of one of its own class in the same place.
@@ -26,18 +26,18 @@ _GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
 
 class NotPlainError(TypeError):
-    """Something in an environment that is more than data, or that another environment cannot take."""
+    """The environment's state is not plain data, or another instance cannot take it."""
 
 
 class Packer:
-    """Turns an object into plain data. What is met twice is saved once, so that it is one thing again afterwards."""
+    """Converts an object to plain data. Objects that occur twice are stored once and shared again when restored."""
 
     def __init__(self) -> None:
         self._seen: dict[int, int] = {}
         self._kept: list[Any] = []  # so that no other object gets the identity of one that was seen
 
     def pack(self, value: Any, inside: bool = False) -> Any:
-        """Plain data of the value; `inside` a container, where another environment may hold other objects.
+        """Plain data of a value; `inside` a container, where another instance may hold other objects.
 
         Raises:
             NotPlainError: there is something that is not data.
@@ -79,13 +79,13 @@ class Packer:
 
 
 class Unpacker:
-    """Puts plain data back, with what is not data taken from the live value in the same place."""
+    """Restores plain data into a live object, which supplies functions, classes and other constants."""
 
     def __init__(self) -> None:
-        self._made: list[Any] = []
+        self._values: list[Any] = []
 
     def unpack(self, packed: Any, live: Any = None) -> Any:
-        """The value; objects are the live ones, with the saved attributes.
+        """The restored value; objects are the live ones with the saved attributes.
 
         Raises:
             NotPlainError: the live value is of another class than the saved one, or the data is none of `Packer`.
@@ -100,11 +100,11 @@ class Unpacker:
         if kind == "enum":
             return type(_same(live, rest[0], _name(type(live))))[rest[1]]
         if kind == "again":
-            return self._made[rest[0]]
-        place = len(self._made)
-        self._made.append(live)  # objects that name themselves find this
-        self._made[place] = made = self._unpack_new(kind, rest, live)
-        return made
+            return self._values[rest[0]]
+        place = len(self._values)
+        self._values.append(live)  # objects that name themselves find this
+        self._values[place] = value = self._unpack_new(kind, rest, live)
+        return value
 
     def _unpack_new(self, kind: str, rest: list[Any], live: Any) -> Any:
         if kind == "array":
@@ -117,10 +117,10 @@ class Unpacker:
             generator.bit_generator.state = state
             return generator
         if kind in _MAKERS:
-            lives = (
+            live_items = (
                 list(live) if isinstance(live, (list, tuple)) and len(live) == len(rest[0]) else [None] * len(rest[0])
             )
-            items = [self.unpack(item, there) for item, there in zip(rest[0], lives)]
+            items = [self.unpack(item, there) for item, there in zip(rest[0], live_items)]
             return deque(items, rest[1]) if kind == "deque" else _MAKERS[kind](items)
         if kind == "dict":
             there = live if isinstance(live, dict) else {}
@@ -154,7 +154,7 @@ def _name(value: Any) -> str:
 
 
 def _has_only_attributes(value: Any) -> bool:
-    """Whether an object of a class written in Python is what its attributes are."""
+    """Whether an object is fully described by its attributes."""
     kind = type(value)
     plain = all(getattr(kind, name, None) is getattr(object, name) for name in ("__reduce__", "__reduce_ex__"))
     return plain and hasattr(value, "__dict__") and kind.__getstate__ is object.__getstate__ and not _has_slots(kind)
@@ -165,23 +165,23 @@ def _has_slots(kind: type) -> bool:
 
 
 def _is_physics(value: Any) -> bool:
-    """MuJoCo's model or data."""
+    """Whether a value is MuJoCo's model or data."""
     return type(value).__module__.startswith("mujoco") and type(value).__name__ in ("MjModel", "MjData")
 
 
 def _numbers(struct: Any) -> dict[str, Any]:
-    """MuJoCo's arrays of a fixed size, and the time; lists of contacts and constraints are made anew in each step."""
+    """MuJoCo's arrays of fixed size and the time; contacts and constraints are recomputed in each step."""
     import mujoco
 
     empty = mujoco.MjData(struct.model) if type(struct).__name__ == "MjData" else struct
-    found: dict[str, Any] = {"time": struct.time} if hasattr(struct, "time") else {}
+    result: dict[str, Any] = {"time": struct.time} if hasattr(struct, "time") else {}
     for name in dir(struct):
         if name.startswith("_") or name in ("model",):
             continue
         part = getattr(struct, name)
         if isinstance(part, np.ndarray) and part.dtype.kind in "fiub" and getattr(empty, name).size:
-            found[name] = part.copy()
-    return found
+            result[name] = part.copy()
+    return result
 
 
 def _put_number(struct: Any, name: str, value: Any) -> None:

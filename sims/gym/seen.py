@@ -1,4 +1,4 @@
-"""Wrapper of a gymnasium environment for VLA policies: image, instruction, proprioception, action chunks."""
+"""Wrapper that gives a gymnasium environment the interface of vision-language-action policies."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class VLAWrapper(gymnasium.Wrapper):
     """Observations {"image" uint8 [size, size, 3 * frames], "proprio" float32 [P], "instruction"}; actions [chunk, A].
 
     A decision is played open loop, control step by control step, and stops where the episode ends; its rewards are
-    summed. The picture is taken once a decision. A box of actions is scaled from [-1, 1]; n numbered actions are n
+    summed. The image is taken once a decision. A box of actions is scaled from [-1, 1]; n numbered actions are n
     equal intervals of [-1, 1]. `info`: "executed" control steps of the decision, and "scores": success, which is
     whether the environment ever reported it ("is_success" or "success"; without one, whether the episode terminated
     with a reward above zero).
 
     Args:
-        env: with a picture in its observations, or render_mode="rgb_array".
-        instruction: what the policy is told; None takes the "mission" of the observation.
-        image_size: pixels a side of the picture, which is scaled by area.
+        env: with an image in its observations, or render_mode="rgb_array".
+        instruction: given to the policy; None takes the "mission" of the observation.
+        image_size: pixels a side of the image, which is scaled by area.
         chunk: control steps per decision.
-        frames: how many pictures, one decision apart, are stacked as channels, the newest last.
+        frames: how many images, one decision apart, are stacked as channels, the newest last.
         end_on_success: the episode terminates at the first success; otherwise it goes on to its own end.
     """
 
@@ -43,8 +43,8 @@ class VLAWrapper(gymnasium.Wrapper):
         super().__init__(env)
         self.instruction, self.image_size, self.chunk = instruction, image_size, chunk
         self.frames, self.end_on_success = frames, end_on_success
-        self._pictures: list[np.ndarray] = []
-        self._told, self._success, self._seen = "", False, None
+        self._images: list[np.ndarray] = []
+        self._instruction, self._success, self._seen = "", False, None
         parts = _parts(env.observation_space)
         if instruction is None and "mission" not in parts:
             raise ValueError(f"{env} has no mission in its observations: give sim.instruction")
@@ -62,8 +62,8 @@ class VLAWrapper(gymnasium.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._seen, info = self.env.reset(seed=seed, options=options)
-        self._pictures, self._success = [], False
-        self._told = self.instruction or str(self._seen["mission"])  # type: ignore[index]
+        self._images, self._success = [], False
+        self._instruction = self.instruction or str(self._seen["mission"])  # type: ignore[index]
         return self._observation(), info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -73,15 +73,15 @@ class VLAWrapper(gymnasium.Wrapper):
         total, executed, terminated, truncated = 0.0, 0, False, False
         info: dict[str, Any] = {}
         while executed < self.chunk and not (terminated or truncated):
-            self._seen, reward, terminated, truncated, info = self.env.step(self._decoded(chunk[executed]))
+            self._seen, reward, terminated, truncated, info = self.env.step(self._decode_action(chunk[executed]))
             total, executed = total + float(reward), executed + 1
-            self._success |= _succeeded(info, bool(terminated), float(reward))
+            self._success |= _is_success(info, bool(terminated), float(reward))
             terminated = bool(terminated) or (self._success and self.end_on_success)
         report = {"executed": executed, "scores": {"success": float(self._success)}}
         return self._observation(), total, terminated, bool(truncated), info | report
 
-    def _decoded(self, row: np.ndarray) -> Any:
-        """Numbers in [-1, 1] as the environment takes them."""
+    def _decode_action(self, row: np.ndarray) -> Any:
+        """Map numbers in [-1, 1] to the environment's action space."""
         row, space = np.clip(row, -1, 1), self.env.action_space
         if isinstance(space, spaces.Discrete):
             return int(space.start) + min(int((row[0] + 1) / 2 * int(space.n)), int(space.n) - 1)
@@ -89,17 +89,17 @@ class VLAWrapper(gymnasium.Wrapper):
         return (low + (row + 1) / 2 * (high - low)).astype(space.dtype)
 
     def _observation(self) -> dict[str, Any]:
-        picture = self._picture()
-        self._pictures = [*(self._pictures or [picture] * self.frames), picture][-self.frames :]
+        image = self._scaled_image()
+        self._images = [*(self._images or [image] * self.frames), image][-self.frames :]
         seen = self._seen if isinstance(self._seen, Mapping) else {"state": self._seen}
         numbers = [np.ravel(np.asarray(seen[name], np.float32)) for name in self._numbers]
         return {
-            "image": np.concatenate(self._pictures, axis=2),
+            "image": np.concatenate(self._images, axis=2),
             "proprio": np.concatenate(numbers) if numbers else np.zeros(1, np.float32),
-            "instruction": self._told,
+            "instruction": self._instruction,
         }
 
-    def _picture(self) -> np.ndarray:
+    def _scaled_image(self) -> np.ndarray:
         image = self._seen["image"] if isinstance(self._seen, Mapping) and "image" in self._seen else self._image()
         if image.shape[:2] != (self.image_size, self.image_size):
             size = (self.image_size, self.image_size)
@@ -107,27 +107,27 @@ class VLAWrapper(gymnasium.Wrapper):
         return image
 
     def _image(self) -> np.ndarray:
-        if _is_picture(self._seen):
+        if _is_image(self._seen):
             return self._seen  # type: ignore[return-value]
         drawn = self.env.render()
-        if not _is_picture(drawn):
-            raise ValueError(f"{self.env} shows no picture: make it with sim.kwargs={{render_mode: rgb_array}}")
+        if not _is_image(drawn):
+            raise ValueError(f"{self.env} shows no image: make it with sim.kwargs={{render_mode: rgb_array}}")
         return np.asarray(drawn)
 
 
 def _parts(space: gymnasium.Space) -> dict[str, gymnasium.Space]:
     if isinstance(space, spaces.Dict):
         return dict(space.spaces)
-    picture = isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
-    return {"image" if picture else "state": space}
+    image = isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
+    return {"image" if image else "state": space}
 
 
-def _is_picture(seen: Any) -> bool:
+def _is_image(seen: Any) -> bool:
     return isinstance(seen, np.ndarray) and seen.dtype == np.uint8 and seen.ndim == 3
 
 
 def _size(space: gymnasium.Space) -> int | None:
-    """How many numbers of proprioception a part of the observation is; None for what is none."""
+    """Number of proprioception entries of one part of the observation; None for other parts."""
     if isinstance(space, spaces.Discrete):
         return 1
     return int(np.prod(space.shape)) if isinstance(space, spaces.Box) else None
@@ -142,7 +142,7 @@ def _action_dims(env: gymnasium.Env) -> int:
     raise ValueError(f"{env} takes {space}; a chunk of actions needs numbered actions or a bounded vector")
 
 
-def _succeeded(info: Mapping[str, Any], terminated: bool, reward: float) -> bool:
+def _is_success(info: Mapping[str, Any], terminated: bool, reward: float) -> bool:
     for name in ("is_success", "success"):
         if name in info:
             return bool(info[name])

@@ -1,4 +1,4 @@
-"""Simulator of any gymnasium environment for vision-language-action policies."""
+"""Gymnasium environments for vision-language-action policies."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class ImageGymSim(GymSim):
     """A registered gymnasium environment with image observations, an instruction and action chunks.
 
     Args:
-        instruction: what the policy is told; None takes the "mission" that MiniGrid and BabyAI give.
+        instruction: given to the policy; None takes the "mission" that MiniGrid and BabyAI give.
         image_size: pixels a side.
         chunk: control steps per decision.
-        frames: pictures stacked as channels.
+        frames: images stacked as channels.
         end_on_success: the episode terminates at the first success.
     """
 
@@ -51,7 +51,7 @@ class ImageGymSim(GymSim):
         )
 
     def with_images(self, env: gymnasium.Env) -> gymnasium.Env:
-        """The environment with pictures, where it needs more than its arguments for them."""
+        """The environment with images, where it needs more than its arguments for them."""
         return env
 
     def sizes(self) -> dict[str, Any]:

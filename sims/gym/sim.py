@@ -1,4 +1,4 @@
-"""A gymnasium environment, by id, as a simulator."""
+"""Gymnasium environments, by id, as a simulator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from mmrl.types import Sim
-from sims.gym.diverged import checked
+from sims.gym.diverged import add_divergence_check
 from sims.gym.enums import mend_enums
 from sims.gym.guard import Guard
 from sims.gym.opengl import choose_gl
@@ -20,9 +20,9 @@ from sims.gym.vector import GymVectorEnv
 
 @dataclass(frozen=True)
 class GymSim(Sim):
-    """Worlds of one registered environment, stepped one after the other in this process.
+    """Environments of one registered id, stepped one after the other in this process.
 
-    A world that raises, or reports a number that is not finite, is truncated with `info["error"]` and made anew.
+    An environment that raises, or reports a number that is not finite, is truncated with `info["error"]` and recreated.
 
     Args:
         id: as in `gymnasium.make`, for example "CartPole-v1", or "package:Name-v0" to import a package first.
@@ -60,17 +60,17 @@ class GymSim(Sim):
 
     @property
     def renders_images(self) -> bool:
-        """Whether the environment's own renderer makes pictures."""
+        """Whether the environment's own renderer makes the images."""
         return self.kwargs.get("render_mode") is not None
 
     def make(self, num_envs: int) -> GymVectorEnv:
         if num_envs < 1:
-            raise ValueError(f"a vector environment needs at least one world, got num_envs={num_envs}")
+            raise ValueError(f"a vector environment needs at least one environment, got num_envs={num_envs}")
         guarded = [lambda: Guard(self.make_checked)] * num_envs
         return GymVectorEnv(guarded, autoreset_mode=_MODES[self.autoreset])
 
     def sizes(self) -> dict[str, Any]:
-        """Of a policy that reads a state vector; empty when the observations are none."""
+        """Sizes of a policy that reads a state vector; empty for other observations."""
         env = self.make_env()
         seen, action = env.observation_space, env.action_space
         env.close()
@@ -85,7 +85,7 @@ class GymSim(Sim):
         return sizes
 
     def make_env(self) -> gymnasium.Env:
-        """One environment; named observations, as those of goal environments, are joined to one state vector."""
+        """Make one environment; Dict observations of numbers are flattened to one state vector."""
         env = self.make_registered()
         if isinstance(env.observation_space, spaces.Dict) and _all_numbers(env.observation_space):
             return gymnasium.wrappers.FlattenObservation(env)
@@ -102,10 +102,10 @@ class GymSim(Sim):
 
     def make_checked(self) -> gymnasium.Env:
         """One environment that fails where its simulation diverges."""
-        return checked(self.make_env())
+        return add_divergence_check(self.make_env())
 
     def contract(self) -> dict[str, Any]:
-        """What results must have in common to be compared."""
+        """Entries that must be equal for results to be comparable."""
         return {"sim": self.id, "kwargs": dict(self.kwargs), "max_episode_steps": self.max_episode_steps}
 
 
@@ -124,7 +124,7 @@ _MODES = {
 
 
 def _simplify_cameras(env: gymnasium.Env) -> None:
-    """Shadow maps, multisampling and fine tessellation cost most of the time of software rendering."""
+    """Switch off shadow maps, multisampling and fine tessellation, which dominate software rendering."""
     try:
         model = getattr(env.unwrapped, "model", None)
     except ValueError:  # some make their model at the first reset

@@ -1,4 +1,4 @@
-"""Worlds stepped one after the other that can be saved and continued bit for bit."""
+"""Synchronous vector environment whose state can be saved and resumed bit for bit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from PIL import Image
 
 from mmrl.pickled import PICKLED
 from sims.gym.guard import Guard, finite
-from sims.gym.infos import merged
+from sims.gym.infos import merge_infos
 from sims.gym.plain_state import NotPlainError, Packer, Unpacker
 
 log = logging.getLogger(__name__)
@@ -27,23 +27,23 @@ _BUFFERS = ("_env_obs", "_observations", "_rewards", "_terminations", "_truncati
 
 
 class GymVectorEnv(SyncVectorEnv):
-    """gymnasium's synchronous vector environment of guarded worlds, with its whole state as a tensor.
+    """gymnasium's synchronous vector environment of guarded environments, with a state dict.
 
-    With autoreset disabled a world that ended keeps still and repeats its flags until it is reset.
+    With autoreset disabled an environment that ended keeps still and repeats its flags until it is reset.
     """
 
     envs: list[Guard]  # type: ignore[assignment]
-    _template: Guard | None = None  # a world that shows whether new ones take a state; made when first needed
+    _template: Guard | None = None  # an environment that shows whether new ones take a state; made when first needed
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """As gymnasium's own, with one look at the numbers of all worlds instead of one at each, and without copies."""
+        """As in gymnasium, with one finiteness check for the whole batch and without copies."""
         resting = (
             self._autoreset_envs.tolist()
             if self.autoreset_mode is AutoresetMode.NEXT_STEP
             else [False] * len(self.envs)
         )
         steps = [
-            _begun(env) if rests else env.attempt(action)
+            _reset_step(env) if rests else env.attempt(action)
             for env, rests, action in zip(self.envs, resting, self._each(actions), strict=True)
         ]
         batch = self._batch([step[0] for step in steps])
@@ -64,41 +64,41 @@ class GymVectorEnv(SyncVectorEnv):
             batch = self._batch(seen)
         self._env_obs, self._autoreset_envs = seen, ended
         self._rewards = np.array(rewards, dtype=np.float64)
-        # the flags are changed in place by the reset of some worlds
+        # the flags are changed in place by the reset of some environments
         flags = self._terminations.copy(), self._truncations.copy()
-        return batch, self._rewards, *flags, merged(reports, self, infos)
+        return batch, self._rewards, *flags, merge_infos(reports, self, infos)
 
     def _each(self, actions: Any) -> Any:
-        """The action of each world; a numbered one as a plain int, which environments check in a tenth of the time."""
+        """The action of each environment; discrete actions as plain ints, which are checked faster."""
         if isinstance(self.single_action_space, spaces.Discrete):
             return np.asarray(actions).tolist()
         return iterate(self.action_space, actions)
 
     def _batch(self, seen: list[Any]) -> Any:
-        """The observations of all worlds as one, shared with nobody."""
+        """Batch the observations of all environments into new arrays."""
         space = self.single_observation_space
         if isinstance(space, spaces.Box):
             return np.array(seen, dtype=space.dtype)
         return deepcopy(concatenate(space, seen, self._observations))
 
     def render(self, i: int = 0, size: int = 256) -> np.ndarray:  # type: ignore[override]
-        """World i's picture, uint8 [size, size, 3]; only of worlds that were made with render_mode="rgb_array"."""
+        """Image of environment i, uint8 [size, size, 3]; requires render_mode="rgb_array"."""
         if self.render_mode != "rgb_array":
             raise TypeError(
                 f"{self.envs[i]} has render_mode={self.render_mode!r}, give sim.kwargs.render_mode=rgb_array"
             )
-        picture = Image.fromarray(np.asarray(self.envs[i].render()))
-        return np.asarray(picture.resize((size, size), Image.Resampling.BILINEAR))
+        image = Image.fromarray(np.asarray(self.envs[i].render()))
+        return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
 
     def state_dict(self) -> dict[str, Any]:
-        """Environments with their random streams, counters and physics, and what the next step depends on.
+        """State of the environments with their random generators, counters and physics.
 
         Plain data where new environments take it exactly; else pickled bytes, under the name that says so.
         """
         try:
             return {"plain": self._pack()}
         except NotPlainError as reason:
-            log.info("the worlds are saved as pickled objects: %s", reason)
+            log.info("the environments are saved as pickled objects: %s", reason)
         buffer = io.BytesIO()
         try:
             _EnvPickler(buffer).dump({name: getattr(self, name) for name in ("envs", *_BUFFERS)})
@@ -107,12 +107,12 @@ class GymVectorEnv(SyncVectorEnv):
         return {PICKLED: torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state. A pickled one can run any code: load it only where you trust who wrote it."""
+        """Resume from a saved state. Pickled states can run any code: load only trusted files."""
         if "plain" in state:
-            worlds, buffers = state["plain"]
-            self._refuse_other_number(len(worlds))
-            for world, env in zip(worlds, self.envs):
-                _fill_plain(world, env)
+            packed_envs, buffers = state["plain"]
+            self._refuse_other_number(len(packed_envs))
+            for packed, env in zip(packed_envs, self.envs):
+                _fill_plain(packed, env)
             stored = Unpacker().unpack(buffers)
         else:
             stored = pickle.loads(state[PICKLED].numpy().tobytes())
@@ -124,30 +124,30 @@ class GymVectorEnv(SyncVectorEnv):
 
     def _refuse_other_number(self, saved: int) -> None:
         if saved != self.num_envs:
-            raise ValueError(f"the saved simulator has {saved} worlds, this one {self.num_envs}")
+            raise ValueError(f"the saved simulator has {saved} environments, this one {self.num_envs}")
 
     def _pack(self) -> list[Any]:
-        """The worlds and the buffers as plain data that a new world was seen to take."""
-        worlds = [Packer().pack(env) for env in self.envs]
+        """Environments and buffers as plain data, after checking that a new environment takes it."""
+        packed_envs = [Packer().pack(env) for env in self.envs]
         if self._template is None:
             self._template = self.env_fns[0]()
-        for world in worlds:
-            _fill_plain(world, self._template)
-            if not _equal(Packer().pack(self._template), world):
+        for packed in packed_envs:
+            _fill_plain(packed, self._template)
+            if not _equal(Packer().pack(self._template), packed):
                 raise NotPlainError("a new environment does not take all of the state")
-        return [worlds, Packer().pack({name: getattr(self, name) for name in _BUFFERS})]
+        return [packed_envs, Packer().pack({name: getattr(self, name) for name in _BUFFERS})]
 
 
-def _fill_plain(world: Any, env: gymnasium.Env) -> None:
+def _fill_plain(packed: Any, env: gymnasium.Env) -> None:
     try:
         env.reset(seed=0)  # some make their parts at the first reset
-        Unpacker().unpack(world, env)
+        Unpacker().unpack(packed, env)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise NotPlainError(f"a new environment does not take the state: {error}") from error
 
 
 def _equal(one: Any, two: Any) -> bool:
-    """Whether two packed states are the same, NaN equal to itself."""
+    """Whether two packed states are equal, with NaN equal to itself."""
     if isinstance(one, torch.Tensor):
         return isinstance(two, torch.Tensor) and one.numpy().tobytes() == two.numpy().tobytes()
     if isinstance(one, dict):
@@ -157,14 +157,14 @@ def _equal(one: Any, two: Any) -> bool:
     return one == two or (one != one and two != two)
 
 
-def _begun(env: Guard) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-    """The step of a world that only begins anew."""
+def _reset_step(env: Guard) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    """The step in which an environment is only reset."""
     observation, info = env.reset()
     return observation, 0.0, False, False, info
 
 
 class _EnvPickler(pickle.Pickler):
-    """Saves environments by their attributes: `EzPickle`, which many inherit, would only save how they were made."""
+    """Pickles environments by their attributes, where `EzPickle` would store constructor arguments only."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, gymnasium.Env):

@@ -1,4 +1,4 @@
-"""A point that moves in a room: the smallest place to get about in."""
+"""Point mass in a square room."""
 
 from sims.point.sim import PointSim
 

@@ -1,4 +1,4 @@
-"""A point in a square room, pushed a little in each step; nothing is paid, where it ends is reported."""
+"""Point mass in a square room without a reward; the final position is a score."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mmrl.types import Sim
 
 @dataclass(frozen=True)
 class PointSim(Sim):
-    """Worlds of one point each; a world's point begins near the middle, by its seed.
+    """Environments with one point mass each, which starts near the middle at a seeded position.
 
     Args:
         steps: decisions until time is up.
@@ -45,7 +45,7 @@ class PointSim(Sim):
 
 
 class PointVectorEnv(VectorEnv):
-    """Observation: the position over half the room's side, [2]. Action: the push along each axis, in [-1, 1]."""
+    """Vector environment of point masses: observation position / half side [2], action push per axis in [-1, 1]."""
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}
 
@@ -61,10 +61,10 @@ class PointVectorEnv(VectorEnv):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         begun = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
         seeds = seed if isinstance(seed, list | tuple) else [seed] * self.num_envs
-        for world in np.flatnonzero(begun):
-            self._at[world] = np.random.default_rng(seeds[world]).uniform(-0.1, 0.1, 2)
+        for i in np.flatnonzero(begun):
+            self._at[i] = np.random.default_rng(seeds[i]).uniform(-0.1, 0.1, 2)
         self._steps[begun] = 0
-        return self._seen(), {}
+        return self._observation(), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         over = self._steps >= self.sim.steps
@@ -73,9 +73,9 @@ class PointVectorEnv(VectorEnv):
         self._steps = self._steps + ~over
         scores = {"x_m": self._at[:, 0].copy(), "y_m": self._at[:, 1].copy()}
         none = np.zeros(self.num_envs, bool)
-        return self._seen(), np.zeros(self.num_envs), none, self._steps >= self.sim.steps, {"scores": scores}
+        return self._observation(), np.zeros(self.num_envs), none, self._steps >= self.sim.steps, {"scores": scores}
 
-    def _seen(self) -> np.ndarray:
+    def _observation(self) -> np.ndarray:
         return (self._at / self.sim.half).astype(np.float32)
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Cameras and the ways to draw what they see."""
+"""Cameras and renderers."""
 
 from sims.render.base import Renderer, make_renderer
 from sims.render.camera import Camera

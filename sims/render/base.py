@@ -1,4 +1,4 @@
-"""One face for every way of drawing the worlds of a batch."""
+"""Common interface of the renderers of a batch of environments."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ PIXELS: dict[str, tuple[type, tuple[int, ...]]] = {
     "depth": (np.float32, ()),  # metres along the camera's axis, at most FAR_M
     "segmentation": (np.int32, ()),  # geom ids, -1 for the sky
 }
-"""What a pixel of each kind of picture is: its type and its shape."""
+"""What a pixel of each kind of image is: its type and its shape."""
 
 FAR_M = 10.0
 """What lies farther, the sky too, has this depth, metres."""
 
 
 class Renderer(ABC):
-    """Draws worlds of one model. `name` is what is recorded with everything made from its pictures."""
+    """Renders environments of one model. `name` is recorded with everything made from its images."""
 
     name: str
 
@@ -44,34 +44,34 @@ class Renderer(ABC):
         kinds: Sequence[Kind] = ("rgb",),
         looks: Sequence[Look | None] | None = None,
     ) -> dict[str, np.ndarray]:
-        """What the camera sees in those worlds, by kind of picture: [len(ids), size, size, ...] of `PIXELS`.
+        """Render the camera's view of some environments, by kind of image: [len(ids), size, size, ...] of `PIXELS`.
 
         Args:
             batch: of the renderer's model.
-            ids: of the worlds.
+            ids: of the environments.
             camera: its name.
             size: pixels a side.
-            kinds: of pictures; they show the same instant, pixel for pixel.
-            looks: how each of those worlds looks; None for one or for all: as the model says. Depth
+            kinds: of images; they show the same instant, pixel for pixel.
+            looks: how each of those environments looks; None for one or for all: as the model says. Depth
                 and segmentation follow the moved camera, and show the scene behind a background.
         """
 
     def frames(
         self, batch: Batch, ids: np.ndarray, camera: str, size: int, looks: Sequence[Look | None] | None = None
     ) -> np.ndarray:
-        """What the camera sees in those worlds, uint8 RGB [len(ids), size, size, 3]."""
+        """Render the camera's view of some environments, uint8 RGB [len(ids), size, size, 3]."""
         return self.views(batch, ids, camera, size, ("rgb",), looks)["rgb"]
 
     @abstractmethod
-    def picture(self, batch: Batch, world: int, camera: str, size: int, look: Look | None = None) -> np.ndarray:
-        """One world drawn for people: smoother edges, shadows; uint8 RGB [size, size, 3]."""
+    def render_image(self, batch: Batch, env: int, camera: str, size: int, look: Look | None = None) -> np.ndarray:
+        """Render one environment in high quality, with anti-aliasing and shadows; uint8 RGB [size, size, 3]."""
 
     @abstractmethod
     def close(self) -> None: ...
 
 
 def resolve(backend: Backend) -> str:
-    """The renderer that "auto" stands for on this machine; a named one is refused when it cannot draw."""
+    """Resolve "auto" to a renderer of this machine; refuse a named one that cannot render."""
     if backend == "auto":
         return next((name for name in ("egl", "osmesa") if probe(name) is None), "ray")
     if backend not in ("ray", "egl", "osmesa"):
@@ -82,7 +82,7 @@ def resolve(backend: Backend) -> str:
 
 
 def make_renderer(backend: Backend, model: MjModel, cameras: Mapping[str, Camera]) -> Renderer:
-    """The renderer for a model whose MJCF holds the same cameras."""
+    """Make the renderer of a model whose MJCF holds the same cameras."""
     name = resolve(backend)
     if name == "ray":
         from sims.render.ray import RayRenderer
@@ -100,8 +100,8 @@ def shrink(image: np.ndarray, factor: int) -> np.ndarray:
 
 
 def blank(kinds: Sequence[str], count: int, size: int) -> dict[str, np.ndarray]:
-    """Empty pictures of these kinds, {kind: [count, size, size, ...]}."""
+    """Empty images of these kinds, {kind: [count, size, size, ...]}."""
     unknown = [kind for kind in kinds if kind not in PIXELS]
     if unknown:
-        raise ValueError(f"unknown kinds of pictures {unknown}; known are {sorted(PIXELS)}")
+        raise ValueError(f"unknown kinds of images {unknown}; known are {sorted(PIXELS)}")
     return {kind: np.zeros((count, size, size, *PIXELS[kind][1]), PIXELS[kind][0]) for kind in kinds}

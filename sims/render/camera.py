@@ -1,4 +1,4 @@
-"""A pinhole camera: where it stands, what it looks at, and how wide it sees."""
+"""Pinhole camera: position, target and field of view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenGL pictures, with the settings that make software GL fast."""
+"""OpenGL renderer, with settings that are fast in software."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from sims.render.base import FAR_M, Kind, Renderer, blank, shrink
 from sims.render.camera import Camera
 from sims.render.looks import LAMP, PLAIN, Look
 
-_SUPERSAMPLE = 2  # pictures for people are drawn larger and averaged down
+_SUPERSAMPLE = 2  # images for people are drawn larger and averaged down
 _LARGEST = 1024
 
 
 class GLRenderer(Renderer):
-    """Draws with EGL or OSMesa. The context is made here, so the MUJOCO_GL variable is neither read nor set.
+    """Renders with EGL or OSMesa in a context of its own; MUJOCO_GL is neither read nor set.
 
     Shadows, multisampling and fine tessellation, not pixels, cost the time on software GL; all three are off.
     """
@@ -44,7 +44,7 @@ class GLRenderer(Renderer):
         self._gl.make_current()
         self._context = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
         # at the latest before the interpreter ends: both back ends print tracebacks otherwise
-        self._free = functools.partial(_freed, self._context, self._gl)
+        self._free = functools.partial(_free_context, self._context, self._gl)
         atexit.register(self._free)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)
         self._context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR.value
@@ -64,30 +64,30 @@ class GLRenderer(Renderer):
         looks: Sequence[Look | None] | None = None,
     ) -> dict[str, np.ndarray]:
         out = blank(kinds, len(ids), size)
-        for row, world in enumerate(ids):
+        for row, env in enumerate(ids):
             look = (None if looks is None else looks[row]) or PLAIN
-            self._arrange(batch, int(world), camera, size, look)
+            self._arrange(batch, int(env), camera, size, look)
             geoms = self._geoms(size) if "segmentation" in out or look.background is not None else None
             if "segmentation" in out:
                 out["segmentation"][row] = geoms
             if "depth" in out:
                 out["depth"][row] = self._depth(size)
             if "rgb" in out:
-                out["rgb"][row] = self._picture(size)
+                out["rgb"][row] = self._render_rgb(size)
                 if geoms is not None:
                     look.cover(out["rgb"][row], geoms, self._model)
         return out
 
-    def picture(self, batch: Batch, world: int, camera: str, size: int, look: Look | None = None) -> np.ndarray:
-        fine = self.frames(batch, np.array([world]), camera, size * _SUPERSAMPLE, [look or PLAIN])[0]
+    def render_image(self, batch: Batch, env: int, camera: str, size: int, look: Look | None = None) -> np.ndarray:
+        fine = self.frames(batch, np.array([env]), camera, size * _SUPERSAMPLE, [look or PLAIN])[0]
         return shrink(fine.astype(np.float32), _SUPERSAMPLE).astype(np.uint8)
 
-    def _arrange(self, batch: Batch, world: int, camera: str, size: int, look: Look) -> None:
-        """Set the scene up as that world is."""
+    def _arrange(self, batch: Batch, env: int, camera: str, size: int, look: Look) -> None:
+        """Set the scene to the state of one environment."""
         if size > _LARGEST:
             raise ValueError(f"the GL renderer draws at most {_LARGEST} pixels a side, asked for {size}")
         self._dress(look)
-        batch.get_data(world, self._data)
+        batch.get_data(env, self._data)
         mujoco.mj_fwdPosition(self._model, self._data)
         view = mujoco.MjvCamera()
         view.type = mujoco.mjtCamera.mjCAMERA_FIXED.value
@@ -97,7 +97,7 @@ class GLRenderer(Renderer):
         self._gl.make_current()
 
     def _dress(self, look: Look) -> None:
-        """Give the model this look; cameras that are not of the renderer's own keep their places."""
+        """Apply a look to the model; cameras that the renderer does not own keep their places."""
         if look is self._shown:
             return
         model, plain, self._shown = self._model, self._plain, look
@@ -113,29 +113,29 @@ class GLRenderer(Renderer):
             model.cam_pos[which] = moved.position
             mujoco.mju_mat2Quat(model.cam_quat[which], moved.axes.T.ravel())
 
-    def _picture(self, size: int, *flags: mujoco.mjtRndFlag) -> np.ndarray:
-        """The scene drawn, uint8 RGB [size, size, 3], with these flags set for the time of drawing."""
-        return self._drawn(size, np.empty((size, size, 3), np.uint8), None, flags)
+    def _render_rgb(self, size: int, *flags: mujoco.mjtRndFlag) -> np.ndarray:
+        """Render the scene with these flags, uint8 RGB [size, size, 3]."""
+        return self._read_pixels(size, np.empty((size, size, 3), np.uint8), None, flags)
 
     def _depth(self, size: int) -> np.ndarray:
-        """Metres along the camera's axis, float32 [size, size]."""
-        buffer = self._drawn(size, None, np.empty((size, size), np.float32), ())
+        """Render depth along the camera's axis, metres, float32 [size, size]."""
+        buffer = self._read_pixels(size, None, np.empty((size, size), np.float32), ())
         extent, clip = self._model.stat.extent, self._model.vis.map
         # the buffer is 1 at the near plane, 0 at the far one, and linear in one over the depth
         near, far = 1 / (clip.znear * extent), 1 / (clip.zfar * extent)
         return np.minimum(1 / (far + buffer.astype(np.float64) * (near - far)), FAR_M)
 
     def _geoms(self, size: int) -> np.ndarray:
-        """Geom ids, -1 where none is seen, int32 [size, size]."""
+        """Render geom ids, -1 for the background, int32 [size, size]."""
         flags = (mujoco.mjtRndFlag.mjRND_SEGMENT, mujoco.mjtRndFlag.mjRND_IDCOLOR)
-        colour = self._picture(size, *flags).astype(np.int32)
+        colour = self._render_rgb(size, *flags).astype(np.int32)
         ids = np.full(self._scene.ngeom + 1, -1, np.int32)  # entry 0 stands for the sky
         for geom in self._scene.geoms[: self._scene.ngeom]:
             if geom.segid >= 0 and geom.objtype == mujoco.mjtObj.mjOBJ_GEOM.value:
                 ids[geom.segid + 1] = geom.objid
         return ids[colour[..., 0] + (colour[..., 1] << 8) + (colour[..., 2] << 16)]
 
-    def _drawn(
+    def _read_pixels(
         self, size: int, image: np.ndarray | None, depth: np.ndarray | None, flags: Sequence[mujoco.mjtRndFlag]
     ) -> np.ndarray:
         rectangle = mujoco.MjrRect(0, 0, size, size)
@@ -154,13 +154,13 @@ class GLRenderer(Renderer):
             self._gl = None
 
 
-def _freed(context: mujoco.MjrContext, gl: Any) -> None:
+def _free_context(context: mujoco.MjrContext, gl: Any) -> None:
     context.free()
     gl.free()
 
 
 def fast(model: mujoco.MjModel) -> mujoco.MjModel:
-    """A copy of the model that draws quickly: no shadow map, no multisampling, coarse round shapes."""
+    """Copy the model with fast settings: no shadow map, no multisampling, coarse tessellation."""
     model = copy.copy(model)
     quality = model.vis.quality
     quality.shadowsize, quality.offsamples, quality.numslices, quality.numstacks = 0, 0, 12, 8
@@ -169,7 +169,7 @@ def fast(model: mujoco.MjModel) -> mujoco.MjModel:
 
 
 def self_test(name: str) -> None:
-    """Draw a lit ball and fail unless the picture shows it."""
+    """Render a lit ball and raise unless the image shows it."""
     model = mujoco.MjModel.from_xml_string(
         '<mujoco><worldbody><light pos="1 1 3"/><geom size=".2" rgba="1 0 0 1"/>'
         '<camera name="eye" pos="0 0 1" fovy="45"/></worldbody></mujoco>'
@@ -178,4 +178,4 @@ def self_test(name: str) -> None:
     image = renderer.frames(Batch(model, 1, 1), np.array([0]), "eye", 64)[0]
     renderer.close()
     if not (image[32, 32, 0] > 60 and image[32, 32, 0] > 2 * image[32, 32, 1] and image[2, 2].max() < 60):
-        raise RuntimeError(f"{name} made a context, but the picture is wrong: centre {image[32, 32].tolist()}")
+        raise RuntimeError(f"{name} made a context, but the image is wrong: centre {image[32, 32].tolist()}")

@@ -1,4 +1,4 @@
-"""How one world looks, apart from where its things are: camera, lamp, colours, and what fills the background."""
+"""Visual appearance of one environment: camera, lamp, colours and background."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LAMP: Point = (0.35, -0.45, 0.82)  # towards the lamp; scaled to length one wher
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What a renderer changes for one world. Looks are told apart by identity: keep and reuse the same object.
+    """Changes of the renderer for one environment. Looks are compared by identity: keep and reuse the same object.
 
     Args:
         shift: of the camera, metres.
-        yaw: turn of the camera about the world's vertical, rad, to the left.
+        yaw: turn of the camera about the environment's vertical, rad, to the left.
         pitch: turn of the camera upwards, rad.
         lamp: towards the lamp; any length.
         bright: factors of the light that comes from everywhere and of the lamp's.
@@ -45,11 +45,11 @@ class Look:
 
     @property
     def towards_lamp(self) -> np.ndarray:
-        """Unit vector, [3]."""
+        """Unit vector towards the lamp, [3]."""
         return np.asarray(self.lamp) / np.linalg.norm(self.lamp)
 
     def camera(self, camera: Camera) -> Camera:
-        """The camera moved and turned; it keeps the vertical upright."""
+        """Shift and turn a camera; its vertical axis stays upright."""
         _, up, back = camera.axes
         away = np.linalg.norm(np.subtract(camera.target, camera.position))
         aim = -np.cos(self.pitch) * back + np.sin(self.pitch) * up
@@ -74,19 +74,19 @@ class Look:
         return colours
 
     def cover(self, image: np.ndarray, geoms: np.ndarray, model: MjModel) -> None:
-        """Lay the background into a picture [..., 3] whose pixels show these geoms, both in rows of a square."""
+        """Paint the background into an image [..., 3] whose pixels show these geoms, both in rows of a square."""
         if self.background is None:
             return
         hidden = np.isin(geoms, [-1, *(g for g in range(model.ngeom) if model.geom(g).name in self.backdrop)])
         size = round(geoms.size**0.5)
-        image[hidden] = resized(self.background, size).reshape(*geoms.shape, 3)[hidden]
+        image[hidden] = resize(self.background, size).reshape(*geoms.shape, 3)[hidden]
 
 
 PLAIN = Look()
 """The scene as its model says."""
 
 
-def resized(image: np.ndarray, size: int) -> np.ndarray:
-    """The nearest pixels of an image at another size, uint8 [size, size, 3]."""
+def resize(image: np.ndarray, size: int) -> np.ndarray:
+    """Resize an image with nearest-neighbour sampling, uint8 [size, size, 3]."""
     rows, columns = ((np.arange(size) + 0.5) / size * side for side in image.shape[:2])
     return image[rows.astype(int)[:, None], columns.astype(int)]

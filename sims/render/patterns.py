@@ -1,4 +1,4 @@
-"""Backgrounds that distract: waves drawn from random numbers, and photographs."""
+"""Distracting backgrounds: random plane waves and photographs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Pattern = Literal["plain", "waves", "photos"]
 _SIDE = 128  # pixels of a background
 _WAVES = 6
 _PHOTOS = ("astronaut", "brick", "chelsea", "coffee", "grass", "gravel", "motorcycle_left", "rocket")
-"""Pictures that lie inside the scikit-image wheel."""
+"""Images that lie inside the scikit-image wheel."""
 
 
 def background(pattern: Pattern, rng: np.random.Generator) -> np.ndarray | None:
-    """One background, uint8 [128, 128, 3]; None for a plain one, which leaves the scene's own."""
+    """Draw one background, uint8 [128, 128, 3]; None for "plain"."""
     if pattern == "plain":
         return None
     if pattern == "waves":
@@ -28,7 +28,7 @@ def background(pattern: Pattern, rng: np.random.Generator) -> np.ndarray | None:
 
 
 def waves(rng: np.random.Generator) -> np.ndarray:
-    """A sum of plane waves per colour, half to five periods across the picture."""
+    """Sum of random plane waves per colour, half to five periods across the image."""
     along = 2 * np.pi * (np.arange(_SIDE) + 0.5) / _SIDE
     direction, phase = rng.uniform(0, 2 * np.pi, (2, 3, _WAVES))
     periods = rng.uniform(0.5, 5.0, (3, _WAVES))
@@ -41,19 +41,19 @@ def waves(rng: np.random.Generator) -> np.ndarray:
 
 @functools.cache
 def photo(name: str) -> np.ndarray:
-    """A photograph of scikit-image, uint8 [H, W, 3]."""
+    """Load a photograph of scikit-image, uint8 [H, W, 3]."""
     from skimage.io import imread
 
     folder = files("skimage") / "data"
-    found = next((folder / f"{name}.{kind}" for kind in ("png", "jpg") if (folder / f"{name}.{kind}").is_file()), None)
-    if found is None:
+    path = next((folder / f"{name}.{kind}" for kind in ("png", "jpg") if (folder / f"{name}.{kind}").is_file()), None)
+    if path is None:
         raise FileNotFoundError(f"background=photos reads {name} of scikit-image, which this one lacks; install 0.24+")
-    image = imread(str(found))
+    image = imread(str(path))
     return np.stack([image] * 3, axis=2) if image.ndim == 2 else image[:, :, :3]
 
 
 def crop(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A square part between a half and all of the shorter side, at 128 pixels, mirrored half of the time."""
+    """Random square crop, between half and all of the shorter side, at 128 pixels, mirrored with probability 0.5."""
     height, width = image.shape[:2]
     side = int(rng.uniform(0.5, 1.0) * min(height, width))
     top, left = rng.integers(height - side + 1), rng.integers(width - side + 1)

@@ -1,4 +1,4 @@
-"""Whether a GL back end really draws here, asked in a process of its own because a broken one can abort."""
+"""Check in a separate process whether a GL back end renders, because a broken one can abort."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECONDS = 60
 
 @functools.cache
 def probe(backend: str) -> str | None:
-    """None when "egl" or "osmesa" draws a picture on this machine, else the reason why not, in one line."""
+    """None if "egl" or "osmesa" renders an image on this machine, else the reason in one line."""
     if backend not in ("egl", "osmesa"):
         raise ValueError(f"only egl and osmesa can be probed, got {backend!r}")
     # our own context is made from the named back end; MUJOCO_GL would only make `import mujoco` itself fail
@@ -24,7 +24,7 @@ def probe(backend: str) -> str | None:
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
-        return f"no picture within {_SECONDS} seconds"
+        return f"no image within {_SECONDS} seconds"
     if done.returncode == 0:
         return None
     lines = [line for line in done.stderr.strip().splitlines() if line.strip()]

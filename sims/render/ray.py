@@ -1,4 +1,4 @@
-"""Pictures by ray casting: MuJoCo's wheel alone is enough, no GL library, the same bits on every machine's driver."""
+"""Ray-casting renderer on MuJoCo alone, without GL and with the same bits on every machine."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sims.render.still import STATIC_GROUP, StillViews, View
 
 __all__ = ["STATIC_GROUP", "RayRenderer"]
 
-_AT_ONCE = 64  # worlds in one cast; bounds the memory for rays
-_SUPERSAMPLE = 2  # pictures for people
+_AT_ONCE = 64  # environments in one cast; bounds the memory for rays
+_SUPERSAMPLE = 2  # images for people
 _SHADOW = 0.62
 
 
 class RayRenderer(Renderer):
-    """One ray per pixel with Lambert shading. Geoms of group `STATIC_GROUP` are taken to stand still for ever."""
+    """Casts one ray per pixel with Lambert shading. Geoms of group `STATIC_GROUP` are assumed never to move."""
 
     name = "ray"
 
@@ -56,23 +56,23 @@ class RayRenderer(Renderer):
                     image[part] = np.minimum(distance * view.cosine, FAR_M).reshape(-1, size, size)
         return out
 
-    def picture(self, batch: Batch, world: int, camera: str, size: int, look: Look | None = None) -> np.ndarray:
-        side, ids = size * _SUPERSAMPLE, np.array([world])
+    def render_image(self, batch: Batch, env: int, camera: str, size: int, look: Look | None = None) -> np.ndarray:
+        side, ids = size * _SUPERSAMPLE, np.array([env])
         view = self._still.view(camera, side, None if look is None else [look])
         colour, geom, distance = (column[0] for column in self._cast(batch, ids, view))
         image = colour.astype(np.float32)
         solid = np.flatnonzero(geom >= 0)
-        shaded = self._shadowed(batch, ids, view, distance[solid], view.rays[0][solid], self._moving_groups)
+        shaded = self._in_shadow(batch, ids, view, distance[solid], view.rays[0][solid], self._moving_groups)
         image[solid[shaded]] *= _SHADOW
         return shrink(image.reshape(side, side, 3), _SUPERSAMPLE).round().astype(np.uint8)
 
     def close(self) -> None:
         self._still.clear()
 
-    def _shadowed(
+    def _in_shadow(
         self, batch: Batch, ids: np.ndarray, view: View, distance: np.ndarray, rays: np.ndarray, groups: np.ndarray
     ) -> np.ndarray:
-        """Whether geoms of these groups stand between the lamp and the surfaces that the rays meet, bool [K]."""
+        """Whether geoms of these groups block the lamp at the surfaces that the rays hit, bool [K]."""
         # start a little off the surface, towards the camera, so that it does not shade itself
         start = view.origin[0] + rays * (distance[:, None] - 1e-3)
         return batch.ray(start, view.lamp[0], geomgroup=groups, ids=ids)[1][0] >= 0
@@ -86,11 +86,11 @@ class RayRenderer(Renderer):
         rays = view.of("rays", np.arange(len(ids))[:, None], cast)
         groups = self._moving_groups
         hit, what, normal = batch.ray(view.origin[:, None], rays, geomgroup=groups, ids=ids, normal=True)
-        world, ray = np.nonzero((what >= 0) & (hit < view.of("distance", np.arange(len(ids))[:, None], cast)))
-        pixel, what, hit = cast[world, ray], what[world, ray], hit[world, ray]
+        env, ray = np.nonzero((what >= 0) & (hit < view.of("distance", np.arange(len(ids))[:, None], cast)))
+        pixel, what, hit = cast[env, ray], what[env, ray], hit[env, ray]
         colour, geom, distance = (
             np.repeat(a, len(ids) // len(a), axis=0) for a in (view.colour, view.geom, view.distance)
         )
-        colour[world, pixel] = view.shade(world, what, normal[world, ray], rays[world, ray])
-        geom[world, pixel], distance[world, pixel] = what, hit
+        colour[env, pixel] = view.shade(env, what, normal[env, ray], rays[env, ray])
+        geom[env, pixel], distance[env, pixel] = what, hit
         return colour, geom, distance

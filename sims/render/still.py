@@ -1,4 +1,4 @@
-"""What cameras see of the things that never move: cast once per camera and look, not once per frame."""
+"""Cache of the static part of the scene, cast once per camera and look."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEPT_PIXELS = 1 << 22  # of looks that are remembered, some 40 bytes each
 
 @dataclass(frozen=True)
 class View:
-    """A camera's view of what is still, for all worlds alike (W = 1) or for W worlds of different looks."""
+    """Camera view of the static geoms, for all environments (W = 1) or for W environments of different looks."""
 
     origin: np.ndarray  # [W, 3] metres
     rays: np.ndarray  # [W, P, 3]
@@ -40,51 +40,51 @@ class View:
 
     @classmethod
     def stack(cls, views: Sequence[View]) -> View:
-        """Views of one camera and size side by side, one world each."""
+        """Concatenate views of one camera and size, one per environment."""
         if len(views) == 1:
             return views[0]
         names = ("origin", "rays", "distance", "colour", "geom", "lamp", "bright", "rgb")
         columns = {name: np.concatenate([getattr(view, name) for view in views]) for name in names}
         return cls(**columns, cosine=views[0].cosine, tiles=Tiles.stack([view.tiles for view in views]))
 
-    def of(self, name: str, world: np.ndarray, index: np.ndarray) -> np.ndarray:
-        """Entries `index` of a column, each of its own world's row."""
+    def of(self, name: str, env: np.ndarray, index: np.ndarray) -> np.ndarray:
+        """Entries `index` of a column, each from the row of its environment."""
         column = getattr(self, name)
-        return column[0][index] if len(column) == 1 else column[world, index]
+        return column[0][index] if len(column) == 1 else column[env, index]
 
-    def shade(self, world: np.ndarray, geom: np.ndarray, normal: np.ndarray, ray: np.ndarray) -> np.ndarray:
+    def shade(self, env: np.ndarray, geom: np.ndarray, normal: np.ndarray, ray: np.ndarray) -> np.ndarray:
         """Lambert: colour * (ambient + diffuse max(0, n.l) + frontal max(0, -n.r)), uint8 [K, 3]."""
         alike = len(self.lamp) == 1
-        (x, y, z), (ambient, diffuse) = (t[0] if alike else t[world].T for t in (self.lamp, self.bright))
+        (x, y, z), (ambient, diffuse) = (t[0] if alike else t[env].T for t in (self.lamp, self.bright))
         # sums written out: a dot product's order of additions may depend on how many rows there are
         lit = normal[:, 0] * x + normal[:, 1] * y + normal[:, 2] * z
         facing = -(normal[:, 0] * ray[:, 0] + normal[:, 1] * ray[:, 1] + normal[:, 2] * ray[:, 2])
         bright = ambient + diffuse * np.maximum(lit, 0) + _FRONTAL * np.maximum(facing, 0)
-        return np.minimum(self.of("rgb", world, geom) * bright[:, None], 255).astype(np.uint8)
+        return np.minimum(self.of("rgb", env, geom) * bright[:, None], 255).astype(np.uint8)
 
 
 class StillViews:
-    """Makes views and remembers them: those of the plain look always, those of others as long as there is room."""
+    """Computes and caches views: those of the plain look always, the others while memory lasts."""
 
     def __init__(self, model: MjModel, cameras: Mapping[str, Camera]):
         self.model, self.cameras = model, dict(cameras)
-        self._batch = Batch(model, 1, 1)  # a world of its own
+        self._batch = Batch(model, 1, 1)  # an environment of its own
         self._static = (np.arange(mujoco.mjNGROUP) == STATIC_GROUP).astype(np.uint8)
         self._plain: dict[tuple[str, int], View] = {}
         self._looked: OrderedDict[tuple[Look, str, int], View] = OrderedDict()
 
     def view(self, camera: str, size: int, looks: Sequence[Look | None] | None = None) -> View:
-        """The view for worlds of these looks; None: all worlds look as the model says."""
+        """The view for environments of these looks; None: all have the model's look."""
         first = looks[0] if looks else None
         if looks is None or all(look is first for look in looks):
-            return self._remembered(camera, size, first or PLAIN)
-        return View.stack([self._remembered(camera, size, look or PLAIN) for look in looks])
+            return self._cached_view(camera, size, first or PLAIN)
+        return View.stack([self._cached_view(camera, size, look or PLAIN) for look in looks])
 
     def clear(self) -> None:
         self._plain.clear()
         self._looked.clear()
 
-    def _remembered(self, camera: str, size: int, look: Look) -> View:
+    def _cached_view(self, camera: str, size: int, look: Look) -> View:
         if look is PLAIN:
             if (camera, size) not in self._plain:
                 self._plain[camera, size] = self._make(camera, size, look)

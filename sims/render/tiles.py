@@ -1,4 +1,4 @@
-"""Which parts of a picture can show moving things at all: most rays need not be cast."""
+"""Select the image tiles that can show moving geoms, so that most rays need not be cast."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SLACK = 1e-6  # of a cosine; more than rounding can take away
 
 @dataclass(frozen=True)
 class Tiles:
-    """Square pictures cut into square tiles, each inside a cone around its mean ray; W pictures, or one for all."""
+    """Square tiles of W square images (or one for all), each bounded by a cone around its mean ray."""
 
     pixels: np.ndarray  # [tiles, pixels] flat pixel index
     axis: np.ndarray  # [W, tiles, 3] unit mean ray
@@ -20,7 +20,7 @@ class Tiles:
 
     @classmethod
     def cut(cls, rays: np.ndarray) -> Tiles:
-        """Cut the picture of these rays [size * size, 3] into tiles of 8 or 4 pixels a side, where its size allows."""
+        """Cut the image of these rays [size * size, 3] into tiles of 8 or 4 pixels a side, if the size allows."""
         size = round(len(rays) ** 0.5)
         side = next((t for t in (8, 4) if size % t == 0), size)
         index = np.arange(size * size).reshape(size // side, side, size // side, side)
@@ -32,12 +32,12 @@ class Tiles:
 
     @classmethod
     def stack(cls, tiles: Sequence[Tiles]) -> Tiles:
-        """Pictures of one size, one world each."""
+        """Concatenate the tiles of images of one size, one per environment."""
         axis, angle = (np.concatenate([getattr(each, name) for each in tiles]) for name in ("axis", "angle"))
         return cls(tiles[0].pixels, axis, angle)
 
     def worth_casting(self, origin: np.ndarray, centres: np.ndarray, radii: np.ndarray) -> np.ndarray:
-        """Per world the tiles that may show a ball, first, filled up to an equal number with others, [k, M].
+        """Select per environment the tiles that may show a ball, padded to an equal number, [k, M].
 
         Args:
             origin: [W, 3] of the camera, metres.
@@ -47,9 +47,9 @@ class Tiles:
         away = centres - origin[:, None]
         distance = np.linalg.norm(away, axis=2)
         # the ball lies in a cone of half-angle asin(r / d); inside the ball it is everywhere
-        spread = np.where(radii < distance, np.arcsin(np.minimum(radii / distance, 1)), np.pi)
+        half_angle = np.where(radii < distance, np.arcsin(np.minimum(radii / distance, 1)), np.pi)
         between = np.arccos(
             np.clip((away / distance[..., None]) @ self.axis.transpose(0, 2, 1), -1, 1)
         )  # [k, B, tiles]
-        shows = (between <= spread[..., None] + self.angle[:, None] + _SLACK).any(axis=1)
+        shows = (between <= half_angle[..., None] + self.angle[:, None] + _SLACK).any(axis=1)
         return np.argsort(~shows, axis=1, kind="stable")[:, : max(1, shows.sum(axis=1).max())]

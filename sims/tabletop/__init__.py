@@ -1,4 +1,4 @@
-"""A table, a seven-joint arm, coloured things: MuJoCo scenes of our own, pictures without GL."""
+"""Tabletop manipulation with a seven-joint arm: our own MuJoCo scenes, rendered without GL."""
 
 from sims.tabletop.experts import expert
 from sims.tabletop.sims import OpenDrawer, PickPlace, PressButtons, Push, Reach, Stack

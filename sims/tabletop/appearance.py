@@ -1,4 +1,4 @@
-"""Randomised looks: how much worlds may differ in what a camera makes of them, and nothing else."""
+"""Visual domain randomisation: camera, light, colours and background."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LIMITS = {"camera_m": 0.2, "camera_deg": 15.0, "light_deg": 60.0, "light": 0.8,
 
 @dataclass(frozen=True)
 class Appearance:
-    """Amounts by which the looks of worlds vary. A world's look is a function of its seed alone.
+    """Ranges of visual domain randomisation. An environment's look is a function of its seed alone.
 
     Shapes, places and physics stay; instructions stay true, because things keep colours that deserve their names.
 
@@ -49,7 +49,7 @@ class Appearance:
             )
 
     def look(self, seed: int) -> Look:
-        """How the world with this seed looks."""
+        """Draw the look of the environment with this seed."""
         rng = derive_rng("appearance", seed)
         # always the same draws in the same order: turning one amount up leaves the other looks as they were
         shift, turn, lamp, bright = (rng.uniform(-1, 1, count) for count in (3, 2, 2, 2))
@@ -60,7 +60,7 @@ class Appearance:
             shift=tuple((self.camera_m * shift).tolist()),
             yaw=float(yaw),
             pitch=float(pitch),
-            lamp=_tilted(np.deg2rad(self.light_deg) * (lamp[0] + 1) / 2, np.pi * lamp[1]),
+            lamp=_tilt(np.deg2rad(self.light_deg) * (lamp[0] + 1) / 2, np.pi * lamp[1]),
             bright=tuple((1 + self.light * bright).tolist()),
             colours={
                 name: tuple(((1 - self.surface) * np.array(base) + self.surface * drawn).tolist())
@@ -75,12 +75,12 @@ class Appearance:
         )
 
     def contract(self) -> dict[str, Any]:
-        """The amounts, as plain values."""
+        """The ranges as plain values."""
         return asdict(self)
 
 
-def _tilted(angle: float, around: float) -> tuple[float, float, float]:
-    """The scene's direction to the lamp, turned by an angle towards a side, rad."""
+def _tilt(angle: float, around: float) -> tuple[float, float, float]:
+    """Turn the scene's direction to the lamp by an angle towards a side, rad."""
     lamp = np.asarray(LAMP)
     if angle == 0:
         return LAMP

@@ -1,4 +1,4 @@
-"""The arm: its body, its servos, and how a wanted hand position becomes joint targets."""
+"""The arm: MJCF body, servos and inverse kinematics."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _DAMPED = _DAMPING**2 * np.eye(6)
 def joint_targets(
     joints: np.ndarray, anchors: np.ndarray, axes: np.ndarray, tip: np.ndarray, frame: np.ndarray, goal: np.ndarray
 ) -> np.ndarray:
-    """Joint angles that bring the tip nearer to the goal with the hand kept upright, [n, 7] rad.
+    """Inverse kinematics: joint angles that bring the tip nearer to the goal with the hand upright, [n, 7] rad.
 
     dq = J' (J J' + d^2 I)^-1 e + p (I - J' (J J' + d^2 I)^-1 J)(home - q), e = (goal - tip, turn to upright).
     Source: Nakamura and Hanafusa, "Inverse kinematic solutions with singularity robustness", 1986, eq. 13.
@@ -77,7 +77,7 @@ def joint_targets(
     Args:
         joints: [n, 7] rad, measured.
         anchors: [n, 7, 3] a point on every joint axis, metres.
-        axes: [n, 7, 3] unit joint axes in the world.
+        axes: [n, 7, 3] unit joint axes in the environment.
         tip: [n, 3] metres.
         frame: [n, 3, 3] the tip's rotation.
         goal: [n, 3] metres.
@@ -101,7 +101,7 @@ def joint_targets(
 
 
 def _jacobian(anchors: np.ndarray, axes: np.ndarray, tip: np.ndarray) -> np.ndarray:
-    """How the tip moves (axis x lever) and turns (axis) with every joint, [n, 6, 7]."""
+    """Jacobian of the tip, translation (axis x lever) and rotation (axis) per joint, [n, 6, 7]."""
     # one quantity after the other, the first two once more at the end: long runs, few calls
     rows, axis, lever = (np.empty((count, *axes.shape[:2])) for count in (6, 5, 5))
     axis[:3] = axes.transpose(2, 0, 1)

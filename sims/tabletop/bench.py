@@ -1,4 +1,4 @@
-"""Measure the tasks here: `python -m sims.tabletop.bench [task ...] [--level easy] [--speed]`.
+"""Benchmark the tasks: `python -m sims.tabletop.bench [task ...] [--level easy] [--speed]`.
 
 Per task and level: success of random actions and of the scripted expert on states that nothing was tuned on, with
 Wilson 95 % intervals, and how many decisions the expert needs. `--speed` adds rates of this machine.
@@ -19,11 +19,11 @@ from sims.tabletop.suite import PARTS
 from sims.tabletop.vector import TabletopVectorEnv
 
 _FIRST = 700_000  # of the seeds
-_WORLDS = 64
+_ENVS = 64
 
 
 def wilson(successes: int, count: int) -> tuple[float, float]:
-    """95 % interval of a success rate. Source: Wilson, "Probable inference", 1927, equation 6."""
+    """Wilson 95 % interval of a success rate. Source: Wilson, "Probable inference", 1927, equation 6."""
     z, p = 1.959964, successes / count
     middle = (p + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z / (1 + z**2 / count) * np.sqrt(p * (1 - p) / count + z**2 / (4 * count**2))
@@ -31,7 +31,7 @@ def wilson(successes: int, count: int) -> tuple[float, float]:
 
 
 def play(env: TabletopVectorEnv, act: Callable[[TabletopVectorEnv], np.ndarray]) -> np.ndarray:
-    """Play all worlds to their ends; control steps of each, int [n]."""
+    """Play all environments to their ends; returns the control steps of each, int [n]."""
     env.reset(seed=list(range(_FIRST, _FIRST + env.num_envs)))
     steps = np.zeros(env.num_envs, np.int64)
     while env.live.any():
@@ -40,7 +40,7 @@ def play(env: TabletopVectorEnv, act: Callable[[TabletopVectorEnv], np.ndarray])
 
 
 def record(task: str, level: Any, count: int, threads: int) -> str:
-    """One line: what random actions and the expert reach."""
+    """One table row: success rates of random actions and of the expert."""
     env = PARTS[task](level=level, threads=threads, image_size=4).make(count)
     rng = np.random.default_rng(0)
     play(env, lambda env: rng.uniform(-1, 1, (count, env.chunk, env.action_dims)))
@@ -69,20 +69,20 @@ def rate(work: Callable[[], object], amount: int, repeats: int = 10) -> float:
 
 
 def speed(task: str, level: Any, threads: int) -> str:
-    """One line: control steps and frames per second, worlds at their initial states."""
-    env = PARTS[task](level=level, threads=threads).make(_WORLDS)
-    env.reset(seed=list(range(_WORLDS)))
-    ids, still = np.arange(_WORLDS), np.zeros((_WORLDS, env.action_dims))
-    controls = rate(lambda: env.worlds.control(ids, still), _WORLDS)
-    frames = rate(partial(env.renderer.frames, env.worlds.posture.batch, ids, "front", 64), _WORLDS, repeats=5)
+    """One table row: control steps and frames per second at the initial states."""
+    env = PARTS[task](level=level, threads=threads).make(_ENVS)
+    env.reset(seed=list(range(_ENVS)))
+    ids, still = np.arange(_ENVS), np.zeros((_ENVS, env.action_dims))
+    controls = rate(lambda: env.physics.control(ids, still), _ENVS)
+    frames = rate(partial(env.renderer.frames, env.physics.kinematics.batch, ids, "front", 64), _ENVS, repeats=5)
     return (
-        f"| {task} | {level} | {env.worlds.model.nv} | {controls:.0f} control steps/s | {frames:.0f} frames/s, 64 px "
+        f"| {task} | {level} | {env.physics.model.nv} | {controls:.0f} control steps/s | {frames:.0f} frames/s, 64 px "
         f"({env.renderer_name}, {threads} thread(s)) |"
     )
 
 
 def main() -> None:
-    """Measure what the command line names."""
+    """Benchmark the tasks that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tasks", nargs="*", help=f"of {', '.join(PARTS)}; none: all")
     parser.add_argument("--level", nargs="+", default=["easy", "default", "hard"])

@@ -1,4 +1,4 @@
-"""Press buttons in the named order."""
+"""Task: press buttons in the named order."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ButtonsTask(TabletopTask):
         return {"success": (state.memory[:, _DONE] >= self.presses) & ~wrong, "wrong_object": wrong}
 
     def due(self, memory: np.ndarray) -> np.ndarray:
-        """The place in the order of the button to press next, [n]."""
+        """Place in the order of the next button to press, [n]."""
         return np.minimum(memory[:, _DONE].astype(np.int64), self.presses - 1)
 
     def measure(self, state: State) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Data that needs no labeller: what the expert does, and where the named object is in the picture."""
+"""Data from the simulator without human labels: expert demonstrations and labelled images."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 Demo = list[tuple[dict[str, Any], np.ndarray]]
 """One episode: (raw observation, the expert's chunk float32 [chunk, A]) per decision."""
 
-AT_ONCE = 256  # worlds
+AT_ONCE = 256  # environments
 _SMALLEST = 4  # pixels; of a thing that is hidden more than this, the projected centre is the label
 _TRIES = 5  # per seed; the last one without noise
 
 
 def play(sim: Tabletop, seeds: Sequence[int], noise: float) -> list[Demo]:
-    """Demonstrations from the initial states of `seeds`: noise on what is executed, none on what is recorded.
+    """Demonstrate from the initial states of `seeds`: noise on executed actions, none on recorded ones.
 
     The expert plays by stricter rules (it arrives rather than brushes the goal) and may take three times as long. An
     initial state from which it fails under noise is played again with other noise, at last with none.
@@ -40,7 +40,7 @@ def play(sim: Tabletop, seeds: Sequence[int], noise: float) -> list[Demo]:
             env = sim.make(len(some))
             for table in env.tables:
                 table.task, table.max_decisions = table.task.strict(), 3 * table.max_decisions
-            demos |= _played(env, some, noise if attempt < _TRIES - 1 else 0.0, attempt)
+            demos |= _play_episodes(env, some, noise if attempt < _TRIES - 1 else 0.0, attempt)
             env.close()
     failed = [seed for seed in seeds if seed not in demos]
     if failed:
@@ -48,8 +48,8 @@ def play(sim: Tabletop, seeds: Sequence[int], noise: float) -> list[Demo]:
     return [demos[seed] for seed in seeds]
 
 
-def _played(env: TabletopVectorEnv, seeds: Sequence[int], noise: float, attempt: int) -> dict[int, Demo]:
-    """The episodes that succeeded, by seed."""
+def _play_episodes(env: TabletopVectorEnv, seeds: Sequence[int], noise: float, attempt: int) -> dict[int, Demo]:
+    """The successful episodes, by seed."""
     observation, _ = env.reset(seed=list(seeds))
     key = (attempt,) if attempt else ()
     rngs = [derive_rng("demonstration", seed, *key) for seed in seeds]
@@ -64,8 +64,8 @@ def _played(env: TabletopVectorEnv, seeds: Sequence[int], noise: float, attempt:
     return {seed: demo for seed, demo, success in zip(seeds, demos, env.scores["success"]) if success}
 
 
-def label(env: TabletopVectorEnv, seeds: Sequence[int], spread: float) -> dict[str, Any]:
-    """Scenes at the initial states of `seeds` with the arm moved by up to `spread` rad per joint, and where to point.
+def label(env: TabletopVectorEnv, seeds: Sequence[int], joint_noise: float) -> dict[str, Any]:
+    """Label the named objects in images of initial states, with up to `joint_noise` rad added per joint.
 
     Returns "image" uint8 [n, H, W, 3], "proprio" float32 [n, P], "instruction" list[str], "mask" bool [n, H, W] of
     the pixels of the named object (of several, the first to act on) and "centroid" float32 [n, 2], their mean
@@ -76,7 +76,7 @@ def label(env: TabletopVectorEnv, seeds: Sequence[int], spread: float) -> dict[s
     begun = [env.starts(seed) for seed in seeds]
     starts = []
     for seed, (_, start) in zip(seeds, begun):
-        shift = derive_rng("scene", seed).uniform(-spread, spread, start.joints.shape)
+        shift = derive_rng("scene", seed).uniform(-joint_noise, joint_noise, start.joints.shape)
         starts.append(replace(start, joints=start.joints + shift))
     env.begin(ids, starts, [t for t, _ in begun])
     size, most = env.image_size, max(table.named.shape[1] for table in env.tables)
@@ -85,7 +85,7 @@ def label(env: TabletopVectorEnv, seeds: Sequence[int], spread: float) -> dict[s
     for t in range(len(env.tables)):
         part = env.at(t, ids)
         if part.size:
-            image[part], masks[part], projected[part] = _pointed(env, t, part, most)
+            image[part], masks[part], projected[part] = _label_table(env, t, part, most)
     centroids = np.stack([_centroids(masks[:, m], projected[:, m]) for m in range(most)], axis=1)
     return {
         "image": image,
@@ -98,10 +98,12 @@ def label(env: TabletopVectorEnv, seeds: Sequence[int], spread: float) -> dict[s
     }
 
 
-def _pointed(env: TabletopVectorEnv, t: int, ids: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pictures of worlds at one table, and the pixels and projected centres of their named things, `most` of them."""
+def _label_table(
+    env: TabletopVectorEnv, t: int, ids: np.ndarray, most: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Images of environments at one table, with masks and projected centres of `most` named things."""
     table, size = env.tables[t], env.image_size
-    batch, model = table.worlds.posture.batch, table.worlds.model
+    batch, model = table.physics.kinematics.batch, table.physics.model
     looks = [env.looks[i] for i in ids]
     drawn = table.renderer.views(batch, ids, "front", size, ("rgb", "segmentation"), looks)
     image, shown = drawn["rgb"], drawn["segmentation"]
@@ -113,12 +115,12 @@ def _pointed(env: TabletopVectorEnv, t: int, ids: np.ndarray, most: int) -> tupl
             owner[geom] = names.index(body)
     named = table.named[ids][:, np.arange(most) % table.named.shape[1]]
     masks = owner[shown][:, None] == named[:, :, None, None]
-    centres = table.worlds.objects[ids[:, None], named]
+    centres = table.physics.objects[ids[:, None], named]
     return image, masks, CAMERAS["front"].project(centres, size)
 
 
 def _centroids(mask: np.ndarray, projected: np.ndarray) -> np.ndarray:
-    """Mean (column, row) of every mask in pixels; the projected centre where next to nothing shows, float32 [n, 2]."""
+    """Mean (column, row) of every mask; the projected centre where the mask is almost empty, float32 [n, 2]."""
     centres = np.arange(mask.shape[1]) + 0.5
     count = mask.sum(axis=(1, 2))
     column = (mask.sum(axis=1) * centres).sum(axis=1) / np.maximum(count, 1)

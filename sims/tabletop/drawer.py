@@ -1,4 +1,4 @@
-"""Open the named drawer."""
+"""Task: open the named drawer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worlds that differ in mass, friction and gains: per-world fields of the model."""
+"""Dynamics randomisation: mass, friction and gains per environment."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sims.tabletop.things import SceneObject
 
 
 class Dynamics:
-    """Factors of the things' mass and friction and of the arm's servo gains, one of each per world.
+    """Factors of the things' mass and friction and of the arm's servo gains, one of each per environment.
 
-    `factors` [n, 3] are what the worlds have now; 1 is the scene as it is written.
+    `factors` [n, 3] are what the environments have now; 1 is the scene as it is written.
     """
 
     def __init__(self, batch: Batch, model: mujoco.MjModel, things: Sequence[SceneObject]):
@@ -29,7 +29,7 @@ class Dynamics:
         self._batch = batch
 
     def vary(self, ids: np.ndarray, factors: np.ndarray) -> None:
-        """Give worlds their factors [k, 3] of mass, friction and gains."""
+        """Set the factors [k, 3] of mass, friction and gains of some environments."""
         mass, friction, gains = factors.T
         self.factors[ids] = factors
         scene, fields = self._scene, self._fields

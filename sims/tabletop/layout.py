@@ -1,4 +1,4 @@
-"""Where things may lie: rejection sampling of places on the table."""
+"""Random placement of things on the table by rejection sampling."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Point = tuple[float, float]
 
 
 def scatter(rng: np.random.Generator, heights: Sequence[float], apart_m: float = APART_M) -> np.ndarray:
-    """Centres of things on the table, uniform among those that keep apart, [len(heights), 3] metres."""
+    """Sample centres of things, uniform among those that keep apart, [len(heights), 3] metres."""
     count, least = len(heights), apart_m**2
     for _ in range(_TRIES):
         places: list[tuple[float, float, float]] = []
         for (u, v), height in zip(rng.random((count, 2)).tolist(), heights):
             x, y = at(u, v)
-            if _crowded(x, y, places, least):
+            if _is_crowded(x, y, places, least):
                 break
             places.append((x, y, height))
         else:
@@ -32,31 +32,31 @@ def scatter(rng: np.random.Generator, heights: Sequence[float], apart_m: float =
 
 
 def at(u: float, v: float) -> Point:
-    """The point at a share of the table's width and depth, each in [0, 1]."""
+    """Point at a fraction of the table's width and depth, each in [0, 1]."""
     return _CORNER[0] + _SIZE[0] * u, _CORNER[1] + _SIZE[1] * v
 
 
-def _crowded(x: float, y: float, places: Sequence[tuple[float, float, float]], least: float) -> bool:
-    """Whether a place is nearer to another than the root of `least`."""
+def _is_crowded(x: float, y: float, places: Sequence[tuple[float, float, float]], least: float) -> bool:
+    """Whether a place is nearer to another than sqrt(`least`)."""
     return any((x - a) ** 2 + (y - b) ** 2 < least for a, b, _ in places)
 
 
-def spread(places: Sequence[Point]) -> float:
-    """The least distance between two of the points; infinite for less than two."""
+def min_distance(places: Sequence[Point]) -> float:
+    """Smallest distance between two of the points; infinite for fewer than two."""
     return min((math.dist(a, b) for k, a in enumerate(places) for b in places[:k]), default=math.inf)
 
 
-def first_fitting(draw: Callable[[], np.ndarray | None], what: str) -> np.ndarray:
-    """The first layout that a drawing accepts (one that is refused is None)."""
+def first_valid(draw: Callable[[], np.ndarray | None], what: str) -> np.ndarray:
+    """Draw layouts until one is valid (None: rejected)."""
     for _ in range(_TRIES):
-        found = draw()
-        if found is not None:
-            return found
+        result = draw()
+        if result is not None:
+            return result
     raise ValueError(f"{what} do not fit on the table; use fewer of them or a shorter distance")
 
 
 def inside(place: Point, margin_m: float = 0.0) -> bool:
-    """Whether a point lies where things may, with this much to spare."""
+    """Whether a point lies in the area where things are placed, with a margin."""
     (left, near), (right, far) = _CORNER, _FAR_CORNER
     x, y = place
     return left + margin_m <= x <= right - margin_m and near + margin_m <= y <= far - margin_m

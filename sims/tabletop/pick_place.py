@@ -1,4 +1,4 @@
-"""Pick the named cube up and put it on the named plate."""
+"""Task: pick the named cube up and put it on the named plate."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ class PickPlaceTask(PlacingTask):
         flat = length(away[:, :, :2]) <= self.radius_m
         resting = np.abs(away[:, :, 2] - self.things[-1].rest_m - BLOCK_HALF_M) <= LEVEL_M
         let_go = flat & resting & (state.gap >= RELEASED_M)[:, None]
-        moved = (state.shifted() > MOVED_M) & ~state.is_named(0)
+        moved = (state.displacement() > MOVED_M) & ~state.is_named(0)
         return {
-            "success": self.placed(state),
+            "success": self.is_placed(state),
             "wrong_object": moved[:, :cubes].any(1),
             "wrong_place": (let_go & ~state.is_named(1)[:, cubes:]).any(1),
-            "dropped": self.dropped(state),
+            "dropped": self.is_dropped(state),
         }

@@ -1,4 +1,4 @@
-"""What picking and placing and stacking share: a cube set down where it belongs, let go, and still there."""
+"""Base of the pick-and-place and stacking tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEADY = 3  # control steps that the cube must stay in place
 
 
 class PlacingTask(TabletopTask):
-    """The named cube must come to rest on the other named thing, with the fingers open, for three control steps."""
+    """Success: the cube rests on the target with open fingers for three control steps."""
 
     grip = "free"
     timestep = 0.005  # a grasp slips at 10 ms
@@ -23,24 +23,24 @@ class PlacingTask(TabletopTask):
     radius_m: float
 
     def target(self, state: State) -> np.ndarray:
-        """Where the named cube's centre belongs, [n, 3] metres."""
+        """Target position of the named cube's centre, [n, 3] metres."""
         raise NotImplementedError
 
     def remember(self, state: State) -> np.ndarray:
         away = state.thing(0) - self.target(state)
-        placed = (length(away[:, :2]) <= self.radius_m) & (np.abs(away[:, 2]) <= LEVEL_M)
-        return np.where((placed & (state.gap >= RELEASED_M))[:, None], state.memory + 1, 0.0)
+        is_placed = (length(away[:, :2]) <= self.radius_m) & (np.abs(away[:, 2]) <= LEVEL_M)
+        return np.where((is_placed & (state.gap >= RELEASED_M))[:, None], state.memory + 1, 0.0)
 
-    def placed(self, state: State) -> np.ndarray:
+    def is_placed(self, state: State) -> np.ndarray:
         """Whether the cube has been in place long enough, bool [n]."""
         return state.memory[:, 0] >= STEADY
 
-    def dropped(self, state: State) -> np.ndarray:
+    def is_dropped(self, state: State) -> np.ndarray:
         """Whether the named cube fell off the table, bool [n]."""
         return state.thing(0)[:, 2] < -BLOCK_HALF_M
 
     def measure(self, state: State) -> dict[str, np.ndarray]:
-        """tip_distance_m: tip to the named cube; goal_distance_m: the cube to where it belongs."""
+        """tip_distance_m: tip to the named cube; goal_distance_m: cube to its target position."""
         return {
             "tip_distance_m": length(state.thing(0) - state.tip),
             "goal_distance_m": length(state.thing(0) - self.target(state)),

@@ -1,4 +1,4 @@
-"""Push the named cube onto the named disc."""
+"""Task: push the named cube onto the named disc."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sims.tabletop.layout import at, first_fitting, inside, off_segment, spread
+from sims.tabletop.layout import at, first_valid, inside, min_distance, off_segment
 from sims.tabletop.task import Start, State, TabletopTask, length
 from sims.tabletop.things import CUBE_HALF_M, Cube, Disc
 
@@ -56,7 +56,7 @@ class PushTask(TabletopTask):
         text = templates[int(rng.integers(len(templates)))]
         heights = [thing.rest_m for thing in self.things]
         return Start(
-            objects=first_fitting(lambda: self._layout(rng, cube, cubes + disc, heights), "cubes and discs"),
+            objects=first_valid(lambda: self._layout(rng, cube, cubes + disc, heights), "cubes and discs"),
             joints=rng.uniform(-self.joint_noise, self.joint_noise, 7),
             named=(cube, cubes + disc),
             instruction=text.replace("{cube}", self.colours[cube]).replace("{disc}", self.goals[disc]),
@@ -64,7 +64,7 @@ class PushTask(TabletopTask):
         )
 
     def _layout(self, rng: np.random.Generator, cube: int, disc: int, heights: Sequence[float]) -> np.ndarray | None:
-        """Random places, or None where they will not do: a free run-up, a free way, nothing hidden under a cube."""
+        """Sample places; None if a way is blocked, the run-up too short or a disc hidden under a cube."""
         *spots, (turn, far) = rng.random((len(heights) + 1, 2)).tolist()
         places = [at(u, v) for u, v in spots]
         angle, (short, long) = 2 * math.pi * turn, self.distance_m
@@ -75,8 +75,8 @@ class PushTask(TabletopTask):
             return None
         cubes, disc_m = len(self.colours), self.radius_m + 0.01
         fits = (
-            spread(places[:cubes]) >= _APART_M
-            and spread(places[cubes:]) >= 2 * self.radius_m + 0.01
+            min_distance(places[:cubes]) >= _APART_M
+            and min_distance(places[cubes:]) >= 2 * self.radius_m + 0.01
             and min(math.dist(a, b) for a in places[:cubes] for b in places[cubes:]) >= _OFF_DISC_M
             and all(
                 off_segment(place, run_up, there) >= (_CLEAR_M if k < cubes else disc_m)
@@ -93,13 +93,13 @@ class PushTask(TabletopTask):
         cubes = len(self.colours)
         there = length(state.thing(0)[:, None, :2] - state.objects[:, cubes:, :2]) <= self.radius_m
         wanted = state.is_named(1)[:, cubes:]
-        moved = (state.shifted() > MOVED_M) & ~state.is_named(0, 1)
-        dropped = (state.objects[:, :cubes, 2] < -CUBE_HALF_M).any(1)
+        moved = (state.displacement() > MOVED_M) & ~state.is_named(0, 1)
+        is_dropped = (state.objects[:, :cubes, 2] < -CUBE_HALF_M).any(1)
         return {
-            "success": (there & wanted).any(1) & ~dropped,
+            "success": (there & wanted).any(1) & ~is_dropped,
             "wrong_object": moved[:, :cubes].any(1),
             "wrong_place": (there & ~wanted).any(1),
-            "dropped": dropped,
+            "dropped": is_dropped,
         }
 
     def measure(self, state: State) -> dict[str, np.ndarray]:

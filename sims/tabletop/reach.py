@@ -1,4 +1,4 @@
-"""Reach the cube that the instruction names, and no other."""
+"""Task: reach the named cube and touch no other."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ class ReachTask(TabletopTask):
 
 
 def above(objects: np.ndarray) -> np.ndarray:
-    """The points to reach over cubes at [..., 3], metres."""
+    """Target points above cubes at [..., 3], metres."""
     return objects + _UP

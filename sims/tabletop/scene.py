@@ -1,4 +1,4 @@
-"""The scene: a floor, a table, a seven-joint arm with a gripper, and the things on the table, as MJCF."""
+"""MJCF of the scene: floor, table, seven-joint arm with gripper, and the things on the table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTROL_HZ = 20.0
 
 
 def scene_xml(things: Sequence[SceneObject], timestep: float, cameras: Mapping[str, Camera] = CAMERAS) -> str:
-    """The scene with these things as MJCF, stepped by `timestep` seconds; where they lie is set per episode."""
+    """MJCF of the scene with these things, stepped by `timestep` seconds; positions are set per episode."""
     return _SCENE.format(
         timestep=timestep,
         cameras="\n    ".join(camera.xml(name) for name, camera in cameras.items()),
@@ -31,16 +31,16 @@ def scene_xml(things: Sequence[SceneObject], timestep: float, cameras: Mapping[s
 
 
 def scene_model(things: Sequence[SceneObject], timestep: float) -> mujoco.MjModel:
-    """The compiled scene."""
+    """Compile the scene."""
     return mujoco.MjModel.from_xml_string(scene_xml(things, timestep))
 
 
 def scene_digest(things: Sequence[SceneObject], timestep: float) -> str:
-    """Eight hex digits that change with anything in the scene: bodies, gains, colours, lights, cameras."""
+    """Hash of the scene, eight hex digits: bodies, gains, colours, lights, cameras."""
     return hashlib.blake2b(scene_xml(things, timestep).encode(), digest_size=4).hexdigest()
 
 
-# a diverged world must be seen, not silently reset: autoreset is off
+# a diverged environment must be seen, not silently reset: autoreset is off
 _SCENE = """
 <mujoco model="tabletop">
   <compiler angle="radian" autolimits="true"/>

@@ -1,4 +1,4 @@
-"""How the tasks are put into words: one plain sentence, several to train on, and others that are held out."""
+"""Instruction templates: one plain sentence per task, several for training, others held out."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ THEN = " button then the "
 
 
 def sentences(task: str, wording: Wording) -> tuple[str, ...]:
-    """The templates of a task's instruction in one wording."""
+    """Instruction templates of a task in one wording."""
     if wording not in ("plain", "train", "held_out"):
         raise ValueError(f"sim.wording must be plain, train or held_out, got {wording!r}")
     return SENTENCES[task][wording]

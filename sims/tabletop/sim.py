@@ -1,4 +1,4 @@
-"""The face that every tabletop simulator has towards recipes: worlds, sizes, contract, demonstrations, scenes."""
+"""Base classes of the tabletop simulators: environments, sizes, contract, demonstrations, labelled images."""
 
 from __future__ import annotations
 
@@ -26,40 +26,41 @@ from sims.tabletop.table import Table
 from sims.tabletop.task import Start, TabletopTask
 from sims.tabletop.things import COLOURS
 from sims.tabletop.vector import TabletopVectorEnv
-from sims.tabletop.worlds import Worlds
+from sims.tabletop.worlds import TabletopPhysics
 
 Level = Literal["easy", "default", "hard"]
 _FELT = {
     "offset": (0.48, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.4, 0.0, -0.3, 0.0, -0.2, 0.0, 0.035),
     "width": (0.1, 0.1, 0.1, 0.015, 0.015, 0.015, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.035),
 }
-"""The middle of what is felt at work and about its spread, rounded: tip (m), set-point minus tip (m), joints minus home
+"""The middle of what is felt at work and about its std, rounded: tip (m), set-point minus tip (m), joints minus home
 (rad), opening (m)."""
 
-Spreads = tuple[float, float, float]
+DynamicsFactors = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class Tabletop(Sim):
-    """What all simulators on the table share.
+    """Base class of the tabletop simulators.
 
     Args:
-        level: stands for the numbers that are left None: "easy" is meant to be learnt in minutes, "hard" varies most.
+        level: stands for the numbers that are left None: "easy" is meant to be learned in minutes, "hard" varies most.
         chunk: control steps (20 Hz) per decision, executed open loop.
         max_decisions: an episode is cut after so many decisions; None: what the task's level says.
         image_size: pixels a side of the policy's camera.
         renderer: "ray" needs the mujoco wheel only; "egl" and "osmesa" need GL libraries; "auto" takes what draws.
-        threads: that step and draw the worlds; 0 takes all CPUs. Results do not depend on it.
+        threads: that step and draw the environments; 0 takes all CPUs. Results do not depend on it.
         wording: of the instructions of training states: "plain" (one sentence), "train" or "held_out" (several).
         held_out_wording: of the instructions of held-out states; None: the same.
         templates: sentences to use instead of the wordings, with the task's slots such as "{colour}".
         dense_reward_weights: weight per dense term; the reward of a decision is weight * (term after - term before) on
             top of the success.
-        dynamics: largest factor of the things' mass, their friction and the arm's gains; every world draws its own,
-            log-uniform between 1 / factor and factor. None: what the level says.
-        observe: pictures that the policy sees: "rgb" (the observation's "image"), "depth" (metres), "segmentation"
+        dynamics: largest factor of the things' mass, their friction and the arm's gains; every environment draws its
+            own, log-uniform between 1 / factor and factor. None: what the level says.
+        observe: images that the policy sees: "rgb" (the observation's "image"), "depth" (metres), "segmentation"
             (geom ids); none for a policy that reads the state alone: then nothing is drawn.
-        appearance: how much the looks of worlds vary, each a function of the initial state's seed; None: not at all.
+        appearance: how much the looks of environments vary, each a function of the initial state's seed; None: not at
+            all.
     """
 
     level: Level = "default"
@@ -72,12 +73,12 @@ class Tabletop(Sim):
     held_out_wording: Wording | None = None
     templates: tuple[str, ...] | None = None
     dense_reward_weights: Mapping[str, float] | None = None
-    dynamics: Spreads | None = None
+    dynamics: DynamicsFactors | None = None
     observe: tuple[Kind, ...] = ("rgb",)
     appearance: Appearance | None = None
 
     levels: ClassVar[Mapping[str, Mapping[str, Any]]]
-    """By level the arguments of the task, `max_decisions`, and `dynamics` where worlds differ."""
+    """By level the arguments of the task, `max_decisions`, and `dynamics` where environments differ."""
 
     def __post_init__(self) -> None:
         for name in ("chunk", "image_size"):
@@ -99,16 +100,16 @@ class Tabletop(Sim):
 
     @property
     def parts(self) -> tuple[SingleTaskSim, ...]:
-        """The simulators of one task each that this one is made of."""
+        """The single-task simulators that this one consists of."""
         raise NotImplementedError
 
     @property
     def task_names(self) -> tuple[str, ...]:
-        """The tasks that initial states can pose."""
+        """Names of the tasks."""
         return tuple(part.task.name for part in self.parts)
 
     def part_of(self, seed: int) -> int:
-        """Which of the parts an initial state belongs to."""
+        """Index of the part that an initial state belongs to."""
         return 0 if len(self.parts) == 1 else int(derive_rng("task", seed).integers(len(self.parts)))
 
     def task_of(self, seed: int) -> str:
@@ -116,11 +117,11 @@ class Tabletop(Sim):
 
     @property
     def renderer_name(self) -> str:
-        """The back end that draws here: "auto" resolved."""
+        """Name of the renderer, with "auto" resolved."""
         return resolve(self.renderer)
 
     def start(self, seed: int) -> tuple[int, Start]:
-        """The part that an initial state belongs to, and the state."""
+        """Initial state of a seed, and the index of its part."""
         part = self.part_of(seed)
         start = self.parts[part].begin(seed)
         return part, start if self.appearance is None else replace(start, appearance=self.appearance.look(seed))
@@ -128,10 +129,10 @@ class Tabletop(Sim):
     def make(self, num_envs: int) -> TabletopVectorEnv:
         tables = []
         for part in self.parts:
-            task, varied = part.task, max(part.spreads) > 1
-            worlds = Worlds(task.things, num_envs, self.threads, task.grip, task.floor_m, varied, task.timestep)
-            renderer = make_renderer(self.renderer, worlds.model, CAMERAS)
-            tables.append(Table(task, worlds, renderer, part.limit))
+            task, vary = part.task, max(part.dynamics_factors) > 1
+            physics = TabletopPhysics(task.things, num_envs, self.threads, task.grip, task.floor_m, vary, task.timestep)
+            renderer = make_renderer(self.renderer, physics.model, CAMERAS)
+            tables.append(Table(task, physics, renderer, part.limit))
         return TabletopVectorEnv(
             tables,
             self.start,
@@ -145,7 +146,7 @@ class Tabletop(Sim):
 
     @property
     def gripper(self) -> bool:
-        """Whether a task moves the fingers: then actions have a fourth dimension and proprioception the opening."""
+        """Whether some task moves the fingers: a fourth action dimension, and the opening in proprioception."""
         return any(part.task.grip == "free" for part in self.parts)
 
     def sizes(self) -> dict[str, Any]:
@@ -158,7 +159,7 @@ class Tabletop(Sim):
         }
 
     def contract(self) -> dict[str, Any]:
-        """What must be equal wherever data, checkpoints and results of this simulator meet."""
+        """Entries that must be equal wherever data, checkpoints and results of this simulator are combined."""
         return {
             "sim": self.name,
             "renderer": self.renderer_name,
@@ -178,7 +179,7 @@ class Tabletop(Sim):
         }
 
     def demonstrate(self, seeds: Sequence[int], noise: float = 0.3) -> list[Demo]:
-        """The expert from the initial states of `seeds`: per decision (raw observation, clean chunk [chunk, A]).
+        """Expert demonstrations from the states of `seeds`: per decision (raw observation, clean chunk [chunk, A]).
 
         Args:
             seeds: of the initial states.
@@ -187,26 +188,26 @@ class Tabletop(Sim):
         return play(self, seeds, noise)
 
     def expert(self, env: TabletopVectorEnv) -> np.ndarray:
-        """The script's next chunk for every world of an environment that `make` gave, float32 [n, chunk, A]."""
+        """The scripted expert's next chunk for every environment, float32 [n, chunk, A]."""
         return expert(env)
 
-    def label_images(self, seeds: Sequence[int], spread: float = 0.3) -> dict[str, Any]:
-        """Labelled pictures for "point at the named object", one per seed; see `sims.tabletop.demos.label`.
+    def label_images(self, seeds: Sequence[int], joint_noise: float = 0.3) -> dict[str, Any]:
+        """Labelled images for "point at the named object", one per seed; see `sims.tabletop.demos.label`.
 
         Args:
             seeds: of the scenes.
-            spread: how far each joint of the arm may stand from its start, rad.
+            joint_noise: how far each joint of the arm may stand from its start, rad.
         """
         if not len(seeds):
             raise ValueError("no seeds: ask for at least one initial state")
-        made = []
+        labelled = []
         for i in range(0, len(seeds), AT_ONCE):
             part = list(seeds[i : i + AT_ONCE])
             env = self.make(len(part))
-            made.append(label(env, part, spread))
+            labelled.append(label(env, part, joint_noise))
             env.close()
-        joined = {name: np.concatenate([p[name] for p in made]) for name in made[0] if name != "instruction"}
-        return {**joined, "instruction": [text for p in made for text in p["instruction"]]}
+        joined = {name: np.concatenate([p[name] for p in labelled]) for name in labelled[0] if name != "instruction"}
+        return {**joined, "instruction": [text for p in labelled for text in p["instruction"]]}
 
 
 @dataclass(frozen=True)
@@ -232,11 +233,11 @@ class SingleTaskSim(Tabletop):
     def parts(self) -> tuple[SingleTaskSim, ...]:
         return (self,)
 
-    def chosen(self, *names: str) -> dict[str, Any]:
+    def task_arguments(self, *names: str) -> dict[str, Any]:
         """Options by name, each the level's where it is None."""
-        return {name: self._chosen(name) for name in names}
+        return {name: self._level_value(name) for name in names}
 
-    def _chosen(self, name: str) -> Any:
+    def _level_value(self, name: str) -> Any:
         given = getattr(self, name)
         value = self.levels[self.level].get(name) if given is None else given
         return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
@@ -244,12 +245,12 @@ class SingleTaskSim(Tabletop):
     @property
     def limit(self) -> int:
         """Decisions after which an episode is cut."""
-        return self._chosen("max_decisions")
+        return self._level_value("max_decisions")
 
     @property
-    def spreads(self) -> Spreads:
+    def dynamics_factors(self) -> DynamicsFactors:
         """Largest factors of mass, friction and gains."""
-        return self._chosen("dynamics") or (1.0, 1.0, 1.0)
+        return self._level_value("dynamics") or (1.0, 1.0, 1.0)
 
     def stepwise(self) -> SingleTaskSim:
         return replace(self, chunk=1, max_decisions=self.limit * self.chunk)
@@ -259,18 +260,18 @@ class SingleTaskSim(Tabletop):
         return sentences(self.task.name, wording) if self.templates is None else tuple(self.templates)
 
     @cached_property
-    def _drawn_from(self) -> tuple[TabletopTask, dict[str, tuple[str, ...]], Spreads]:
+    def _start_inputs(self) -> tuple[TabletopTask, dict[str, tuple[str, ...]], DynamicsFactors]:
         """The task, the templates of both splits and the spreads: the same for every seed."""
         words = {"train": self.wording, "held_out": self.held_out_wording or self.wording}
-        return self.task, {split: self.sentences(wording) for split, wording in words.items()}, self.spreads
+        return self.task, {split: self.sentences(wording) for split, wording in words.items()}, self.dynamics_factors
 
     def begin(self, seed: int) -> Start:
         """The initial state that a seed stands for."""
-        task, texts, spreads = self._drawn_from
+        task, texts, dynamics_factors = self._start_inputs
         start = task.start(derive_rng(task.name, seed), texts[split_of(seed)])
-        if max(spreads) > 1:
+        if max(dynamics_factors) > 1:
             draw = derive_rng("dynamics", seed).uniform(-1, 1, 3)
-            start = replace(start, dynamics=tuple(np.asarray(spreads) ** draw))
+            start = replace(start, dynamics=tuple(np.asarray(dynamics_factors) ** draw))
         return start
 
     def rules(self) -> dict[str, Any]:
@@ -279,13 +280,13 @@ class SingleTaskSim(Tabletop):
             "scene": scene_digest(self.task.things, self.task.timestep),
             **{name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self.task).items()},  # type: ignore[call-overload]
             "max_decisions": self.limit,
-            "dynamics": list(self.spreads),
-            "templates": {split: list(texts) for split, texts in self._drawn_from[1].items()},
+            "dynamics": list(self.dynamics_factors),
+            "templates": {split: list(texts) for split, texts in self._start_inputs[1].items()},
         }
 
 
 def check_colours(option: str, colours: Sequence[str], least: int = 1) -> None:
-    """Refuse colours that are unknown, repeated or too few."""
+    """Raise for colours that are unknown, repeated or too few."""
     if unknown := [colour for colour in colours if colour not in COLOURS]:
         raise ValueError(f"sim.{option}: unknown {unknown}; known are {sorted(COLOURS)}")
     if len(set(colours)) != len(colours) or len(colours) < least:
@@ -294,6 +295,6 @@ def check_colours(option: str, colours: Sequence[str], least: int = 1) -> None:
 
 
 def check_yaw(yaw: float) -> None:
-    """Refuse cubes that open fingers might not fit around."""
+    """Raise for cube rotations that open fingers might not fit around."""
     if not 0 <= yaw <= 0.25:
         raise ValueError(f"sim.yaw must be in [0, 0.25] rad where cubes are grasped, got {yaw}")

@@ -1,4 +1,4 @@
-"""The simulators as recipes name them: one class per task, its levels beside it."""
+"""Single-task simulators with their difficulty levels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PLACES = ("purple", "orange")
 
 @dataclass(frozen=True)
 class Reach(SingleTaskSim):
-    """The instruction names one of several cubes; touching another one fails.
+    """Reach the cube that the instruction names; touching another one fails.
 
     Args:
         colours: one cube each, at least two.
@@ -51,12 +51,12 @@ class Reach(SingleTaskSim):
 
     @property
     def task(self) -> ReachTask:
-        return ReachTask(**self.chosen("colours", "radius_m", "joint_noise"))
+        return ReachTask(**self.task_arguments("colours", "radius_m", "joint_noise"))
 
 
 @dataclass(frozen=True)
 class Push(SingleTaskSim):
-    """The instruction names a cube and a disc: push the one onto the other with closed fingers.
+    """Push the named cube onto the named disc with closed fingers.
 
     Args:
         colours: one cube each.
@@ -118,12 +118,12 @@ class Push(SingleTaskSim):
 
     @property
     def task(self) -> PushTask:
-        return PushTask(**self.chosen("colours", "goals", "distance_m", "radius_m", "yaw", "joint_noise"))
+        return PushTask(**self.task_arguments("colours", "goals", "distance_m", "radius_m", "yaw", "joint_noise"))
 
 
 @dataclass(frozen=True)
 class PickPlace(SingleTaskSim):
-    """The instruction names a cube and a plate: pick the one up, put it on the other and let go.
+    """Pick the named cube up, put it on the named plate and let go.
 
     Args:
         colours: one cube each.
@@ -162,12 +162,12 @@ class PickPlace(SingleTaskSim):
 
     @property
     def task(self) -> PickPlaceTask:
-        return PickPlaceTask(**self.chosen("colours", "goals", "radius_m", "yaw", "joint_noise"))
+        return PickPlaceTask(**self.task_arguments("colours", "goals", "radius_m", "yaw", "joint_noise"))
 
 
 @dataclass(frozen=True)
 class Stack(SingleTaskSim):
-    """The instruction names two cubes: put the first on the second and let go.
+    """Put the first named cube on the second and let go.
 
     Args:
         colours: one cube each, at least two.
@@ -195,12 +195,12 @@ class Stack(SingleTaskSim):
 
     @property
     def task(self) -> StackTask:
-        return StackTask(**self.chosen("colours", "radius_m", "yaw", "joint_noise"))
+        return StackTask(**self.task_arguments("colours", "radius_m", "yaw", "joint_noise"))
 
 
 @dataclass(frozen=True)
 class OpenDrawer(SingleTaskSim):
-    """The instruction names one of several drawers: pull it open by its handle, with closed fingers.
+    """Pull the named drawer open by its handle, with closed fingers.
 
     Args:
         colours: of the drawers, at most three.
@@ -234,12 +234,12 @@ class OpenDrawer(SingleTaskSim):
 
     @property
     def task(self) -> DrawerTask:
-        return DrawerTask(**self.chosen("colours", "open_m", "shift_m", "joint_noise"))
+        return DrawerTask(**self.task_arguments("colours", "open_m", "shift_m", "joint_noise"))
 
 
 @dataclass(frozen=True)
 class PressButtons(SingleTaskSim):
-    """The instruction names buttons in an order: press them in it, and no other.
+    """Press the named buttons in the given order, and no other.
 
     Args:
         colours: one button each.
@@ -266,4 +266,4 @@ class PressButtons(SingleTaskSim):
 
     @property
     def task(self) -> ButtonsTask:
-        return ButtonsTask(**self.chosen("colours", "presses", "joint_noise"))
+        return ButtonsTask(**self.task_arguments("colours", "presses", "joint_noise"))

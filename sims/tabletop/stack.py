@@ -1,4 +1,4 @@
-"""Stack one named cube on another."""
+"""Task: stack one named cube on another."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ class StackTask(PlacingTask):
         return state.thing(1) + np.array([0, 0, 2 * BLOCK_HALF_M])
 
     def judge(self, state: State) -> dict[str, np.ndarray]:
-        moved = (state.shifted() > MOVED_M) & ~state.is_named(0, 1)
-        return {"success": self.placed(state), "wrong_object": moved.any(1), "dropped": self.dropped(state)}
+        moved = (state.displacement() > MOVED_M) & ~state.is_named(0, 1)
+        return {"success": self.is_placed(state), "wrong_object": moved.any(1), "dropped": self.is_dropped(state)}

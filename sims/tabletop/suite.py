@@ -1,4 +1,4 @@
-"""Several tasks as one simulator: which one an initial state poses follows from its seed."""
+"""Multi-task simulator: the seed of an initial state selects its task."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ PARTS: dict[str, type[SingleTaskSim]] = {
 
 @dataclass(frozen=True)
 class Suite(Tabletop):
-    """Worlds of several tasks side by side; a world plays as it would in the simulator of its task alone.
+    """Environments of several tasks; each behaves as in the simulator of its task alone.
 
-    Pictures, actions and proprioception have equal shapes: where one task needs the gripper, all have its dimension,
+    Images, actions and proprioception have equal shapes: where one task needs the gripper, all have its dimension,
     which has no effect in the others. What the tasks share (level, wording, ...) is set here, once.
 
     Args:
@@ -52,15 +52,15 @@ class Suite(Tabletop):
         shared = {field.name: getattr(self, field.name) for field in fields(Tabletop)}
         # a dense term may be one task's only: it is checked here, over all of them
         shared |= {"dense_reward_weights": None}
-        made = []
+        simulators = []
         for task in self.tasks:
             own = dict((self.options or {}).get(task, {}))
             allowed = {field.name for field in fields(PARTS[task])} - {field.name for field in fields(Tabletop)}
             allowed |= {"templates", "max_decisions"}
             if unknown := sorted(set(own) - allowed):
                 raise ValueError(f"sim.options.{task}: unknown {unknown}; it has {sorted(allowed)}")
-            made.append(PARTS[task](**{**shared, **own}))
-        return tuple(made)
+            simulators.append(PARTS[task](**{**shared, **own}))
+        return tuple(simulators)
 
     def stepwise(self) -> Suite:
         limits = [{"max_decisions": part.limit * self.chunk} for part in self.parts]

@@ -1,4 +1,4 @@
-"""What a task adds to the scene: the things on the table, how an episode starts, and when it is over."""
+"""Interface of a task: things on the table, initial states, events and dense terms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Grip = Literal["open", "closed", "free"]
 
 @dataclass(frozen=True)
 class Start:
-    """The initial state of one world."""
+    """Initial state of one environment."""
 
     objects: np.ndarray  # [K, 3] centres of the things, metres
     joints: np.ndarray  # [7] offsets from the home posture, rad
@@ -26,7 +26,7 @@ class Start:
     instruction: str
     yaw: np.ndarray | None = None  # [K] turn of the things about the vertical, rad; None: none
     dynamics: tuple[float, float, float] = (1.0, 1.0, 1.0)  # factors of the things' mass and friction, the arm's gains
-    appearance: Look | None = None  # how this world looks; None: as the scene says
+    appearance: Look | None = None  # how this environment looks; None: as the scene says
 
 
 def length(way: np.ndarray) -> np.ndarray:
@@ -36,7 +36,7 @@ def length(way: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class State:
-    """What the rules see of n worlds: the present, the beginning, and what was remembered in between."""
+    """State of n environments for the rules of a task: current, initial, and the task's memory."""
 
     tip: np.ndarray  # [n, 3] the point between the fingertips, metres
     gap: np.ndarray  # [n] opening between the fingers, metres
@@ -51,12 +51,12 @@ class State:
         """Centres of the things named in this place of the order, [n, 3] metres."""
         return self.objects[np.arange(len(self.named)), self.named[:, place]]
 
-    def shifted(self) -> np.ndarray:
-        """How far every thing is from where it began, horizontally, [n, K] metres."""
+    def displacement(self) -> np.ndarray:
+        """Horizontal distance of every thing from its start, [n, K] metres."""
         return length(self.objects[:, :, :2] - self.origin[:, :, :2])
 
     def is_named(self, *places: int) -> np.ndarray:
-        """Which things are named in one of these places, bool [n, K]."""
+        """Whether each thing is named in one of these places, bool [n, K]."""
         first, *others = (self.named[:, place, None] == np.arange(self.objects.shape[1]) for place in places)
         for other in others:
             first |= other
@@ -64,7 +64,7 @@ class State:
 
 
 class TabletopTask(ABC):
-    """Task logic only: no simulator handle, so the same vector machinery runs every task."""
+    """Rules of a task, without a simulator handle."""
 
     name: str
     events: tuple[str, ...]
@@ -73,7 +73,7 @@ class TabletopTask(ABC):
     """Names of the dense terms, with their units."""
     grip: Grip = "closed"
     memory: int = 0
-    """R, how many numbers are remembered per world."""
+    """R, how many numbers are remembered per environment."""
     timestep: float = 0.01
     """Of the physics, seconds; a whole number of steps makes a control step."""
     floor_m: float = 0.02
@@ -82,24 +82,24 @@ class TabletopTask(ABC):
     @property
     @abstractmethod
     def things(self) -> tuple[SceneObject, ...]:
-        """What lies on the table, in the order of `Start.objects`."""
+        """Things on the table, in the order of `Start.objects`."""
 
     @abstractmethod
     def start(self, rng: np.random.Generator, templates: Sequence[str]) -> Start:
-        """Draw an initial state; its instruction is one of the templates, filled in."""
+        """Draw an initial state, with a filled-in instruction template."""
 
     def remember(self, state: State) -> np.ndarray:
-        """What to carry to later control steps, [n, R]; asked before `judge` at every control step."""
+        """Update the memory [n, R]; called before `judge` at every control step."""
         return state.memory
 
     def strict(self) -> TabletopTask:
-        """The same task with a tighter success, which demonstrations must meet: to arrive, not to brush the goal."""
+        """The same task with a stricter success criterion, for demonstrations."""
         return self
 
     @abstractmethod
     def judge(self, state: State) -> dict[str, np.ndarray]:
-        """For every event a bool [n]."""
+        """Events of the current state, bool [n] each."""
 
     def measure(self, state: State) -> dict[str, np.ndarray]:
-        """For every dense term a float [n]."""
+        """Dense terms of the current state, float [n] each."""
         return {}

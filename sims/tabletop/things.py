@@ -1,4 +1,4 @@
-"""What can lie on the table, each as MJCF: cubes, discs, plates, drawers, buttons."""
+"""Things that can be placed on the table, as MJCF: cubes, discs, plates, drawers, buttons."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SceneObject(ABC):
 
 @dataclass(frozen=True)
 class Cube(SceneObject):
-    """A coloured cube. A ghost cannot be touched or moved by contact: it only marks a place."""
+    """A coloured cube. A ghost has no contacts: it only marks a place."""
 
     half_m: float = CUBE_HALF_M
     ghost: bool = True
@@ -82,7 +82,7 @@ class Cube(SceneObject):
 
 @dataclass(frozen=True)
 class Disc(SceneObject):
-    """A flat round mark on the table that nothing touches."""
+    """A flat round mark on the table without contacts."""
 
     radius_m: float = 0.05
 

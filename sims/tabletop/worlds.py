@@ -1,4 +1,4 @@
-"""Many copies of the scene stepped together: arm control on top of `mujoco.batch`, no task logic."""
+"""Physics of many copies of the scene: arm control on `mujoco.batch`, no task logic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mujoco.batch import Batch, SimulationError
 
 from sims.tabletop.arm import HOME, JOINTS, OPEN_M, REACH_BOX, SHUT_M, STEP_M, joint_targets
 from sims.tabletop.dynamics import Dynamics
-from sims.tabletop.posture import Posture
+from sims.tabletop.posture import Kinematics
 from sims.tabletop.scene import CONTROL_HZ, scene_model
 from sims.tabletop.task import Grip, Start
 from sims.tabletop.things import SceneObject
@@ -21,16 +21,16 @@ _MAX_SPEED = 100.0  # rad/s; the servos reach about 5, more is a diverged simula
 _FINGERS = slice(JOINTS, JOINTS + 2)
 
 
-class Worlds:
-    """The physical state of n tables. `tip` and `joints` describe the present, not the substep before.
+class TabletopPhysics:
+    """Physical state of n tables. `tip` and `joints` are current, not one substep old.
 
     Args:
         things: on the table.
-        count: worlds.
+        count: environments.
         threads: that step them; 0 takes all CPUs.
         grip: whether the fingers stay open, stay closed or follow the fourth action dimension.
         floor_m: the set-point stays above this height, metres.
-        varied: whether worlds differ in mass, friction and gains (`Start.dynamics`).
+        varied: whether environments differ in mass, friction and gains (`Start.dynamics`).
         timestep: of the physics, seconds.
     """
 
@@ -47,7 +47,7 @@ class Worlds:
         self.model = model = scene_model(things, timestep)
         self.substeps = round(1 / (CONTROL_HZ * timestep))
         self.batch = Batch(model, count, threads)
-        self.posture = Posture(self.batch)
+        self.kinematics = Kinematics(self.batch)
         self.things, self.grip = tuple(things), grip
         self.box = REACH_BOX.copy()
         self.box[0, 2] = floor_m
@@ -67,7 +67,7 @@ class Worlds:
     @property
     def tip(self) -> np.ndarray:
         """Point between the fingertips, [n, 3] metres."""
-        return self.posture.sites[:, self._tip]
+        return self.kinematics.sites[:, self._tip]
 
     @property
     def gap(self) -> np.ndarray:
@@ -77,16 +77,16 @@ class Worlds:
     @property
     def objects(self) -> np.ndarray:
         """Centres of the things, [n, K, 3] metres."""
-        return self.posture.bodies[:, self._bodies]
+        return self.kinematics.bodies[:, self._bodies]
 
     @property
     def turns(self) -> np.ndarray:
         """Rotations of the things, [n, K, 3, 3]."""
-        return self.posture.turns[:, self._bodies].reshape(-1, len(self._bodies), 3, 3)
+        return self.kinematics.turns[:, self._bodies].reshape(-1, len(self._bodies), 3, 3)
 
     @property
     def travel(self) -> np.ndarray:
-        """How far every thing's own joint is from rest, [n, K] metres; 0 for things without one."""
+        """Joint travel of every thing from rest, [n, K] metres; 0 for things without a joint."""
         out = np.zeros((len(self._qpos), len(self.things)))
         out[:, self._slides] = self._qpos[:, self._slide_at]
         return out
@@ -98,7 +98,7 @@ class Worlds:
         return np.concatenate(parts, axis=1).astype(np.float32)
 
     def place(self, ids: np.ndarray, starts: Sequence[Start]) -> None:
-        """Begin anew in some worlds."""
+        """Reset some environments to initial states."""
         self.batch.reset(ids, stage=_NOTHING)
         straight = np.zeros(len(self.things))
         self._put(
@@ -129,27 +129,27 @@ class Worlds:
             self._qpos[ids, start + 3 : start + 7] = turns[:, k]
 
     def refresh(self, ids: np.ndarray) -> None:
-        """Recompute everything that follows from the state."""
-        self.posture.follow(None if len(ids) == self.batch.nsim else ids)
+        """Recompute what follows from the state."""
+        self.kinematics.follow(None if len(ids) == self.batch.nsim else ids)
 
     def control(self, ids: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """One control step: move the set-points by actions[:, :3] in [-1, 1], then the arms after them.
+        """One control step: move the set-points by actions[:, :3] in [-1, 1], and the arms towards them.
 
-        Where the grip is free, actions[:, 3] is the wanted opening: 1 open, -1 closed. Returns which of the worlds
-        diverged, bool [k].
+        Where the grip is free, actions[:, 3] is the wanted opening: 1 open, -1 closed. Returns which of the
+        environments diverged, bool [k].
         """
         # usually all of them: then nothing is gathered
-        everyone, posture = len(ids) == self.batch.nsim, self.posture
+        everyone, kinematics = len(ids) == self.batch.nsim, self.kinematics
         rows = slice(None) if everyone else ids
         goal = self.setpoint[rows] + STEP_M * actions[:, :3]
         np.minimum(np.maximum(goal, self.box[0], out=goal), self.box[1], out=goal)
         self.setpoint[rows] = goal
         self._ctrl[rows, :JOINTS] = joint_targets(
             self._qpos[rows, :JOINTS],
-            posture.anchors[rows, :JOINTS],
-            posture.axes[rows, :JOINTS],
-            posture.sites[rows, self._tip],
-            posture.frames[rows, self._tip].reshape(-1, 3, 3),
+            kinematics.anchors[rows, :JOINTS],
+            kinematics.axes[rows, :JOINTS],
+            kinematics.sites[rows, self._tip],
+            kinematics.frames[rows, self._tip].reshape(-1, 3, 3),
             goal,
         )
         if self.grip == "free":
@@ -161,19 +161,19 @@ class Worlds:
         except SimulationError as failure:  # the others ran on; these ended where they were
             raised = np.isin(ids, failure.ids)
         if raised is None and self._all_sound(rows):
-            posture.follow(moved)
+            kinematics.follow(moved)
             return np.zeros(len(ids), bool)
         diverged = ~self._sound(rows) if raised is None else raised | ~self._sound(rows)
-        posture.follow(ids[~diverged])
+        kinematics.follow(ids[~diverged])
         return diverged
 
     def _all_sound(self, rows: np.ndarray | slice) -> bool:
-        """Whether all those worlds have numbers that physics can have."""
+        """Whether all those environments have finite and plausible numbers."""
         # NaN compares False
         return bool(np.abs(self._qvel[rows]).max() < _MAX_SPEED) and math.isfinite(self._qpos[rows].sum())
 
     def _sound(self, rows: np.ndarray | slice) -> np.ndarray:
-        """Which of them have, bool [k]."""
+        """Whether each of them has, bool [k]."""
         return np.isfinite(self._qpos[rows]).all(1) & (np.abs(self._qvel[rows]) < _MAX_SPEED).all(1)
 
     def state_dict(self) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Sums, differences and products of small numbers."""
+"""Arithmetic: sums, differences and products of small numbers."""
 
 from tasks.arithmetic.task import Arithmetic
 

@@ -1,4 +1,4 @@
-"""Short questions such as "27+8=" with one right number."""
+"""Arithmetic questions such as "27+8=" with one right number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.checks import check_fraction, check_index, check_split, reply_text
 
 @dataclass(frozen=True)
 class Arithmetic(Task):
-    """All problems of one size; held-out sets of operands are never trained on, in any order.
+    """All arithmetic problems of one size; held-out sets of operands are never trained on, in any order.
 
     Args:
         digits: most decimal digits of each operand, at least two operands; all are joined by the same operation.

@@ -1,4 +1,4 @@
-"""Judges the answer to an arithmetic question."""
+"""Verify the answer to an arithmetic question."""
 
 from __future__ import annotations
 

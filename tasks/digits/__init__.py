@@ -1,4 +1,4 @@
-"""Handwritten digits to be read."""
+"""Reading handwritten digits."""
 
 from tasks.digits.task import Digits
 

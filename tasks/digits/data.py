@@ -1,4 +1,4 @@
-"""Real handwritten digits as pictures, and the part of them that belongs to each split."""
+"""Handwritten digits as images, split into training and held out."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mmrl.rng import derive_rng
 
 
 @lru_cache(maxsize=4)
-def pictures(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """All 1797 scans: uint8 [1797, size, size, 3] in grey, white ink on black, and their digits, int64 [1797].
+def load_scans(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Load all 1797 scans, uint8 [1797, size, size, 3], white on black, and their digits, int64 [1797].
 
     Source: Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998; the copy inside scikit-learn.
     """
@@ -25,13 +25,13 @@ def pictures(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=8)
 def members(held_out_fraction: float, seed: int, split: str) -> tuple[int, ...]:
-    """Positions of this split's scans, in seeded random order; every digit gives the same share to held_out."""
+    """Indices of a split's scans, in seeded random order, stratified by digit."""
     digits = load_digits().target
     chosen: list[int] = []
     for digit in range(10):
         positions = np.flatnonzero(digits == digit)
         positions = positions[derive_rng("digits", "split", digit, seed).permutation(len(positions))]
-        held = round(held_out_fraction * len(positions))
-        chosen += (positions[:held] if split == "held_out" else positions[held:]).tolist()
+        num_held_out = round(held_out_fraction * len(positions))
+        chosen += (positions[:num_held_out] if split == "held_out" else positions[num_held_out:]).tolist()
     order = derive_rng("digits", "order", seed, split).permutation(len(chosen))
     return tuple(chosen[position] for position in order)

@@ -1,4 +1,4 @@
-"""Which digit is in the picture?"""
+"""Image question: "Which digit is this?"."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 
 from mmrl.types import Episode, Prompt, Task
 from tasks.checks import check_fraction, check_index, check_split, reply_text
-from tasks.digits.data import members, pictures
+from tasks.digits.data import load_scans, members
 from tasks.digits.verify import verify
 
 
 @dataclass(frozen=True)
 class Digits(Task):
-    """scikit-learn's 1797 handwritten digits; the held-out scans, the same share of each digit, are never trained on.
+    """scikit-learn's 1797 handwritten digits; held-out scans, stratified by digit, are never trained on.
 
     Args:
-        size: side of the picture in pixels, a multiple of 8; every scanned pixel becomes a square block.
-        question: what is asked about the picture.
+        size: side of the image in pixels, a multiple of 8; every scanned pixel becomes a square block.
+        question: what is asked about the image.
         split: "train" or "held_out".
         held_out_fraction: share of the scans of each digit that is kept for the held-out split.
         seed: of the split; part of the task, not of the run.
@@ -46,7 +46,7 @@ class Digits(Task):
     def __getitem__(self, index: int) -> Prompt:
         check_index(self, index)
         scan = self._members[index]
-        images, digits = pictures(self.size)
+        images, digits = load_scans(self.size)
         content = [{"type": "image"}, {"type": "text", "text": self.question}]
         return Prompt(
             key=f"{self.name}/{self.split}/{index}",

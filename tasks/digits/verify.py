@@ -1,4 +1,4 @@
-"""Judges the answer to "Which digit is this?"."""
+"""Verify the answer to "Which digit is this?"."""
 
 from __future__ import annotations
 

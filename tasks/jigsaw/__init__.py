@@ -1,4 +1,4 @@
-"""Photos cut into four tiles and shuffled."""
+"""Jigsaw: photos cut into four tiles and shuffled."""
 
 from tasks.jigsaw.task import Jigsaw
 

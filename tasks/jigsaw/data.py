@@ -1,4 +1,4 @@
-"""Photos, the part of each that belongs to a split, and the crops taken from it."""
+"""Photos, the band of each that belongs to a split, and the crops taken from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PIL import Image
 from mmrl.rng import derive_rng
 
 PHOTOS = ("astronaut.png", "camera.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
-"""Pictures of things that lie inside the scikit-image wheel; its other ones are textures, charts and micrographs."""
+"""Images of things that lie inside the scikit-image wheel; its other ones are textures, charts and micrographs."""
 
 SMALLEST = 64  # pixels; below, a crop of these photos rarely shows a thing
 LARGEST = 192  # pixels
@@ -32,47 +32,51 @@ class Crop:
 
 @lru_cache(maxsize=len(PHOTOS))
 def photo(name: str) -> np.ndarray:
-    """uint8 [height, width, 3], read from the installed package; nothing is downloaded."""
-    found = files("skimage") / "data" / name
-    if not found.is_file():
-        raise FileNotFoundError(f"task 'jigsaw' reads {found}, which this scikit-image does not ship; install 0.24+")
-    with found.open("rb") as stream:
+    """Load a photo of the installed scikit-image, uint8 [height, width, 3]."""
+    path = files("skimage") / "data" / name
+    if not path.is_file():
+        raise FileNotFoundError(f"task 'jigsaw' reads {path}, which this scikit-image does not ship; install 0.24+")
+    with path.open("rb") as stream:
         return np.asarray(Image.open(stream).convert("RGB"))
 
 
 @lru_cache(maxsize=64)
 def columns(name: str, held_out_fraction: float, seed: int, split: str) -> tuple[int, int]:
-    """First column and the one after the last of the upright band of the photo that belongs to the split.
+    """First and end column of the split's upright band of the photo.
 
     The held-out band is at the left or the right edge, as the seed says, and the rest trains: no pixel is in both.
     """
     width = photo(name).shape[1]
-    held = round(held_out_fraction * width)
+    num_held_out = round(held_out_fraction * width)
     at_left = bool(derive_rng("jigsaw", "side", name, seed).integers(2))
-    held_out, train = ((0, held), (held, width)) if at_left else ((width - held, width), (0, width - held))
+    held_out, train = (
+        ((0, num_held_out), (num_held_out, width))
+        if at_left
+        else ((width - num_held_out, width), (0, width - num_held_out))
+    )
     return held_out if split == "held_out" else train
 
 
 def pixels(crop: Crop, size: int) -> np.ndarray:
-    """The crop as uint8 [size, size, 3]; only pixels inside it are averaged."""
+    """Resize the crop to uint8 [size, size, 3] by averaging its own pixels."""
     inside = photo(crop.photo)[crop.top : crop.top + crop.side, crop.left : crop.left + crop.side]
     return np.asarray(Image.fromarray(inside).resize((size, size), Image.Resampling.LANCZOS))
 
 
 def tiles(image: np.ndarray) -> np.ndarray:
-    """The four quarters in reading order, [4, size / 2, size / 2, 3]."""
+    """Cut an image into four quarters in reading order, [4, size / 2, size / 2, 3]."""
     half = len(image) // 2
     return image.reshape(2, half, 2, half, 3).swapaxes(1, 2).reshape(4, half, half, 3)
 
 
-def joined(quarters: np.ndarray) -> np.ndarray:
-    """The inverse of `tiles`."""
+def join_tiles(quarters: np.ndarray) -> np.ndarray:
+    """Join four quarters: the inverse of `tiles`."""
     half = quarters.shape[1]
     return quarters.reshape(2, 2, half, half, 3).swapaxes(1, 2).reshape(2 * half, 2 * half, 3)
 
 
 def contrast(quarters: np.ndarray) -> float:
-    """How far apart the two quarters that are most alike look from afar, in grey levels.
+    """Difference in grey levels between the two quarters that are most alike.
 
     Each quarter [h, h, 3] is averaged over its own quarters, so that even textures, such as wood, count as flat.
     """
@@ -82,7 +86,7 @@ def contrast(quarters: np.ndarray) -> float:
 
 @lru_cache(maxsize=65536)
 def puzzle(size: int, held_out_fraction: float, seed: int, split: str, index: int) -> tuple[Crop, tuple[int, ...]]:
-    """The crop of problem `index`, and the place 0..3 to which each of the four tiles shown belongs."""
+    """Crop of problem `index`, and the place 0..3 of each of the four shuffled tiles."""
     rng = derive_rng("jigsaw", "puzzle", seed, split, index)
     for _ in range(TRIES):
         name = PHOTOS[rng.integers(len(PHOTOS))]

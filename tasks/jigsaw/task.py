@@ -1,4 +1,4 @@
-"""Where does each tile of a shuffled photo belong?"""
+"""Image question: where does each tile of a shuffled photo belong?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from mmrl.types import Episode, Prompt, Task
 from tasks.checks import check_index, check_split, reply_text
-from tasks.jigsaw.data import joined, pixels, puzzle, tiles
+from tasks.jigsaw.data import join_tiles, pixels, puzzle, tiles
 from tasks.jigsaw.verify import verify
 
 QUESTION = "The four quarters of a photo were shuffled. Which place does each belong to? Answer as in 2 4 1 3."
@@ -14,15 +14,15 @@ QUESTION = "The four quarters of a photo were shuffled. Which place does each be
 
 @dataclass(frozen=True)
 class Jigsaw(Task):
-    """2x2 puzzles cut from real photos; held-out crops come from bands of the photos that training never sees.
+    """2x2 puzzles from photos; held-out crops come from bands of the photos that are never trained on.
 
     The answer names, for the tiles shown in reading order, the places 1 to 4 (in reading order) they belong to.
 
     Args:
-        size: side of the picture in pixels, a multiple of 4.
+        size: side of the image in pixels, a multiple of 4.
         count: problems of the train split.
         held_out_count: problems of the held-out split.
-        question: what is asked about the picture.
+        question: what is asked about the image.
         split: "train" or "held_out".
         held_out_fraction: share of the width of each photo that is kept for the held-out split.
         seed: of the split and the crops; part of the task, not of the run.
@@ -61,7 +61,7 @@ class Jigsaw(Task):
         return Prompt(
             key=f"{self.name}/{self.split}/{index}",
             messages=({"role": "user", "content": content},),
-            images=(joined(shown),),
+            images=(join_tiles(shown),),
             answer=tuple(place + 1 for place in places),
             info={"photo": crop.photo, "left": crop.left, "top": crop.top, "side": crop.side},
         )

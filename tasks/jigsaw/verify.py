@@ -1,4 +1,4 @@
-"""Judges the order that a policy names for four tiles."""
+"""Verify the order of four tiles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tasks.checks import final_line
 
 
 def verify(text: str, answer: Sequence[int]) -> dict[str, float]:
-    """format: 1 when the final line is an order of 1 2 3 4; tiles: share of tiles whose place is right; exact: all.
+    """format: 1 if the final line is an order of 1 2 3 4; tiles: fraction of tiles in their place; exact: all.
 
     A line that names a place twice scores no tiles: "1 1 1 1" would otherwise be worth a quarter without looking.
     """

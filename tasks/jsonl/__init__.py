@@ -1,4 +1,4 @@
-"""A user's own questions and answers."""
+"""Questions and answers from a user's JSON Lines file."""
 
 from tasks.jsonl.task import JsonlTask
 

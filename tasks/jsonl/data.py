@@ -1,4 +1,4 @@
-"""Rows of a JSON Lines file, each checked before the first is used."""
+"""Read and check the rows of a JSON Lines file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]*(?:e[+-]?[0-9]+)?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Columns:
-    """Which keys of a row mean what."""
+    """Keys of a row that hold the question, the answer and the image."""
 
     question: str
     answer: str
@@ -27,7 +27,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Images:
-    """Where the images of the rows lie, and how large one may be."""
+    """Folder of the images, and their size limit."""
 
     folder: Path | None  # None for the folder of the JSON Lines file
     max_pixels: int
@@ -35,7 +35,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Row:
-    """One problem and where it stands in the user's file."""
+    """One problem and its line in the file."""
 
     place: str  # "file:line", for messages
     question: str
@@ -46,7 +46,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Version:
-    """A file as it was at one time, so that a changed file is read again."""
+    """Identity of a file's content, so that a changed file is read again."""
 
     file: Path
     modified_ns: int
@@ -54,7 +54,7 @@ class Version:
 
 
 def version(path: str, part: str) -> Version:
-    """The file at `path` as it is now; `part` names the setting that gave the path."""
+    """Current version of the file at `path`; `part` names the setting that gave the path."""
     try:
         file = Path(path).expanduser().resolve()
         there = file.is_file()
@@ -70,7 +70,7 @@ def version(path: str, part: str) -> Version:
 
 
 def read(file: Path, columns: Columns, images: Images) -> tuple[Row, ...]:
-    """All rows of the file in order; blank lines are skipped. Every image is decoded once."""
+    """Read all rows of the file in order without blank lines, and decode every image once."""
     try:
         text = file.read_bytes()
     except OSError as error:

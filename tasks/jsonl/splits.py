@@ -1,4 +1,4 @@
-"""Which rows belong to which split."""
+"""Split rows into training and held out."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tasks.jsonl.verify import verify
 
 
 def share(rows: Sequence[Row], held_out_fraction: float, seed: int) -> dict[str, tuple[Row, ...]]:
-    """Both splits of one file: a seeded share of the distinct problems is held out, rows that repeat one included."""
+    """Split one file: a seeded fraction of the distinct problems is held out, with all their repetitions."""
     problems = list(dict.fromkeys(map(_problem, rows)))
-    held = max(1, round(held_out_fraction * len(problems)))
-    if held >= len(problems):
+    num_held_out = max(1, round(held_out_fraction * len(problems)))
+    if num_held_out >= len(problems):
         raise ValueError(
-            f"task 'jsonl': {len(problems)} distinct problems are too few to hold out {held}; add rows, or set "
+            f"task 'jsonl': {len(problems)} distinct problems are too few to hold out {num_held_out}; add rows, or set "
             "task.held_out_path to a file of its own"
         )
     order = derive_rng("jsonl", "split", seed).permutation(len(problems))
-    chosen = {problems[position] for position in order[:held]}
+    chosen = {problems[position] for position in order[:num_held_out]}
     return {
         "train": tuple(row for row in rows if _problem(row) not in chosen),
         "held_out": tuple(row for row in rows if _problem(row) in chosen),
@@ -29,7 +29,7 @@ def share(rows: Sequence[Row], held_out_fraction: float, seed: int) -> dict[str,
 
 
 def apart(train: Sequence[Row], held_out: Sequence[Row]) -> dict[str, tuple[Row, ...]]:
-    """Both splits of two files. Refuses a problem in both: its held-out score would be a memory, not a skill."""
+    """Split given as two files; raises for a problem that is in both."""
     trained = {_problem(row): row.place for row in train}
     for row in held_out:
         if _problem(row) in trained:
@@ -40,7 +40,7 @@ def apart(train: Sequence[Row], held_out: Sequence[Row]) -> dict[str, tuple[Row,
 
 
 def refuse_contradictions(rows: Sequence[Row]) -> None:
-    """Refuse a problem that stands twice with different answers: no reply to it could always be right."""
+    """Raise for a problem that occurs with different answers."""
     first: dict[tuple[str, Path | None], Row] = {}
     for row in rows:
         known = first.setdefault(_problem(row), row)
@@ -52,5 +52,5 @@ def refuse_contradictions(rows: Sequence[Row]) -> None:
 
 
 def _problem(row: Row) -> tuple[str, Path | None]:
-    """What makes two rows the same problem: the words of the question and the file of the image."""
+    """Identity of a problem: the question's words and the image file."""
     return " ".join(row.question.split()), row.image and row.image.resolve()

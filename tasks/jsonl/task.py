@@ -20,7 +20,7 @@ from tasks.jsonl.verify import verify
 
 @dataclass(frozen=True)
 class JsonlTask(Task):
-    """A user's own problems: one JSON object per line, judged by equal text or equal number.
+    """A user's problems, one JSON object per line, verified by equal text or equal number.
 
     Args:
         path: the JSON Lines file; with `held_out_path`, all of it trains.

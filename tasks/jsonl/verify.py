@@ -1,4 +1,4 @@
-"""Judges free-form answers: the same text, or the same number."""
+"""Verify free-form answers by equal text or equal number."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ NUMBER = re.compile(rf"(?=[+-]?\.?[0-9]){_DECIMAL}|[+-]?[0-9]{{1,40}}/[0-9]{{1,4
 
 
 def verify(text: str, answer: str) -> dict[str, float]:
-    """exact: 1 when the whole reply or its final line is the answer, as normalised text or as a number."""
-    replies = {normalised(text), normalised(final_line(text))}
-    wanted = normalised(answer)
+    """exact: 1 if the whole reply or its final line equals the answer as normalised text or as a number."""
+    replies = {normalise(text), normalise(final_line(text))}
+    wanted = normalise(answer)
     right = wanted in replies
     if not right and (value := number(wanted)) is not None:
         right = value in {number(reply) for reply in replies}
     return {"exact": float(right)}
 
 
-def normalised(text: str) -> str:
-    """Without differences of case, width, spacing, and one full stop at the end."""
+def normalise(text: str) -> str:
+    """Remove differences of case, width and spacing, and one full stop at the end."""
     flat = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return flat.removesuffix(".").rstrip()
 
 
 def number(text: str) -> Fraction | None:
-    """The exact value of a decimal number or a fraction; None for other text."""
+    """Exact value of a decimal number or a fraction; None for other text."""
     if not NUMBER.fullmatch(text) or re.search(r"/0+$", text):
         return None
     return Fraction(text.replace(",", ""))

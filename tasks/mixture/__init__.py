@@ -1,4 +1,4 @@
-"""Several tasks as one."""
+"""Mixture of several tasks."""
 
 from tasks.mixture.task import Mixture
 

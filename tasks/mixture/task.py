@@ -1,4 +1,4 @@
-"""Problems of several tasks in one set, each judged by the task that it comes from."""
+"""Mixture of several tasks, each problem verified by the task that it comes from."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Mixture(Task):
 
     @cached_property
     def _places(self) -> list[tuple[str, int]]:
-        """Part and index there of every problem."""
+        """Part and index in it of every problem."""
         asked = self.counts if self.split == "train" else self.held_out
         places = []
         for name, part in self._of_split.items():
@@ -86,15 +86,15 @@ class Mixture(Task):
         return self.scores([episode])[0]
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
-        """Each part is asked once, for all of its answers; it sees its own prompts."""
-        found: list[dict[str, float]] = [{} for _ in episodes]
+        """Score the answers, one call per part; a part sees its own prompts."""
+        result: list[dict[str, float]] = [{} for _ in episodes]
         for name, part in self._of_split.items():
             mine = [i for i, episode in enumerate(episodes) if episode.prompt.info["task"] == name]
             if mine:
                 judged = part.scores([self._own(episodes[i]) for i in mine])
                 for i, scores in zip(mine, judged):
-                    found[i] = scores
-        return found
+                    result[i] = scores
+        return result
 
     def demonstrate(self, index: int) -> str:
         name, place = self._places[index]

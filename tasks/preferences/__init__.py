@@ -1,4 +1,4 @@
-"""Pairs of answers of which one is preferred, from a file."""
+"""Preference pairs from a file."""
 
 from tasks.preferences.task import Preferences
 

@@ -1,4 +1,4 @@
-"""Rows of a preference file as Hugging Face data sets have them, each checked before the first is used.
+"""Read and check the rows of a preference file in Hugging Face's formats.
 
 Standard: {"prompt": text, "chosen": text, "rejected": text}. Conversational: each a list of {"role", "content"}, where
 chosen and rejected are the assistant's turn. Without "prompt", chosen and rejected are whole conversations that begin
@@ -21,7 +21,7 @@ ROLES = ("system", "user", "assistant", "tool")
 
 @dataclass(frozen=True)
 class Pair:
-    """One problem with the answer that was preferred and the one that was not."""
+    """One prompt with its chosen and its rejected answer."""
 
     place: str  # "file:line", for messages
     messages: tuple[dict[str, Any], ...]
@@ -30,26 +30,26 @@ class Pair:
 
 
 class BadPair(ValueError):
-    """A row from which nothing can be learnt; the message says where it stands and what to do."""
+    """A row that cannot be trained on; the message names the row and the remedy."""
 
 
 def pairs(file: Path, skip_bad: bool = False) -> tuple[tuple[Pair, ...], list[str]]:
-    """All pairs of the file in order, and why rows were skipped; without `skip_bad` the first bad row is refused."""
-    made, skipped = [], []
+    """All pairs of the file in order, and why rows were skipped; without `skip_bad` the first bad row raises."""
+    pairs_read, skipped = [], []
     for place, record in _records(file):
         try:
-            made.append(pair(record, place))
+            pairs_read.append(pair(record, place))
         except BadPair as error:
             if not skip_bad:
                 raise
             skipped.append(str(error))
-    if not made:
+    if not pairs_read:
         raise ValueError(f"{file} has no pair to learn from" + (f"; the first row: {skipped[0]}" if skipped else ""))
-    return tuple(made), skipped
+    return tuple(pairs_read), skipped
 
 
 def pair(record: dict[str, Any], place: str) -> Pair:
-    """One row as a pair."""
+    """Parse one row."""
     missing = [name for name in ("chosen", "rejected") if record.get(name) in (None, "", [])]
     if missing:
         raise BadPair(
@@ -120,7 +120,7 @@ def _kind(value: Any) -> str:
 
 
 def _records(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, row) of a JSON Lines or parquet file."""
+    """(place, row) of each row of a JSON Lines or parquet file."""
     if file.suffix == ".parquet":
         yield from _parquet(file)
         return

@@ -1,4 +1,4 @@
-"""Preferences from a file, as problems: a prompt and two answers to it."""
+"""Preference pairs as a task: a prompt with a chosen and a rejected answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Preferences(Task):
     Args:
         path: of the file; None for a small one that comes with the task, about sums.
         held_out_fraction: share of the distinct prompts that is held out.
-        skip_bad: leave rows out from which nothing can be learnt, with a warning that counts them; else the first one
+        skip_bad: leave rows out from which nothing can be learned, with a warning that counts them; else the first one
             is refused.
         split: "train" or "held_out".
         seed: of the split; part of the task, not of the run.
@@ -85,17 +85,19 @@ def _splits(path: str | None, fraction: float, skip_bad: bool, seed: int) -> dic
     file = EXAMPLE if path is None else Path(path).expanduser().resolve()
     if not file.is_file():
         raise FileNotFoundError(f"task 'preferences': there is no file {file}; set task.path to a preference file")
-    made, skipped = pairs(file, skip_bad)
+    pairs_read, skipped = pairs(file, skip_bad)
     if skipped:
-        rows = len(skipped) + len(made)
+        rows = len(skipped) + len(pairs_read)
         log.warning("%s: %d of %d rows left out, the first: %s", file, len(skipped), rows, skipped[0])
-    prompts = list(dict.fromkeys(repr(pair.messages) for pair in made))
-    held = max(1, round(fraction * len(prompts)))
-    if held >= len(prompts):
-        raise ValueError(f"task 'preferences': {file} has {len(prompts)} distinct prompts, too few to hold out {held}")
+    prompts = list(dict.fromkeys(repr(pair.messages) for pair in pairs_read))
+    num_held_out = max(1, round(fraction * len(prompts)))
+    if num_held_out >= len(prompts):
+        raise ValueError(
+            f"task 'preferences': {file} has {len(prompts)} distinct prompts, too few to hold out {num_held_out}"
+        )
     order = derive_rng("preferences", "split", seed).permutation(len(prompts))
-    chosen = {prompts[i] for i in order[:held]}
+    chosen = {prompts[i] for i in order[:num_held_out]}
     return {
-        "train": tuple(pair for pair in made if repr(pair.messages) not in chosen),
-        "held_out": tuple(pair for pair in made if repr(pair.messages) in chosen),
+        "train": tuple(pair for pair in pairs_read if repr(pair.messages) not in chosen),
+        "held_out": tuple(pair for pair in pairs_read if repr(pair.messages) in chosen),
     }

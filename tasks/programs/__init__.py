@@ -1,4 +1,4 @@
-"""Programs of a few letters on short lists: to predict, to invert, to find, and to invent."""
+"""Programs on short lists: predict the output, the input or the program, and propose problems (Absolute Zero)."""
 
 from tasks.programs.task import Programs
 

@@ -1,4 +1,4 @@
-"""The language: letters that change a list of digits, one after the other."""
+"""The language of the programs: letters that transform a list of digits, one after the other."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(program, given):
 
 
 def execute(jobs: Sequence[tuple[str, str]], sandbox: Sandbox) -> list[str | None] | str:
-    """What each program makes of its list, None where it cannot be run; or the outcome of a run that failed.
+    """Run each program on its list; None where it cannot be run, or the outcome of a failed run.
 
     The expected results stay outside of the sandbox: whoever calls compares what comes back.
     """
@@ -60,8 +60,8 @@ def parse_results(output: str, count: int) -> list[str | None] | str:
 
 
 @cache
-def trusted() -> Callable[[str, str], str | None]:
-    """The same interpreter without a sandbox, for programs that the task made itself."""
+def trusted_interpreter() -> Callable[[str, str], str | None]:
+    """The interpreter without a sandbox, for programs that the task itself generates."""
     names: dict[str, Any] = {}
     exec(LANGUAGE, names)
     return names["run"]

@@ -1,4 +1,4 @@
-"""Problems about programs: their output, an input for an output, or the program behind some pairs."""
+"""Problems about programs: their output, an input for an output, or the program behind input-output pairs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mmrl.rng import derive_rng
 from mmrl.tools.sandbox import ExecutorDown, Limits, Sandbox
 from mmrl.types import Episode, Prompt
 from tasks.checks import check_fraction, check_index, check_split, reply_text
-from tasks.programs.dsl import LETTERS, execute, trusted
+from tasks.programs.dsl import LETTERS, execute, trusted_interpreter
 
 SIZE = 3  # digits of a list
 PAIRS = 4  # of a problem to find the program; half of them are shown
@@ -23,13 +23,13 @@ PAIRS = 4  # of a problem to find the program; half of them are shown
 
 @cache
 def sandbox(unsafe: bool = False) -> Sandbox:
-    """One worker for all tasks of a process; its runs hold many programs."""
+    """Sandbox that all tasks of a process share; one run executes many programs."""
     return Sandbox(Limits(seconds=20.0, cpu_seconds=10, output=1 << 20), unsafe)
 
 
 @dataclass(frozen=True)
 class Programs(Game):
-    """Programs of one to `length` letters on lists of three digits; no list of the held-out split is trained on.
+    """Programs of one to `length` letters on lists of three digits; held-out lists are never trained on.
 
     deduce: "o ri 123" asks for the output. abduce: "i ri 345" asks for an input with that output. induce:
     "p 123 432 456 765" asks for a program that makes the second of each pair of the first, also for hidden pairs.
@@ -74,7 +74,9 @@ class Programs(Game):
         kind, key = self.kinds[index % 3], f"{self.name}/{self.split}/{index}"
         if rng.random() < self.proposals:
             known = [self._problem(kind, rng) for _ in range(int(rng.integers(1, 7)))]
-            return replace(self.ask(kind, known, key), answer=self._written(kind, known, rng), info={"ask": kind})
+            return replace(
+                self.ask(kind, known, key), answer=self._format_proposal(kind, known, rng), info={"ask": kind}
+            )
         problem = self._problem(kind, rng)
         return replace(self.pose(problem, key), answer=_answer(problem), info={"problem": problem})
 
@@ -86,12 +88,12 @@ class Programs(Game):
 
     def grade(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         asking = [episode for episode in episodes if "ask" in episode.prompt.info]
-        posed = [episode for episode in episodes if "ask" not in episode.prompt.info]
+        answering = [episode for episode in episodes if "ask" not in episode.prompt.info]
         checked = iter(self.check([(e.prompt.info["ask"], e.prompt, reply_text(e)) for e in asking]))
-        judged = iter(self.judge([(e.prompt.info["problem"], reply_text(e)) for e in posed]))
-        return [self._graded(e, next(checked if "ask" in e.prompt.info else judged)) for e in episodes]
+        judged = iter(self.judge([(e.prompt.info["problem"], reply_text(e)) for e in answering]))
+        return [self._grade(e, next(checked if "ask" in e.prompt.info else judged)) for e in episodes]
 
-    def _graded(self, episode: Episode, verdict: Verdict) -> dict[str, float]:
+    def _grade(self, episode: Episode, verdict: Verdict) -> dict[str, float]:
         if verdict.outcome == "executor":
             raise ExecutorDown(f"the answer to {episode.prompt.key!r} could not be run")
         right = float(verdict.outcome in ("right", "valid"))
@@ -119,7 +121,7 @@ class Programs(Game):
     def check(self, proposals: Sequence[tuple[str, Prompt, str]]) -> list[Verdict]:
         parsed = [_proposal(kind, prompt, text) for kind, prompt, text in proposals]
         jobs = [(program, given) for one in parsed if one for program, given in one]
-        runs = [self._executed(jobs), self._executed(jobs)]
+        runs = [self._execute(jobs), self._execute(jobs)]
         place, out = 0, []
         for (kind, _, _), one in zip(proposals, parsed):
             if one is None:
@@ -132,26 +134,26 @@ class Programs(Game):
 
     def judge(self, answers: Sequence[tuple[Problem, str]]) -> list[Verdict]:
         asked = [_to_run(problem, text.strip()) for problem, text in answers]
-        ran = self._executed([job for jobs in asked if jobs for job in jobs])
+        ran = self._execute([job for jobs in asked if jobs for job in jobs])
         place, out = 0, []
         for (problem, text), jobs in zip(answers, asked):
             if jobs is None:
                 out.append(Verdict("broken"))
                 continue
-            made = None if ran is None else ran[place : place + len(jobs)]
+            outputs = None if ran is None else ran[place : place + len(jobs)]
             place += len(jobs)
             if problem.kind == "deduce":
                 right = text.strip() == problem.body[2]
-            elif made is None:
+            elif outputs is None:
                 out.append(Verdict("executor"))
                 continue
             else:
-                right = made == list(problem.body[2::2])
+                right = outputs == list(problem.body[2::2])
             out.append(Verdict("right" if right else "wrong"))
         return out
 
-    def _executed(self, jobs: Sequence[tuple[str, str]]) -> list[str | None] | None:
-        """What each made, or None for all where they could not be run."""
+    def _execute(self, jobs: Sequence[tuple[str, str]]) -> list[str | None] | None:
+        """Output of each job, or None for all if they could not be run."""
         done = execute(jobs, sandbox(self.unsafe_sandbox))
         return None if isinstance(done, str) else done
 
@@ -161,22 +163,24 @@ class Programs(Game):
         known, own = programs(length or self.length), lists(self.held_out_fraction, self.seed, self.split)
         program = known[int(rng.integers(len(known)))]
         given = [own[i] for i in rng.integers(len(own), size=PAIRS if kind == "induce" else 1)]
-        return Problem(kind, (program, *(word for one in given for word in (one, str(trusted()(program, one))))))
+        return Problem(
+            kind, (program, *(word for one in given for word in (one, str(trusted_interpreter()(program, one)))))
+        )
 
-    def _written(self, kind: str, known: Sequence[Problem], rng: np.random.Generator) -> str:
+    def _format_proposal(self, kind: str, known: Sequence[Problem], rng: np.random.Generator) -> str:
         new = self._problem(kind, rng)
         return " ".join(new.body[1::2]) if kind == "induce" else f"{new.body[0]} {new.body[1]}"
 
 
 @cache
 def programs(length: int) -> list[str]:
-    """All of one to `length` letters."""
+    """All programs of one to `length` letters."""
     return ["".join(letters) for n in range(1, length + 1) for letters in itertools.product(LETTERS, repeat=n)]
 
 
 @lru_cache(maxsize=8)
 def lists(held_out_fraction: float, seed: int, split: str) -> list[str]:
-    """Those of one split."""
+    """The lists of one split."""
     order = derive_rng("programs", "split", seed).permutation(10**SIZE)
     cut = round(held_out_fraction * len(order))
     return [f"{number:0{SIZE}}" for number in (order[:cut] if split == "held_out" else order[cut:])]
@@ -187,19 +191,19 @@ def _prompt(text: str, key: str) -> Prompt:
 
 
 def _answer(problem: Problem) -> str:
-    """A right one: the output, the input that made it, or the program."""
+    """A right answer: the output, an input, or the program."""
     return problem.body[{"deduce": 2, "abduce": 1, "induce": 0}[problem.kind]]
 
 
 def _proposal(kind: str, prompt: Prompt, text: str) -> list[tuple[str, str]] | None:
-    """What has to be run for a proposal, or None where it is not of the asked form."""
+    """Jobs to run for a proposal; None if it is malformed."""
     if kind == "induce":
         program = str(prompt.messages[0]["content"])[3:-1]
         lists = text.split()
         fits = len(lists) == PAIRS and all(re.fullmatch(rf"\d{{{SIZE}}}", word) for word in lists)
         return [(program, given) for given in lists] if fits else None
-    found = re.fullmatch(rf"([a-z]{{1,4}}) (\d{{{SIZE}}})", text.strip())
-    return [found.groups()] if found else None  # type: ignore[list-item]
+    result = re.fullmatch(rf"([a-z]{{1,4}}) (\d{{{SIZE}}})", text.strip())
+    return [result.groups()] if result else None  # type: ignore[list-item]
 
 
 def _verdict(
@@ -211,12 +215,12 @@ def _verdict(
         return Verdict("not_executable")
     if first != second:
         return Verdict("not_deterministic")
-    pairs = [word for (_, given), made in zip(jobs, first) for word in (given, str(made))]
+    pairs = [word for (_, given), outputs in zip(jobs, first) for word in (given, str(outputs))]
     return Verdict("valid", Problem(kind, (jobs[0][0], *pairs)))
 
 
 def _to_run(problem: Problem, text: str) -> list[tuple[str, str]] | None:
-    """What has to be run to judge an answer, or None where it is not of the asked form."""
+    """Jobs to run to verify an answer; None if it is malformed."""
     program, *lists = problem.body
     if problem.kind == "induce":
         return [(text, given) for given in lists[::2]] if re.fullmatch(r"[a-z]{1,4}", text) else None

@@ -1,4 +1,4 @@
-"""Questions about an invented world, whose facts only a search finds."""
+"""Multi-hop questions over a synthetic knowledge base, answered with a search tool."""
 
 from tasks.wiki.search import Search
 from tasks.wiki.task import Wiki

@@ -1,4 +1,4 @@
-"""The wiki's search, as a tool."""
+"""Search tool over the pages of the wiki."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class NotFound(ToolError):
 
 
 class Search(Tool):
-    """The pages that fit a query best, by TF-IDF and cosine; a page's title counts twice.
+    """Returns the pages that fit a query best, by TF-IDF and cosine; titles count twice.
 
     Args:
-        task: whose two worlds are searched together.
+        task: whose two knowledge bases are searched together.
         top: pages of an answer.
     """
 
@@ -32,7 +32,7 @@ class Search(Tool):
             raise ValueError(f"this search knows the pages of task=wiki alone, not those of {type(task).__name__}")
         if top < 1:
             raise ValueError(f"search.top must be at least 1, got {top}")
-        both = task.worlds
+        both = task.knowledge_bases
         facts = {name: known for split in sorted(both) for name, known in both[split].facts.items()}
         self.pages = [page(name, known) for name, known in facts.items()]
         self.titles = list(facts)
@@ -59,7 +59,7 @@ class Search(Tool):
         words, index = self._index
         fit = np.asarray((index @ words.transform([query]).T).todense()).ravel()
         best = np.argsort(-fit, kind="stable")[: self.top]
-        found = [self.pages[i] for i in best if fit[i] > 0]
-        if not found:
+        result = [self.pages[i] for i in best if fit[i] > 0]
+        if not result:
             raise NotFound(query[:50])
-        return "; ".join(found)
+        return "; ".join(result)

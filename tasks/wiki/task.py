@@ -1,4 +1,4 @@
-"""Questions such as "ba kin boss?": who is the boss of ba's kin."""
+"""Multi-hop questions such as "ba kin boss?": who is the boss of ba's kin."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 from mmrl.rng import derive_rng
 from mmrl.types import Episode, Prompt, Task
 from tasks.checks import check_fraction, check_index, check_split, reply_text
-from tasks.wiki.data import MOST, World, path_of, worlds
+from tasks.wiki.data import MOST, KnowledgeBase, knowledge_bases, path_of
 from tasks.wiki.verify import verify
 
 
 @dataclass(frozen=True)
 class Wiki(Task):
-    """Facts of an invented world; the people of the held-out split are unknown in the other one.
+    """Questions over a synthetic knowledge base; held-out people do not occur in training.
 
     Args:
-        people: in both worlds; above 675 their names have three letters. A policy that can learn few of them by heart
-            has to read what it finds.
+        people: in both knowledge bases; above 675 their names have three letters. A policy that can learn few of them
+            by heart has to read what it finds.
         relations: of each person to others.
         hops: facts that an answer takes, each found with the one before.
         call: how the expert asks for a page, with {query}: as the rollout's parser has it for the tool's name.
         split: "train" or "held_out".
-        held_out_fraction: share of the people in the held-out world.
+        held_out_fraction: share of the people in the held-out knowledge base.
         seed: of the facts; part of the task, not of the run.
         expert_hops: number of a question's relations, from the first, that the expert's script follows; later ones are
             random. 0 demonstrates the format of searches and answers only. None follows all.
@@ -53,28 +53,28 @@ class Wiki(Task):
         if self.people > MOST or fewest <= len(relations) + 1 or self.hops < 1:
             raise ValueError(
                 f"task {self.name!r}: needs 1 hop or more, at most {MOST} people and more than "
-                f"{len(relations) + 1} in each world, got hops={self.hops}, people={self.people}"
+                f"{len(relations) + 1} in each knowledge base, got hops={self.hops}, people={self.people}"
             )
 
     @property
-    def worlds(self) -> dict[str, World]:
-        """Both, by split."""
-        return worlds(self.people, tuple(self.relations), self.hops, self.held_out_fraction, self.seed)
+    def knowledge_bases(self) -> dict[str, KnowledgeBase]:
+        """Knowledge bases of both splits."""
+        return knowledge_bases(self.people, tuple(self.relations), self.hops, self.held_out_fraction, self.seed)
 
     @property
-    def _world(self) -> World:
-        return self.worlds[self.split]
+    def _knowledge_base(self) -> KnowledgeBase:
+        return self.knowledge_bases[self.split]
 
     def __len__(self) -> int:
-        return len(self._world.questions)
+        return len(self._knowledge_base.questions)
 
     def __getitem__(self, index: int) -> Prompt:
         check_index(self, index)
-        question = self._world.questions[index]
+        question = self._knowledge_base.questions[index]
         return Prompt(
             key=f"{self.name}/{self.split}/{index}",
             messages=({"role": "user", "content": " ".join(question) + "?"},),
-            answer=path_of(question, self._world)[-1],
+            answer=path_of(question, self._knowledge_base)[-1],
         )
 
     def on(self, split: str) -> Wiki:
@@ -87,10 +87,10 @@ class Wiki(Task):
         return self[index].answer
 
     def script(self, index: int) -> list[str]:
-        question = self._world.questions[index]
+        question = self._knowledge_base.questions[index]
         if self.expert_hops is not None:
             rng = derive_rng("wiki", "wandering", self.seed, index)
             drawn = [self.relations[int(rng.integers(len(self.relations)))] for _ in question[1:]]
             question = (*question[: 1 + self.expert_hops], *drawn[self.expert_hops :])
-        path = path_of(question, self._world)
+        path = path_of(question, self._knowledge_base)
         return [*(self.call.format(query=name) for name in path[:-1]), path[-1]]

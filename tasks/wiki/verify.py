@@ -1,4 +1,4 @@
-"""Judges a short answer in words."""
+"""Verify a short answer in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
 def normalise(text: str) -> str:
-    """Lower case, punctuation deleted, articles deleted, single spaces: how open questions are commonly judged.
+    """Lower case, without punctuation and articles, single spaces (SQuAD normalisation).
 
     Source: Rajpurkar et al., "SQuAD", 2016, its evaluation script.
     """
@@ -18,6 +18,6 @@ def normalise(text: str) -> str:
 
 
 def verify(text: str, answer: str) -> dict[str, float]:
-    """exact: the normalised answer is the right one; it stands in the last <answer> pair, or is all of the text."""
-    found = ANSWER.findall(text)
-    return {"exact": float(normalise(found[-1] if found else text) == normalise(answer))}
+    """exact: 1 if the normalised answer equals the text in the last <answer> pair, or the whole text."""
+    result = ANSWER.findall(text)
+    return {"exact": float(normalise(result[-1] if result else text) == normalise(answer))}

@@ -10,7 +10,7 @@ from tests.runs import fit
 def test_the_phases_make_up_the_iteration(tmp_path):
     logger = f"trainer.logger={{csv: {{_target_: mmrl.runs.metrics_csv.MetricsCSV, run_dir: '{tmp_path}'}}}}"
     words = ("trainer.max_epochs=2", "trainer.check_val_every_n_epoch=1", "data.pipeline=[old, group_advantage]")
-    words += ("data.transforms={drop_zero_variance: null}",)  # rollout/episodes counts those that are learnt from
+    words += ("data.transforms={drop_zero_variance: null}",)  # rollout/episodes counts those that are trained on
     fit(tmp_path, *words, logger)
     with (tmp_path / "metrics.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["seconds/iteration"]]
@@ -21,8 +21,8 @@ def test_the_phases_make_up_the_iteration(tmp_path):
         assert all(value > 0 for value in seconds.values())
         assert sum(seconds.values()) <= whole  # each second is counted once; held-out measurements are outside
         assert float(row["peak_gib"]) > 0
-        made = float(row["rollout/tokens"]) * float(row["rollout/episodes"])
-        assert float(row["rollout/tokens_per_second"]) == pytest.approx(made / seconds["rollout"])
+        result = float(row["rollout/tokens"]) * float(row["rollout/episodes"])
+        assert float(row["rollout/tokens_per_second"]) == pytest.approx(result / seconds["rollout"])
 
 
 PHASES = ("sync", "rollout", "score", "rows", "stages", "learn")

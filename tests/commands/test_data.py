@@ -25,7 +25,7 @@ def recorded(tmp_path_factory):
     return folder
 
 
-def said(capsys):
+def read_output(capsys):
     return " ".join(capsys.readouterr().out.split())
 
 
@@ -47,7 +47,7 @@ def test_the_experts_episodes_with_their_failures(recorded, capsys):
         assert seen.terminated is success and seen.truncated is not success and len(seen) <= 9
         assert seen.rewards.sum() == success and seen.seed is not None
         away = (seen.executed - seen.actions).std()
-        assert 0.1 < away < 0.35  # about 27 draws of deviation 0.2
+        assert 0.1 < away < 0.35  # about 27 draws of std 0.2
         env = sim.make(1)
         first, _ = env.reset(seed=[seen.seed])
         np.testing.assert_array_equal(seen.observations["image"][0], first["image"][0])
@@ -70,7 +70,7 @@ def test_what_was_executed_leads_where_the_recording_says(recorded):
 
 def test_inspection_says_what_is_there(recorded, capsys, tmp_path):
     assert main(["data", "inspect", str(recorded), f"out={tmp_path}"]) == 0
-    text = said(capsys)
+    text = read_output(capsys)
     for part in (
         "LeRobotDataset v3.0",
         "episodes: 6",
@@ -93,11 +93,11 @@ def test_inspection_names_what_is_wrong(capsys, tmp_path):
     stats["action"]["mean"][0] = 5
     (root / layout.STATS).write_text(json.dumps(stats))
     assert main(["data", "inspect", str(root)]) == 0
-    text = said(capsys)
+    text = read_output(capsys)
     assert "gripper-like" in text and "zero range" in text and "action[0]: stated mean 5, in the data" in text
     assert main(["data", "inspect", str(root), "write=true"]) == 0
-    said(capsys)
-    assert main(["data", "inspect", str(root)]) == 0 and "stated mean" not in said(capsys)
+    read_output(capsys)
+    assert main(["data", "inspect", str(root)]) == 0 and "stated mean" not in read_output(capsys)
 
 
 REFUSED = {

@@ -58,7 +58,7 @@ def test_a_checkpoint_finds_its_run(run):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["cuont=3"], "Did you mean 'count'?"),
         (["checkpoint=best"], "there are ['last', 'start']"),
@@ -69,9 +69,9 @@ def test_a_checkpoint_finds_its_run(run):
         (["engine.max_row=3"], "Did you mean 'max_rows'?"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(run, words, said, capsys):
+def test_what_cannot_be_measured_is_refused(run, words, message, capsys):
     assert main(["evaluate", str(run), *words]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_unreadable_and_unfitting_checkpoints_are_refused(run, tmp_path, capsys):
@@ -130,8 +130,8 @@ def test_an_earlier_measurement_is_compared_only_under_its_own_protocol(run, tmp
     assert f"protocol {protocol['hash']}" in printed
     shutil.copytree(run, other, ignore=shutil.ignore_patterns("policy", "checkpoints"))
     assert main(["evaluate", str(run), f"compare={other}", "count=12"]) == 2
-    said = capsys.readouterr().err
-    assert "problems.count: 10 there, 12 here" in said and "2 entries of the protocol differ" in said
+    message = capsys.readouterr().err
+    assert "problems.count: 10 there, 12 here" in message and "2 entries of the protocol differ" in message
     assert json.loads((run / "evaluation.json").read_text())["protocol"] == protocol["hash"]  # nothing was written
     assert main(["evaluate", str(run), f"compare={other}", "count=10"]) == 0
     assert "McNemar p" in capsys.readouterr().out

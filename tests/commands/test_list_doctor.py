@@ -46,7 +46,7 @@ def test_unknown_group_is_refused_with_a_suggestion(capsys):
 def test_doctor_reports_and_agrees_to_run(capsys):
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
-    for word in ("python", "torch", "lightning", "mujoco", "pictures by ray", "pictures by egl", "ffmpeg", str(CONF)):
+    for word in ("python", "torch", "lightning", "mujoco", "images by ray", "images by egl", "ffmpeg", str(CONF)):
         assert word in shown
 
 

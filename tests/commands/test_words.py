@@ -26,7 +26,7 @@ def test_the_printed_configuration_parses_again_to_the_same_text(tmp_path, capsy
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "expected"),
     [
         ("objective.nonsense=1", ["model.objective", "unknown key 'nonsense'", "terms"]),
         ("data.num_prompts=many", ["data.num_prompts", "must be int", "many"]),
@@ -38,11 +38,11 @@ def test_the_printed_configuration_parses_again_to_the_same_text(tmp_path, capsy
         ("nonsense", ["'nonsense' is not of the form key=value"]),
     ],
 )
-def test_what_cannot_be_used_is_named_in_one_line(word, said, capsys):
+def test_what_cannot_be_used_is_named_in_one_line(word, expected, capsys):
     group = word.partition("=")[0]  # can be given once
     assert main([*(w for w in WORDS if w.partition("=")[0] != group), word, "--print_config"]) == 2
     message = capsys.readouterr().err.strip().splitlines()[-1]
-    assert [part for part in said if part not in message] == []
+    assert [part for part in expected if part not in message] == []
     assert len(message) < 400
 
 
@@ -65,8 +65,8 @@ def test_the_deepest_complaint_is_the_cause():
 )
 def test_every_command_says_what_it_can_be_told(words, capsys):
     assert main(words) == 0
-    said = capsys.readouterr()
-    assert said.out.startswith(f"mmrl {words[0]}: ") and not said.err
+    output = capsys.readouterr()
+    assert output.out.startswith(f"mmrl {words[0]}: ") and not output.err
 
 
 def test_the_help_of_evaluate_names_all_its_options():

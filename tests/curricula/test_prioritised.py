@@ -56,7 +56,7 @@ def test_hand_computed_shares():
     assert np.allclose(asked / 4000, [0, 2 / 9, 4 / 9, 3 / 9], atol=0.03)  # 4 standard errors are 0.031
 
 
-def test_kinds_share_a_rate_and_the_solved_one_is_posed_less():
+def test_kinds_share_a_rate_and_the_solved_one_is_sampled_less():
     curriculum = Prioritised(info_key="task", min_weight=0.1, retain=0.0)
     before = pushes(curriculum)
     assert abs(before - 1 / 4) < 0.06  # nothing known: every problem alike; 4 standard errors of 800 draws

@@ -15,7 +15,7 @@ CONTRACT = {"sim": "toy", "chunk": 3, "colours": ["red", "blue"]}
 
 
 def episode(steps: int, seed: int, success: bool | None = True, **given: Any) -> OfflineEpisode:
-    """Smooth pictures 32 x 32 that brighten with time, vectors of 5 and actions of 3."""
+    """Smooth images 32 x 32 that brighten with time, vectors of 5 and actions of 3."""
     rng, x = np.random.default_rng(seed), np.linspace(0, 1, 32)
     still = np.stack([200 * np.outer(x, x), 150 * np.outer(x, np.ones(32)), 100 * np.outer(np.ones(32), 1 - x)], -1)
     fields: dict[str, Any] = dict(

@@ -66,11 +66,11 @@ def test_what_was_written_is_read_in_any_order(folders, video):
         np.testing.assert_array_equal(was.observations["proprio"], now.observations["proprio"])
         for name in ("instruction", "terminated", "truncated", "success", "seed", "ended"):
             assert getattr(was, name) == getattr(now, name), name
-        pictures = now.observations["image"]
-        assert pictures.shape == was.observations["image"].shape
-        away = np.abs(np.asarray(pictures).astype(int) - was.observations["image"])
+        images = now.observations["image"]
+        assert images.shape == was.observations["image"].shape
+        away = np.abs(np.asarray(images).astype(int) - was.observations["image"])
         assert away.max() == 0 if not video else away.mean() < 3  # 8-bit colours at half resolution, quality 18
-        np.testing.assert_array_equal(pictures[len(was) - 1], np.asarray(pictures)[-1])
+        np.testing.assert_array_equal(images[len(was) - 1], np.asarray(images)[-1])
 
 
 def test_frames_of_a_video_are_those_of_their_control_steps(folders):
@@ -129,11 +129,11 @@ def test_it_lies_where_others_look_for_it(folders):
 def test_statistics_are_those_of_the_data(folders):
     actions = np.concatenate([e.actions for e in episodes()]).astype(np.float64)
     dataset = LeRobotDataset(folders[False])
-    for found in (dataset.statistics()["action"], compute_statistics(dataset)["action"]):
-        np.testing.assert_allclose(found["mean"], actions.mean(0))
-        np.testing.assert_allclose(found["std"], actions.std(0))
-        np.testing.assert_allclose(found["q99"], np.quantile(actions, 0.99, axis=0))
-        assert found["count"] == [41]
+    for result in (dataset.statistics()["action"], compute_statistics(dataset)["action"]):
+        np.testing.assert_allclose(result["mean"], actions.mean(0))
+        np.testing.assert_allclose(result["std"], actions.std(0))
+        np.testing.assert_allclose(result["q99"], np.quantile(actions, 0.99, axis=0))
+        assert result["count"] == [41]
 
 
 def test_suspicious_dimensions_are_named():

@@ -79,11 +79,11 @@ def test_the_completions_of_a_group_are_encoded_once():
 
 def test_completions_that_wrote_and_were_told_the_same_are_one_context():
     raw, other = {"length": 3}, {"length": 3}
-    told = [torch.tensor(ids) for ids in ([1, 2], [1, 2], [1, 3], [1, 2])]
-    first, owner = distinct([Request(raw, seed, prefix) for seed, prefix in enumerate(told)])
+    reported = [torch.tensor(ids) for ids in ([1, 2], [1, 2], [1, 3], [1, 2])]
+    first, owner = distinct([Request(raw, seed, prefix) for seed, prefix in enumerate(reported)])
     assert owner == [0, 0, 1, 0] and [r.prefix.tolist() for r in first] == [[1, 2], [1, 3]]
     # nothing stands after the first two; another observation is another context, whatever it holds
-    bare = [Request(raw, 0), Request(raw, 1), Request(raw, 2, told[0]), Request(other, 3, told[0])]
+    bare = [Request(raw, 0), Request(raw, 1), Request(raw, 2, reported[0]), Request(other, 3, reported[0])]
     assert distinct(bare)[1] == [0, 0, 1, 2]
 
 

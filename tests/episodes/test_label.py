@@ -1,4 +1,4 @@
-"""The task's answer as a member of the group: what it earns, and what is learnt from it."""
+"""The task's answer as a member of the group: what it earns, and what is trained on it."""
 
 from dataclasses import replace
 from functools import partial
@@ -46,19 +46,19 @@ def context(policy):
 def advantages(policy, episodes, rewards, part):
     episodes = [replace(episode, reward=r) for episode, r in zip(episodes, rewards)]
     batch = collate(part(episodes, context(policy)), policy)
-    found = GroupAdvantage("std", "mean", epsilon=0.0)(batch, context(policy))
-    return batch, found["advantages"][:, 0]
+    result = GroupAdvantage("std", "mean", epsilon=0.0)(batch, context(policy))
+    return batch, result["advantages"][:, 0]
 
 
 def test_hand_computed(policy, episodes):
-    """Nobody solved the first problem: mean .2, deviation .4. Half solved the second: the label earns their mean."""
+    """Nobody solved the first problem: mean .2, std .4. Half solved the second: the label earns their mean."""
     part = AddDemonstration(yields=True)
-    batch, found = advantages(policy, episodes, [0.0] * 4 + [0.0, 1.0, 0.0, 1.0], part)
+    batch, result = advantages(policy, episodes, [0.0] * 4 + [0.0, 1.0, 0.0, 1.0], part)
     assert batch["is_demo"].tolist() == [False] * 4 + [True] + [False] * 4 + [True]
-    a = 0.5 / 0.2**0.5  # population deviation of (0, 1, 0, 1, .5): sqrt(.2), so that A = 1.118
-    assert_close(found, torch.tensor([-0.5] * 4 + [2.0] + [-a, a, -a, a, 0.0]), rtol=0, atol=1e-6)
-    _, found = advantages(policy, episodes, [1.0] * 8, part)
-    assert (found == 0).all()
+    a = 0.5 / 0.2**0.5  # population std of (0, 1, 0, 1, .5): sqrt(.2), so that A = 1.118
+    assert_close(result, torch.tensor([-0.5] * 4 + [2.0] + [-a, a, -a, a, 0.0]), rtol=0, atol=1e-6)
+    _, result = advantages(policy, episodes, [1.0] * 8, part)
+    assert (result == 0).all()
     _, kept = advantages(policy, episodes, [0.0] * 4 + [0.0, 1.0, 0.0, 1.0], AddDemonstration())
     assert float(kept[-1]) > 0.8  # without yielding it goes on pulling: (1 - .6) / .49
     _, given = advantages(policy, episodes, [0.0] * 8, AddDemonstration(reward=0.0))

@@ -1,4 +1,4 @@
-"""A token after the answer: scored by transformers' own forward alike, learnt by nobody as a choice."""
+"""A token after the answer: scored by transformers' own forward alike, learned by nobody as a choice."""
 
 import pytest
 import torch
@@ -60,8 +60,8 @@ def test_confidence_is_noted_and_told_apart(policy, episodes):
     batch = collate(SelfRewardToken("<unk>")(episodes, context(policy)), policy)
     with torch.no_grad():
         lp = policy(batch).logprobs
-    told = [e.info["confidence"] for e in noted]
-    assert told[0] == 0 and told[1:] == pytest.approx(
+    reported = [e.info["confidence"] for e in noted]
+    assert reported[0] == 0 and reported[1:] == pytest.approx(
         [0.1 * (float(lp[i][batch["self_reward_mask"][i]]) + 5) for i in (1, 2)], abs=1e-5
     )
     assert [e.info["answer"] for e in noted] == [e.output for e in episodes]

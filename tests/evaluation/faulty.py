@@ -35,14 +35,14 @@ class RememberingReach(Reach):
         SEEN["demonstrate"] += list(seeds)
         return super().demonstrate(seeds, noise)
 
-    def label_images(self, seeds: Sequence[int], spread: float = 0.3) -> Any:
+    def label_images(self, seeds: Sequence[int], joint_noise: float = 0.3) -> Any:
         SEEN["label_images"] += list(seeds)
-        return super().label_images(seeds, spread)
+        return super().label_images(seeds, joint_noise)
 
 
 @dataclass(frozen=True)
 class DivergingReach(Reach):
-    """Reach in which a joint of every third world starts to spin in its second decision."""
+    """Reach in which a joint of every third environment starts to spin in its second decision."""
 
     speed: float = 1e6  # rad/s; 0 writes NaN in its place
 
@@ -57,13 +57,13 @@ class _Diverging(VectorWrapper):
 
     def step(self, actions: Any) -> Any:
         spinning = self.env.live & (self.env.decisions == 1) & (np.arange(self.num_envs) % 3 == 0)
-        self.env.worlds.batch.bind("qvel")[spinning, 0] = self.speed or np.nan
+        self.env.physics.batch.bind("qvel")[spinning, 0] = self.speed or np.nan
         return self.env.step(actions)
 
 
 @dataclass
 class Unstable(gymnasium.Env):
-    """A state of four numbers; every other life, by its seed, ends with one that is not finite at its third step."""
+    """A state of four numbers; every other episode, by its seed, ends with one that is not finite at its third step."""
 
     observation_space: Any = field(default_factory=lambda: gymnasium.spaces.Box(-9, 9, (4,), np.float32))
     action_space: Any = field(default_factory=lambda: gymnasium.spaces.Discrete(2))

@@ -1,4 +1,4 @@
-"""A simulation that diverges ends its episode as an error: counted everywhere, scored and learnt from nowhere."""
+"""A simulation that diverges ends its episode as an error: counted everywhere, scored and learned from nowhere."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SMALL = (
 
 
 class Seen(L.Callback):
-    """Keeps what was collected and which rows were learnt from, as (group, action)."""
+    """Keeps what was collected and which rows were trained on, as (group, action)."""
 
     episodes: list = []
     rows: list = []
@@ -69,7 +69,7 @@ def failed(episodes) -> list:
 
 
 @pytest.mark.parametrize("speed", [1e6, 0.0])
-def test_a_diverging_world_is_an_error_and_the_others_do_not_notice(speed):
+def test_a_diverging_env_is_an_error_and_the_others_do_not_notice(speed):
     options = {"image_size": 16, "threads": 1}
     sound = play(SimTask(Reach(**options), count=64), Guess(), range(9), group_size=1)
     broken = play(SimTask(DivergingReach(speed=speed, **options), count=64), Guess(), range(9), group_size=1)
@@ -110,27 +110,27 @@ def test_an_iteration_learns_from_the_other_episodes_only(tmp_path, speed):
     assert measured["val/mean/success/n"] + measured["val/mean/success/errors"] == 9
 
 
-def test_segments_of_diverging_worlds_end_and_the_worlds_begin_new_lives():
+def test_segments_of_diverging_envs_end_and_the_envs_begin_new_episodes():
     task, policy = SimTask(DivergingReach(image_size=16, threads=1), count=64), Guess(values=True)
     rollout = FixedHorizon(num_envs=3, horizon=8)
     segments = rollout.collect([(i, task[i]) for i in range(3)], context(task, policy))
     errors = failed(segments)
     assert errors and rollout.metrics()["sim_errors"] == len(errors)
-    assert {s.prompt.key for s in errors} == {"tabletop-reach/world/0"}
+    assert {s.prompt.key for s in errors} == {"tabletop-reach/env/0"}
     assert all(len(s.turns) == 1 for s in errors)  # the decision that failed is in no segment
     batch = collate([s for s in segments if s.ended != "error"], policy)
     assert all(torch.isfinite(c).all() for c in batch.values() if isinstance(c, torch.Tensor))
 
 
-def test_gymnasium_worlds_that_give_no_numbers_are_counted_and_not_learnt_from(tmp_path, caplog):
+def test_gymnasium_envs_that_give_no_numbers_are_counted_and_not_learned_from(tmp_path, caplog):
     words = ("recipe=ppo_control", "data.task.sim.id=tests/Unstable-v0", "data.num_prompts=4")
     words += ("data.update_epochs=1", "data.num_minibatches=2", "data.evaluation.count=8", "trainer.max_epochs=1")
     sizes = ("data.rollout.num_envs=2", "data.rollout.horizon=12", "trainer.check_val_every_n_epoch=1")
     left = fit(tmp_path, *words, *sizes, SEEN)
     errors = failed(Seen.episodes)
-    learnt = [e for e in Seen.episodes if e.ended != "error"]
-    assert errors and Seen.finite and len(Seen.rows) == sum(len(e.turns) for e in learnt)
+    counted = [e for e in Seen.episodes if e.ended != "error"]
+    assert errors and Seen.finite and len(Seen.rows) == sum(len(e.turns) for e in counted)
     numbers = {key: value for one in left["metrics"] for key, value in one.items()}
     assert numbers["rollout/errors"] == len(errors) == numbers["sim_errors"]
     assert 0 < numbers["val/greedy/returns/errors"] < 8
-    assert numbers["val/greedy/returns/return"] == 5.0  # of the lives that came to their end
+    assert numbers["val/greedy/returns/return"] == 5.0  # of the episodes that came to their end

@@ -16,31 +16,31 @@ def episode(group=0, ended="done", tokens=3, **scores):
 
 
 def test_rate_is_the_share_with_its_interval():
-    found = SuccessRate()([episode(i, exact=float(i < 95)) for i in range(100)])
-    assert found.pop("mean") == 0.95 and found.pop("n") == 100 and found.pop("errors") == 0
-    assert {name: round(end, 3) for name, end in found.items()} == {"lower": 0.888, "upper": 0.978}
+    result = SuccessRate()([episode(i, exact=float(i < 95)) for i in range(100)])
+    assert result.pop("mean") == 0.95 and result.pop("n") == 100 and result.pop("errors") == 0
+    assert {name: round(end, 3) for name, end in result.items()} == {"lower": 0.888, "upper": 0.978}
 
 
 def test_rate_counts_prompts_in_the_interval_of_repeated_samples():
     # 10 prompts, 8 samples each, always the same result: as uncertain as 10 samples, not as 80
-    found = SuccessRate("success")([episode(i % 10, success=float(i % 10 < 6)) for i in range(80)])
-    assert found["mean"] == pytest.approx(0.6) and found["n"] == 80
-    assert (found["lower"], found["upper"]) == pytest.approx(wilson(6, 10))
+    result = SuccessRate("success")([episode(i % 10, success=float(i % 10 < 6)) for i in range(80)])
+    assert result["mean"] == pytest.approx(0.6) and result["n"] == 80
+    assert (result["lower"], result["upper"]) == pytest.approx(wilson(6, 10))
 
 
 @pytest.mark.parametrize("ended", ["done", "length", "time", "cut"])
 def test_failures_are_reported_not_scored(ended):
     episodes = [episode(0, exact=1.0, ended=ended), episode(1, exact=0.0, ended=ended), episode(2, ended="error")]
-    found = SuccessRate()(episodes)
-    assert (found["mean"], found["n"], found["errors"]) == (0.5, 2, 1)
+    result = SuccessRate()(episodes)
+    assert (result["mean"], result["n"], result["errors"]) == (0.5, 2, 1)
     assert MeanScores()(episodes) == {"exact": 0.5, "errors": 1}
     assert CompletionLength()(episodes)["errors"] == 1
 
 
 def test_only_failures_measure_nothing():
-    found = SuccessRate()([episode(ended="error")])
-    assert isnan(found["mean"]) and (found["lower"], found["upper"]) == (0, 1)
-    assert (found["n"], found["errors"]) == (0, 1)
+    result = SuccessRate()([episode(ended="error")])
+    assert isnan(result["mean"]) and (result["lower"], result["upper"]) == (0, 1)
+    assert (result["n"], result["errors"]) == (0, 1)
     assert isnan(CompletionLength()([episode(ended="error")])["mean"])
     assert isnan(PassAtK()([episode(ended="error")])["pass@1"])
 
@@ -64,17 +64,17 @@ def test_nothing_to_evaluate_is_refused(evaluator):
 
 
 def test_mean_scores():
-    found = MeanScores()([episode(exact=1.0, tiles=1.0), episode(exact=0.0, tiles=0.25)])
-    assert found == {"exact": 0.5, "tiles": 0.625, "errors": 0}
+    result = MeanScores()([episode(exact=1.0, tiles=1.0), episode(exact=0.0, tiles=0.25)])
+    assert result == {"exact": 0.5, "tiles": 0.625, "errors": 0}
     with pytest.raises(KeyError, match="no score 'tiles'"):
         MeanScores()([episode(exact=1.0, tiles=1.0), episode(exact=0.0)])
 
 
 def test_tokens():
-    found = CompletionLength()(
+    result = CompletionLength()(
         [episode(tokens=2), episode(tokens=6, ended="length"), episode(tokens=1), episode(tokens=3)]
     )
-    assert found == {"mean": 3.0, "truncated_fraction": 0.25, "errors": 0}
+    assert result == {"mean": 3.0, "truncated_fraction": 0.25, "errors": 0}
     with pytest.raises(KeyError, match=r"Episode\.light"):
         CompletionLength()([Episode(Prompt("t/0"), 0, 0)])
 
@@ -90,15 +90,15 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_right_one():
 def test_pass_at_k_over_prompts():
     # prompt 0: 1 of 4 right, prompt 1: 3 of 4. pass@1 = (1/4 + 3/4) / 2; pass@2 = (1 - 3/6 + 1 - 0/6) / 2
     episodes = [episode(0, exact=float(i < 1)) for i in range(4)] + [episode(1, exact=float(i < 3)) for i in range(4)]
-    found = PassAtK(ks=[2, 1])(episodes)
-    assert (found["pass@1"], found["pass@2"], found["prompts"], found["errors"]) == (0.5, 0.75, 2, 0)
-    assert (found["pass@2_lower"], found["pass@2_upper"]) == pytest.approx(wilson(1.5, 2))
+    result = PassAtK(ks=[2, 1])(episodes)
+    assert (result["pass@1"], result["pass@2"], result["prompts"], result["errors"]) == (0.5, 0.75, 2, 0)
+    assert (result["pass@2_lower"], result["pass@2_upper"]) == pytest.approx(wilson(1.5, 2))
 
 
 def test_pass_at_k_without_enough_samples():
     episodes = [episode(0, exact=1.0), episode(0, ended="error"), episode(1, exact=1.0), episode(1, exact=0.0)]
-    found = PassAtK(ks=(1, 2))(episodes)  # prompt 0 has one finished sample: in pass@1, not in pass@2
-    assert (found["pass@1"], found["pass@2"], found["prompts"], found["errors"]) == (0.75, 1.0, 1, 1)
+    result = PassAtK(ks=(1, 2))(episodes)  # prompt 0 has one finished sample: in pass@1, not in pass@2
+    assert (result["pass@1"], result["pass@2"], result["prompts"], result["errors"]) == (0.75, 1.0, 1, 1)
     with pytest.raises(ValueError, match=r"pass@4 needs 4 samples per prompt, 't/0' has 2"):
         PassAtK(ks=(4,))(episodes)
     with pytest.raises(ValueError, match=r"evaluator\.ks"):

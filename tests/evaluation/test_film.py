@@ -10,7 +10,7 @@ from mmrl.types import Episode, Prompt
 from sims.tabletop import Reach, expert
 
 
-def test_every_control_step_of_the_first_worlds_is_a_picture():
+def test_every_control_step_of_the_first_envs_is_an_image():
     sim = VideoSim(Reach(threads=1), 2, 32)
     env = sim.make(3)
     executed = np.zeros(3, int)
@@ -35,7 +35,7 @@ def shown(*successes: float, first: int = 0) -> EpisodeVideos:
     return EpisodeVideos(videos, episodes, 20)
 
 
-def test_clips_follow_each_other_in_order_and_hold_their_last_picture():
+def test_clips_follow_each_other_in_order_and_hold_their_last_image():
     assert len(compose_video({"before": shown(0, 1), "after": shown(1, 1)}, "success")) == 2 * (3 + HOLD)
 
 

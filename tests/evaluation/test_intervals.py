@@ -12,8 +12,8 @@ def test_wilson_golden(successes, n, percent):
 
 
 def test_wilson_by_hand():
-    # 1 of 2 at z = 1.959964: z^2 = 3.841459; centre (0.5 + 0.960365) / 2.920729 = 0.5
-    # spread 1.959964 * sqrt(0.125 + 0.2400912) / 2.920729 = 0.405469; the interval is 0.5 -+ 0.405469
+    # 1 of 2 at z = 1.959964: z^2 = 3.841459; midpoint (0.5 + 0.960365) / 2.920729 = 0.5
+    # half width 1.959964 * sqrt(0.125 + 0.2400912) / 2.920729 = 0.405469; the interval is 0.5 -+ 0.405469
     lower, upper = wilson(1, 2)
     assert lower == pytest.approx(0.094531, abs=1e-6) and upper == pytest.approx(0.905469, abs=1e-6)
 

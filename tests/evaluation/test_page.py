@@ -63,15 +63,15 @@ def page(folder, **changes) -> HtmlReport:
     result = {"task": "suite", "split": "held_out", "offset": 0, "count": 6, "num_samples": 1, "against": None}
     result |= {"metrics": numbers, "tasks": tasks}
     result["checkpoints"] = {"after": {"path": "last.ckpt", "optimiser_steps": 3, "epoch": 1}}
-    found = EvaluationResult(Protocol({"suite": {"renderer": "ray"}}, {}, {"torch": "2"}), played)
+    actual = EvaluationResult(Protocol({"suite": {"renderer": "ray"}}, {}, {"torch": "2"}), played)
     compared = compare_checkpoints({"mean": before}, {"mean": after}, {"success": rate})
-    return HtmlReport(folder, found, result, compared, "success", **changes)
+    return HtmlReport(folder, actual, result, compared, "success", **changes)
 
 
 def videos() -> EpisodeVideos:
-    pictures = [EpisodeVideo([np.full((64, 64, 3), 40 * i, np.uint8)] * 12, f"move {i}") for i in range(6)]
+    videos = [EpisodeVideo([np.full((64, 64, 3), 40 * i, np.uint8)] * 12, f"move {i}") for i in range(6)]
     return EpisodeVideos(
-        pictures, [episode(i, float(i in (1, 2, 5)), "error" if i == 4 else "done") for i in range(6)], 20
+        videos, [episode(i, float(i in (1, 2, 5)), "error" if i == 4 else "done") for i in range(6)], 20
     )
 
 
@@ -90,13 +90,13 @@ def test_failures_come_first_and_clips_are_the_first_ones_in_order():
 
 
 def test_the_page_is_one_well_formed_file_with_every_number(tmp_path):
-    made = page(tmp_path)
-    written = made.write()
+    output = page(tmp_path)
+    written = output.write()
     assert written == tmp_path / "report.html"
     reader = read(written.read_text())
     assert reader.sources == []
     text = " ".join("".join(reader.text).split())
-    assert made.evaluation.protocol.hash in text and "last.ckpt" in text and "suite.renderer" in text
+    assert output.evaluation.protocol.hash in text and "last.ckpt" in text and "suite.renderer" in text
     assert "exact McNemar p" in text and "60.0 %" in text  # 3 of 5 that finished
     table = [row for row in reader.rows if len(row) == 9 and row[1].startswith("1152")]
     assert [row[0] for row in table] == ["4", "0", "3", "1", "2", "5"]

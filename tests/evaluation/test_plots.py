@@ -29,15 +29,15 @@ def test_metrics_are_read_by_iteration(metrics_csv):
     assert metrics["eval/success"] == {0: 0.0, 5: 1.0}
 
 
-def test_picture_shows_both_curves(metrics_csv, tmp_path):
-    picture = plot_learning_curve(metrics_csv, tmp_path / "new" / "curve.png", [TRAIN, HELD_OUT], title="reach")
-    image = np.asarray(Image.open(picture).convert("RGB")).astype(int)
+def test_image_shows_both_curves(metrics_csv, tmp_path):
+    figure_path = plot_learning_curve(metrics_csv, tmp_path / "new" / "curve.png", [TRAIN, HELD_OUT], title="reach")
+    image = np.asarray(Image.open(figure_path).convert("RGB")).astype(int)
     assert image.shape == (750, 1200, 3)
     for colour in ((0x44, 0x77, 0xAA), (0xEE, 0x66, 0x77)):
         assert (abs(image - colour).max(axis=2) < 8).sum() > 200, colour
 
 
-def test_same_numbers_same_picture_and_other_numbers_another(metrics_csv, tmp_path):
+def test_same_numbers_same_image_and_other_numbers_another(metrics_csv, tmp_path):
     def draw(name, curves, **kwargs):
         return plot_learning_curve(metrics_csv, tmp_path / name, curves, **kwargs).read_bytes()
 

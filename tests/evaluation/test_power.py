@@ -39,12 +39,12 @@ def test_the_nearer_side_is_the_minimum_and_nothing_lies_beyond_the_ends():
 def test_the_difference_is_detected_as_often_as_it_says():
     n, low, rng = 400, 0.4, random.Random(0)
     high = detectable(n, low)[1]
-    found = 0
+    result = 0
     for _ in range(1500):
         first, second = (sum(rng.random() < rate for _ in range(n)) / n for rate in (low, high))
         pooled = (first + second) / 2
-        found += (second - first) / (2 * pooled * (1 - pooled) / n) ** 0.5 > 1.959964
-    assert abs(found / 1500 - 0.8) < 0.042  # four standard errors of 1500 trials
+        result += (second - first) / (2 * pooled * (1 - pooled) / n) ** 0.5 > 1.959964
+    assert abs(result / 1500 - 0.8) < 0.042  # four standard errors of 1500 trials
 
 
 def test_pairs_by_hand():
@@ -66,14 +66,14 @@ def test_pairs_are_detected_about_as_often_as_it_says_by_the_exact_test():
     n, differing, rng = 300, 0.2, random.Random(1)
     gap = detectable_in_pairs(n, differing)
     won = (differing + gap) / 2
-    found = 0
+    result = 0
     for _ in range(600):
         draws = [rng.random() for _ in range(n)]
         before = [won < x < differing for x in draws]
         after = [x < won for x in draws]
-        found += mcnemar(before, after) < 0.05
+        result += mcnemar(before, after) < 0.05
     # the exact test rejects somewhat less often than the normal approximation of the formula: not below 70 %
-    assert 0.70 < found / 600 < 0.87
+    assert 0.70 < result / 600 < 0.87
 
 
 def test_what_makes_no_sense_is_refused():

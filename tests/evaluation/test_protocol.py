@@ -77,7 +77,7 @@ def test_every_part_of_the_contest_changes_the_hash_and_is_named(other, entry):
 def test_the_problems_are_those_that_are_played_not_only_their_number():
     """The digest is of the seeds and of all that a text prompt says."""
     assert protocol(offset=0).entries["problems"]["digest"] != protocol(offset=1).entries["problems"]["digest"]
-    one, two = (describe_evaluation(Counting(picture=p), held_out()) for p in (False, True))
+    one, two = (describe_evaluation(Counting(image=p), held_out()) for p in (False, True))
     assert one["problems"]["digest"] != two["problems"]["digest"]
 
 
@@ -104,11 +104,11 @@ def test_policy_and_place_are_said_apart():
 def test_what_the_policy_was_told_is_frozen_too():
     task = TASK.on("held_out")
     episodes = play(task, Guess(), range(8), group_size=1)
-    told = digest_instructions({"mean": episodes})
-    assert told["different"] == len({e.info["instruction"] for e in episodes}) > 1
-    assert digest_instructions({"mean": episodes, "argmax": list(reversed(episodes))}) == told
+    reported = digest_instructions({"mean": episodes})
+    assert reported["different"] == len({e.info["instruction"] for e in episodes}) > 1
+    assert digest_instructions({"mean": episodes, "argmax": list(reversed(episodes))}) == reported
     other = replace(task, sim=replace(SIM, templates=("touch the {colour} cube",)))
-    assert digest_instructions({"mean": play(other, Guess(), range(8), group_size=1)})["digest"] != told["digest"]
+    assert digest_instructions({"mean": play(other, Guess(), range(8), group_size=1)})["digest"] != reported["digest"]
     assert digest_instructions({"greedy": [Episode(Prompt("t/0"), 0, 0)]})["different"] == 0
 
 
@@ -140,9 +140,9 @@ def test_rates_and_pairs_of_each_task_with_errors_beside():
     before = [episode(i, "push" if i < 6 else "lift", 0) for i in range(10)]
     after = [episode(i, "push" if i < 6 else "lift", float(i > 1), "error" if i == 0 else "done") for i in range(10)]
     rates = {"success": SuccessRate("success")}
-    found = compute_task_metrics(held_out(), {"mean": after})["mean"]
-    assert found["push"]["success"]["n"] == 5 and found["push"]["success"]["errors"] == 1
-    assert found["push"]["success"]["mean"] == 0.8 and found["lift"]["success"]["mean"] == 1
+    actual = compute_task_metrics(held_out(), {"mean": after})["mean"]
+    assert actual["push"]["success"]["n"] == 5 and actual["push"]["success"]["errors"] == 1
+    assert actual["push"]["success"]["mean"] == 0.8 and actual["lift"]["success"]["mean"] == 1
     assert compute_task_metrics(held_out(), {"mean": after[:6]}) == {}
     lift, push, total = compare_checkpoints({"mean": before}, {"mean": after, "more": after}, rates)["success"]
     assert [part.comparison.label for part in (lift, push, total)] == ["mean, lift", "mean, push", "mean"]

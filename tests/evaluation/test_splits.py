@@ -58,12 +58,12 @@ def test_a_run_with_whole_episodes_measures_other_states_than_it_trains_on(tmp_p
     assert trained <= {task[i].info["seed"] for i in range(len(task))}
 
 
-def test_lives_of_segments_begin_in_training_states():
+def test_episodes_of_segments_begin_in_training_states():
     task = SimTask(RememberingReach(image_size=16, threads=1), count=256)
     policy, rollout = Guess(values=True), FixedHorizon(num_envs=4, horizon=16)
     for _ in range(2):
         rollout.collect([(i, task[i]) for i in range(4)], context(task, policy))
-    begun = {seed for seed in SEEN["reset"] if seed}  # worlds that go on are given zero
+    begun = {seed for seed in SEEN["reset"] if seed}  # environments that go on are given zero
     assert len(begun) > 12
     assert begun <= {task[i].info["seed"] for i in range(len(task))} and not begun & held_out(task)
 
@@ -94,8 +94,8 @@ class Started(gymnasium.Env):
 
 
 @pytest.mark.parametrize("seed", [4, 7])
-def test_a_world_that_is_made_anew_stays_in_its_split(seed):
-    """After a failure the seed of the next life is derived, and keeps the bit that says which split it is of."""
+def test_an_env_that_is_made_anew_stays_in_its_split(seed):
+    """After a failure the seed of the next episode is derived, and keeps the bit that says which split it is of."""
     Started.seeds.clear()
     guard = Guard(Started)
     guard.reset(seed=seed)

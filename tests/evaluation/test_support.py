@@ -52,16 +52,16 @@ def test_entropy_of_answers_by_hand():
     # 3, 3, 3, 5: -(3/4 log 3/4 + 1/4 log 1/4)
     assert entropy(["3", "3", "3", "5"]) == pytest.approx(0.562335, abs=1e-6)
     assert entropy(["3"] * 4) == 0
-    found = AnswerEntropy()(episodes([[("3", 1)] * 3 + [("5", 0)], [("1", 1)] * 4]))
-    assert found["mean"] == pytest.approx(0.562335 / 2, abs=1e-6) and found["distinct"] == 1.5
+    result = AnswerEntropy()(episodes([[("3", 1)] * 3 + [("5", 0)], [("1", 1)] * 4]))
+    assert result["mean"] == pytest.approx(0.562335 / 2, abs=1e-6) and result["distinct"] == 1.5
     assert math.isnan(AnswerEntropy()([Episode(Prompt("sim/held_out/0"), 0, 0)])["mean"])
 
 
 def test_solve_rates():
     start = episodes([[("4", 1), ("5", 0)], [("x", 0), ("y", 0)], [("1", 1), ("1", 1)]])
     now = episodes([[("4", 1), ("4", 1)], [("x", 0), ("y", 0)], [("1", 1), ("2", 0)]])
-    found = SolveRates()(start)
-    assert [found[name] for name in ("never", "sometimes", "always", "mean")] == pytest.approx(
+    result = SolveRates()(start)
+    assert [result[name] for name in ("never", "sometimes", "always", "mean")] == pytest.approx(
         [1 / 3, 1 / 3, 1 / 3, 0.5]
     )
     assert SolveRates().against(start, now) == pytest.approx({"risen": 1 / 3, "fallen": 1 / 3})

@@ -43,7 +43,7 @@ def pi0_folder() -> str:
 
 
 def pi0_policy(chain: Chain = CHAINS["pi0"], **given) -> Pi0Policy:
-    """The checkpoint as a policy in the same world as the others."""
+    """The checkpoint as a policy in the same environment as the others."""
     sizes = dict(action_dims=3, chunk=5, proprio_dims=13)
     return Pi0Policy(
         **{"path": pi0_folder(), "chain": chain, "freeze_context": False, "timesteps_per_sample": 8, **sizes, **given}
@@ -67,7 +67,7 @@ HEADS: dict[str, Callable[..., Policy]] = {
 STILL = lambda **given: ActionFlowPolicy(FlowODE(), expert_layers=1, **SMALL, **given)  # noqa: E731
 
 
-def made(name: str, **given) -> Policy:
+def build_policy(name: str, **given) -> Policy:
     """The head with weights that are the same at every call; its answers are large enough to matter."""
     torch.manual_seed(0)
     policy = (HEADS | {"flow_ode": STILL})[name](**given).eval()

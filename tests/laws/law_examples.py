@@ -152,7 +152,7 @@ WEIGHTINGS = [
 
 def discovered(base: type) -> set[type]:
     """Every concrete subclass in the slots."""
-    found = set()
+    result = set()
     for slot in SLOTS:
         try:
             package = importlib.import_module(slot)
@@ -163,8 +163,8 @@ def discovered(base: type) -> set[type]:
         for module in pkgutil.walk_packages(package.__path__, f"{slot}."):
             for _, part in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
                 if issubclass(part, base) and not inspect.isabstract(part) and part.__module__.startswith(SLOTS):
-                    found.add(part)
-    return found
+                    result.add(part)
+    return result
 
 
 class Tabular(nn.Module):

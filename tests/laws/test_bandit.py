@@ -94,16 +94,16 @@ def test_scaled_advantages_of_a_binary_reward(surrogate, size, scale, baseline):
     E[mean_i A_i score_i] = dq sum_k P(k) [k/G (1 - k/G)/s + (1 - k/G) (k/G)/s] with 1/q and 1/(1 - q) on the two parts
                           = dq E[s_k] / (q (1 - q)).
 
-    The sample deviation is larger by sqrt(G / (G - 1)), the leave-one-out advantage by G / (G - 1).
+    The sample std is larger by sqrt(G / (G - 1)), the leave-one-out advantage by G / (G - 1).
     """
     term, share = surrogate
     reward = REWARDS["binary"]
     q = (pair_probability(NOW) * reward).sum().item()
-    spread = sum(
+    mean_std = sum(
         math.comb(size, k) * q**k * (1 - q) ** (size - k) * math.sqrt(k / size * (1 - k / size))
         for k in range(size + 1)
     )
-    factor = spread / (q * (1 - q))
+    factor = mean_std / (q * (1 - q))
     factor *= math.sqrt((size - 1) / size) if scale == "sample" else 1.0
     factor *= size / (size - 1) if baseline == "leave_one_out" else 1.0
     out = expected_gradient(GroupAdvantage(scale, baseline, epsilon=0), term, reward, size)

@@ -147,7 +147,7 @@ def test_a_squared_preference_rests_at_its_margin():
 def test_margins_are_reported(loss):
     reference = torch.zeros(FEW).double()
     batch = pairs(reference)
-    told = DPOLoss(loss, BETA).metrics(scored(reference + WORTH, batch), batch)
+    reported = DPOLoss(loss, BETA).metrics(scored(reference + WORTH, batch), batch)
     expected = (WORTH[batch["action"][::2, 0]] - WORTH[batch["action"][1::2, 0]]).repeat_interleave(2)
-    assert_close(told["margin"], expected)
-    assert_close(told["accuracy"], (expected > 0).double())
+    assert_close(reported["margin"], expected)
+    assert_close(reported["accuracy"], (expected > 0).double())

@@ -19,7 +19,7 @@ LOGITS = torch.tensor([[0.3, -0.4], [0.8, 0.1]], dtype=torch.float64)  # [state,
 STOP, GO = 0.5, -0.2
 END = torch.tensor([1.0, -0.5], dtype=torch.float64)  # rewards of the two choices in state 1
 PATHS = [[0], [1, 0], [1, 1]]  # choices, from state 0 on
-PAID = [[STOP], [GO, 1.0], [GO, -0.5]]
+REWARDS = [[STOP], [GO, 1.0], [GO, -0.5]]
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0)
 WRONG = (0.9, -0.7)  # values of an untrained critic
 
@@ -43,7 +43,7 @@ def as_rows(values):
         step=torch.tensor([s for _, s, _ in flat]),
         action=torch.tensor([[a] for _, _, a in flat]),
         state=torch.tensor([[s] for _, s, _ in flat]),
-        reward=torch.tensor([PAID[e][s] for e, s, _ in flat]),
+        reward=torch.tensor([REWARDS[e][s] for e, s, _ in flat]),
         values=torch.tensor([values[s] for _, s, _ in flat]),
         last=torch.tensor([s == len(PATHS[e]) - 1 for e, s, _ in flat]),
         bootstrap=torch.zeros(5),
@@ -54,7 +54,7 @@ def as_rows(values):
 def as_choices(values):
     """One row per episode with a forced choice between its two: [3, 3], values per choice.
 
-    A row is paid once, at its end, so this layout can only stand for the other one where nothing is paid on the way:
+    A row has one reward, at its end, so this layout equals the other one only without intermediate rewards:
     the price of going on is taken into the end, which is the same return at gamma 1.
     """
     mask = torch.tensor([[1, 0, 0], [1, 0, 1], [1, 0, 1]]).bool()
@@ -63,7 +63,7 @@ def as_choices(values):
         step=torch.zeros(3).long(),
         action=torch.tensor([[0, 0, 0], [1, 0, 0], [1, 0, 1]]),
         state=torch.tensor([[0, 0, 1]] * 3),
-        reward=torch.tensor([sum(paid) for paid in PAID]),
+        reward=torch.tensor([sum(rewards) for rewards in REWARDS]),
         values=torch.tensor([[values[0], 9.0, values[1]]] * 3),
         last=torch.ones(3).bool(),
         bootstrap=torch.zeros(3),
@@ -115,8 +115,8 @@ def test_undiscounted_it_is_the_gradient_of_the_expected_return(term, layout, va
         # paying GO at the end makes it part of state 1's value
         values = (values[0], values[1] + GO)
     logits = LOGITS.clone().requires_grad_()
-    paid = torch.tensor([sum(path) for path in PAID], dtype=torch.float64)
-    expected = torch.autograd.grad(-(chances(logits) * paid).sum(), logits)[0]
+    rewards = torch.tensor([sum(path) for path in REWARDS], dtype=torch.float64)
+    expected = torch.autograd.grad(-(chances(logits) * rewards).sum(), logits)[0]
     assert_close(expected_gradient(layout(values), term, 1.0, gae_lambda), expected, rtol=1e-6, atol=1e-7)
 
 

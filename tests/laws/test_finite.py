@@ -30,13 +30,16 @@ WRITES = dict(value_head=True, statistics={"nucleus_entropy": NucleusEntropy(1.0
 DISCRETE = {
     "text": lambda: decided(TextPolicy(config=dict(TINY), **WRITES)),
     "vlm": lambda: decided(VisionLanguagePolicy(config={**LLAVA, "text_config": dict(TINY)}, **WRITES)),
-    "tokens": lambda: heads.made("tokens", value_head=True),
-    "openvla_tokens": lambda: heads.made("openvla_tokens", value_head=True),
+    "tokens": lambda: heads.build_policy("tokens", value_head=True),
+    "openvla_tokens": lambda: heads.build_policy("openvla_tokens", value_head=True),
     "control_categorical": lambda: ControlPolicy(3, 20, kind="categorical"),
 }
 CONTINUOUS = {
     "control_gaussian": lambda: ControlPolicy(3, 2, kind="gaussian"),
-    **{head: lambda head=head: heads.made(head, value_head=True) for head in ("gaussian", "ddpm", "ddim", "flow_sde")},
+    **{
+        head: lambda head=head: heads.build_policy(head, value_head=True)
+        for head in ("gaussian", "ddpm", "ddim", "flow_sde")
+    },
 }
 CASES = [(head, cut) for head in DISCRETE for cut in TRUNCATIONS] + [(head, "none") for head in CONTINUOUS]
 IMITATION = {"NegativeLogLikelihood", "SmoothedNegativeLogLikelihood", "DenoisingLoss"}

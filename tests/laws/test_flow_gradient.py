@@ -16,7 +16,7 @@ SIGMA, LEVEL, COUNT = 0.3, 0.5, 40_000
 
 
 class Exact(nn.Module):
-    """The velocity of a flow whose actions are N(mu, SIGMA^2), whatever the context; mu is what is learnt."""
+    """The velocity of a flow whose actions are N(mu, SIGMA^2), whatever the context; mu is what is learned."""
 
     def __init__(self):
         super().__init__()
@@ -85,5 +85,5 @@ def test_the_gradient_is_that_of_the_expected_reward(count, hybrid, join):
     share = batch["mask"] / (batch["mask"].sum(1, keepdim=True) if join == "chain" else 1) / COUNT
     loss = ChainSurrogate(1, join)(policy(batch), batch)
     slope = -torch.autograd.grad((loss * share).sum(), policy.expert.mu)[0].item()
-    # the score has a deviation of about 1 to 2, the reward of 0.25: a standard error of at most 0.004
+    # the score has a std of about 1 to 2, the reward of 0.25: a standard error of at most 0.004
     assert slope == pytest.approx(expected(count, hybrid), abs=0.015)

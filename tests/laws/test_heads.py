@@ -14,7 +14,7 @@ from mmrl.policies.action_bins import bin_centres, to_bins
 from mmrl.rng import Noise
 from mmrl.rollouts.env import mask_unplayed
 from mmrl.types import Completion, Sampling
-from tests.laws.heads import CHAINS, HEADS, TOKENS, demonstrated, made, raws, sampled
+from tests.laws.heads import CHAINS, HEADS, TOKENS, build_policy, demonstrated, raws, sampled
 
 heads = pytest.mark.parametrize("head", HEADS)
 chains = pytest.mark.parametrize("head", CHAINS)
@@ -41,7 +41,7 @@ def unplayed(policy, batch, executed: int):
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("temperature", [1.0, 1.6])
 def test_scoring_again_gives_ratio_one(head, frozen, temperature):
-    policy = made(head, freeze_vision=frozen)
+    policy = build_policy(head, freeze_vision=frozen)
     batch = sampled(policy, sampling=Sampling(temperature=temperature))
     out = policy(batch)
     assert batch["mask"].any(1).all()
@@ -54,7 +54,7 @@ def test_scoring_again_gives_ratio_one(head, frozen, temperature):
 
 @heads
 def test_a_row_is_a_function_of_its_own_stream(head):
-    policy = made(head)
+    policy = build_policy(head)
     observation = policy.collate([policy.encode(raw) for raw in raws(6)])
     together = policy.act(observation, Sampling(), Noise(range(6)))
     alone = policy.act({k: v[4:5] for k, v in observation.items()}, Sampling(), Noise([4]))
@@ -66,7 +66,7 @@ def test_a_row_is_a_function_of_its_own_stream(head):
 
 @heads
 def test_episodes_are_acting_in_repeated_contexts(head):
-    policy = made(head, freeze_vision=True)
+    policy = build_policy(head, freeze_vision=True)
     observation = policy.collate([policy.encode(raw) for raw in raws(2)])
     owner = torch.tensor([0, 0, 1, 0])
     shared = policy.act_groups(observation, owner, Sampling(), Noise(range(4)))
@@ -79,7 +79,7 @@ def test_episodes_are_acting_in_repeated_contexts(head):
 @heads
 @pytest.mark.parametrize("term", [ClippedSurrogate(), ClippedSurrogate(clip_dual=3.0)], ids=str)
 def test_at_ratio_one_the_surrogate_has_the_gradient_of_reinforce(head, term):
-    policy = made(head)
+    policy = build_policy(head)
     batch = sampled(policy)
     advantages = torch.randn(batch.rows, 1, generator=torch.Generator().manual_seed(0)).expand(batch["mask"].shape)
     batch = batch.with_columns(advantages=advantages, logprobs=policy(batch).logprobs.detach())
@@ -93,7 +93,7 @@ def test_at_ratio_one_the_surrogate_has_the_gradient_of_reinforce(head, term):
 @pytest.mark.parametrize("join", ["step", "transition", "chain"])
 def test_joined_ratios_too(head, join):
     """Each of the joined choices has the gradient of their sum, or of their mean over numbers."""
-    policy = made(head)
+    policy = build_policy(head)
     batch = sampled(policy)
     advantages = torch.randn(batch.rows, 1, generator=torch.Generator().manual_seed(0)).expand(batch["mask"].shape)
     batch = batch.with_columns(advantages=advantages, logprobs=policy(batch).logprobs.detach())
@@ -109,7 +109,7 @@ def test_joined_ratios_too(head, join):
 @heads
 def test_unplayed_control_steps_change_nothing(head):
     """Two of five control steps were played: what stands in the others of the drawn state has no say, no slope."""
-    policy = made(head)
+    policy = build_policy(head)
     batch = sampled(policy)
     advantages = torch.linspace(-1, 1, batch.rows)[:, None].expand(batch["mask"].shape)
     cut = unplayed(policy, batch.with_columns(advantages=advantages), 2)
@@ -133,7 +133,7 @@ def test_unplayed_control_steps_change_nothing(head):
 @heads
 @pytest.mark.parametrize("decode", ["mean", "argmax"])
 def test_greedy_decodes_choose_no_transition(head, decode):
-    policy = made(head)
+    policy = build_policy(head)
     first, again = sampled(policy, sampling=Sampling(decode=decode)), sampled(policy, sampling=Sampling(decode=decode))
     assert torch.equal(first["output"], again["output"])
     assert (first["output"].abs() <= 1).all()
@@ -149,7 +149,7 @@ def test_greedy_decodes_choose_no_transition(head, decode):
 @heads
 def test_temperature_widens(head):
     """The same noise goes farther: the log-density falls by A log(temperature) where it is Gaussian."""
-    policy = made(head)
+    policy = build_policy(head)
     cold, hot = sampled(policy), sampled(policy, sampling=Sampling(temperature=2.0))
     entropy = [(policy(batch).entropy * batch["mask"]).sum() / batch["mask"].sum() for batch in (cold, hot)]
     if head in TOKENS:
@@ -157,13 +157,13 @@ def test_temperature_widens(head):
     else:
         assert torch.equal(cold["mask"], hot["mask"])
         single = cold["mask"].unflatten(1, (-1, policy.chunk)).any(2).sum(1).max() == 1
-        tolerance = 1e-4 if single and head != "gaussian" else 0.2  # a learnt deviation depends on where one is
+        tolerance = 1e-4 if single and head != "gaussian" else 0.2  # a learned std depends on the state
         assert (entropy[1] - entropy[0]).item() == pytest.approx(3 * np.log(2), abs=tolerance)
 
 
 @heads
 def test_cloning_brings_the_policy_to_the_demonstration(head):
-    policy = made(head, freeze_vision=True).train()
+    policy = build_policy(head, freeze_vision=True).train()
     chunk = np.random.default_rng(1).uniform(-0.8, 0.8, (1, 5, 3)).astype(np.float32).repeat(2, axis=0)
     batch = demonstrated(policy, chunk)
     terms = {"tokens": SmoothedNegativeLogLikelihood(1.0), "openvla_tokens": NegativeLogLikelihood()}
@@ -184,7 +184,7 @@ def test_cloning_brings_the_policy_to_the_demonstration(head):
 
 @heads
 def test_saved_and_loaded_is_the_same(head, tmp_path):
-    policy = made(head)
+    policy = build_policy(head)
     policy.save_pretrained(tmp_path)
     again = HEADS[head](path=str(tmp_path)).eval()
     batch = sampled(policy)
@@ -209,7 +209,7 @@ def test_tokens_round_trip(layout, bins):
 
 
 def test_the_twin_of_the_last_bin_has_no_mass():
-    policy = made("openvla_tokens")
+    policy = build_policy("openvla_tokens")
     out = policy(sampled(policy))
     assert (out.extra["choice_logprobs"].exp()[..., -1] == 0).all()
     assert out.entropy.isfinite().all() and (out.entropy <= np.log(15) + 1e-5).all()
@@ -229,7 +229,7 @@ def test_early_transitions_count_less():
     term = DenoisingSurrogate(
         chunk=1, steps=3, gamma_denoising=0.5, clip_base=0.001, clip_low=0.01, clip_high=0.01, reduction="mean"
     )
-    batch = sampled(made("gaussian")).select(torch.tensor([0]))
+    batch = sampled(build_policy("gaussian")).select(torch.tensor([0]))
     batch = batch.with_columns(mask=torch.tensor([[False, True, True, True]]), advantages=torch.ones(1, 4))
     assert term._advantages(batch).tolist() == [[0.0, 0.25, 0.5, 1.0]]
     # (e^1.5 - 1) / (e^3 - 1) = 3.481689 / 19.085537 = .182426; .001 + .009 * .182426
@@ -237,12 +237,12 @@ def test_early_transitions_count_less():
 
 
 def test_weights_of_another_answer_are_refused(tmp_path):
-    made("flow_sde").save_pretrained(tmp_path)
-    assert HEADS["flow_noise"](path=str(tmp_path)).chain == CHAINS["flow_noise"]  # the deviation is new
+    build_policy("flow_sde").save_pretrained(tmp_path)
+    assert HEADS["flow_noise"](path=str(tmp_path)).chain == CHAINS["flow_noise"]  # the log-std head is new
     with pytest.raises(ValueError, match=r"policy\.chain DDIM"):
         HEADS["ddim"](path=str(tmp_path))
 
 
 def test_unlikely_choices_cannot_be_cut():
     with pytest.raises(ValueError, match="continuous action head cannot drop unlikely choices"):
-        sampled(made("flow_sde"), sampling=Sampling(top_p=0.9))
+        sampled(build_policy("flow_sde"), sampling=Sampling(top_p=0.9))

@@ -104,7 +104,7 @@ def test_it_learns(tmp_path):
 
 
 class Meeting(LocalEngine):
-    """The second collection goes on when the first rows are learnt from, and learning goes on when it has begun."""
+    """The second collection goes on when the first rows are trained on, and learning goes on when it has begun."""
 
     learning, sampling = threading.Event(), threading.Event()
     threads: list[str] = []
@@ -113,14 +113,14 @@ class Meeting(LocalEngine):
         self.threads.append(threading.current_thread().name)
         if len(self.threads) == 2:
             type(self).sampling.set()
-            assert self.learning.wait(PATIENCE), "nothing was learnt while the second collection was under way"
+            assert self.learning.wait(PATIENCE), "nothing was learned while the second collection was under way"
         return super().sample(requests, sampling)
 
 
 class Met(L.Callback):
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
         if trainer.current_epoch == 0 and batch_idx == 0:
-            assert Meeting.sampling.wait(PATIENCE), "the second collection did not begin while the first was learnt"
+            assert Meeting.sampling.wait(PATIENCE), "the second collection did not begin while the first was learned"
             Meeting.learning.set()
 
 
@@ -144,10 +144,10 @@ class Witness(LocalEngine):
 
     def sample(self, requests, sampling):
         before = checksum(self._policy)
-        made = super().sample(requests, sampling)
+        result = super().sample(requests, sampling)
         assert checksum(self._policy) == before, "the weights changed in the middle of a collection"
-        assert all(completion.version == self._version for completion in made)
-        return made
+        assert all(completion.version == self._version for completion in result)
+        return result
 
 
 class Live(L.Callback):

@@ -70,8 +70,8 @@ def test_a_run_without_a_difference_between_episodes_ends_with_an_error_and_no_p
     none = "data.transforms.none={_target_: tests.runs.DropFrom, iteration: 0}"
     more = (none, "trainer.max_epochs=9", "data.max_empty_iterations=2", "data.num_minibatches=1")
     assert main(run_words(tmp_path, *more)) == 1
-    told = capfd.readouterr().err
-    assert "2 iterations in a row, up to iteration 1, left no episode" in told and "Traceback" not in told
+    reported = capfd.readouterr().err
+    assert "2 iterations in a row, up to iteration 1, left no episode" in reported and "Traceback" not in reported
     assert not (tmp_path / "policy").exists()
 
 
@@ -96,5 +96,5 @@ def test_transforms_that_compare_episodes_need_two_of_them(transform, tmp_path, 
     name = f"{type(transform).__module__}.{type(transform).__name__}"
     more = (f"data.transforms.drop_zero_variance._target_={name}", "data.group_size=1")
     assert main(run_words(tmp_path, *more)) in (1, 2)
-    told = capfd.readouterr().err
-    assert "data.transforms.drop_zero_variance" in told and "data.group_size=1" in told
+    reported = capfd.readouterr().err
+    assert "data.transforms.drop_zero_variance" in reported and "data.group_size=1" in reported

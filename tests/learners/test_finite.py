@@ -52,9 +52,9 @@ class NanAdvantage(GroupAdvantage):
     """An annotator that divides nothing by nothing in one row."""
 
     def __call__(self, batch, ctx):
-        found = super().__call__(batch, ctx)["advantages"].clone()
-        found[1] = float("nan")
-        return batch.with_columns(advantages=found)
+        result = super().__call__(batch, ctx)["advantages"].clone()
+        result[1] = float("nan")
+        return batch.with_columns(advantages=result)
 
 
 class Poison(torch.optim.AdamW):
@@ -89,8 +89,8 @@ CASES = {  # words, and what the message names
 def test_a_run_stops_there_and_exports_nothing(case, tmp_path, capfd):
     more, named = CASES[case]
     assert main(["fit", *words(tmp_path, "data.evaluation=null", "trainer.max_epochs=3", *more)]) == 1
-    told = capfd.readouterr().err
-    assert all(name in told for name in named) and "Traceback" not in told, told
+    reported = capfd.readouterr().err
+    assert all(name in reported for name in named) and "Traceback" not in reported, reported
     assert not (tmp_path / "policy").exists()
 
 

@@ -10,14 +10,14 @@ def optimizer():
 
 def rates(steps, **kwargs):
     """Of both groups at each step, over what they were given."""
-    made = optimizer()
-    scheduler = OneCycle(made, steps, **kwargs)
+    result = optimizer()
+    scheduler = OneCycle(result, steps, **kwargs)
     out = []
     for step in range(steps):
         if step:
-            made.step()
+            result.step()
             scheduler.step()
-        out.append([group["lr"] / lr for group, lr in zip(made.param_groups, (1e-3, 2e-1))])
+        out.append([group["lr"] / lr for group, lr in zip(result.param_groups, (1e-3, 2e-1))])
     return torch.tensor(out)
 
 

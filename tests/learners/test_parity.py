@@ -39,8 +39,8 @@ class Lukewarm(LocalEngine):
 
     def sample(self, requests, sampling):
         wanted = torch.tensor(sampling.temperature)
-        made = super().sample(requests, replace(sampling, temperature=1.0))
-        return [replace(c, extra={**c.extra, "temperature": wanted}) for c in made]
+        result = super().sample(requests, replace(sampling, temperature=1.0))
+        return [replace(c, extra={**c.extra, "temperature": wanted}) for c in result]
 
 
 def engine(kind):
@@ -141,8 +141,8 @@ def test_mean_and_max_are_over_sampled_choices_alone():
     batch["is_demo"][0] = True
     batch["logprobs"][1] = -9.0  # of a log, by weights that are none of this run's
     batch["version"][1] = -1
-    found = look(Parity(every=1), 5e-4, batch)
-    assert found == pytest.approx({"parity/mean": 5e-4, "parity/max": 5e-4}, rel=1e-3)
+    actual = look(Parity(every=1), 5e-4, batch)
+    assert actual == pytest.approx({"parity/mean": 5e-4, "parity/max": 5e-4}, rel=1e-3)
     assert look(Parity(every=1), 5.0, batch.with_columns(is_demo=torch.ones(7).bool())) == {}
 
 
@@ -176,8 +176,8 @@ def test_the_numbers_are_those_of_all_ranks():
     """Each rank looks at its share of the rows; what the others saw counts as well."""
     seen = []
     here = replace(context(size=2), gather=lambda items: seen.append(items[0]) or [*items, *items])
-    found = Parity(every=1, rows=6)(rows(), Off(5e-4), here)
-    assert found["parity/mean"] == pytest.approx(5e-4, rel=1e-3)
+    actual = Parity(every=1, rows=6)(rows(), Off(5e-4), here)
+    assert actual["parity/mean"] == pytest.approx(5e-4, rel=1e-3)
     assert seen[0].count == 3 * 2
 
 

@@ -12,9 +12,9 @@ from tests.runs import QUIET
 
 
 class TwoStates(gymnasium.Env):
-    """In state 0 every action leads to state 1, in state 1 it stays: 1 is paid in state 0 and 2 in state 1.
+    """In state 0 every action leads to state 1, in state 1 it stays: the reward is 1 in state 0 and 2 in state 1.
 
-    Watched for `limit` steps only: with `terminate` that is the end, without it life goes on unseen.
+    Watched for `limit` steps only: with `terminate` that is a termination, without it a truncation.
     """
 
     action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
@@ -29,10 +29,10 @@ class TwoStates(gymnasium.Env):
         return np.eye(2, dtype=np.float32)[0], {}
 
     def step(self, action):
-        paid = 1.0 + self.state
+        reward = 1.0 + self.state
         self.state, self.time = 1, self.time + 1
         over = self.time == self.limit
-        return np.eye(2, dtype=np.float32)[1], paid, over and self.terminate, over and not self.terminate, {}
+        return np.eye(2, dtype=np.float32)[1], reward, over and self.terminate, over and not self.terminate, {}
 
 
 gymnasium.register("tests/TwoStates-v0", entry_point=TwoStates)
@@ -62,7 +62,7 @@ def test_values_go_on_through_a_time_limit(n, tmp_path):
     assert_close(q, torch.tensor([[3.0, 3.0], [4.0, 4.0]]), rtol=0, atol=0.05)
 
 
-def test_values_end_with_a_life(tmp_path):
+def test_values_end_with_an_episode(tmp_path):
     """The last of two steps ends it: Q(1) = 2 and Q(0) = 1 + 2/2 = 2."""
     words = ["sim.kwargs={limit: 2, terminate: true}", "model.phases.critic.optimizer.lr=1e-2"]
     words += [
@@ -95,7 +95,7 @@ def test_updates_are_counted_and_the_actor_waits_for_its_turn(tmp_path):
     assert few.model.updates == 16 and few.datamodule.replay.num_transitions == 64
 
 
-def test_nothing_is_learnt_before_the_random_decisions_are_made(tmp_path):
+def test_nothing_is_learned_before_the_random_decisions_are_made(tmp_path):
     cli = run(tmp_path, "sac", "data.learning_starts=65", "trainer.max_epochs=3", "data.gradient_steps=5")
     assert cli.model.updates == 5  # after 96 decisions, in the third iteration
 

@@ -22,7 +22,7 @@ class Typed(TextPolicy):
 
 
 class Scored(L.Callback):
-    """Scores every micro-batch just before it is learnt from."""
+    """Scores every micro-batch just before it is trained on."""
 
     def __init__(self):
         self.pairs = []

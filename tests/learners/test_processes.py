@@ -13,13 +13,13 @@ ITERATIONS = 2
 RUNS = {
     # groups without a difference leave and others come: ranks have different numbers of rows, some micro-batches none
     "uneven": ("recipe=dapo_clip", "data.num_minibatches=2", "trainer.accumulate_grad_batches=3"),
-    "pictures": (
+    "images": (
         "policy=tiny_vlm",
-        "data.task.picture=true",
+        "data.task.image=true",
         "model.reference=true",
         "data.pipeline=[reference, group_advantage]",
     ),
-    # several turns: what a tool says between them is read, and not learnt
+    # several turns: what a tool says between them is read, and not learned
     "tools": (
         "data.rollout._target_=mmrl.rollouts.tools.ToolUse",
         "data.rollout.max_turns=2",
@@ -37,9 +37,9 @@ RUNS = {
         "data.annotators.tree={_target_: mmrl.stages.segments.CentredValues}",
         "data.pipeline=[tree]",
     ),
-    # worlds of a simulator: every process plays its share of the initial states; a random arm hardly succeeds, so the
-    # entropy gives it something to learn
-    "worlds": (
+    # environments of a simulator: every process plays its share of the initial states; a random arm hardly succeeds, so
+    # the entropy gives it something to learn
+    "envs": (
         "recipe=demo_vla",
         "objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}",
         "policy.hidden_size=32",
@@ -53,7 +53,7 @@ RUNS = {
         "data.evaluation.count=5",
     ),
 }
-HELD_OUT = {"worlds": "val/mean/success/mean"}
+HELD_OUT = {"envs": "val/mean/success/mean"}
 
 
 def minibatches(record: dict, size: int) -> list[list]:

@@ -23,13 +23,13 @@ def learner(rates):
 
 
 def test_a_part_has_its_own_rate_and_what_is_frozen_none():
-    made = learner({"value": 0.5})
-    optimizer = made.configure_optimizers()
-    for parameter in made.policy.parameters():
+    result = learner({"value": 0.5})
+    optimizer = result.configure_optimizers()
+    for parameter in result.policy.parameters():
         parameter.data.fill_(1.0)
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
-    left = {name: parameter.item() for name, parameter in made.policy.named_parameters()}
+    left = {name: parameter.item() for name, parameter in result.policy.named_parameters()}
     assert left == pytest.approx({"body.weight": 0.9, "value_head.weight": 0.5, "eye.weight": 1.0})
 
 

@@ -13,7 +13,7 @@ from mmrl.phases.base import Phase
 from tests.runs import QUIET
 
 
-def learnt(folder, recipe):
+def train(folder, recipe):
     """A short run; it begins with the same decisions and makes 3 x 24 updates."""
     words = (f"recipe={recipe}", "sim.id=Pendulum-v1", *QUIET, "data.evaluation=null", "policy.hidden=[8]")
     words += (
@@ -34,12 +34,12 @@ def learnt(folder, recipe):
 @pytest.mark.parametrize("recipe", ["sac", "td3"])
 def test_replayed_phases_learn_the_same_to_the_bit(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(recorded, "MIN_CALLS", 4)
-    replayed = learnt(tmp_path / "replayed", recipe)
+    replayed = train(tmp_path / "replayed", recipe)
     records = {name: each._captured._graphs for name, each in replayed._captured.items()}
     assert {name for name, kinds in records.items() if kinds} == {"target", "critic", "actor"}
     assert None not in [record for kinds in records.values() for record in kinds.values()]  # none was given up
     monkeypatch.setattr(recorded, "MIN_CALLS", 10**9)
-    own = learnt(tmp_path / "own", recipe)
+    own = train(tmp_path / "own", recipe)
     assert not any(each._captured._graphs for each in own._captured.values())
     assert replayed.updates == own.updates == 72
     for (name, one), other in zip(replayed.state_dict().items(), own.state_dict().values(), strict=True):
@@ -83,9 +83,9 @@ def test_draws_go_on_as_they_would_and_unread_parameters_have_no_gradient(monkey
     same = torch.Generator().manual_seed(0)
     for _ in range(8):
         draws = torch.randn(2, generator=same) + torch.randn(2, generator=same)
-        _, told, (weight, bias) = call(x=3.0)
+        _, reported, (weight, bias) = call(x=3.0)
         torch.testing.assert_close(weight[0], 3 * draws)
-        torch.testing.assert_close(told["draws"], draws.sum())
+        torch.testing.assert_close(reported["draws"], draws.sum())
         assert bias is None
 
 

@@ -41,7 +41,7 @@ RUNS = {
         "data.rollout.num_envs=3",
         "data.rollout.horizon=8",
     ),
-    "replay": (  # n_steps > 1, two worlds, and a ring buffer that is overwritten between the saving and the end
+    "replay": (  # n_steps > 1, two environments, and a ring buffer that is overwritten between the saving and the end
         "recipe=td3",
         "policy.hidden=[8]",
         "model.models.critic.hidden=[8]",

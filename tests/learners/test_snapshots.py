@@ -4,14 +4,14 @@ from mmrl.learners.snapshots import Snapshots
 from mmrl.policies.control import ControlPolicy
 
 
-def made():
+def build():
     policy = ControlPolicy(3, 2)
     policy.critic.requires_grad_(False)
     return policy
 
 
 def test_a_copy_stays_as_the_policy_was():
-    policy, copies = made(), Snapshots()
+    policy, copies = build(), Snapshots()
     first = copies.of(policy, 0)
     before = {name: p.clone() for name, p in first.named_parameters()}
     with torch.no_grad():
@@ -26,7 +26,7 @@ def test_a_copy_stays_as_the_policy_was():
 
 
 def test_frozen_parameters_and_the_memory_of_old_copies_are_used_again():
-    policy, copies = made(), Snapshots()
+    policy, copies = build(), Snapshots()
     first = copies.of(policy, 0)
     shared = [mine is its for mine, its in zip(first.parameters(), policy.parameters())]
     assert shared == [not p.requires_grad for p in policy.parameters()] and any(shared) and not all(shared)
@@ -38,7 +38,7 @@ def test_frozen_parameters_and_the_memory_of_old_copies_are_used_again():
 
 
 def test_what_has_thawed_is_copied():
-    policy, copies = made(), Snapshots()
+    policy, copies = build(), Snapshots()
     first = copies.of(policy, 0)
     copies.keep(set())
     policy.critic.requires_grad_(True)

@@ -41,9 +41,9 @@ def batch(policy):
     generator = torch.Generator().manual_seed(1)
     mask = rows["mask"].clone()
     mask[4] = False
-    made = {name: torch.randn(mask.shape, generator=generator) for name in ("advantages", "returns", "values")}
+    result = {name: torch.randn(mask.shape, generator=generator) for name in ("advantages", "returns", "values")}
     # what stands outside the mask may be anything
-    return rows.with_columns(mask=mask, **{k: torch.where(mask, v, torch.nan) for k, v in made.items()})
+    return rows.with_columns(mask=mask, **{k: torch.where(mask, v, torch.nan) for k, v in result.items()})
 
 
 def cut(batch: Batch, weighting, num_minibatches: int, accumulate: int, update_epochs: int = 1) -> list[Batch]:

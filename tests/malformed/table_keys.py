@@ -101,7 +101,7 @@ KEYS: list[Row] = [
     ("data.pipeline=[nope]", "data.pipeline", "'nope'"),
     ("data.pipeline=[group_advantage,group_advantage]", "data.pipeline", "twice"),
     ("data.pipeline=[reference]", "'reference'", "model.reference"),
-    ("data.pipeline=[]", "advantages", "nobody"),
+    ("data.pipeline=[]", "advantages", "no part"),
     ("objective.terms.policy=null", "objective.terms", "at least one"),
     ("objective.terms={}", "objective.terms={}", "=null"),
     ("reward.weights={}", "reward.weights={}", "=null"),

@@ -116,8 +116,8 @@ CHECKPOINTS = [
 
 @pytest.mark.parametrize("kind", CHECKPOINTS, ids=[kind[0] for kind in CHECKPOINTS])
 def test_checkpoints_are_refused_by_every_command(kind, run, tmp_path, capsys):
-    name, change, place, said = kind
-    case = Case(name, lambda folder: folder, place, said)
+    name, change, place, expected = kind
+    case = Case(name, lambda folder: folder, place, expected)
     last = changed(run / "checkpoints" / "last.ckpt", change)
     commanded(["evaluate", run], case, capsys)
     assert not (run / "evaluation.json").exists()
@@ -135,20 +135,20 @@ STATED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "said"), STATED, ids=[name for name, _, _ in STATED])
-def test_evaluate_refuses_a_damaged_run_folder(name, content, said, run, capsys):
+@pytest.mark.parametrize(("name", "content", "expected"), STATED, ids=[name for name, _, _ in STATED])
+def test_evaluate_refuses_a_damaged_run_folder(name, content, expected, run, capsys):
     (run / name).write_text(content)
-    commanded(["evaluate", run], Case(name, lambda folder: folder, name.replace(".", r"\."), said), capsys)
+    commanded(["evaluate", run], Case(name, lambda folder: folder, name.replace(".", r"\."), expected), capsys)
 
 
 def test_evaluate_refuses_a_damaged_measurement(run, tmp_path, capsys):
     assert main(["evaluate", str(run), "count=2"]) == 0
     (run / "evaluation.json").write_text("[")  # of the run itself: it is written anew
     assert main(["evaluate", str(run), "count=2"]) == 0
-    for name, said in (("protocol.json", "a list, not an object"), ("episodes.jsonl", "must be an object")):
+    for name, expected in (("protocol.json", "a list, not an object"), ("episodes.jsonl", "must be an object")):
         other = shutil.copytree(run, tmp_path / f"other-{name}")
         (other / name).write_text("[]")
-        case = Case(name, lambda folder: folder, name.replace(".", r"\."), said + ".*measure again")
+        case = Case(name, lambda folder: folder, name.replace(".", r"\."), expected + ".*measure again")
         commanded(["evaluate", run, "count=2", f"compare={other}"], case, capsys)
 
 
@@ -161,10 +161,10 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize(("place", "said"), PLACES, ids=[place[:20] for place, _ in PLACES])
-def test_data_record_refuses_a_place_that_cannot_be_written(place, said, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("place", "expected"), PLACES, ids=[place[:20] for place, _ in PLACES])
+def test_data_record_refuses_a_place_that_cannot_be_written(place, expected, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    case = Case(place, lambda folder: folder, place[:11], said)
+    case = Case(place, lambda folder: folder, place[:11], expected)
     words = ["sim=reach", "sim.image_size=16", "sim.max_decisions=1", "num_episodes=1", "video=false"]
     commanded(["data", "record", *words, f"out={place}"], case, capsys)
 

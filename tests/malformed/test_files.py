@@ -75,11 +75,11 @@ def test_datasets_are_refused(case, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["an action that is NaN", "an action that is infinite", "an action of 3e38"])
-def test_all_episodes_are_checked_before_the_first_is_learnt_from(name, tmp_path):
+def test_all_episodes_are_checked_before_the_first_is_learned_from(name, tmp_path):
     case = next(case for case in datasets.LEROBOT if case.name == name)
-    said = "action is (not finite|3e.38, larger than 1e.09,) at control step 2"
+    expected = "action is (not finite|3e.38, larger than 1e.09,) at control step 2"
     dataset = open_dataset(case.build(tmp_path))
-    refused(dataset.check, Case(name, case.build, "set episode 1", said))
+    refused(dataset.check, Case(name, case.build, "set episode 1", expected))
 
 
 def test_right_datasets_are_read(tmp_path):

@@ -129,11 +129,11 @@ def refused(argv: list[str], key: str, remedy: str, capsys, folder: Path) -> Non
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-    said = capsys.readouterr().err
-    assert status in (1, 2), said
-    assert len(said.strip().splitlines()) <= 12 and "Traceback" not in said, said
-    message = said.strip().splitlines()[-1]
-    assert message.startswith("mmrl"), said
+    output = capsys.readouterr().err
+    assert status in (1, 2), output
+    assert len(output.strip().splitlines()) <= 12 and "Traceback" not in output, output
+    message = output.strip().splitlines()[-1]
+    assert message.startswith("mmrl"), output
     assert key in message and remedy in message, f"{message!r} lacks {key!r} or {remedy!r}"
     assert len(message) < 1200, message
     left = [*folder.glob("checkpoints/*"), *folder.glob("policy/*"), *folder.glob("metrics.csv")]

@@ -12,14 +12,14 @@ ONE = torch.zeros(4).long()
 
 @pytest.mark.parametrize(
     "scale, size",
-    [("std", 1.0), ("sample", 0.8660254), (None, 0.5)],  # deviations 1/2; std 1/2; sample std sqrt(1/3)
+    [("std", 1.0), ("sample", 0.8660254), (None, 0.5)],  # std 1/2; std 1/2; sample std sqrt(1/3)
 )
 def test_units(scale, size):
     out = group_advantage(R, ONE, "mean", scale, epsilon=0)
     assert_close(out, size * torch.tensor([1.0, -1.0, -1.0, 1.0]))
 
 
-def test_epsilon_is_added_to_the_spread():
+def test_epsilon_is_added_to_the_std():
     assert_close(group_advantage(R, ONE, epsilon=0.5), torch.tensor([0.5, -0.5, -0.5, 0.5]))
 
 
@@ -56,7 +56,7 @@ def test_interleaved_groups_equal_each_group_alone():
 @pytest.mark.parametrize("baseline", ["mean", "leave_one_out"])
 @pytest.mark.parametrize("scale", ["std", "sample", None])
 def test_equal_rewards_and_single_episodes_are_exactly_zero(baseline, scale):
-    # 0.1 three times does not sum to 0.3 in binary; a tiny spread must not be blown up
+    # 0.1 three times does not sum to 0.3 in binary; a tiny std must not be blown up
     reward, group = torch.tensor([0.1, 0.1, 0.1, 7.0]), torch.tensor([0, 0, 0, 1])
     assert (group_advantage(reward, group, baseline, scale, epsilon=0) == 0).all()
 

@@ -56,13 +56,13 @@ def test_a_masked_id_counts_for_nothing_in_every_dtype(dtype, temperature):
     assert (masked / temperature).isfinite().all()
     action = torch.tensor([[2]])
     rest = [logits[..., :3].clone().requires_grad_(), masked.clone().requires_grad_()]
-    found = []
+    result = []
     for part in rest:
         logprob, entropy = logprob_entropy(part, action, temperature)
         total = logprob + entropy + nucleus_entropy(part, 1.0, temperature)
         total.sum().backward()
-        found.append((logprob, entropy, nucleus_entropy(part, 1.0, temperature), part.grad[..., :3]))
-    for alone, with_mask in zip(*found):
+        result.append((logprob, entropy, nucleus_entropy(part, 1.0, temperature), part.grad[..., :3]))
+    for alone, with_mask in zip(*result):
         assert torch.equal(alone, with_mask)
     assert (rest[1].grad[..., 3] == 0).all()
     ids, _, kept = draw(

@@ -91,7 +91,7 @@ def test_both_endpoints_lie_on_the_line():
     assert score(x, noise - action, time).item() == pytest.approx(1.1 / 0.4)
 
 
-def test_bounds_of_a_learnt_std():
+def test_bounds_of_a_learned_std():
     # the middle is the geometric mean: sqrt(.08 * .16)
     out = bounded_std(torch.tensor([-50.0, 0.0, 50.0]), 0.08, 0.16)
     assert out.tolist() == pytest.approx([0.08, 0.113137, 0.16], rel=1e-5)
@@ -123,7 +123,7 @@ def exact_velocity(x: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
     return gap * time / variance - (MU + gap * (1 - time) * SIGMA**2 / variance)
 
 
-def spread(kind: str, steps: int, count: int = 40_000) -> float:
+def final_std(kind: str, steps: int, count: int = 40_000) -> float:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(count, generator=generator)
     for i in range(steps):
@@ -158,7 +158,7 @@ def test_marginals_with_the_exact_velocity(kind, steps, expected):
 
     The standard error of a std of 40,000 draws is 0.3 / sqrt(80,000) = 0.0011; the numbers have three digits.
     """
-    assert spread(kind, steps) == pytest.approx(expected, abs=0.004)
+    assert final_std(kind, steps) == pytest.approx(expected, abs=0.004)
 
 
 def linear(x, time, end_time):

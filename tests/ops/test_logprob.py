@@ -11,7 +11,7 @@ from mmrl.ops import logprob
 from mmrl.ops.choice import draw
 from mmrl.ops.logprob import logprob_entropy
 
-HEAT = torch.tensor([0.5, 1.0, 2.0])
+TEMPERATURE = torch.tensor([0.5, 1.0, 2.0])
 
 
 def example(dtype=torch.float64):
@@ -42,8 +42,8 @@ def test_hand_computed():
 
 def test_equals_torch_distributions(piece):
     logits, action = example()
-    oracle = Categorical(logits=logits / HEAT[:, None, None].double())
-    logprobs, entropy = logprob_entropy(logits, action, HEAT)
+    oracle = Categorical(logits=logits / TEMPERATURE[:, None, None].double())
+    logprobs, entropy = logprob_entropy(logits, action, TEMPERATURE)
     assert_close(logprobs, oracle.log_prob(action))
     assert_close(entropy, oracle.entropy())
     weight = torch.arange(12.0).view(3, 4).double()
@@ -56,25 +56,27 @@ def test_equals_torch_distributions(piece):
 
 def test_gradient_by_finite_differences(piece):
     logits, action = example()
-    assert torch.autograd.gradcheck(lambda x: logprob_entropy(x, action, HEAT), logits)
-    assert torch.autograd.gradcheck(lambda x: logprob_entropy(x, action, HEAT, kept_of(action)), logits)
+    assert torch.autograd.gradcheck(lambda x: logprob_entropy(x, action, TEMPERATURE), logits)
+    assert torch.autograd.gradcheck(lambda x: logprob_entropy(x, action, TEMPERATURE, kept_of(action)), logits)
 
 
 def test_kept_choices_are_renormalised():
     logits, action = example()
     kept = kept_of(action)
     inside = torch.zeros(3, 4, 5).bool().scatter(-1, kept[..., [0, 2]], True)
-    oracle = Categorical(logits=torch.where(inside, logits / HEAT[:, None, None], -torch.inf))
-    logprobs, entropy = logprob_entropy(logits, action, HEAT, kept)
+    oracle = Categorical(logits=torch.where(inside, logits / TEMPERATURE[:, None, None], -torch.inf))
+    logprobs, entropy = logprob_entropy(logits, action, TEMPERATURE, kept)
     assert_close(logprobs, oracle.log_prob(action))
-    pair = (logits / HEAT[:, None, None]).gather(-1, kept[..., [0, 2]])
+    pair = (logits / TEMPERATURE[:, None, None]).gather(-1, kept[..., [0, 2]])
     assert_close(entropy, Categorical(logits=pair).entropy())
 
 
 def test_all_choices_kept_is_no_truncation():
     logits, action = example()
     everything = torch.arange(5).expand(3, 4, 5)
-    for ours, whole in zip(logprob_entropy(logits, action, HEAT, everything), logprob_entropy(logits, action, HEAT)):
+    for ours, whole in zip(
+        logprob_entropy(logits, action, TEMPERATURE, everything), logprob_entropy(logits, action, TEMPERATURE)
+    ):
         assert_close(ours, whole)
 
 
@@ -103,9 +105,9 @@ def test_a_forbidden_id_has_no_share(piece):
 
 def test_bf16_logits_are_scored_in_fp32_and_get_bf16_gradients():
     logits, action = example(torch.bfloat16)
-    logprobs, entropy = logprob_entropy(logits, action, HEAT)
+    logprobs, entropy = logprob_entropy(logits, action, TEMPERATURE)
     assert logprobs.dtype == entropy.dtype == torch.float32
-    oracle = Categorical(logits=logits.detach().float() / HEAT[:, None, None])
+    oracle = Categorical(logits=logits.detach().float() / TEMPERATURE[:, None, None])
     assert_close(logprobs, oracle.log_prob(action))
     logprobs.sum().backward()
     assert logits.grad.dtype == torch.bfloat16

@@ -35,9 +35,12 @@ def test_hand_computed():
 
 def test_equals_torch_distributions(piece):
     logits = torch.randn(3, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    heat = torch.tensor([0.5, 1.0, 2.0])
+    temperature = torch.tensor([0.5, 1.0, 2.0])
     for mass in (0.3, 0.8, 1.0):
-        ours, theirs = nucleus_entropy(logits, mass, heat), oracle(logits / heat[:, None, None].double(), mass)
+        ours, theirs = (
+            nucleus_entropy(logits, mass, temperature),
+            oracle(logits / temperature[:, None, None].double(), mass),
+        )
         assert_close(ours, theirs)
         weight = torch.arange(12.0).view(3, 4).double()
         pair = [torch.autograd.grad((weight * value).sum(), logits)[0] for value in (ours, theirs)]

@@ -43,11 +43,11 @@ def test_leave_one_out():
 def test_the_annotator_whitens_over_all_choices():
     batch, ctx = episodes()
     annotator = ProcessAdvantage(scale=1.0)
-    found = annotator(batch, ctx)
-    # (8, 7.5, -8, -5.5): mean .5, sample deviation 8.436
+    result = annotator(batch, ctx)
+    # (8, 7.5, -8, -5.5): mean .5, sample std 8.436
     expected = torch.tensor([[0.889043, 0.829774], [-1.007582, -0.711235]])
-    assert_close(found["advantages"], expected, rtol=0, atol=1e-6)
-    lower = found.with_columns(reward_logprobs=PROCESS - 1.1)  # sums .4 and -.2
+    assert_close(result["advantages"], expected, rtol=0, atol=1e-6)
+    lower = result.with_columns(reward_logprobs=PROCESS - 1.1)  # sums .4 and -.2
     assert annotator.metrics(lower, ctx) == {"agreement": 1.0}
 
 

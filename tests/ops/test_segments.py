@@ -19,7 +19,7 @@ def test_each_step_gets_what_it_changed():
     assert_close(half[0, [0, 2, 3]], torch.tensor([3 - 4, 1.5 - 6, 9 - 3]) / 9)
 
 
-def test_nothing_is_learnt_where_every_continuation_succeeds():
+def test_nothing_is_learned_where_every_continuation_succeeds():
     mask = torch.ones(2, 4, dtype=torch.bool)
     segment = torch.tensor([[0, 1, 2, 3], [0, 0, 0, 0]])
     assert (segment_advantage(torch.ones(2, 4), segment, torch.ones(2), mask) == 0).all()

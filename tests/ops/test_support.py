@@ -26,12 +26,12 @@ def test_it_says_what_padded_ids_say():
     padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
     expected = logprob_entropy(logits[:, None], action[:, None], temperature, padded[:, None])
     ids = torch.cat(rows).int()
-    found = support_logprob_entropy(logits, action, temperature, ids, sizes.cumsum(0) - sizes, sizes)
-    for one, other in zip(found, expected):
+    result = support_logprob_entropy(logits, action, temperature, ids, sizes.cumsum(0) - sizes, sizes)
+    for one, other in zip(result, expected):
         assert_close(one, other[:, 0])
         (slope,) = torch.autograd.grad(one.sum(), logits, retain_graph=True)
         assert_close(slope, torch.autograd.grad(other.sum(), logits, retain_graph=True)[0])
-    assert found[0][1] == 0 and found[1][1] == 0  # forced
+    assert result[0][1] == 0 and result[1][1] == 0  # forced
     cut = action.clone()
     cut[0] = next(i for i in range(12) if i not in rows[0])  # an id that was cut off
     assert support_logprob_entropy(logits, cut, temperature, ids, sizes.cumsum(0) - sizes, sizes)[0][0] == -torch.inf
@@ -39,17 +39,17 @@ def test_it_says_what_padded_ids_say():
 
 def test_where_every_choice_was_forced():
     logits, action, temperature, _, sizes = example([0, 0], 5)
-    found = support_logprob_entropy(logits, action, temperature, torch.zeros(0).int(), sizes, sizes)
-    assert torch.equal(torch.stack(found), torch.zeros(2, 2).double())
+    result = support_logprob_entropy(logits, action, temperature, torch.zeros(0).int(), sizes, sizes)
+    assert torch.equal(torch.stack(result), torch.zeros(2, 2).double())
 
 
 @pytest.mark.parametrize("sizes", [[1] * 255 + [UNCERTAIN], [UNCERTAIN, *range(1, 200)]])
 def test_one_uncertain_token_does_not_widen_the_others(sizes):
     logits, action, temperature, rows, counts = example(sizes, VOCABULARY, torch.bfloat16)
-    held = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda saved: held.append(saved) or saved, lambda saved: saved):
+    stored = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda saved: stored.append(saved) or saved, lambda saved: saved):
         ids = torch.cat(rows).int()
         support_logprob_entropy(logits, action, temperature, ids, counts.cumsum(0) - counts, counts)
-    distinct = {saved.data_ptr(): saved.numel() for saved in held if saved.data_ptr() != logits.data_ptr()}
+    distinct = {saved.data_ptr(): saved.numel() for saved in stored if saved.data_ptr() != logits.data_ptr()}
     padded = len(sizes) * UNCERTAIN
     assert sum(distinct.values()) < 16 * sum(sizes) < padded / 5

@@ -16,7 +16,7 @@ from mmrl.rollouts.env import EpisodicRollout
 from mmrl.types import Context, Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
-from tests.laws.heads import SMALL, demonstrated, made, sampled
+from tests.laws.heads import SMALL, build_policy, demonstrated, sampled
 
 
 def touched(policy, loss) -> set[str]:
@@ -26,36 +26,39 @@ def touched(policy, loss) -> set[str]:
 
 
 def test_every_parameter_learns():
-    policy = made("flow_noise", value_head=True)
+    policy = build_policy("flow_noise", value_head=True)
     out = policy(sampled(policy))
     names = {name for name, _ in policy.named_parameters()}
     assert touched(policy, out.logprobs.sum() + out.values.sum()) == names
 
 
-def test_an_evaluation_leaves_nothing_behind_that_cannot_be_learnt_through():
+def test_an_evaluation_leaves_nothing_behind_that_cannot_be_learned_through():
     """Lightning validates in inference mode, whose tensors autograd refuses; a policy keeps none of them."""
-    policy = made("flow_noise")
+    policy = build_policy("flow_noise")
     with torch.inference_mode():
         sampled(policy)
     assert touched(policy, policy(sampled(policy)).logprobs.sum())
 
 
 def test_freezing():
-    policy = made("flow_sde", freeze_vision=True, freeze_context=True)
+    policy = build_policy("flow_sde", freeze_vision=True, freeze_context=True)
     names = touched(policy, policy(sampled(policy)).logprobs.sum())
     assert names and all(name.startswith("expert.") for name in names)
 
 
 @pytest.mark.parametrize("critic, trained", [("shared", True), ("detached", False), ("own", False)])
 def test_what_a_value_trains(critic, trained):
-    policy = made("flow_sde", value_head=True, critic=critic)
+    policy = build_policy("flow_sde", value_head=True, critic=critic)
     names = touched(policy, policy(sampled(policy)).values.sum())
     assert any(name.startswith("value_head.") for name in names)
     assert any(name.startswith(("body.", "vision.", "expert.")) for name in names) is trained
 
 
 def test_checkpointed_blocks_have_the_same_gradient():
-    plain, saving = made("flow_sde_all").train(), made("flow_sde_all", gradient_checkpointing=True).train()
+    plain, saving = (
+        build_policy("flow_sde_all").train(),
+        build_policy("flow_sde_all", gradient_checkpointing=True).train(),
+    )
     batch = sampled(plain)
     for policy in (plain, saving):
         policy(batch).logprobs.sum().backward()
@@ -67,7 +70,7 @@ def test_checkpointed_blocks_have_the_same_gradient():
 
 def test_a_vision_transformer_of_timm():
     args = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 1, "num_heads": 2, "out_indices": [0]}
-    policy = made("flow_sde", vision="vit_tiny_patch16_224", vision_args=args)
+    policy = build_policy("flow_sde", vision="vit_tiny_patch16_224", vision_args=args)
     batch = sampled(policy)
     out = policy(batch)
     assert out.extra["map_logits"].shape == (6, 2, 4, 4)
@@ -75,7 +78,7 @@ def test_a_vision_transformer_of_timm():
 
 
 def test_training_places_are_a_function_of_the_seed():
-    policy = made("flow_sde")
+    policy = build_policy("flow_sde")
     batch = demonstrated(policy, np.zeros((4, 5, 3), np.float32))
     whole = policy(batch).extra["denoising_error"]
     assert whole.shape == (4, 5, 3, 2)
@@ -87,7 +90,7 @@ def test_training_places_are_a_function_of_the_seed():
 
 def test_demonstrations_and_own_chains_in_one_batch():
     """A row of each: the clone's error is where the demonstration is, the log-probabilities where the chain is."""
-    policy = made("flow_sde")
+    policy = build_policy("flow_sde")
     own, shown = sampled(policy, 2), demonstrated(policy, np.zeros((2, 5, 3), np.float32))
     width = own["mask"].shape[1]
     wide = {"action": (0, 0, 0, width - 5), "mask": (0, width - 5), "logprobs": (0, width - 5)}
@@ -126,8 +129,8 @@ def test_it_plays_and_is_scored_again(chain):
     assert all(e.bootstrap == 0 for e in episodes if e.ended == "done")
 
 
-def test_kept_demonstrations_are_learnt_at_other_places_in_every_iteration():
-    policy = made("flow_sde")
+def test_kept_demonstrations_are_learned_at_other_places_in_every_iteration():
+    policy = build_policy("flow_sde")
     task = SimTask(Reach(image_size=16), count=4)
     rollout = Demonstrations(cache_episodes=True)
     seeds = []

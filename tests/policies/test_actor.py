@@ -25,19 +25,19 @@ def states(n: int) -> dict[str, torch.Tensor]:
     return {"state": torch.randn(n, 3, generator=torch.Generator().manual_seed(0))}
 
 
-def made(kind, **options):
+def build_policy(kind, **options):
     torch.manual_seed(0)
     return kind(observation_dims=3, actions=2, low=[-2.0, 0.0], high=[2.0, 1.0], hidden=[8], **options)
 
 
 def test_squashed_log_probability_is_that_of_the_transformed_distribution():
     generator = torch.Generator().manual_seed(0)
-    centre, log_std = torch.randn(2, 50, 3, dtype=torch.float64, generator=generator)
-    unbounded = centre + log_std.exp() * torch.randn(50, 3, dtype=torch.float64, generator=generator)
-    base = Independent(Normal(centre, log_std.exp()), 1)
+    loc, log_std = torch.randn(2, 50, 3, dtype=torch.float64, generator=generator)
+    unbounded = loc + log_std.exp() * torch.randn(50, 3, dtype=torch.float64, generator=generator)
+    base = Independent(Normal(loc, log_std.exp()), 1)
     oracle = TransformedDistribution(base, TanhTransform(cache_size=1))
     action = oracle.transforms[0](unbounded)  # the cache lets it score without inverting
-    assert_close(Squashed(centre, log_std).logprobs(unbounded[:, None])[:, 0], oracle.log_prob(action))
+    assert_close(Squashed(loc, log_std).logprobs(unbounded[:, None])[:, 0], oracle.log_prob(action))
 
 
 def test_squashed_log_probability_far_out_is_finite_and_exact():
@@ -48,19 +48,19 @@ def test_squashed_log_probability_far_out_is_finite_and_exact():
 
 
 def test_a_reparameterised_sample_has_its_own_log_probability():
-    policy = made(SquashedPolicy)
+    policy = build_policy(SquashedPolicy)
     noise = torch.randn(6, 2, generator=torch.Generator().manual_seed(1))
     features = policy.features(states(6))
     sample = policy.rsample(features, noise)
     choices = policy.head(policy.actor(features))
-    unbounded = choices.centre + choices.log_std.exp() * noise
+    unbounded = choices.loc + choices.log_std.exp() * noise
     assert_close(sample.action, unbounded.tanh())
     assert_close(sample.logprobs, choices.logprobs(unbounded[:, None]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_forward_scores_as_act_did(kind):
-    policy, observation = made(kind), states(64)
+    policy, observation = build_policy(kind), states(64)
     done = policy.act(observation, Sampling(temperature=1.5), Noise(range(64)))
     batch = Batch(**{"obs.state": observation["state"]}, action=done.action, temperature=torch.full((64,), 1.5))
     assert_close(policy(batch).logprobs, done.logprobs, rtol=0, atol=1e-4)
@@ -71,7 +71,7 @@ def test_forward_scores_as_act_did(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_draws_from_its_own_stream_and_greedy_from_none(kind):
-    policy, observation = made(kind), states(4)
+    policy, observation = build_policy(kind), states(4)
     one = policy.act(observation, Sampling(), Noise([5, 6, 7, 8])).action
     part = policy.act({"state": observation["state"][2:]}, Sampling(), Noise([7, 8])).action
     assert_close(one[2:], part)
@@ -79,8 +79,8 @@ def test_a_row_draws_from_its_own_stream_and_greedy_from_none(kind):
     assert torch.equal(*greedy)
 
 
-def test_a_policy_that_has_not_learnt_is_uniform_in_the_box():
-    policy = UniformPolicy(made(SquashedPolicy))
+def test_a_policy_that_has_not_learned_is_uniform_in_the_box():
+    policy = UniformPolicy(build_policy(SquashedPolicy))
     done = policy.act(states(4000), Sampling(), Noise(range(4000)))
     given = np.stack(done.output)
     for axis, (low, high) in enumerate(((-2, 2), (0, 1))):
@@ -92,7 +92,7 @@ def test_a_policy_that_has_not_learnt_is_uniform_in_the_box():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_action_becomes_a_choice_and_back(kind):
-    policy = made(kind)
+    policy = build_policy(kind)
     for action in ([-2.0, 0.0], [1.0, 0.9], [2.0, 1.0]):
         choice = policy.encode_demonstration({}, np.array(action))
         (back,) = policy._build_action(choice[None], torch.zeros(1, 1)).output
@@ -102,7 +102,7 @@ def test_an_action_becomes_a_choice_and_back(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_saved_and_loaded_it_acts_the_same(kind, tmp_path):
     options = {} if kind is SquashedPolicy else {"exploration_noise": 0.3}
-    policy = made(kind, image_size=17, image_features=4, **options)
+    policy = build_policy(kind, image_size=17, image_features=4, **options)
     policy.save_pretrained(tmp_path)
     image = torch.randint(256, (5, 17, 17, 3), dtype=torch.uint8)
     observation = {**states(5), "image": image}
@@ -114,7 +114,7 @@ def test_saved_and_loaded_it_acts_the_same(kind, tmp_path):
 
 
 def test_what_does_not_fit_is_refused():
-    policy = made(SquashedPolicy)
+    policy = build_policy(SquashedPolicy)
     box = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
     with pytest.raises(ValueError, match=r"policy\.low and policy\.high"):
         policy.check_spaces(box, gymnasium.spaces.Box(-1, 1, (2,), np.float32))

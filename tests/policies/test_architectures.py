@@ -51,8 +51,8 @@ def exact(policy):
         logits = plain_logits(policy, completion) / SAMPLING.temperature
         least = logits.topk(SAMPLING.top_k).values[:, -1:]
         expected = logits.masked_fill(logits < least, -torch.inf).log_softmax(-1)
-        found = expected.gather(1, completion.action[:, None])[:, 0]
-        torch.testing.assert_close(completion.logprobs, found, atol=2e-5, rtol=0)
+        result = expected.gather(1, completion.action[:, None])[:, 0]
+        torch.testing.assert_close(completion.logprobs, result, atol=2e-5, rtol=0)
 
 
 @pytest.mark.parametrize("kind", EAGER)
@@ -111,8 +111,8 @@ def test_a_base_model_without_a_template_gets_its_bos_and_one_warning(bos, tmp_p
     for _ in range(2):
         assert policy.encode({"messages": messages})["input_ids"].tolist() == ([1] if bos else []) + words
     assert policy.engine_prompt({"messages": messages})[0] == ([1] if bos else []) + words
-    told = [record.getMessage() for record in caplog.records if "has no chat template" in record.getMessage()]
-    assert len(told) == 1 and ("after '<bos>'" in told[0]) == bool(bos)
+    reported = [record.getMessage() for record in caplog.records if "has no chat template" in record.getMessage()]
+    assert len(reported) == 1 and ("after '<bos>'" in reported[0]) == bool(bos)
 
 
 def test_a_template_writes_its_own_bos():

@@ -18,14 +18,14 @@ def model(options):
     return AutoModelForCausalLM.from_config(config).eval()
 
 
-def decode(network, prompts, attention, made, owner, kept, cache):
+def decode(network, prompts, attention, result, owner, kept, cache):
     """Logits of every token of `made`, the prompts read once and two rows dropped on the way."""
     out = []
     places = (attention.cumsum(1) - 1).clamp(min=0)
     network(prompts, attention_mask=attention, position_ids=places, past_key_values=cache, use_cache=True)
     cache.expand(owner)
-    mask, rows, alive = attention[owner], made, torch.arange(len(owner))
-    for t in range(made.shape[1]):
+    mask, rows, alive = attention[owner], result, torch.arange(len(owner))
+    for t in range(result.shape[1]):
         if t == 3:
             cache.batch_select_indices(kept)
             mask, rows, alive = mask[kept], rows[kept], alive[kept]
@@ -45,14 +45,14 @@ def decode(network, prompts, attention, made, owner, kept, cache):
 @torch.no_grad()
 def test_logits_are_those_of_a_full_pass_after_prompts_are_shared_and_rows_are_dropped(options, length):
     network, owner, kept = model(options), torch.tensor([1, 0, 1, 1, 2]), torch.tensor([4, 3, 1])
-    prompts, made = torch.randint(1, 50, (3, length)), torch.randint(1, 50, (5, 6))
+    prompts, result = torch.randint(1, 50, (3, length)), torch.randint(1, 50, (5, 6))
     attention = torch.ones_like(prompts)
     attention[1, :3] = 0  # a shorter one
     enable_prefix_sharing(network.config)
     cache = build_cache(network.config, max_new_tokens=6)
-    steps = decode(network, prompts, attention, made, owner, kept, cache)
+    steps = decode(network, prompts, attention, result, owner, kept, cache)
     network.set_attn_implementation("sdpa")
-    rows, mask = torch.cat([prompts[owner], made], 1), torch.nn.functional.pad(attention[owner], (0, 6), value=1)
+    rows, mask = torch.cat([prompts[owner], result], 1), torch.nn.functional.pad(attention[owner], (0, 6), value=1)
     places = (mask.cumsum(1) - 1).clamp(min=0)
     expected = network(rows, attention_mask=mask, position_ids=places, use_cache=False).logits
     for t, (alive, logits) in enumerate(steps):
@@ -68,10 +68,10 @@ def test_logits_are_those_of_a_full_pass_after_prompts_are_shared_and_rows_are_d
 def test_a_model_with_an_attention_of_its_own_gets_copies():
     """One that takes the keys and values that the cache returns for all there is."""
     network, owner, kept = model(TINY), torch.tensor([0, 1, 0]), torch.tensor([2, 0])
-    prompts, made = torch.randint(1, 50, (2, 80)), torch.randint(1, 50, (3, 5))
+    prompts, result = torch.randint(1, 50, (2, 80)), torch.randint(1, 50, (3, 5))
     cache = PreallocatedCache(max_new_tokens=5, share_prefixes=True)  # although the network is not told
-    steps = decode(network, prompts, torch.ones_like(prompts), made, owner, kept, cache)
-    expected = network(torch.cat([prompts[owner], made], 1), use_cache=False).logits
+    steps = decode(network, prompts, torch.ones_like(prompts), result, owner, kept, cache)
+    expected = network(torch.cat([prompts[owner], result], 1), use_cache=False).logits
     for t, (alive, logits) in enumerate(steps):
         torch.testing.assert_close(logits, expected[alive, 80 + t], atol=1e-5, rtol=1e-5)
     assert all(layer.prefix is None for layer in cache.layers)

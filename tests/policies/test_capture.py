@@ -32,8 +32,8 @@ def drawn(policy, seen, tokens=48, seed=0):
     policy.stop_ids = lambda strings: (list(range(40, 55)), [])
     owner = torch.arange(PROMPTS).repeat_interleave(GROUP)
     noise = Noise(range(seed, seed + len(owner)))
-    made = policy.act_groups(seen, owner, Sampling(max_tokens=tokens), noise)
-    return made.action, made.logprobs
+    result = policy.act_groups(seen, owner, Sampling(max_tokens=tokens), noise)
+    return result.action, result.logprobs
 
 
 def same(policy, *args, **kwargs):
@@ -56,29 +56,29 @@ def moved(policy):
 @pytest.mark.parametrize("filled", [0, 3], ids=["all tokens", "filling"])
 @pytest.mark.parametrize("length", [7, 90], ids=["copied", "held once"])
 def test_draws_are_the_models_own_as_rows_leave_and_weights_move(length, filled):
-    made = policy()
+    result = policy()
     for seed in range(4):
-        capture = same(made, observation(length, filled, seed), seed=seed)
-        moved(made)
+        capture = same(result, observation(length, filled, seed), seed=seed)
+        moved(result)
     ((key, graph),) = capture.graphs.items()
     assert key == (length == 90, filled > 0) and graph is not None
     assert {place[-1] for place in capture.verified if "single" in place} == {True, False}
 
 
 def test_a_graph_is_used_only_at_lengths_where_it_was_compared():
-    made = policy()
-    capture = same(made, observation(7), tokens=6)
+    result = policy()
+    capture = same(result, observation(7), tokens=6)
     lengths = {place[-1] for place in capture.verified if "tokens" in place}
     assert lengths == {8, 9, 10, 11}  # the first token after the prompt shows whether it is seen, by the model itself
-    same(made, observation(9), tokens=6)
+    same(result, observation(9), tokens=6)
     assert {place[-1] for place in capture.verified if "tokens" in place} == lengths | {12, 13}
 
 
 def test_adapters_are_replayed_too():
-    made = policy(lora={"r": 2})
+    result = policy(lora={"r": 2})
     for _ in range(2):
-        capture = same(made, observation(7))
-        moved(made)
+        capture = same(result, observation(7))
+        moved(result)
     assert all(capture.graphs.values()) and capture.graphs
 
 
@@ -101,31 +101,31 @@ CODE = {
 
 @pytest.mark.parametrize("code", CODE.values(), ids=CODE)
 def test_code_that_a_record_would_lose_runs_itself(code):
-    made = policy()
-    made.model.lm_head.register_forward_hook(code)
-    assert list(same(made, observation(7)).graphs.values()) == [None]
+    result = policy()
+    result.model.lm_head.register_forward_hook(code)
+    assert list(same(result, observation(7)).graphs.values()) == [None]
 
 
 def test_a_branch_on_the_length_is_noticed_where_it_is_taken():
-    made = policy()
-    made.model.model.layers[1].self_attn.register_forward_pre_hook(lengthy, with_kwargs=True)
-    assert same(made, observation(7), tokens=5).graphs[False, False] is not None
+    result = policy()
+    result.model.model.layers[1].self_attn.register_forward_pre_hook(lengthy, with_kwargs=True)
+    assert same(result, observation(7), tokens=5).graphs[False, False] is not None
     for seed in range(2):
-        assert same(made, observation(7), seed=seed).graphs[False, False] is None
+        assert same(result, observation(7), seed=seed).graphs[False, False] is None
 
 
 def test_a_replaced_model_is_recorded_anew():
-    made, other = policy(), policy({**TINY, "num_hidden_layers": 1})
-    same(made, observation(7))
-    made.model = other.model
-    assert same(made, observation(7)).model is other.model
+    result, other = policy(), policy({**TINY, "num_hidden_layers": 1})
+    same(result, observation(7))
+    result.model = other.model
+    assert same(result, observation(7)).model is other.model
 
 
 def test_replaced_weights_are_noticed_in_the_next_rollout():
-    made = policy()
-    same(made, observation(7))
-    made.model.model.norm.weight = torch.nn.Parameter(torch.randn(made.hidden_size))
-    same(made, observation(7))
+    result = policy()
+    same(result, observation(7))
+    result.model.model.norm.weight = torch.nn.Parameter(torch.randn(result.hidden_size))
+    same(result, observation(7))
 
 
 def test_models_that_mask_by_a_window_run_their_own_code():
@@ -133,7 +133,7 @@ def test_models_that_mask_by_a_window_run_their_own_code():
 
 
 def test_copies_of_a_policy_record_for_themselves():
-    made = policy()
-    same(made, observation(7))
-    assert copy.deepcopy(made).capture.graphs == {}
-    assert pickle.loads(pickle.dumps(made.capture)).graphs == {}
+    result = policy()
+    same(result, observation(7))
+    assert copy.deepcopy(result).capture.graphs == {}
+    assert pickle.loads(pickle.dumps(result.capture)).graphs == {}

@@ -61,7 +61,7 @@ def test_forward_gives_the_logprobs_and_values_of_act(kind, sampling):
     assert all(p.grad.isfinite().all() for p in policy.actor.parameters())
 
 
-def test_state_dependent_spread_is_scored_as_it_was_sampled():
+def test_state_dependent_std_is_scored_as_it_was_sampled():
     policy = make("gaussian", state_dependent_std=True, log_std=-0.5)
     batch = played(policy, Sampling())
     torch.testing.assert_close(policy(batch).logprobs, batch["logprobs"], atol=1e-5, rtol=0)
@@ -112,23 +112,23 @@ def test_truncation_keeps_the_most_likely_and_renormalises(cut, kept, p):
 
 def test_gaussian_numbers_against_torch():
     torch.manual_seed(0)
-    centre, log_std, action = torch.randn(5, 3), torch.randn(5, 3), torch.randn(5, 1, 3)
-    oracle = torch.distributions.Normal(centre, log_std.exp())
-    head = Gaussian(centre, log_std)
+    loc, log_std, action = torch.randn(5, 3), torch.randn(5, 3), torch.randn(5, 1, 3)
+    oracle = torch.distributions.Normal(loc, log_std.exp())
+    head = Gaussian(loc, log_std)
     torch.testing.assert_close(head.logprobs(action)[:, 0], oracle.log_prob(action[:, 0]).sum(1))
     torch.testing.assert_close(head.entropy()[:, 0], oracle.entropy().sum(1))
     # one standard dimension: half of log(2 pi e)
     assert Gaussian(torch.zeros(1, 1), torch.zeros(1, 1)).entropy().item() == pytest.approx(1.4189385)
 
 
-def test_temperature_divides_logits_and_multiplies_the_standard_deviation():
+def test_temperature_divides_logits_and_multiplies_the_std():
     torch.manual_seed(0)
-    features, heat = torch.randn(2, 4), torch.tensor([1.0, 2.0])
+    features, temperature = torch.randn(2, 4), torch.tensor([1.0, 2.0])
     logits = CategoricalHead(4, 3)
     plain = logits(features, torch.ones(2)).logits
-    torch.testing.assert_close(logits(features, heat).logits, plain / heat[:, None])
-    spread = GaussianHead(4, 3, log_std=0.5)
-    torch.testing.assert_close(spread(features, heat).log_std.exp()[:, 0], math.exp(0.5) * heat)
+    torch.testing.assert_close(logits(features, temperature).logits, plain / temperature[:, None])
+    gaussian = GaussianHead(4, 3, log_std=0.5)
+    torch.testing.assert_close(gaussian(features, temperature).log_std.exp()[:, 0], math.exp(0.5) * temperature)
 
 
 def test_a_row_draws_the_same_whatever_is_beside_it():

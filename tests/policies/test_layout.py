@@ -66,7 +66,7 @@ def test_every_row_is_read_once_and_lines_hold_one_prompt():
 def test_sheets_are_cut_where_it_is_cheapest():
     """Against all ways of cutting sequences in order of length."""
     cost_model = PackingCost(call=60, pair=1e-3, head=0.1)
-    found = set()
+    result = set()
     for seed in range(20):
         choices = np.random.default_rng(seed).geometric(0.05, 8).clip(max=90).tolist()
         of = lengths(*((4, [n]) for n in choices))
@@ -77,13 +77,13 @@ def test_sheets_are_cut_where_it_is_cheapest():
             ways.append(total([[(i,) for i in order[a:b]] for a, b in itertools.pairwise(edges)], of, cost_model))
         batches = plan_packing(of, cost_model, False, False)
         assert total(batches, of, cost_model) == pytest.approx(min(ways))
-        found.add(len(batches))
-    assert len(found) > 1
+        result.add(len(batches))
+    assert len(result) > 1
 
 
 def test_prefix_groups_are_the_cheapest_slices_of_completions_with_a_common_prefix():
     """Against all ways of cutting the completions of a prompt, in the order of their texts."""
-    cost_model, found = PackingCost(call=0, pair=5e-3, head=0.2), set()
+    cost_model, result = PackingCost(call=0, pair=5e-3, head=0.2), set()
     for seed in range(20):
         rng = np.random.default_rng(seed)
         choices, text = rng.integers(1, 20, 7), rng.integers(0, 2, (7, 20))
@@ -98,15 +98,15 @@ def test_prefix_groups_are_the_cheapest_slices_of_completions_with_a_common_pref
         sequences = prefix_groups(of, cost_model)
         assert sorted(row for sequence in sequences for row in sequence) == list(range(7))
         assert sum(cost_model(1, *sequence_size(sequence, of)) for sequence in sequences) == pytest.approx(min(ways))
-        found.add(len(sequences))
-    assert len(found) > 2
+        result.add(len(sequences))
+    assert len(result) > 2
 
 
 def test_a_conversation_is_read_up_to_where_completions_part():
     """Eight completions hear one answer of 40 tokens; then four say one thing and four another, and hear 40 more."""
-    said = np.concatenate([np.full((8, 44), 7), np.repeat([[1], [2]], 4, axis=0).repeat(44, 1)], 1)
-    said[:, -1] = np.arange(8)
-    of = Lengths(np.zeros(8, dtype=int), np.array([10]), np.full(8, 88), said)
+    message = np.concatenate([np.full((8, 44), 7), np.repeat([[1], [2]], 4, axis=0).repeat(44, 1)], 1)
+    message[:, -1] = np.arange(8)
+    of = Lengths(np.zeros(8, dtype=int), np.array([10]), np.full(8, 88), message)
     assert prefix_groups(of, COST) == [(0, 1, 2, 3), (4, 5, 6, 7)]
     # 9 of the prompt, then 44 once, and twice 43 and four ends; plain sequences hold 8 * 97
     assert sequence_size(tuple(range(4)), of) == (9 + 87 + 4, 87 + 4)
@@ -193,7 +193,7 @@ def played(policy: TextPolicy, sampling: Sampling, sizes=(4, 1, 3)) -> Batch:
     return batch.select(torch.randperm(batch.rows, generator=torch.Generator().manual_seed(0)))
 
 
-def learnt(policy: TextPolicy, batch: Batch, batches):
+def score_and_backward(policy: TextPolicy, batch: Batch, batches):
     """Loss and gradient of a sum with fixed weights over log-probs, entropies and values."""
     policy.zero_grad()
     out = (
@@ -222,11 +222,11 @@ def packings(of: Lengths):
 def same_in_all_packings(policy: TextPolicy, batch: Batch):
     """Loss, log-probs and gradient of the chosen layout and of others are those of every row alone."""
     plain, others = packings(policy.extract_tokens(batch).lengths)
-    first, loss, gradient = learnt(policy, batch, plain)
+    first, loss, gradient = score_and_backward(policy, batch, plain)
     norm = torch.cat([g.flatten() for g in gradient.values()]).norm()
     assert norm > 1e-3
     for name, batches in {**others, "chosen": None}.items():
-        out, other, slopes = learnt(policy, batch, batches)
+        out, other, slopes = score_and_backward(policy, batch, batches)
         assert_close(out.logprobs, first.logprobs, atol=1e-5, rtol=1e-5)
         assert_close(other, loss, atol=1e-5, rtol=1e-5)
         assert slopes.keys() == gradient.keys()
@@ -307,8 +307,8 @@ def test_a_model_that_adds_a_bias_by_distance_keeps_its_own_lines(caplog):
     config = {"model_type": "falcon", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
     policy = decided(TextPolicy(config={**config, "alibi": True, "new_decoder_architecture": False}, value_head=True))
     batch = played(policy, Sampling(max_tokens=6))
-    first = learnt(policy, batch, packings(policy.extract_tokens(batch).lengths)[1]["plain"])
-    assert_close(learnt(policy, batch, None)[1], first[1])
+    first = score_and_backward(policy, batch, packings(policy.extract_tokens(batch).lengths)[1]["plain"])
+    assert_close(score_and_backward(policy, batch, None)[1], first[1])
     assert not policy.prefix_sharing.masks or (
         caplog.text.count("cannot share") == 1 and not any(policy.prefix_sharing.exact.values())
     )

@@ -12,7 +12,7 @@ from mmrl.policies.chains import DDIM, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from mmrl.rng import Noise
 from mmrl.stages.lead import DistillationTarget
 from mmrl.types import Context, Sampling
-from tests.laws.heads import demonstrated, made, pi0_policy, raws, sampled
+from tests.laws.heads import build_policy, demonstrated, pi0_policy, raws, sampled
 
 TEACHERS = pytest.mark.parametrize("teacher", [FlowODE(4), DDIM(steps=4, levels=16)], ids=str)
 
@@ -35,7 +35,7 @@ def distilled(policy, batch):
 @TEACHERS
 def test_the_teacher_starts_from_the_rows_own_noise(teacher):
     """The same noise, played by the same weights through the teacher's transitions, none of them drawn."""
-    policy = made("one_step", teacher=teacher)
+    policy = build_policy("one_step", teacher=teacher)
     batch = rows(policy)
     after = distilled(policy, batch)
     other = copy.deepcopy(policy)
@@ -49,8 +49,8 @@ def test_the_teacher_starts_from_the_rows_own_noise(teacher):
 
 
 def test_its_likelihood_is_the_squared_error_of_distillation():
-    policy = made("one_step", teacher=FlowODE(4))
-    torch.nn.init.zeros_(policy.expert.log_std.weight)  # one deviation everywhere, the middle of [.08, .16]
+    policy = build_policy("one_step", teacher=FlowODE(4))
+    torch.nn.init.zeros_(policy.expert.log_std.weight)  # one std everywhere, the middle of [.08, .16]
     batch = distilled(policy, rows(policy))
     width = (0.08 * 0.16) ** 0.5
     weights = [p for name, p in policy.named_parameters() if "log_std" not in name and "map" not in name]
@@ -66,7 +66,7 @@ def test_its_likelihood_is_the_squared_error_of_distillation():
 
 
 def test_learning_it_brings_one_step_to_the_teachers_end():
-    policy = made("one_step", teacher=FlowODE(4), freeze_vision=True)
+    policy = build_policy("one_step", teacher=FlowODE(4), freeze_vision=True)
     reference = copy.deepcopy(policy)
     optimizer = torch.optim.Adam([p for p in policy.parameters() if p.requires_grad], lr=3e-3)
 
@@ -86,20 +86,20 @@ def test_learning_it_brings_one_step_to_the_teachers_end():
 
 
 def test_over_no_time_an_average_velocity_is_the_velocity():
-    policy = made("mean_flow")
+    policy = build_policy("mean_flow")
     policy.chain = MeanFlow(flow_ratio=1.0)
     batch = demonstrated(policy, np.zeros((3, 5, 3), np.float32))
-    found = policy(batch).extra["denoising_error"]
+    result = policy(batch).extra["denoising_error"]
     targets = [policy.chain.sample_target(torch.zeros(3, 5, 3), noise) for noise in [Noise(batch["seed"].numpy())]]
     x, time, target, end_time = targets[0]
     assert torch.equal(time, end_time)
     prefix = policy.encode_context(batch.observation()).prefix
-    assert_close(found[..., 0], policy.predict(prefix, x, time, time)[0] - target, atol=1e-5, rtol=0)
+    assert_close(result[..., 0], policy.predict(prefix, x, time, time)[0] - target, atol=1e-5, rtol=0)
 
 
 def test_the_target_holds_the_derivative_of_the_network():
-    """Against central differences along the path, and none of it is learnt through."""
-    policy = made("mean_flow")
+    """Against central differences along the path, and none of it is learned through."""
+    policy = build_policy("mean_flow")
     torch.nn.init.normal_(policy.expert.span.weight, std=0.1)
     policy.chain = MeanFlow(flow_ratio=0.0)
     batch = demonstrated(policy, np.full((3, 5, 3), 0.4, np.float32))
@@ -128,21 +128,21 @@ def test_times_of_average_velocities():
 
 def test_what_cannot_be_distilled_is_refused():
     with pytest.raises(ValueError, match="begin with noise"):
-        made("gaussian", teacher=FlowODE())
+        build_policy("gaussian", teacher=FlowODE())
     with pytest.raises(ValueError, match="begin with noise"):
-        made("one_step", teacher=GaussianChunk())
+        build_policy("one_step", teacher=GaussianChunk())
     with pytest.raises(ValueError, match="average velocities"):
-        made("one_step", teacher=MeanFlow())
+        build_policy("one_step", teacher=MeanFlow())
     with pytest.raises(ValueError, match="average_velocity"):
         pi0_policy(MeanFlow())
-    policy = made("flow_sde", teacher=FlowSDE())
+    policy = build_policy("flow_sde", teacher=FlowSDE())
     with pytest.raises(ValueError, match=r"policy\.chain\.steps=1"):
         policy.distillation_target(sampled(policy))
 
 
-def test_deviations_have_a_ceiling():
+def test_stds_have_a_ceiling():
     """Levels 2 and 1 of 5 are open; the first of them would have more than .2."""
-    policy = made("ddpm_last")
+    policy = build_policy("ddpm_last")
     batch = sampled(policy)
     assert batch["mask"].unflatten(1, (6, 5)).all(2).tolist() == [[False] * 4 + [True] * 2] * 6
     entropy = policy(batch).entropy.unflatten(1, (6, 5))[:, 4:]

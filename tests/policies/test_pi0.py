@@ -109,12 +109,12 @@ def test_two_cameras_and_a_shorter_horizon():
     policy = pi0_policy(cameras=("image", "wrist"), horizon=5).eval()
     both = [{**raw, "wrist": raw["image"][::-1].copy()} for raw in raws(2)]
     observation = policy.collate([policy.encode(raw) for raw in both])
-    made = PI0Processor.from_pretrained(policy.path)(
+    result = PI0Processor.from_pretrained(policy.path)(
         images=[[both[0]["image"], both[0]["wrist"]]], text=[both[0]["instruction"]], padding=False, return_tensors="pt"
     )
-    length = made["input_ids"].shape[1]
-    assert torch.equal(observation["input_ids"][0, :length], made["input_ids"][0])
-    assert_close(policy.reading.pixels(observation["images"])[0], made["pixel_values"][0], atol=0, rtol=0)
+    length = result["input_ids"].shape[1]
+    assert torch.equal(observation["input_ids"][0, :length], result["input_ids"][0])
+    assert_close(policy.reading.pixels(observation["images"])[0], result["pixel_values"][0], atol=0, rtol=0)
     action = policy.act(observation, Sampling(), Noise(range(2)))
     assert policy.margin.steps == 5 and action.extra["margin"].shape == (2, 20, 5)
 
@@ -268,10 +268,12 @@ def test_statistics_of_a_checkpoint_are_its_units(tmp_path):
     policy = pi0_policy(path=str(folder)).eval()
     raw = raws(1)[0]
     assert_close(policy.encode(raw)["proprio"].numpy(), (raw["proprio"] - 0.5) / 2)
-    made = own(images=[[raw["image"]]], text=["a"], state=raw["proprio"][None], actions=np.ones((8, 3)), padding=False)
-    assert_close(made["state"][0, :13], policy.encode(raw)["proprio"])
+    result = own(
+        images=[[raw["image"]]], text=["a"], state=raw["proprio"][None], actions=np.ones((8, 3)), padding=False
+    )
+    assert_close(result["state"][0, :13], policy.encode(raw)["proprio"])
     chunk = policy.encode_demonstration(raw, np.ones((5, 3)))
-    assert_close(chunk, made["actions"][0, :5, :3], atol=1e-6, rtol=1e-6)
+    assert_close(chunk, result["actions"][0, :5, :3], atol=1e-6, rtol=1e-6)
     # standard deviations are not cut at 1
     with torch.no_grad():
         policy.model.action_out_proj.bias.fill_(-2.0)
@@ -311,7 +313,7 @@ def test_refusals(tmp_path):
     with pytest.raises(ValueError, match="wrist"):
         policy.encode(raws(1)[0])
     small = {**raws(1)[0], "wrist": np.zeros((16, 16, 3), np.uint8)}
-    with pytest.raises(ValueError, match="pictures"):
+    with pytest.raises(ValueError, match="images"):
         policy.encode(small)
 
 

@@ -11,7 +11,7 @@ from mmrl.learners.learner import Learner
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.objective import Objective
 from mmrl.policies.action_token import ActionTokenPolicy
-from mmrl.policies.processor import Gripper, Picture, Processor, digest, refuse_other
+from mmrl.policies.processor import Gripper, ImageTransform, Processor, digest, refuse_other
 from mmrl.policies.scale import Scale
 
 RNG = np.random.default_rng(0)
@@ -67,15 +67,15 @@ def test_what_cannot_be_scaled_is_refused():
         Scale.of("mean_std", STATS).apply(np.zeros(4))
 
 
-def test_pictures_are_turned_as_named():
+def test_images_are_turned_as_named():
     image = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
-    turned = Picture(rotate=180).apply(image)
+    turned = ImageTransform(rotate=180).apply(image)
     np.testing.assert_array_equal(turned, image[::-1, ::-1])
-    np.testing.assert_array_equal(Picture(mirror=True).apply(image), image[:, ::-1])
-    np.testing.assert_array_equal(Picture(layout="CHW").apply(image.transpose(2, 0, 1)), image)
-    assert Picture(size=4).apply(image).shape == (4, 4, 3)
+    np.testing.assert_array_equal(ImageTransform(mirror=True).apply(image), image[:, ::-1])
+    np.testing.assert_array_equal(ImageTransform(layout="CHW").apply(image.transpose(2, 0, 1)), image)
+    assert ImageTransform(size=4).apply(image).shape == (4, 4, 3)
     with pytest.raises(ValueError, match="uint8"):
-        Picture().apply(image / 255)
+        ImageTransform().apply(image / 255)
 
 
 def test_a_hand_is_turned_around_and_back():
@@ -94,7 +94,7 @@ def test_a_hand_is_turned_around_and_back():
 def processor():
     return Processor(
         names={"front": "image", "state": "proprio"},
-        pictures={"image": Picture(rotate=180)},
+        images={"image": ImageTransform(rotate=180)},
         vectors={"proprio": Scale.of("mean_std", STATS)},
         action=Scale.of("quantile", STATS, MASK),
         gripper=Gripper(dim=1, closed=0.0, open=0.08, policy_closed=-1, policy_open=1),
@@ -114,12 +114,12 @@ def test_it_is_saved_and_compared():
         != digest(Processor().contract())
     )
     assert json.loads(json.dumps(own.contract())) == own.contract()
-    other = Processor.from_dict({**own.to_dict(), "pictures": {}})
+    other = Processor.from_dict({**own.to_dict(), "images": {}})
     with pytest.raises(ValueError) as refused:
         refuse_other(own.contract(), other.contract(), "last.ckpt")
     assert [line.split(":")[0].strip() for line in str(refused.value).splitlines()[1:-1]] == [
-        "processor.pictures",
-        *(f"processor.pictures.image.{name}" for name in ("layout", "mirror", "rotate", "size")),
+        "processor.images",
+        *(f"processor.images.image.{name}" for name in ("layout", "mirror", "rotate", "size")),
     ]
 
 
@@ -127,17 +127,17 @@ def test_a_policy_acts_and_imitates_in_the_robots_units():
     policy = ActionTokenPolicy(**TINY, processor=processor())
     seen = policy.encode(raw())
     np.testing.assert_allclose(seen["proprio"], Scale.of("mean_std", STATS).apply(DATA[0]))
-    told = np.stack([DATA[3], DATA[4]])
-    told[:, 1] = [0.0, 0.08]
-    bins = policy.encode_demonstration(raw(), told)
+    reported = np.stack([DATA[3], DATA[4]])
+    reported[:, 1] = [0.0, 0.08]
+    bins = policy.encode_demonstration(raw(), reported)
     centres = (2 * bins.numpy() + 1) / policy.bins - 1
     width = np.array([*(STATS["q99"] - STATS["q01"])]) / 2
     width[1] = 0.04
     bound = (
         np.tile(1.01 / policy.bins * width, (2, 1))
-        + np.maximum(0, np.abs(policy.processor.encode_action(told)) - 1) * width
+        + np.maximum(0, np.abs(policy.processor.encode_action(reported)) - 1) * width
     )
-    assert (np.abs(policy.processor.decode(centres.reshape(2, 3)) - told) <= bound).all()
+    assert (np.abs(policy.processor.decode(centres.reshape(2, 3)) - reported) <= bound).all()
     with pytest.raises(ValueError, match=r"expects observation 'image'.*processor\.names"):
         policy.encode({"camera": raw()["front"], "state": DATA[0], "instruction": ""})
 

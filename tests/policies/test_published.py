@@ -10,13 +10,13 @@ from tests.engines.vllm.policies import KINDS, policy, requests
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def made(request, tmp_path_factory):
+def model(request, tmp_path_factory):
     return policy(request.param, tmp_path_factory.mktemp("policy"))
 
 
-def test_published_is_what_a_checkpoint_holds_and_the_tied_head(made, tmp_path):
-    made.save_pretrained(tmp_path)
-    stored, exported = load_file(tmp_path / "model.safetensors"), made.export_weights()
+def test_published_is_what_a_checkpoint_holds_and_the_tied_head(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    stored, exported = load_file(tmp_path / "model.safetensors"), model.export_weights()
     assert [name for name in exported if name not in stored] == [n for n in exported if n.endswith("lm_head.weight")]
     assert len(exported) == len(stored) + 1
     for name, tensor in stored.items():
@@ -37,27 +37,27 @@ def test_adapters_are_merged_under_the_names_of_the_base(tmp_path):
     assert any("lora" in name for name, _ in adapted.named_parameters()), "publishing changed the policy"
 
 
-def test_the_prompt_of_an_engine_has_one_placeholder_per_image(made):
-    raw = requests(made)[-1].observation
-    ids, images = made.engine_prompt(raw)
-    encoded = made.encode(raw)["input_ids"].tolist()
-    if not isinstance(made, VisionLanguagePolicy):
+def test_the_prompt_of_an_engine_has_one_placeholder_per_image(model):
+    raw = requests(model)[-1].observation
+    ids, images = model.engine_prompt(raw)
+    encoded = model.encode(raw)["input_ids"].tolist()
+    if not isinstance(model, VisionLanguagePolicy):
         assert ids == encoded and images == []
         return
-    (placeholder,) = {i for i in made.forbidden if encoded.count(i) > ids.count(i)}
+    (placeholder,) = {i for i in model.forbidden if encoded.count(i) > ids.count(i)}
     assert len(images) == ids.count(placeholder) == 1
     first = ids.index(placeholder)
     expanded = encoded.count(placeholder)
     assert encoded == [*ids[:first], *[placeholder] * expanded, *ids[first + 1 :]]
 
 
-def test_endings(made):
-    eos = made.tokenizer.eos_token_id
-    assert made.stop_ids(["</answer>", "<pad>"]) == (sorted({eos, made.tokenizer.pad_token_id}), ["</answer>"])
-    assert made.decode([*made.tokenizer.encode("so be it"), eos]) == "so be it"
+def test_endings(model):
+    eos = model.tokenizer.eos_token_id
+    assert model.stop_ids(["</answer>", "<pad>"]) == (sorted({eos, model.tokenizer.pad_token_id}), ["</answer>"])
+    assert model.decode([*model.tokenizer.encode("so be it"), eos]) == "so be it"
 
 
-def test_the_canary_is_longer_than_two_blocks(made):
-    canary = made.canary()
-    assert len(made.encode(canary)["input_ids"]) >= CANARY_TOKENS
-    assert len(canary["images"]) == isinstance(made, VisionLanguagePolicy)
+def test_the_canary_is_longer_than_two_blocks(model):
+    canary = model.canary()
+    assert len(model.encode(canary)["input_ids"]) >= CANARY_TOKENS
+    assert len(canary["images"]) == isinstance(model, VisionLanguagePolicy)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mmrl.policies.quick_reading import MAX_CONTEXTS, MIN_CALLS
-from tests.laws.heads import made, raws
+from tests.laws.heads import build_policy, raws
 
 
 def seen(policy, rows, at=0):
@@ -21,7 +21,7 @@ class Watched:
     """A policy, and how often its own code reads."""
 
     def __init__(self, **words):
-        self.policy, self.reads = made("flow_sde", **words).eval(), 0
+        self.policy, self.reads = build_policy("flow_sde", **words).eval(), 0
         own = self.policy._encode_context
 
         def counted(observation, complete):
@@ -34,10 +34,10 @@ class Watched:
         """Read again, compare with the network, and say how often its code ran."""
         before = self.reads
         with torch.no_grad():
-            found, ran = self.policy.encode_context_for_acting(observation), self.reads - before
+            result, ran = self.policy.encode_context_for_acting(observation), self.reads - before
             expected = self.own(observation, self.policy._complete(observation))
-        assert found.parts().keys() == expected.parts().keys()
-        assert all(torch.equal(part, expected.parts()[name]) for name, part in found.parts().items())
+        assert result.parts().keys() == expected.parts().keys()
+        assert all(torch.equal(part, expected.parts()[name]) for name, part in result.parts().items())
         return ran
 
 
@@ -101,5 +101,5 @@ def test_a_copy_knows_nothing_of_the_records():
     with torch.no_grad():
         for weight in copy.parameters():
             weight.add_(0.1)
-        found, own = (read(seen(copy, 1)).parts() for read in (copy.encode_context_for_acting, copy.encode_context))
-    assert all(torch.equal(part, own[name]) for name, part in found.items())
+        result, own = (read(seen(copy, 1)).parts() for read in (copy.encode_context_for_acting, copy.encode_context))
+    assert all(torch.equal(part, own[name]) for name, part in result.items())

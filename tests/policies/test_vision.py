@@ -51,7 +51,7 @@ def prompt(index: int, text: str, *sizes: tuple[int, int]) -> Prompt:
     rng = np.random.default_rng(index)
     images = tuple(rng.integers(0, 256, (*size, 3), dtype=np.uint8) for size in sizes)
     content = [*({"type": "image"} for _ in images), {"type": "text", "text": text}]
-    return Prompt(f"pictures/train/{index}", ({"role": "user", "content": content},), images)
+    return Prompt(f"images/train/{index}", ({"role": "user", "content": content},), images)
 
 
 PROMPTS = [
@@ -59,7 +59,7 @@ PROMPTS = [
     prompt(1, "what is to be seen in this one?", (64, 28)),
     prompt(2, "left or right of the other?", (28, 56), (56, 56)),
     prompt(3, "a", (60, 60)),
-    prompt(4, "and without any picture?"),
+    prompt(4, "and without any image?"),
 ]
 
 
@@ -107,7 +107,7 @@ def test_a_demonstration_that_writes_an_image_token_is_refused(policy):
 
 
 def test_pixels_are_stored_once_for_all_completions_of_a_prompt(policy):
-    """Four completions of each of two prompts with pictures and one without, in no order."""
+    """Four completions of each of two prompts with images and one without, in no order."""
     raws = [PROMPTS[i].observation for i in (0, 2, 4)]
     engine = LocalEngine()
     engine.sync(policy, 0)
@@ -139,8 +139,8 @@ def test_act_gives_the_log_probs_of_a_plain_forward_pass(policy):
 
 
 @samplings
-def test_completions_of_one_picture_are_those_that_see_it_alone(policy, sampling, monkeypatch):
-    """The prompt is read and held once; its pictures too."""
+def test_completions_of_one_image_are_those_that_see_it_alone(policy, sampling, monkeypatch):
+    """The prompt is read and held once; its images too."""
     monkeypatch.setattr(cache, "SHARED_FROM", 1)
     engine = LocalEngine()
     engine.sync(policy, 0)
@@ -172,8 +172,8 @@ def test_what_goes_on_from_ids_that_stand_already_is_the_rest_of_the_answer(poli
         assert_close(rest.logprobs, expected, atol=1e-4, rtol=0)
 
 
-def test_every_picture_is_seen(policy):
-    """Other pixels in one picture change the log-probs of its own row, and of no other."""
+def test_every_image_is_seen(policy):
+    """Other pixels in one image change the log-probs of its own row, and of no other."""
     done = completions(policy, PROMPTS[:4], SAMPLINGS["plain"])
     changed = [*PROMPTS[:4]]
     changed[2] = Prompt(changed[2].key, changed[2].messages, (changed[2].images[0], 255 - changed[2].images[1]))
@@ -196,7 +196,7 @@ def test_a_draw_does_not_depend_on_the_batch_around_it(policy):
 # ---------------------------------------------------------------- the batch
 
 
-def test_micro_batches_keep_each_row_with_its_pictures(policy):
+def test_micro_batches_keep_each_row_with_its_images(policy):
     prompts = PROMPTS[:4] * 2
     batch = batch_of(policy, prompts, completions(policy, prompts, SAMPLINGS["plain"]))
     pieces = micro_batches(
@@ -235,7 +235,7 @@ def test_image_tokens_are_never_drawn(policy):
     with torch.no_grad():
         weight = policy.model.get_output_embeddings().weight
         before = weight[image].clone()
-        weight[image] = 10 * weight.abs().max()  # tied to the input embedding, which pictures replace
+        weight[image] = 10 * weight.abs().max()  # tied to the input embedding, which images replace
         done = completions(policy, PROMPTS[:2], Sampling(max_tokens=8, temperature=5.0))
         weight[image] = before
     assert not set(policy.forbidden) & {token for c in done for token in c.action.tolist()}

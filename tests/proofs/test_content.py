@@ -23,9 +23,9 @@ def test_when_a_start_stops_is_what_it_learns():
 
 
 def test_a_part_is_followed_to_its_arithmetic():
-    found = sources(["mmrl.stages.advantage.GroupAdvantage"])
-    assert any(name.startswith("mmrl.ops.advantage.") for name in found)
-    assert not any(name.startswith(("mmrl.types", "mmrl.learners")) for name in found)
+    result = sources(["mmrl.stages.advantage.GroupAdvantage"])
+    assert any(name.startswith("mmrl.ops.advantage.") for name in result)
+    assert not any(name.startswith(("mmrl.types", "mmrl.learners")) for name in result)
     # what the package only re-exports is found where it is defined
     assert "tasks.arithmetic.task.Arithmetic" in sources(["tasks.arithmetic.Arithmetic"])
 

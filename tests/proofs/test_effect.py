@@ -39,8 +39,8 @@ def test_a_column_that_is_not_there_is_refused():
 
 
 def rows(*pairs):
-    made = [{"return_100": str(r), "env_steps": str(s)} for r, s in pairs]
-    return {"rows": [{"return_100": "", "env_steps": "1"}, *made], "seed": 0, "seconds": 1.0}
+    actual = [{"return_100": str(r), "env_steps": str(s)} for r, s in pairs]
+    return {"rows": [{"return_100": "", "env_steps": "1"}, *actual], "seed": 0, "seconds": 1.0}
 
 
 def test_cost_is_what_was_spent_when_the_level_was_reached():
@@ -53,9 +53,9 @@ def test_a_cost_is_compared_with_the_baselines_and_never_is_all_that_was_spent()
     reach = {"column": "return_100", "at_least": 475}
     method = [reached(rows((400, 2), (475, s)), reach, "env_steps") for s in (10, 11, 12)]
     slower = [reached(rows((400, 2), (470, s)), reach, "env_steps") for s in (30, 30, 30)]
-    made = summary({"reach": reach, "cost": "env_steps"}, method, slower)
+    actual = summary({"reach": reach, "cost": "env_steps"}, method, slower)
     # 30 - 10, 30 - 11, 30 - 12
-    assert made["effect_over_baseline"] == pytest.approx(19) and made["verdict"] == "helps"
+    assert actual["effect_over_baseline"] == pytest.approx(19) and actual["verdict"] == "helps"
     assert summary({"reach": reach, "cost": "env_steps"}, slower, method)["verdict"] == "hurts"
     # two seeds at 10 and 11, one not within its 30: 51 / 3, and not the 10.5 of those that arrived
     mixed = summary({"reach": reach, "cost": "env_steps", "target": {"cost": 40}}, [*method[:2], slower[0]], None)

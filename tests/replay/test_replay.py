@@ -66,10 +66,10 @@ REWARDS = [1.0, 2.0, 4.0, 8.0, 16.0]
         (False, {0: (3, 1 / 8, 3), 1: (6, 1 / 8, 4), 2: (12, 1 / 8, 5), 3: (16, 1 / 4, 5), 4: (16, 1 / 2, 5)}),
     ],
 )
-def test_three_steps_of_a_life_of_five(terminal, expected):
+def test_three_steps_of_an_episode_of_five(terminal, expected):
     replay = ReplayBuffer(capacity=20, batch_size=400, gamma=0.5, n_steps=3)
     replay.add(piece(0, 0, REWARDS, terminal), nothing() if terminal else final(0, 5))
-    replay.add(piece(7, 10, [100.0, 100.0], True), nothing())  # another life follows at once
+    replay.add(piece(7, 10, [100.0, 100.0], True), nothing())  # another episode follows at once
     drawn = table(replay)
     assert drawn.keys() == {0, 1, 2, 3, 4, 10, 11}
     for action, (reward, discount, following) in expected.items():
@@ -78,7 +78,7 @@ def test_three_steps_of_a_life_of_five(terminal, expected):
             assert drawn[action][2] == following
 
 
-def test_pieces_of_one_life_meet_at_the_cut():
+def test_pieces_of_one_episode_meet_at_the_cut():
     """The observation at the cut is kept once more, and the first piece goes on through it."""
     replay = ReplayBuffer(capacity=20, batch_size=400, gamma=0.5)
     replay.add(piece(0, 0, [1.0, 2.0], False), final(0, 2))
@@ -89,9 +89,9 @@ def test_pieces_of_one_life_meet_at_the_cut():
 
 def test_the_oldest_rows_are_overwritten_and_nothing_is_mixed():
     replay = ReplayBuffer(capacity=7, batch_size=400, gamma=0.5, n_steps=2)
-    for life in range(5):
-        replay.add(piece(life, 10 * life, [1.0, 2.0, 4.0], False), final(life, 10 * life + 3))
-    # four rows each: the last life whole, and of the one before it the last two decisions with what followed them
+    for episode in range(5):
+        replay.add(piece(episode, 10 * episode, [1.0, 2.0, 4.0], False), final(episode, 10 * episode + 3))
+    # four rows each: the last episode whole, and of the one before it the last two decisions with what followed them
     drawn = table(replay)
     assert drawn == {
         31: (4, 0.25, 33),
@@ -101,7 +101,7 @@ def test_the_oldest_rows_are_overwritten_and_nothing_is_mixed():
         42: (4, 0.5, 43),
     }
     images = replay.storage.columns["obs.image"]
-    assert images.dtype == torch.uint8 and len(images) == 7  # a picture takes its bytes once
+    assert images.dtype == torch.uint8 and len(images) == 7  # an image takes its bytes once
     assert replay.storage.bytes == 7 * (12 + 4 + 4 + 4 + 1)
 
 
@@ -120,8 +120,8 @@ def test_every_decision_is_as_likely():
 
 def test_what_was_saved_draws_the_same():
     replay = ReplayBuffer(capacity=7, batch_size=8, gamma=0.5)
-    for life in range(3):
-        replay.add(piece(life, 10 * life, [1.0, 2.0], False), final(life, 10 * life + 2))
+    for episode in range(3):
+        replay.add(piece(episode, 10 * episode, [1.0, 2.0], False), final(episode, 10 * episode + 2))
     other = ReplayBuffer(capacity=7, batch_size=8, gamma=0.5)
     other.load_state_dict(replay.state_dict())
     for each in (replay, other):  # and goes on the same

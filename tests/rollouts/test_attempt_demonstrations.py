@@ -1,4 +1,4 @@
-"""What an expert says at first, and once asked again; of answers to other problems nothing is learnt."""
+"""What an expert says at first, and once asked again; of answers to other problems nothing is learned."""
 
 import pytest
 import torch

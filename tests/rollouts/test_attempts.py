@@ -50,7 +50,7 @@ def played(rollout, engine, sampling=None, group_size=1, slots=(3,)):
 
 
 @pytest.mark.parametrize(("right", "second"), [((0, 1), 11.0), ((1, 0), -10.0), ((1, 1), 1.0), ((0, 0), 0.0)])
-def test_progress_is_paid_beside_the_attempt(right, second):
+def test_progress_is_rewarded_beside_the_attempt(right, second):
     # r2 + 10 (r2 - r1); the first attempt sees r1 alone
     episodes = played(SelfCorrection(progress_coef=10.0), Says(list(right)))
     batch = collate(episodes, POLICY)
@@ -60,7 +60,7 @@ def test_progress_is_paid_beside_the_attempt(right, second):
     assert stage_one["reward"].tolist() == [0.0, float(right[1])]
 
 
-def test_three_attempts_are_paid_one_by_one():
+def test_three_attempts_are_rewarded_one_by_one():
     rewards = collate(played(SelfCorrection(3, progress_coef=2.0), Says([0, 1, 0])), POLICY)["reward"]
     assert rewards.tolist() == [0.0, 1.0 + 2.0, 0.0 - 2.0]
 

@@ -32,20 +32,20 @@ def asked(ctx):
 def test_a_log_is_what_a_rollout_played_and_is_read_again(ctx, tmp_path):
     path = tmp_path / "log.pt"
     first = LoggedEpisodes(str(path), SingleTurn(), count=4)
-    made = first.collect(asked(ctx), ctx)
+    result = first.collect(asked(ctx), ctx)
     played = SingleTurn().collect([(i, ctx.task[i]) for i in range(2)], Context(**{**vars(ctx), "purpose": "log"}))
-    ours, theirs = collate(made, ctx.policy), collate(played, ctx.policy)
+    ours, theirs = collate(result, ctx.policy), collate(played, ctx.policy)
     for name in theirs:
         if name != "version":
             assert_close(ours[name], theirs[name], msg=name)
-    assert (ours["version"] == -1).all() and len({id(e.turns[0].completion.observation) for e in made[:3]}) == 1
+    assert (ours["version"] == -1).all() and len({id(e.turns[0].completion.observation) for e in result[:3]}) == 1
     # from the file alone, and further on in the next iteration
     again = LoggedEpisodes(str(path))
-    assert [e.output for e in again.collect(asked(ctx), ctx)] == [e.output for e in made]
+    assert [e.output for e in again.collect(asked(ctx), ctx)] == [e.output for e in result]
     ctx.iteration = 1
     assert {e.prompt.key for e in again.collect(asked(ctx), ctx)} == {ctx.task[2].key, ctx.task[3].key}
     ctx.iteration = 2
-    assert [e.output for e in again.collect(asked(ctx), ctx)] == [e.output for e in made]
+    assert [e.output for e in again.collect(asked(ctx), ctx)] == [e.output for e in result]
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
@@ -64,9 +64,9 @@ def test_every_group_is_read_once_on_any_number_of_processes(ctx, tmp_path, worl
 
 
 def test_a_log_has_no_age(ctx, tmp_path):
-    made = LoggedEpisodes(str(tmp_path / "log.pt"), SingleTurn(), count=2).collect(asked(ctx), ctx)
+    result = LoggedEpisodes(str(tmp_path / "log.pt"), SingleTurn(), count=2).collect(asked(ctx), ctx)
     ctx.iteration = 7
-    assert measure_staleness(collate(made, ctx.policy), ctx, allowed=0) == {}
+    assert measure_staleness(collate(result, ctx.policy), ctx, allowed=0) == {}
 
 
 def test_what_is_missing_or_of_another_task_is_refused(ctx, tmp_path):
@@ -79,10 +79,10 @@ def test_what_is_missing_or_of_another_task_is_refused(ctx, tmp_path):
 
 
 def test_best_and_worst_of_a_group(ctx, tmp_path):
-    made = LoggedEpisodes(str(tmp_path / "log.pt"), SingleTurn(), count=2).collect(asked(ctx), ctx)
-    for episode, reward in zip(made, (0.5, 1.0, 0.0, 0.7, 0.7, 0.7)):
+    result = LoggedEpisodes(str(tmp_path / "log.pt"), SingleTurn(), count=2).collect(asked(ctx), ctx)
+    for episode, reward in zip(result, (0.5, 1.0, 0.0, 0.7, 0.7, 0.7)):
         episode.reward = reward
-    kept = BestWorst()(made, ctx)
+    kept = BestWorst()(result, ctx)
     assert [(e.group, e.sample_index) for e in kept] == [(0, 1), (0, 2)]
     assert collate(kept, ctx.policy)["preference"].tolist() == [1, -1]
-    assert [e.reward for e in KeepSuccesses()(made, ctx)] == [1.0]
+    assert [e.reward for e in KeepSuccesses()(result, ctx)] == [1.0]

@@ -5,7 +5,7 @@ from mmrl.types import Context, Sampling
 from tasks.arithmetic.task import Arithmetic
 
 
-def test_demonstrations_without_pictures_are_refused():
+def test_demonstrations_without_images_are_refused():
     task = Arithmetic()
     ctx = Context(task, None, None, Sampling(), seed=0, iteration=0)
     with pytest.raises(ValueError, match=r"task 'arithmetic' show \['images', 'messages'\]"):

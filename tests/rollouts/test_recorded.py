@@ -1,4 +1,4 @@
-"""Cloning from recorded episodes: what is learnt from, what is masked, what is refused."""
+"""Cloning from recorded episodes: what is trained on, what is masked, what is refused."""
 
 import pytest
 import torch
@@ -20,8 +20,8 @@ TINY = dict(hidden_size=16, layers=1, heads=2, intermediate_size=16, visual_toke
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     lengths = [4, 6, 7, 3, 5, 8]
-    made = [episode(steps, seed, success=seed != 2) for seed, steps in enumerate(lengths)]
-    return str(write(tmp_path_factory.mktemp("recorded") / "set", made))
+    result = [episode(steps, seed, success=seed != 2) for seed, steps in enumerate(lengths)]
+    return str(write(tmp_path_factory.mktemp("recorded") / "set", result))
 
 
 def context(task, policy):

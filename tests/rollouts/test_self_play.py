@@ -37,10 +37,10 @@ class Says:
     def _one(self, request):
         text = request.observation["messages"][0]["content"]
         number = self.asked[text] = self.asked.get(text, -1) + 1
-        said = self.answer(text, number)
-        ids = POLICY.tokenize(said or " ")
+        message = self.answer(text, number)
+        ids = POLICY.tokenize(message or " ")
         return Completion(
-            POLICY.encode(request.observation), ids, torch.zeros(len(ids)), torch.ones(len(ids)).bool(), said,
+            POLICY.encode(request.observation), ids, torch.zeros(len(ids)), torch.ones(len(ids)).bool(), message,
             extra={"temperature": torch.tensor(1.0)},
         )  # fmt: skip
 
@@ -85,7 +85,7 @@ def test_what_each_role_earns():
     assert unsound[0].info["counts"] == {"self_play/proposer/deduce/not_executable": 1}
 
 
-def test_sound_proposals_become_known_and_the_newest_are_posed_first():
+def test_sound_proposals_become_known_and_the_newest_are_sampled_first():
     rollout, episodes = played(answer_of)
     before = {kind: len(known) for kind, known in rollout.known.items()}
     rollout.observe([[e.light()] for e in episodes])
@@ -96,8 +96,8 @@ def test_sound_proposals_become_known_and_the_newest_are_posed_first():
     again.load_state_dict(rollout.state_dict())
     assert again.known == rollout.known
     ctx = Context(GAME, Says(answer_of), POLICY, Sampling(), seed=0, iteration=1)
-    (posed,) = again.collect([(1, None)], ctx)
-    assert posed.prompt.messages[0]["content"] == "o rr 123>"
+    (sampled,) = again.collect([(1, None)], ctx)
+    assert sampled.prompt.messages[0]["content"] == "o rr 123>"
 
 
 def test_the_known_problems_are_bounded():

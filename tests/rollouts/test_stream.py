@@ -1,4 +1,4 @@
-"""Segments of lives: where they are cut, what follows them, and that they go on exactly."""
+"""Segments of episodes: where they are cut, what follows them, and that they go on exactly."""
 
 import gymnasium
 import numpy as np
@@ -19,13 +19,21 @@ GAMMA = 0.5
 
 
 class Walk(gymnasium.Env):
-    """A life of `limit` steps. The observation is the number of steps so far, one-hot; every step pays 1 + action."""
+    """An episode of `limit` steps. The observation is the number of steps so far, one-hot; the reward is 1 + action."""
 
     action_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self, limit: int = 3, terminate: bool = True, fault: str = "", spread: int = 0, bonus: bool = False):
-        self.limit, self.terminate, self.fault, self.spread, self.bonus = limit, terminate, fault, spread, bonus
-        self.observation_space = gymnasium.spaces.Box(0, 1, (limit + spread + 1,), np.float32)
+    def __init__(
+        self, limit: int = 3, terminate: bool = True, fault: str = "", extra_steps: int = 0, bonus: bool = False
+    ):
+        self.limit, self.terminate, self.fault, self.extra_steps, self.bonus = (
+            limit,
+            terminate,
+            fault,
+            extra_steps,
+            bonus,
+        )
+        self.observation_space = gymnasium.spaces.Box(0, 1, (limit + extra_steps + 1,), np.float32)
         self.end = limit
 
     def _seen(self) -> np.ndarray:
@@ -34,7 +42,7 @@ class Walk(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.time = 0
-        self.end = self.limit + int(self.np_random.integers(self.spread + 1))
+        self.end = self.limit + int(self.np_random.integers(self.extra_steps + 1))
         return self._seen(), {}
 
     def step(self, action):
@@ -75,7 +83,7 @@ def summary(segment):
 
 
 def rows_of(segments) -> dict[str, list]:
-    """Per world: (observation, action, reward) of its rows in order."""
+    """Per environment: (observation, action, reward) of its rows in order."""
     out: dict[str, list] = {}
     for segment in segments:
         for turn in segment.turns:
@@ -107,7 +115,7 @@ def test_true_values_have_no_advantage_because_truncation_bootstraps_and_termina
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_follows_each_kind_of_end(mode):
-    # value of state i is 10 i: the final observation is state 3, never the state 0 of the next life
+    # value of state i is 10 i: the final observation is state 3, never the state 0 of the next episode
     policy = valued([0.0, 10.0, 20.0, 30.0])
     for terminate, ended, bootstrap in ((True, "done", 0.0), (False, "time", 30.0)):
         segments = FixedHorizon(num_envs=1, horizon=5).collect([], context(walk(mode, terminate=terminate), policy))
@@ -124,15 +132,15 @@ def test_rows_are_the_same_in_every_autoreset_mode():
         task, policy, rollout = walk(mode, limit=4, bonus=True), valued([0.0, 1, 2, 3, 4]), FixedHorizon(3, 6)
         seen[mode] = [rows_of(rollout.collect([], context(task, policy, i))) for i in range(3)]
     assert seen["next_step"] == seen["same_step"] == seen["disabled"]
-    rows = seen["disabled"][0]["tests/Walk-v0/world/0"]
+    rows = seen["disabled"][0]["tests/Walk-v0/env/0"]
     assert [state.index(1.0) for state, _, _ in rows] == [0, 1, 2, 3, 0, 1]
-    assert {action for world in seen["disabled"][0].values() for _, action, _ in world} == {0, 1}
+    assert {action for env in seen["disabled"][0].values() for _, action, _ in env} == {0, 1}
 
 
 def test_reset_steps_give_no_row_and_the_number_of_rows_stays():
-    # lives of different lengths: in mode next_step the worlds spend different numbers of steps on resetting
+    # episodes of different lengths: in mode next_step the environments spend different numbers of steps on resetting
     policy = valued([float(i) for i in range(9)])
-    whole = FixedHorizon(4, 40).collect([], context(walk("next_step", limit=3, spread=5, bonus=True), policy))
+    whole = FixedHorizon(4, 40).collect([], context(walk("next_step", limit=3, extra_steps=5, bonus=True), policy))
     assert sum(len(segment.turns) for segment in whole) == 160
     for segment in whole:
         times = [turn.completion.observation["state"].argmax().item() for turn in segment.turns]
@@ -142,25 +150,25 @@ def test_reset_steps_give_no_row_and_the_number_of_rows_stays():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_life_is_scored_where_it_ends_over_all_its_segments(mode):
+def test_an_episode_is_scored_where_it_ends_over_all_its_segments(mode):
     task, policy, rollout = walk(mode, limit=7), valued([0.0] * 8), FixedHorizon(num_envs=1, horizon=3)
-    lives = [rollout.collect([], context(task, policy, iteration)) for iteration in range(3)]
-    assert [[summary(s)[:2] for s in segments] for segments in lives] == [
+    iterations = [rollout.collect([], context(task, policy, iteration)) for iteration in range(3)]
+    assert [[summary(s)[:2] for s in segments] for segments in iterations] == [
         [("cut", 3)],
         [("cut", 3)],
         [("done", 1), ("cut", 2)],
     ]
-    last = lives[2][0]
+    last = iterations[2][0]
     assert last.info["scores"] == {"success": 1.0, "episode_return": 7.0, "episode_length": 7.0}
     assert task.score(last) == {**last.info["scores"], "return": 1.0}
-    assert "scores" not in lives[0][0].info
+    assert "scores" not in iterations[0][0].info
     assert rollout.metrics() == {"return_100": 7.0, "env_steps": 9.0, "sim_errors": 0.0}
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fault", ["raise", "nan"])
-def test_a_failing_world_ends_its_segment_and_is_counted(mode, fault, caplog):
-    # the second decision of every life fails: one row per life, worth the state in which the failure happened
+def test_a_failing_env_ends_its_segment_and_is_counted(mode, fault, caplog):
+    # the second decision of every episode fails: one row per episode, worth the state in which the failure happened
     task, policy = walk(mode, fault=fault), valued([0.0, 10.0, 20.0, 30.0])
     rollout = FixedHorizon(num_envs=1, horizon=3)
     segments = rollout.collect([], context(task, policy))
@@ -168,7 +176,7 @@ def test_a_failing_world_ends_its_segment_and_is_counted(mode, fault, caplog):
     assert ("the floor gave way" if fault == "raise" else "not finite") in segments[0].info["error"]
     assert "scores" not in segments[0].info
     assert rollout.metrics() == {"env_steps": 5.0, "sim_errors": 2.0}
-    assert "world 0 of tests/Walk-v0 failed" in caplog.text
+    assert "environment 0 of tests/Walk-v0 failed" in caplog.text
     with pytest.raises(RuntimeError, match=r"failed 3 times in iteration 1, more than rollout\.max_errors=2"):
         FixedHorizon(num_envs=1, horizon=9, max_errors=2).collect([], context(task, policy, 1))
 
@@ -215,11 +223,11 @@ def test_a_checkpoint_before_the_first_iteration_and_right_after_a_resume():
     twice = FixedHorizon(2, 4)
     twice.load_state_dict(passed.state_dict())
     same(twice.collect([], context(task, policy, 1)), fresh.collect([], context(task, policy, 1)))
-    with pytest.raises(ValueError, match=r"rollout\.num_envs is 3, the checkpoint has 2 worlds"):
+    with pytest.raises(ValueError, match=r"rollout\.num_envs is 3, the checkpoint has 2 environments"):
         FixedHorizon(3, 4).load_state_dict(fresh.state_dict())
 
 
-def test_a_simulator_that_cannot_be_saved_starts_new_lives_and_says_so(caplog):
+def test_a_simulator_that_cannot_be_saved_starts_new_episodes_and_says_so(caplog):
     task, policy, rollout = walk("disabled", limit=7), valued([0.0] * 8), FixedHorizon(1, 3)
     rollout.collect([], context(task, policy))
     rollout._env.venv.envs[0].unwrapped.handle = lambda: None  # as a library's handle would
@@ -229,28 +237,28 @@ def test_a_simulator_that_cannot_be_saved_starts_new_lives_and_says_so(caplog):
     segments = again.collect([], context(task, policy, 1))
     assert segments[0].turns[0].completion.observation["state"].argmax() == 0
     assert "this checkpoint has no simulator state" in caplog.text
-    assert "the worlds start new lives" in caplog.text
+    assert "the environments start new episodes" in caplog.text
 
 
-def test_prompts_are_the_first_initial_states_and_later_lives_differ():
+def test_prompts_are_the_first_initial_states_and_later_episodes_differ():
     task, policy = SimTask(GymSim("CartPole-v1")), ControlPolicy(4, 2)
     segments = FixedHorizon(2, 80).collect([(0, task[5]), (1, task[6])], context(task, policy))
     starts = {key: rows[0][0] for key, rows in rows_of(segments).items()}
-    for world, index in ((0, 5), (1, 6)):
+    for env, index in ((0, 5), (1, 6)):
         first, _ = gymnasium.make("CartPole-v1").reset(seed=task[index].info["seed"])
-        assert starts[f"CartPole-v1/world/{world}"] == first.tolist()
+        assert starts[f"CartPole-v1/env/{env}"] == first.tolist()
     begun = [tuple(s.turns[0].completion.observation["state"].tolist()) for s in segments]
     assert len(set(begun)) == len(begun) > 4
 
 
-def test_draws_depend_on_the_world_and_not_on_the_worlds_beside_it():
+def test_draws_depend_on_the_env_and_not_on_the_envs_beside_it():
     task, policy = walk("disabled", limit=4, bonus=True), valued([0.0] * 5)
     few = rows_of(FixedHorizon(1, 12).collect([], context(task, policy)))
     many = rows_of(FixedHorizon(3, 12).collect([], context(task, policy)))
-    assert few["tests/Walk-v0/world/0"] == many["tests/Walk-v0/world/0"]
-    assert many["tests/Walk-v0/world/0"] != many["tests/Walk-v0/world/1"]
+    assert few["tests/Walk-v0/env/0"] == many["tests/Walk-v0/env/0"]
+    assert many["tests/Walk-v0/env/0"] != many["tests/Walk-v0/env/1"]
     other = FixedHorizon(1, 12).collect([], context(task, policy, rank=1, world_size=2))
-    assert rows_of(other)["tests/Walk-v0/world/1"] == many["tests/Walk-v0/world/1"]
+    assert rows_of(other)["tests/Walk-v0/env/1"] == many["tests/Walk-v0/env/1"]
     groups = [s.group for s in other]
     assert len(set(groups)) == len(groups) and min(groups) == 12  # rank 0 has the 12 before
 

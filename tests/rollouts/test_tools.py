@@ -32,8 +32,8 @@ PARSER = TagParser(result_template="[{text}]", error_template="[{name}]")
 def policy(seed=0):
     torch.manual_seed(seed)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    made = TextPolicy(config={"model_type": "qwen2", **sizes, "num_key_value_heads": 2})
-    return made.eval()
+    result = TextPolicy(config={"model_type": "qwen2", **sizes, "num_key_value_heads": 2})
+    return result.eval()
 
 
 POLICY = policy()
@@ -54,9 +54,9 @@ class Spoken:
         return [self._one(request) for request in requests]
 
     def _one(self, request):
-        said = "" if request.prefix is None else POLICY.decode(request.prefix.tolist())
+        message = "" if request.prefix is None else POLICY.decode(request.prefix.tolist())
         speaker = int(request.observation["messages"][0]["content"].split()[-1].rstrip("="))
-        line = self.lines[speaker][said.count("]")]  # one for every answer read
+        line = self.lines[speaker][message.count("]")]  # one for every answer read
         ids = POLICY.tokenize(line)
         return Completion(
             POLICY.encode(request.observation), ids, torch.full((len(ids),), -0.5), torch.ones(len(ids)).bool(), line,
@@ -127,8 +127,8 @@ def test_a_fault_of_a_tool_is_an_error_and_no_score(way, outcome):
     assert failed.ended == "error" and f"'bad' {outcome}" in failed.info["error"] and not failed.scores
     assert failed.info["counts"] == {f"tools/bad/{outcome}": 1}
     assert fine.ended == "done"
-    _, (told, _) = played(tools, lines, continue_on_fault=True)
-    assert told.ended == "done" and text_of(told, False) == f"[{outcome}]"
+    _, (reported, _) = played(tools, lines, continue_on_fault=True)
+    assert reported.ended == "done" and text_of(reported, False) == f"[{outcome}]"
 
 
 def test_a_tool_that_keeps_something_is_one_for_each_episode():
@@ -210,7 +210,7 @@ def test_without_a_call_it_is_a_single_turn():
     assert derive_seed(0, "train", 0, 1, 0) != derive_seed(0, "train", 0, 1, 0, 1)
 
 
-def test_an_expert_with_tools_is_right_and_only_its_own_words_are_learnt():
+def test_an_expert_with_tools_is_right_and_only_its_own_words_are_learned():
     task = Wiki(people=30)
     rollout = ToolDemonstrations({"?": Search(task)}, replace(PARSER, open_tag="{name}", close_tag=";"), max_turns=2)
     for split in ("train", "held_out"):

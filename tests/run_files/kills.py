@@ -1,4 +1,4 @@
-"""Kill runs with SIGKILL at random moments, resume them, and compare them with runs that nobody killed.
+"""Kill runs with SIGKILL at random moments, resume them, and compare them with uninterrupted runs.
 
 python -m tests.run_files.kills --kills 40 --folders /tmp /dev/shm
 
@@ -36,7 +36,7 @@ from tests.runs import TEXT, override
 QUIET = ("trainer.callbacks.curve=null", "trainer.check_val_every_n_epoch=2")
 RUNS = {
     "text": (*TEXT, "model.scheduler.total_iters=100"),
-    "vlm": override(TEXT, ["policy=tiny_vlm", "data.task.picture=true", "model.scheduler.total_iters=100"]),
+    "vlm": override(TEXT, ["policy=tiny_vlm", "data.task.image=true", "model.scheduler.total_iters=100"]),
     "vla": (  # a random arm hardly succeeds: the entropy gives it something to learn
         "recipe=demo_vla",
         "objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}",
@@ -115,11 +115,11 @@ class Case:
 def differences(killed: Path, whole: Path) -> list[str]:
     """What two finished runs do not have in common."""
     one, two = (read_checkpoint(folder / "checkpoints" / "last.ckpt") for folder in (killed, whole))
-    found = [name for name in STATE if not equal(one.get(name), two.get(name))]
+    result = [name for name in STATE if not equal(one.get(name), two.get(name))]
     rows, wanted = (_numbers(read_rows(folder / "metrics.csv")) for folder in (killed, whole))
     if len(rows) != len(wanted):
-        found.append(f"metrics.csv has {len(rows)} rows, not {len(wanted)}")
-    return found + [f"metrics.csv, row {i}" for i, (a, b) in enumerate(zip(rows, wanted)) if a != b]
+        result.append(f"metrics.csv has {len(rows)} rows, not {len(wanted)}")
+    return result + [f"metrics.csv, row {i}" for i, (a, b) in enumerate(zip(rows, wanted)) if a != b]
 
 
 def equal(one: Any, two: Any) -> bool:
@@ -148,8 +148,8 @@ def kill(case: Case, number: int, kills: int, whole: Path, seed: int) -> Iterato
         yield met
     else:
         case.run(folder)
-    if found := differences(folder, whole):
-        raise AssertionError(f"{folder} differs from the run that was not killed in: {found}")
+    if result := differences(folder, whole):
+        raise AssertionError(f"{folder} differs from the run that was not killed in: {result}")
     shutil.rmtree(folder)
 
 

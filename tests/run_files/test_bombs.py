@@ -28,8 +28,8 @@ def test_three_bombs_run_nothing(run, tmp_path, capsys):
     }
     for road, go in roads.items():
         assert go() != 0, road
-        said = capsys.readouterr().err
-        assert "bomb.ckpt holds pickled objects" in said and "trust=true" in said and "Traceback" not in said
+        message = capsys.readouterr().err
+        assert "bomb.ckpt holds pickled objects" in message and "trust=true" in message and "Traceback" not in message
         assert not mark.exists(), road
     assert fit(tmp_path / "c", *SHORT, f"trainer.callbacks.warm_start.checkpoint={bomb}", "trust=true") == 0
     assert mark.exists()

@@ -50,9 +50,9 @@ def test_a_full_disk_is_one_line_and_the_checkpoint_before_stays(board, small, c
     logger = f"trainer.logger.tensorboard={board % run if '%' in board else board}"
     words = ("trainer.max_epochs=3", "trainer.callbacks.curve=null", "data.evaluation.count=2", logger)
     status = fit(run, *words, filled)
-    said = capsys.readouterr().err
-    assert status != 0 and "Traceback" not in said
-    (line,) = [line for line in said.splitlines() if line.startswith("mmrl fit: ")]
+    message = capsys.readouterr().err
+    assert status != 0 and "Traceback" not in message
+    (line,) = [line for line in message.splitlines() if line.startswith("mmrl fit: ")]
     assert "No space left on device" in line
     last = run / "checkpoints" / "last.ckpt"
     assert read_checkpoint(last)["epoch"] == 0

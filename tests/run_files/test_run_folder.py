@@ -93,14 +93,14 @@ def test_the_command_line_keeps_a_run_and_moves_it(tmp_path, capsys, monkeypatch
     assert os.listdir(tmp_path) == []
     first, second = tmp_path / "first", tmp_path / "second"
     assert fit(first, *short) == 0
-    made = {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.is_file() and path.name != ".lock"}
+    result = {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.is_file() and path.name != ".lock"}
     assert fit(first, *short) == 2
     assert "overwrite=true" in capsys.readouterr().err
     from mmrl.__main__ import main
 
     assert main(["fit", "--config", f"{first}/config.yaml", "--run_dir", str(second)]) == 0
-    assert {path: path.stat().st_mtime_ns for path in made} == made
-    for path in made:
+    assert {path: path.stat().st_mtime_ns for path in result} == result
+    for path in result:
         assert (second / path.relative_to(first)).exists(), path
     assert fit(first, *short, "overwrite=true") == 0
-    assert (first / "metrics.csv").stat().st_mtime_ns > made[first / "metrics.csv"]
+    assert (first / "metrics.csv").stat().st_mtime_ns > result[first / "metrics.csv"]

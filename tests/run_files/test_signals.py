@@ -49,8 +49,8 @@ def test_a_run_ends_after_its_iteration_and_resumes_as_if_it_had_not(number, tmp
         fit(tmp_path / "run", *words(number), *quiet)
     assert ended.value.code == 128 + number
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"
-    said = capsys.readouterr().err
-    assert f"stopped by {number.name}" in said and f"--ckpt_path {last}" in said
+    message = capsys.readouterr().err
+    assert f"stopped by {number.name}" in message and f"--ckpt_path {last}" in message
     assert read_manifest(last)["epoch"] == 1 and not (tmp_path / "run" / "policy").exists()
     assert {each: signal.getsignal(each) for each in before} == before
 

@@ -17,13 +17,18 @@ def test_one_line(algorithm, env, steps):
     done = subprocess.run([sys.executable, script, *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
-    told = json.loads(line)
-    assert (told["algorithm"], told["env"], told["env_steps"], told["threads"]) == (algorithm, env, steps, 1)
+    reported = json.loads(line)
+    assert (reported["algorithm"], reported["env"], reported["env_steps"], reported["threads"]) == (
+        algorithm,
+        env,
+        steps,
+        1,
+    )
     for name in ("env_steps_per_second", "seconds", "cpu_seconds"):
-        assert told[name] > 0
-    assert len(told["rounds"]) == 1 and {"seconds/rollout", "seconds/learn"} <= told["phases"].keys()
-    assert told["numbers"]["hidden"] and "torch" in told["versions"] and "ratio" not in told
-    assert "final_return" in told
+        assert reported[name] > 0
+    assert len(reported["rounds"]) == 1 and {"seconds/rollout", "seconds/learn"} <= reported["phases"].keys()
+    assert reported["numbers"]["hidden"] and "torch" in reported["versions"] and "ratio" not in reported
+    assert "final_return" in reported
 
 
 def test_an_environment_without_numbers_is_refused():

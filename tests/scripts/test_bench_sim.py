@@ -14,8 +14,8 @@ def test_one_line_with_both_sides():
     done = subprocess.run([sys.executable, script, *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
-    told = json.loads(line)
+    reported = json.loads(line)
     for name in ("steps", "raw_steps", "frames", "raw_frames", "renderer_frames"):
-        assert told[f"{name}_per_second"] > 0
-    assert (told["sim"], told["num_envs"], told["threads"], told["renderer"]) == ("push", 4, 1, "ray")
-    assert told["steps_ratio"] > 0 and told["frames_ratio"] > 0
+        assert reported[f"{name}_per_second"] > 0
+    assert (reported["sim"], reported["num_envs"], reported["threads"], reported["renderer"]) == ("push", 4, 1, "ray")
+    assert reported["steps_ratio"] > 0 and reported["frames_ratio"] > 0

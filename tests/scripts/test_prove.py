@@ -81,15 +81,15 @@ def test_a_second_call_goes_on_and_the_last_run_writes_the_proof(tmp_path, monke
     monkeypatch.setattr(prove.Job, "_run", fit)
     errors = prove.prove([PLAN], None, 2, tmp_path / "runs", tmp_path / "out")
     assert not errors and [(job.side, job.seed) for job in started] == [("baseline", 1)]
-    made = json.loads((tmp_path / "out" / "grpo.json").read_text())
-    assert made["effect_over_baseline"] == pytest.approx(0.2) and made["verdict"] == "helps"
-    assert [row["seed"] for row in made["baseline"]["seeds"]] == [0, 1, 2]
-    assert made["curves"]["method"][0] == [[0.0, 0.3], [2.0, 0.9]]
+    result = json.loads((tmp_path / "out" / "grpo.json").read_text())
+    assert result["effect_over_baseline"] == pytest.approx(0.2) and result["verdict"] == "helps"
+    assert [row["seed"] for row in result["baseline"]["seeds"]] == [0, 1, 2]
+    assert result["curves"]["method"][0] == [[0.0, 0.3], [2.0, 0.9]]
     used = {"iterations": 2.0, "episodes": 80.0, "seconds": 60.0}
-    assert made["spent"] == {"method": used, "baseline": used}
+    assert result["spent"] == {"method": used, "baseline": used}
     assert (tmp_path / "out" / "grpo.png").read_bytes()[:4] == b"\x89PNG"
     assert state(PLAN, tmp_path / "out") == "current"
-    assert told(made).startswith("helps: +0.200 [") and told(made).endswith("over reinforce")
+    assert told(result).startswith("helps: +0.200 [") and told(result).endswith("over reinforce")
 
 
 def test_a_proof_is_stale_when_what_it_ran_has_changed(tmp_path):

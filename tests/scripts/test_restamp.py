@@ -30,8 +30,8 @@ def side(content="old", config=None, weights="same"):
     ],
 )
 def test_only_what_was_current_and_computes_the_same_is_kept(before, now, reason):
-    said = restamp.reason(STORED, before, now)
-    assert (said is None) == (reason is None) and (reason or "") in (said or "")
+    message = restamp.reason(STORED, before, now)
+    assert (message is None) == (reason is None) and (reason or "") in (message or "")
 
 
 def test_a_recipe_that_gives_other_numbers_is_named():
@@ -71,6 +71,6 @@ def test_an_operation_with_another_name_keeps_results_and_another_loss_does_not(
     for file in changed:
         file.write_text(file.read_text().replace(old, new))
     assert run(sys.executable, "-c", f"{state}print(state(plan))").strip() == "stale"
-    said = run(sys.executable, "scripts/restamp.py", "HEAD", "bradley_terry")
-    assert said.splitlines()[-1].startswith("bradley_terry: kept" if kept else "bradley_terry: run it again")
+    message = run(sys.executable, "scripts/restamp.py", "HEAD", "bradley_terry")
+    assert message.splitlines()[-1].startswith("bradley_terry: kept" if kept else "bradley_terry: run it again")
     assert run(sys.executable, "-c", f"{state}print(state(plan))").strip() == ("current" if kept else "stale")

@@ -26,7 +26,7 @@ def test_unknown_names_are_refused():
         GymSim("CartPole-v1", autoreset="always")
 
 
-def test_worlds_step_as_single_environments_do():
+def test_envs_step_as_single_environments_do():
     venv, single = GymSim("CartPole-v1").make(2), gymnasium.make("CartPole-v1")
     seen, _ = venv.reset(seed=[3, 4])
     assert np.array_equal(seen[1], single.reset(seed=4)[0])
@@ -45,7 +45,7 @@ def test_time_limit_and_further_arguments():
     assert truncated[0] and not terminated[0]
 
 
-def test_an_ended_world_keeps_still_until_it_is_reset():
+def test_an_ended_env_keeps_still_until_it_is_reset():
     venv = GymSim("CartPole-v1", max_episode_steps=2).make(2)
     venv.reset(seed=[0, 1])
     venv.step(np.array([0, 0]))
@@ -98,7 +98,7 @@ def test_a_saved_simulator_goes_on_bit_for_bit(name):
     again.load_state_dict(copy.deepcopy(venv.state_dict()))
     expected = play(venv, actions[7:])
     assert play(again, actions[7:]) == expected
-    with pytest.raises(ValueError, match="the saved simulator has 2 worlds, this one 3"):
+    with pytest.raises(ValueError, match="the saved simulator has 2 environments, this one 3"):
         sim.make(3).load_state_dict(venv.state_dict())
 
 
@@ -106,7 +106,7 @@ class Brittle(gymnasium.Env):
     """Raises at its second step; a new one works no better."""
 
     observation_space, action_space = gymnasium.spaces.Box(-9, 9, (1,)), gymnasium.spaces.Discrete(2)
-    made = 0
+    result = 0
 
     def __init__(self):
         Brittle.made += 1
@@ -123,7 +123,7 @@ class Brittle(gymnasium.Env):
         return np.array([0.5]), 1.0, False, False, {}
 
 
-def test_a_guarded_world_fails_alone_and_is_made_anew(caplog):
+def test_a_guarded_env_fails_alone_and_is_made_anew(caplog):
     Brittle.made = 0
     guard = Guard(Brittle)
     guard.reset(seed=5)
@@ -137,10 +137,10 @@ def test_a_guarded_world_fails_alone_and_is_made_anew(caplog):
     other.reset(seed=5)
     other.step(0)
     other.step(0)
-    assert other.reset()[0] == first != guard.reset(seed=5)[0]  # a function of seed and failure; not the first life
+    assert other.reset()[0] == first != guard.reset(seed=5)[0]  # a function of seed and failure; not the first episode
 
 
-def test_an_error_reaches_the_infos_of_its_world_only():
+def test_an_error_reaches_the_infos_of_its_env_only():
     gymnasium.register("tests/Brittle-v0", entry_point=Brittle)
     venv = GymSim("tests/Brittle-v0").make(2)
     venv.reset(seed=[0, 1])
@@ -152,7 +152,7 @@ def test_an_error_reaches_the_infos_of_its_world_only():
 
 
 @pytest.mark.parametrize("speed", [1e12, np.nan])
-def test_a_mujoco_world_that_diverged_fails_instead_of_starting_over(speed):
+def test_a_mujoco_env_that_diverged_fails_instead_of_starting_over(speed):
     pytest.importorskip("mujoco")
     venv = GymSim("InvertedPendulum-v5").make(2)
     venv.reset(seed=[0, 1])

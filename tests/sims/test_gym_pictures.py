@@ -88,7 +88,7 @@ def test_numbered_actions_are_equal_intervals():
     assert env.taken == [10, 11, 10, 12, 13]
 
 
-def test_pictures_are_scaled_and_stacked_with_the_newest_last():
+def test_images_are_scaled_and_stacked_with_the_newest_last():
     _, wrapped = seen(image_size=4, frames=2)
     first, _ = wrapped.reset(seed=0)
     assert first["image"].shape == (4, 4, 6) and first["image"].max() == 0

@@ -1,4 +1,4 @@
-"""Worlds that are paid by what a judge sees."""
+"""Simulators with a reward model on images."""
 
 import numpy as np
 
@@ -32,9 +32,9 @@ def test_the_judge_sees_before_and_after_and_pays():
     sim, judge = Reach(image_size=16, threads=1), Brightness()
     chunks = np.random.default_rng(0).uniform(-1, 1, (4, 3, sim.chunk, 3))
     plain = list(play(sim.make(3), [0, 1, 2], chunks))
-    paid = list(play(RewardModelSim(sim, judge, env_reward_coef=0.5).make(3), [0, 1, 2], chunks))
+    total = list(play(RewardModelSim(sim, judge, env_reward_coef=0.5).make(3), [0, 1, 2], chunks))
     over = np.zeros(3, bool)
-    for (_, own, ended), (seen, reward, _), (before, _, _) in zip(plain[1:], paid[1:], paid):
+    for (_, own, ended), (seen, reward, _), (before, _, _) in zip(plain[1:], total[1:], total):
         expected = 0.5 * own
         expected[~over] += (seen["image"].mean((1, 2, 3)) - before["image"].mean((1, 2, 3)))[~over]
         assert np.allclose(reward, expected)

@@ -9,7 +9,7 @@ from sims.skilled import SkillConditionedSim
 SIM = SkillConditionedSim(PointSim(steps=3, speed=1.0, half=2.5))
 
 
-def test_a_life_keeps_its_skill_and_a_seed_has_one():
+def test_an_episode_keeps_its_skill_and_a_seed_has_one():
     env = SIM.make(3)
     seen, _ = env.reset(seed=[5, 6, 5])
     assert seen.shape == (3, 4) and seen.dtype == np.float32 and (seen[0] == seen[2]).all()
@@ -20,7 +20,7 @@ def test_a_life_keeps_its_skill_and_a_seed_has_one():
     assert (again[0] == after[0]).all() and (again[1] == seen[1]).all()
 
 
-def test_walls_stop_the_point_and_time_ends_its_life():
+def test_walls_stop_the_point_and_time_ends_its_episode():
     env = SIM.sim.make(1)
     env.reset(seed=[0])
     for step in range(4):
@@ -29,7 +29,7 @@ def test_walls_stop_the_point_and_time_ends_its_life():
     assert seen[0].tolist() == [1, -1] and info["scores"]["x_m"][0] == 2.5
 
 
-def test_a_saved_world_goes_on():
+def test_a_saved_env_goes_on():
     env, other = SIM.make(2), SIM.make(2)
     env.reset(seed=[1, 2])
     env.step(np.full((2, 2), 0.3))

@@ -54,9 +54,9 @@ def tree(final, inner=0.25):
 
 
 def test_values_of_whole_rows_are_refused():
-    made = tree([1.0, -1.0, -1.0, -1.0])
+    result = tree([1.0, -1.0, -1.0, -1.0])
     with pytest.raises(ValueError, match="of every choice"):
-        CentredValues()(made.with_columns(values=made["values"][:, 0]), context())
+        CentredValues()(result.with_columns(values=result["values"][:, 0]), context())
 
 
 def test_leaves_are_centred_on_each_other():

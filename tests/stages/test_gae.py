@@ -91,7 +91,7 @@ def test_refusals():
     rows["last"] = torch.zeros(4).bool()
     with pytest.raises(ValueError, match=r"episodes \[2, 7\] .* last=True"):
         GAE()(rows, CTX)
-    # an idle row, from which nothing is learnt, may stand for its episode
+    # an idle row, from which nothing is learned, may stand for its episode
     rows["mask"] = torch.zeros(4, 2).bool()
     assert (GAE()(rows, CTX)["advantages"] == 0).all()
 

@@ -19,14 +19,14 @@ def test_splits_are_disjoint_and_cover_every_scan():
 
 def test_every_digit_gives_a_quarter_to_the_held_out_split():
     every = np.bincount(load_digits().target)
-    held = np.bincount([Digits().on("held_out")[i].answer for i in range(len(Digits().on("held_out")))])
-    assert held.tolist() == [round(0.25 * count) for count in every.tolist()]
+    stored = np.bincount([Digits().on("held_out")[i].answer for i in range(len(Digits().on("held_out")))])
+    assert stored.tolist() == [round(0.25 * count) for count in every.tolist()]
 
 
-def test_no_picture_of_one_split_is_in_the_other():
+def test_no_image_of_one_split_is_in_the_other():
     train = {Digits()[i].images[0].tobytes() for i in range(len(Digits()))}
-    held = Digits().on("held_out")
-    assert not train & {held[i].images[0].tobytes() for i in range(len(held))}
+    stored = Digits().on("held_out")
+    assert not train & {stored[i].images[0].tobytes() for i in range(len(stored))}
 
 
 def test_another_seed_is_another_split():
@@ -46,7 +46,7 @@ def test_prompt_shows_the_scan_enlarged_and_asks():
     assert prompt.answer == load_digits().target[prompt.info["scan"]]
 
 
-def test_writing_on_a_picture_does_not_change_the_task():
+def test_writing_on_an_image_does_not_change_the_task():
     Digits()[0].images[0][:] = 9
     assert not (Digits()[0].images[0] == 9).all()
 

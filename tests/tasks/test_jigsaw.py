@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from tasks.jigsaw import Jigsaw
-from tasks.jigsaw.data import CONTRAST, PHOTOS, contrast, joined, photo, tiles
+from tasks.jigsaw.data import CONTRAST, PHOTOS, contrast, join_tiles, photo, tiles
 from tasks.jigsaw.verify import verify
 from tests.tasks.replies import reply
 
@@ -38,7 +38,7 @@ def test_no_pixel_is_in_crops_of_both_splits(seed):
 
 
 def test_tiles_are_the_quarters_in_reading_order():
-    # 4x4 picture whose pixel at (row, column) is 4 row + column
+    # 4x4 image whose pixel at (row, column) is 4 row + column
     image = np.arange(16, dtype=np.uint8).reshape(4, 4, 1).repeat(3, axis=2)
     assert tiles(image)[..., 0].tolist() == [
         [[0, 1], [4, 5]],
@@ -46,7 +46,7 @@ def test_tiles_are_the_quarters_in_reading_order():
         [[8, 9], [12, 13]],
         [[10, 11], [14, 15]],
     ]
-    np.testing.assert_array_equal(joined(tiles(image)), image)
+    np.testing.assert_array_equal(join_tiles(tiles(image)), image)
 
 
 def test_contrast_is_that_of_the_most_similar_tiles():
@@ -69,7 +69,7 @@ def test_putting_the_tiles_where_the_answer_says_restores_the_crop():
         where = prompt.info
         square = photo(where["photo"])[where["top"] :, where["left"] :][: where["side"], : where["side"]]
         expected = np.asarray(Image.fromarray(square).resize((48, 48), Image.Resampling.LANCZOS))
-        np.testing.assert_array_equal(joined(restored), expected)
+        np.testing.assert_array_equal(join_tiles(restored), expected)
         assert contrast(restored) >= CONTRAST
 
 

@@ -19,9 +19,9 @@ def test_counts_are_kept_and_the_first_problems_of_each_part_are_taken():
     task = Mixture({"sums": SUMS, "products": PRODUCTS}, {"sums": 30, "products": 10}, {"products": 5})
     asked = [question(task[i]) for i in range(len(task))]
     assert sorted(asked) == sorted(question(p[i]) for p, n in ((SUMS, 30), (PRODUCTS, 10)) for i in range(n))
-    held = task.on("held_out")
-    assert len(held) == len(SUMS.on("held_out")) + 5
-    assert not set(asked) & {question(held[i]) for i in range(len(held))}
+    stored = task.on("held_out")
+    assert len(stored) == len(SUMS.on("held_out")) + 5
+    assert not set(asked) & {question(stored[i]) for i in range(len(stored))}
 
 
 def test_the_order_mixes_the_parts_and_follows_from_the_seed():
@@ -41,8 +41,8 @@ def test_every_answer_is_judged_by_its_part_and_demonstrations_are_right():
     assert all(scores == {"exact": 1.0, "format": 1.0} for scores in task.scores(right))
     assert task.score(reply(task[3], "x")) == {"exact": 0.0, "format": 0.0}
     assert task.script(3) == [task.demonstrate(3)]
-    found = SuccessRateByTask(score_name="exact")([_scored(task, i, "7") for i in range(len(task))])
-    assert found["products/n"] == 20.0
+    actual = SuccessRateByTask(score_name="exact")([_scored(task, i, "7") for i in range(len(task))])
+    assert actual["products/n"] == 20.0
 
 
 def _scored(task, index, text):

@@ -7,7 +7,7 @@ import pytest
 from mmrl.games import Problem
 from mmrl.types import Episode
 from tasks.programs import Programs
-from tasks.programs.dsl import LETTERS, execute, parse_results, trusted
+from tasks.programs.dsl import LETTERS, execute, parse_results, trusted_interpreter
 from tasks.programs.task import lists, programs, sandbox
 from tests.tasks.replies import reply
 
@@ -15,13 +15,13 @@ TASK = Programs()
 
 
 def test_each_letter_by_hand():
-    made = {"r": "312", "s": "123", "i": "324", "d": "426", "h": "132", "c": "786"}
-    assert set(made) == set(LETTERS)
-    assert {letter: trusted()(letter, "213") for letter in made} == made
-    assert trusted()("ri", "199") == "002" and trusted()("x", "1") is None
+    result = {"r": "312", "s": "123", "i": "324", "d": "426", "h": "132", "c": "786"}
+    assert set(result) == set(LETTERS)
+    assert {letter: trusted_interpreter()(letter, "213") for letter in result} == result
+    assert trusted_interpreter()("ri", "199") == "002" and trusted_interpreter()("x", "1") is None
     # the sandbox runs the same interpreter
-    jobs = [(letter, "213") for letter in made] + [("x", "1")]
-    assert execute(jobs, sandbox()) == [*made.values(), None]
+    jobs = [(letter, "213") for letter in result] + [("x", "1")]
+    assert execute(jobs, sandbox()) == [*result.values(), None]
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,12 @@ def test_a_run_that_did_not_print_its_results_has_none(output):
 
 
 def test_no_list_of_a_held_out_problem_is_in_a_training_problem():
-    train, held = (set(lists(0.3, 0, split)) for split in ("train", "held_out"))
-    assert not train & held and len(train | held) == 1000 and len(held) == 300
+    train, stored = (set(lists(0.3, 0, split)) for split in ("train", "held_out"))
+    assert not train & stored and len(train | stored) == 1000 and len(stored) == 300
     here, there = Programs(proposals=0.5), TASK.on("held_out")
     # the lists that a program is run on; what it makes of them may be any
     assert {given for i in range(60) for given in _given(here[i])} <= train
-    assert {given for i in range(60) for given in _given(there[i])} <= held
+    assert {given for i in range(60) for given in _given(there[i])} <= stored
     assert {given for kind in here.kinds for p in here.seeds(kind) for given in p.body[1::2]} <= train
 
 

@@ -1,19 +1,22 @@
-"""An invented world: disjoint splits, a search that finds, answers judged as open questions are."""
+"""A synthetic knowledge base: disjoint splits, a search that finds, answers judged as open questions are."""
 
 import pytest
 
 from tasks.arithmetic import Arithmetic
 from tasks.wiki import Search, Wiki
-from tasks.wiki.data import names, worlds
+from tasks.wiki.data import knowledge_bases, names
 from tasks.wiki.search import NotFound
 from tasks.wiki.verify import normalise, verify
 from tests.tasks.replies import reply
 
 
-def test_nobody_of_the_held_out_world_is_known_in_the_other():
+def test_nobody_of_the_held_out_knowledge_base_is_known_in_the_other():
     for hops in (1, 2):
-        both = worlds(60, ("kin", "boss"), hops, 0.3, 0)
-        known = {split: [n for f in world.facts.values() for n in f.values()] for split, world in both.items()}
+        both = knowledge_bases(60, ("kin", "boss"), hops, 0.3, 0)
+        known = {
+            split: [n for f in knowledge_base.facts.values() for n in f.values()]
+            for split, knowledge_base in both.items()
+        }
         people = {split: {*both[split].facts, *names} for split, names in known.items()}
         assert not people["train"] & people["held_out"]
         assert len(both["held_out"].questions) == 18 * 2**hops and len(both["train"].questions) == 42 * 2**hops
@@ -24,14 +27,14 @@ def test_the_search_is_over_the_pages_of_the_task_it_is_given():
     here, elsewhere = (Wiki(people=60, seed=seed) for seed in (0, 1))
     call = here.script(0)[0][1:3]
     assert Search(here).run(query=call) == " ".join(
-        [call, *(w for f in here.worlds["train"].facts[call].items() for w in f)]
+        [call, *(w for f in here.knowledge_bases["train"].facts[call].items() for w in f)]
     )
     assert set(Search(here).pages) != set(Search(elsewhere).pages)
     with pytest.raises(ValueError, match="task=wiki alone, not those of Arithmetic"):
         Search(Arithmetic())
 
 
-def test_names_are_short_distinct_and_no_other_word_of_the_world():
+def test_names_are_short_distinct_and_no_other_word_of_the_knowledge_base():
     assert len(names(675, ("kin",))) == 675 and {len(name) for name in names(675, ("kin",))} == {2}  # 26 * 26 - "an"
     longer = names(676, ("kin", "boss"))
     assert len(set(longer)) == len(longer) == 26**3 - 2 and not {"the", "kin"} & set(longer)
@@ -89,6 +92,6 @@ def test_normalised_answers():
         ({"split": "x"}, "splits"),
     ],
 )
-def test_what_makes_no_world_is_refused(options, message):
+def test_what_makes_no_knowledge_base_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         Wiki(**options)

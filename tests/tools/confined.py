@@ -71,12 +71,12 @@ def _fork(function: Callable[[], Any], user: int | None, refused: Sequence[str],
 
 def _interpreter(user: int) -> str:
     """One that this user may execute."""
-    for found in (
+    for result in (
         sys.executable,
         *(shutil.which(f"python3{minor}", path="/usr/local/bin:/usr/bin") for minor in ("", ".13", ".12", ".11")),
     ):
-        if found and _works(found, user):
-            return found
+        if result and _works(result, user):
+            return result
     pytest.skip(f"there is no Python of 3.11 or newer that user {user} may execute")
 
 
@@ -177,17 +177,17 @@ def planted() -> Iterator[tuple[Targets, Callable[[], list[str]]]]:
 
 def _state(home: Path) -> dict[str, list[Any]]:
     """Content, modes, owner, times and attributes of every file, and objects of System V in this machine."""
-    found: dict[str, list[Any]] = {}
+    result: dict[str, list[Any]] = {}
     for path in sorted(home.rglob("*")):
         about = path.lstat()
         content = path.read_text() if path.is_file() else ""
-        found[str(path.relative_to(home))] = [
+        result[str(path.relative_to(home))] = [
             content, about.st_mode, about.st_uid, about.st_mtime_ns, about.st_ctime_ns, os.listxattr(path)
         ]  # fmt: skip
     for kind in ("shm", "sem", "msg"):
         table = Path("/proc/sysvipc") / kind
-        found["../" * 9 + str(table)[1:]] = [len(table.read_text().splitlines()) if table.exists() else 0]
-    return found
+        result["../" * 9 + str(table)[1:]] = [len(table.read_text().splitlines()) if table.exists() else 0]
+    return result
 
 
 # one interpreter that forks: it reads sources and folders, a line each, and writes what every program printed

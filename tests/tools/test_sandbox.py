@@ -19,9 +19,9 @@ from tests.tools.confined import in_process
 
 @pytest.fixture(scope="module")
 def sandbox():
-    made = Sandbox(Limits(seconds=20.0, cpu_seconds=1, memory_mb=128, files_mb=1, output=1000))
-    yield made
-    made.close()
+    actual = Sandbox(Limits(seconds=20.0, cpu_seconds=1, memory_mb=128, files_mb=1, output=1000))
+    yield actual
+    actual.close()
 
 
 def test_programs_print_and_fail_by_name(sandbox):
@@ -93,9 +93,9 @@ BENIGN = {
 
 
 def run_benign() -> list[str]:
-    made = Sandbox(Limits(seconds=20.0))
-    runs = {source: (made.run(source), shown) for source, shown in BENIGN.items()}
-    made.close()
+    actual = Sandbox(Limits(seconds=20.0))
+    runs = {source: (actual.run(source), shown) for source, shown in BENIGN.items()}
+    actual.close()
     return [
         f"{source}: {ran}"
         for source, (ran, shown) in runs.items()
@@ -177,12 +177,12 @@ def test_the_folder_is_private_and_gone_afterwards(sandbox):
 
 def grow() -> list[int]:
     """Megabytes that a program wrote before it was ended, and folders that are left."""
-    made = Sandbox(Limits(seconds=20.0, files_mb=4))
+    actual = Sandbox(Limits(seconds=20.0, files_mb=4))
     source = "import os\nfor i in range(2000):\n    open(f'f{i}', 'wb').write(b'x' * (1 << 20)); os.write(1, b'.')"
-    written = len(made.run(source).output)
-    folder = made._folder
-    made._worker.kill()  # and the folder of a worker that was killed is removed too
-    made.close()
+    written = len(actual.run(source).output)
+    folder = actual._folder
+    actual._worker.kill()  # and the folder of a worker that was killed is removed too
+    actual.close()
     return [written, folder is None or os.path.exists(folder)]
 
 
@@ -203,10 +203,10 @@ def test_nothing_outlives_the_process_that_began_it():
     reading, writing = os.pipe()
     trainer = os.fork()
     if trainer == 0:
-        made = Sandbox(Limits(seconds=60.0))
-        made.run("")
-        os.write(writing, str(made._worker.pid).encode())
-        made.run("import time; time.sleep(60)")
+        actual = Sandbox(Limits(seconds=60.0))
+        actual.run("")
+        os.write(writing, str(actual._worker.pid).encode())
+        actual.run("import time; time.sleep(60)")
         os._exit(0)
     session = int(os.read(reading, 20))
     os.close(reading), os.close(writing)
@@ -240,19 +240,23 @@ def try_missing() -> list[str]:
     """What a safe sandbox says, and what an unsafe one makes of a program."""
     try:
         Sandbox().run("print(1)")
-        said = "it ran"
+        message = "it ran"
     except ExecutorDown as error:
-        said = str(error)
+        message = str(error)
     unsafe = Sandbox(unsafe=True)
     output = unsafe.run("print(1)").output
     unsafe.close()
-    return [said, output]
+    return [message, output]
 
 
 @pytest.mark.parametrize(("call", "name"), [("landlock_create_ruleset", "Landlock"), ("seccomp", "seccomp")])
 def test_a_machine_that_cannot_confine_is_refused_by_name(call, name):
-    said, output = in_process(try_missing, refused=(call,))
-    assert said.startswith("programs cannot be confined on this machine") and name in said and "unsafe=True" in said
+    message, output = in_process(try_missing, refused=(call,))
+    assert (
+        message.startswith("programs cannot be confined on this machine")
+        and name in message
+        and "unsafe=True" in message
+    )
     assert output == "1\n"
 
 
@@ -264,9 +268,9 @@ def test_other_systems_are_refused_by_name(monkeypatch):
 
 def test_an_unsafe_sandbox_says_what_is_missing(caplog):
     def warn() -> list[str]:
-        made = Sandbox(unsafe=True)
-        made.run("")
-        made.close()
+        actual = Sandbox(unsafe=True)
+        actual.run("")
+        actual.close()
         return [record.getMessage() for record in caplog.records]
 
     (warned,) = in_process(warn, refused=("landlock_create_ruleset",))

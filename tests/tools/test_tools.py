@@ -18,10 +18,10 @@ def answered(tool, call, executor=None):
 
 
 def test_the_signature_is_the_schema():
-    made = Divide().schema["function"]
-    assert made["name"] == "divide" and made["description"] == "Divide."
-    assert made["parameters"]["required"] == ["left"]
-    assert made["parameters"]["properties"]["left"] == {"type": "integer", "description": "what is shared out."}
+    actual = Divide().schema["function"]
+    assert actual["name"] == "divide" and actual["description"] == "Divide."
+    assert actual["parameters"]["required"] == ["left"]
+    assert actual["parameters"]["properties"]["left"] == {"type": "integer", "description": "what is shared out."}
 
 
 def test_a_tool_without_typed_arguments_is_refused():

@@ -38,7 +38,7 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
 
     async def ask(self, path: str, body: dict[str, Any] | None = None, seconds: float | None = None) -> Any:
-        """POST when there is a body, GET otherwise. Raises Refused, or OSError when nobody is there or answers."""
+        """POST when there is a body, GET otherwise. Raises Refused, or OSError without a connection or an answer."""
         limit = self.seconds if seconds is None else seconds
         timeout = aiohttp.ClientTimeout(total=None if limit == math.inf else limit)
         base = "http://server" if self.address.startswith(SOCKET) else self.address
@@ -87,14 +87,14 @@ class Client:
             return False
         return True
 
-    async def generate(self, prompt: EnginePrompt, pictures: list[str], drawing: Drawing) -> EngineOutput:
+    async def generate(self, prompt: EnginePrompt, image_urls: list[str], drawing: Drawing) -> EngineOutput:
         body: dict[str, Any] = {
             "token_ids": list(prompt.ids),
             "sampling_params": sampling_fields(drawing, prompt.seed),
             "return_token_ids": True,
         }
-        if pictures:
-            body["content_parts"] = [{"type": "image_url", "url": picture} for picture in pictures]
+        if image_urls:
+            body["content_parts"] = [{"type": "image_url", "url": url} for url in image_urls]
         return output(await self.ask("/inference/v1/generate", body, math.inf), drawing)
 
     # ---------------------------------------------------------------- weights
@@ -161,8 +161,8 @@ def _real(logprob: float) -> float:
     return -math.inf if logprob <= NOWHERE else logprob
 
 
-def picture(image: np.ndarray) -> str:
-    """A picture as a data URL, without loss."""
+def image_data_url(image: np.ndarray) -> str:
+    """An image as a data URL, without loss."""
     file = io.BytesIO()
     Image.fromarray(image).save(file, "png", compress_level=1)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from mmrl.engines.vllm.backend import Drawing, EngineOutput, EnginePrompt
-from mmrl.engines.vllm.client import Refused, picture
+from mmrl.engines.vllm.client import Refused, image_data_url
 from mmrl.engines.vllm.replica import Replica
 
 PROBE = 30.0  # seconds in which a server that is not hanging draws one token, whatever else it does
@@ -23,7 +23,7 @@ class Dispatch:
 
     Args:
         replicas: the pool.
-        revive: starts a server again that is found dead in the life with this number, for this reason.
+        revive: starts a server again that is found dead at the start with this number, for this reason.
         in_flight: most requests at one server at a time.
         seconds: without an answer from a server, after which the requests that it has are given up.
     """
@@ -39,7 +39,7 @@ class Dispatch:
 
     async def answers(self, prompts: Sequence[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
         self._prompts, self._drawing = prompts, drawing
-        self._pictures: dict[int, str] = {}  # the completions of a group share theirs
+        self._image_urls: dict[int, str] = {}  # the completions of a group share theirs
         self._waiting = deque(range(len(prompts)))
         self._answered: dict[int, EngineOutput] = {}
         places = [replica for _ in range(self.in_flight) for replica in self.replicas]
@@ -55,15 +55,15 @@ class Dispatch:
     async def _place(self, replica: Replica) -> None:
         """One request at a time, until no prompt waits."""
         while self._waiting:
-            i, life = self._waiting.popleft(), replica.lives
+            i, start = self._waiting.popleft(), replica.starts
             try:
                 self._answered[i] = await self._answer(replica, self._prompts[i])
             except Down as why:
                 self._waiting.appendleft(i)
-                await self.revive(replica, life, str(why))
+                await self.revive(replica, start, str(why))
 
     async def _answer(self, replica: Replica, prompt: EnginePrompt) -> EngineOutput:
-        request = asyncio.create_task(replica.client.generate(prompt, self._pictures_of(prompt), self._drawing))
+        request = asyncio.create_task(replica.client.generate(prompt, self._encode_images(prompt), self._drawing))
         begun = time.monotonic()
         try:
             while not request.done():
@@ -83,15 +83,15 @@ class Dispatch:
         return answer
 
     async def _diagnose_failure(
-        self, replica: Replica, prompt: EnginePrompt, why: str, lives: bool = False
+        self, replica: Replica, prompt: EnginePrompt, why: str, healthy: bool = False
     ) -> EngineOutput:
         """The fault of this prompt alone when the server still draws for others."""
-        if lives or await replica.client.draws(prompt, min(PROBE, self.seconds)):
+        if healthy or await replica.client.draws(prompt, min(PROBE, self.seconds)):
             return EngineOutput((), (), (), "error", error=why)
         raise Down(why)
 
-    def _pictures_of(self, prompt: EnginePrompt) -> list[str]:
+    def _encode_images(self, prompt: EnginePrompt) -> list[str]:
         for image in prompt.images:
-            if id(image) not in self._pictures:
-                self._pictures[id(image)] = picture(image)
-        return [self._pictures[id(image)] for image in prompt.images]
+            if id(image) not in self._image_urls:
+                self._image_urls[id(image)] = image_data_url(image)
+        return [self._image_urls[id(image)] for image in prompt.images]

@@ -167,7 +167,7 @@ class VllmEngine(Engine):
         # a greedy choice is reported under temperature 1, without truncation: the learner scores it so too
         extra = {"temperature": torch.tensor(1.0 if drawing.greedy else drawing.temperature)}
         failed = output.ended == "error" or not output.ids
-        if failed:  # one forced token stands for it: such an episode is counted, and dropped before it is learnt from
+        if failed:  # one forced token stands for it: such an episode is counted, and dropped before it is trained on
             self.count("engine/failed", 1)
             self._warn(output.error or "vLLM gave no token")
             output = replace(output, ids=(self._policy.tokenizer.pad_token_id,), logprobs=(0.0,), kept=((),))
@@ -191,7 +191,7 @@ class VllmEngine(Engine):
     def _warn(self, reason: str) -> None:
         if reason not in self._warned:
             self._warned.add(reason)
-            log.warning("a request failed in vLLM; its episode counts as an error and is not learnt from: %s", reason)
+            log.warning("a request failed in vLLM; its episode counts as an error and is not trained on: %s", reason)
 
     # ---------------------------------------------------------------- the end
 

@@ -2,7 +2,7 @@
 
 vLLM fuses, renames, pads and skips. Its `load_weights` is run on tensors without data, with a recorder in the place of
 every parameter's loader: what it would do is known before anything is touched, because a transfer that fails half-way
-leaves a model that nobody can use.
+leaves an unusable model.
 """
 
 from __future__ import annotations

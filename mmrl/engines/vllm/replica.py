@@ -24,7 +24,7 @@ class Replica:
 
     def __init__(self, client: Client):
         self.client = client
-        self.lives = 0  # how often it has started; an answer that failed in an earlier life does not end this one
+        self.starts = 0  # how often it has started; a request that failed before a restart does not trigger another one
         self.progress = 0.0  # when it last completed a request
         self.lock = asyncio.Lock()
 
@@ -34,8 +34,8 @@ class Replica:
     async def up(self) -> None:
         """Be there and healthy; raises EngineFailure with the reason."""
         if not await self.client.healthy():
-            raise EngineFailure(f"nobody answers at {self.client.address}/health; does the server of engine.urls run?")
-        self.lives += 1
+            raise EngineFailure(f"no answer from {self.client.address}/health; does the server of engine.urls run?")
+        self.starts += 1
 
     def down(self, kill: bool = False) -> None:
         """Nothing of ours runs."""
@@ -56,7 +56,7 @@ class Launched(Replica):
         super().__init__(client)
         self.command, self.environment, self.log, self.seconds = list(command), environment, log, seconds
         self.process: ServerProcess | None = None
-        self._begins = 0  # where in the log this life begins
+        self._begins = 0  # where in the log this start begins
 
     def __str__(self) -> str:
         return f"the vLLM server with the log {self.log}"
@@ -73,7 +73,7 @@ class Launched(Replica):
                 self.down(kill=True)
                 raise EngineFailure(f"vLLM did not start within {self.seconds:.0f} s: {self.read_log()} See {self.log}")
             await asyncio.sleep(LOOK)
-        self.lives += 1
+        self.starts += 1
 
     def _free(self) -> None:
         """Whoever has our port would answer in our name; a killed server leaves its socket lying about."""

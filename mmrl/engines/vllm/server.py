@@ -210,10 +210,10 @@ class Server(Backend):
         except (OSError, Refused) as error:
             raise EngineFailure(f"{replica} does not take weights: {error}. {_serve(replica)}") from error
 
-    async def _revive(self, replica: Replica, life: int, why: str) -> None:
+    async def _revive(self, replica: Replica, start: int, why: str) -> None:
         """Start it again, unless that has happened since."""
         async with replica.lock:
-            if replica.lives != life:
+            if replica.starts != start:
                 return
             if not replica.launched:
                 raise EngineFailure(f"{replica} is gone: {why}. Start it again, then {RESUME}")
@@ -232,11 +232,11 @@ class Server(Backend):
 
     async def _with_retry(self, replica: Replica, action: Callable[[], Awaitable[T]]) -> T:
         """Once more after a restart, when the server is gone or left in the middle of something."""
-        life = replica.lives
+        start = replica.starts
         try:
             return await action()
         except (OSError, Refused) as error:
-            await self._revive(replica, life, str(error) or type(error).__name__)
+            await self._revive(replica, start, str(error) or type(error).__name__)
         try:
             return await action()
         except (OSError, Refused) as error:

@@ -1,4 +1,4 @@
-"""Programs that nobody has read, run where they can do no harm."""
+"""Run untrusted programs in a sandbox."""
 
 from mmrl.tools.sandbox.limits import ExecutorDown, Limits, Ran
 from mmrl.tools.sandbox.sandbox import Sandbox

@@ -1,4 +1,4 @@
-"""Programs that nobody has read, run where they can do no harm."""
+"""Run untrusted programs in a sandbox."""
 
 from __future__ import annotations
 

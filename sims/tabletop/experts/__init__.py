@@ -1,4 +1,4 @@
-"""Scripted experts, one per task: from the state alone, a chunk at a time."""
+"""Scripted experts, one per task, that plan chunks of actions from the state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RULES: dict[str, Rule] = {
 
 
 def expert(env: TabletopVectorEnv) -> np.ndarray:
-    """The next chunk for every world, planned from its state and set-point, float32 [n, chunk, A]."""
+    """Plan the next chunk of every environment from its state and set-point, float32 [n, chunk, A]."""
     out = np.zeros((env.num_envs, env.chunk, env.action_dims), np.float32)
     everyone = np.arange(env.num_envs)
     for t, table in enumerate(env.tables):
@@ -38,8 +38,8 @@ def expert(env: TabletopVectorEnv) -> np.ndarray:
         state = table.state(ids)
         forecast = Forecast(
             state,
-            table.worlds.box,
-            at=table.worlds.setpoint[ids].copy(),
+            table.physics.box,
+            at=table.physics.setpoint[ids].copy(),
             tip=state.tip.copy(),
             gap=state.gap.copy(),
             objects=state.objects.copy(),

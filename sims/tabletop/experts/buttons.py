@@ -1,4 +1,4 @@
-"""A scripted press: over the button that is due, down until it counts, up again."""
+"""Scripted expert for buttons: above the next button, down until it counts, up again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scripted opening: down between the handle and the front, then pull."""
+"""Scripted expert for drawers: down between handle and front, then pull."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def drawer(task: DrawerTask, forecast: Forecast) -> np.ndarray:
     """The next action, [n, 3]."""
     at, tip = forecast.at, forecast.tip
     rows = np.arange(len(at))
-    bar = forecast.named(0)
+    bar = forecast.named_object(0)
     slot = bar - np.array([_BEHIND_M, 0, 0])
     near = np.linalg.norm((at - slot)[:, :2], axis=1) < 0.012
     aside = np.abs(tip[:, 1] - bar[:, 1])

@@ -1,4 +1,4 @@
-"""How a scripted expert plans a chunk: it acts step by step in a guess of what its own actions will do."""
+"""Plan the chunk of a scripted expert with a predicted state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLLOWS = 0.45  # of the way to the set-point that the hand makes in a control s
 
 @dataclass
 class Forecast:
-    """The guessed future of n worlds; a rule of an expert may change it to say what its action did."""
+    """Predicted state of n environments; an expert updates it with the effect of its actions."""
 
     state: State  # when the chunk was planned
     box: np.ndarray  # [2, 3] where set-points may be
@@ -28,8 +28,8 @@ class Forecast:
     objects: np.ndarray  # [n, K, 3] metres
     memory: np.ndarray  # [n, R]
 
-    def named(self, place: int) -> np.ndarray:
-        """Guessed centres of the things named in this place of the order, [n, 3] metres."""
+    def named_object(self, place: int) -> np.ndarray:
+        """Predicted centres of the things named in this place of the order, [n, 3] metres."""
         return self.objects[np.arange(len(self.at)), self.state.named[:, place]]
 
 
@@ -38,12 +38,12 @@ Rule = Callable[[Any, Forecast], np.ndarray]
 
 
 def towards(forecast: Forecast, aim: np.ndarray, gentle: float = GENTLE) -> np.ndarray:
-    """The action that goes to an aim: clip(d / (gentle step)), [n, 3]."""
+    """Action towards a target: clip(d / (gentle step)), [n, 3]."""
     return np.clip((aim - forecast.at) / (gentle * STEP_M), -1, 1)
 
 
 def plan(rule: Rule, task: Any, forecast: Forecast, chunk: int, dims: int) -> np.ndarray:
-    """A chunk by the rule, float32 [n, chunk, dims]; a gripper that the task does not use gets 0."""
+    """Plan a chunk by the rule, float32 [n, chunk, dims]; a gripper that the task does not use gets 0."""
     out = np.zeros((len(forecast.at), chunk, dims))
     for k in range(chunk):
         action = rule(task, forecast)

@@ -1,4 +1,4 @@
-"""Scripted picking, placing and stacking: over the cube, down, close, up, over the place, down, open."""
+"""Scripted expert for picking, placing and stacking: above the cube, down, close, up, above the place, down, open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SLACK_M = 0.006  # above its place a cube is let go
 
 def grasp(task: PlacingTask, forecast: Forecast) -> np.ndarray:
     """The next action, [n, 4]."""
-    at, tip, cube = forecast.at, forecast.tip, forecast.named(0)
+    at, tip, cube = forecast.at, forecast.tip, forecast.named_object(0)
     rest = task.target(forecast.state)
     rows = np.arange(len(at))
     home = np.linalg.norm((cube - rest)[:, :2], axis=1) <= 0.7 * task.radius_m
@@ -52,7 +52,7 @@ def grasp(task: PlacingTask, forecast: Forecast) -> np.ndarray:
 
 
 def _foresee(forecast: Forecast, action: np.ndarray, held: np.ndarray, around: np.ndarray, rows: np.ndarray) -> None:
-    """A held cube goes where the hand goes; the fingers stop at a cube between them."""
+    """Predict that a grasped cube moves with the hand, and that fingers stop at a cube between them."""
     moved = FOLLOWS * (forecast.at + STEP_M * action[:, :3] - forecast.tip)
     forecast.objects[rows, forecast.state.named[:, 0]] += np.where(held[:, None], moved, 0)
     wanted = 2 * (SHUT_M + (OPEN_M - SHUT_M) * (action[:, 3] + 1) / 2)

@@ -1,4 +1,4 @@
-"""A scripted push: down behind the cube, then along the line to the disc, staying on the line."""
+"""Scripted expert for pushing: down behind the cube, then along the line to the disc."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STEER = 1.5  # correction per distance off the line
 
 def push(task: PushTask, forecast: Forecast) -> np.ndarray:
     """The next action, [n, 3]."""
-    at, cube, disc = forecast.at, forecast.named(0), forecast.named(1)
+    at, cube, disc = forecast.at, forecast.named_object(0), forecast.named_object(1)
     way = (disc - cube)[:, :2]
     left = np.linalg.norm(way, axis=1)
     way = way / np.maximum(left, 1e-9)[:, None]
@@ -49,7 +49,7 @@ def push(task: PushTask, forecast: Forecast) -> np.ndarray:
 
 
 def _split(offset: np.ndarray, way: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Horizontal offsets [n, 3] along a way [n, 2] and across it, [n] and [n, 2]."""
+    """Split horizontal offsets [n, 3] into parts along a way [n, 2] and across it, [n] and [n, 2]."""
     along = (offset[:, :2] * way).sum(1)
     return along, offset[:, :2] - along[:, None] * way
 
@@ -57,7 +57,7 @@ def _split(offset: np.ndarray, way: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def _carry(
     forecast: Forecast, action: np.ndarray, pushing: np.ndarray, way: np.ndarray, along: np.ndarray, touch: np.ndarray
 ) -> None:
-    """A cube that the hand runs into moves on before it."""
+    """Predict that a cube in the hand's way is pushed ahead of it."""
     ahead = along + STEP_M * (action[:, :2] * way).sum(1)  # the hand moves about as fast as its set-point
     moved = np.where(pushing, np.maximum(ahead + touch, 0), 0)[:, None] * way
     forecast.objects[np.arange(len(moved)), forecast.state.named[:, 0], :2] += moved

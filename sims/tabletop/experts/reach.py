@@ -1,4 +1,4 @@
-"""A scripted reach: stay high until nearly above the named cube, then come down."""
+"""Scripted expert for reaching: stay high until nearly above the named cube, then descend."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DESCEND_M = 0.08  # horizontal distance at which the descent begins
 
 def reach(task: ReachTask, forecast: Forecast) -> np.ndarray:
     """The next action, [n, 3]."""
-    goal = above(forecast.named(0))
+    goal = above(forecast.named_object(0))
     distance = np.linalg.norm((goal - forecast.at)[:, :2], axis=1)
     aim = goal.copy()
     aim[:, 2] = np.where(distance > _DESCEND_M, goal[:, 2] + _CRUISE_M, goal[:, 2])

@@ -31,13 +31,13 @@ def policy(kind: str, folder: Path, **options: Any) -> TextPolicy:
     """A policy with random weights that are far enough from zero for its choices to differ."""
     torch.manual_seed(0)
     if kind == "qwen2":
-        made: TextPolicy = TextPolicy(config={"model_type": "qwen2", **TEXT}, **options)
+        model: TextPolicy = TextPolicy(config={"model_type": "qwen2", **TEXT}, **options)
     elif kind == "llava":
         config = {"text_config": {"model_type": "qwen2", **TEXT}, "vision_config": VISION}
-        made = VisionLanguagePolicy(config=config, **options)
+        model = VisionLanguagePolicy(config=config, **options)
     else:
-        made = VisionLanguagePolicy(path=str(qwen2_5_vl(folder)), **options)
-    return moved(made, 3.0)
+        model = VisionLanguagePolicy(path=str(qwen2_5_vl(folder)), **options)
+    return moved(model, 3.0)
 
 
 @torch.no_grad()
@@ -50,7 +50,7 @@ def moved(policy: TextPolicy, factor: float) -> TextPolicy:
 
 
 def requests(policy: TextPolicy, groups: int = 3, group_size: int = 4) -> list[Request]:
-    """Prompts of different lengths, with a picture where the policy can see; a group shares one observation."""
+    """Prompts of different lengths, with an image where the policy can see; a group shares one observation."""
     out = []
     for group in range(groups):
         words = f"count {group} " * (1 + 4 * group)

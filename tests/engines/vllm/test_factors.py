@@ -17,12 +17,12 @@ LORA = {"r": 4, "lora_alpha": 8, "target_modules": "all-linear"}
 
 
 def adapted(kind, folder, **changes):
-    made = policy(kind, folder, lora={**LORA, **changes})
+    model = policy(kind, folder, lora={**LORA, **changes})
     with torch.no_grad():
-        for name, parameter in made.named_parameters():
+        for name, parameter in model.named_parameters():
             if "lora_B" in name:  # begins at zero
                 parameter.normal_(std=0.05)
-    return made
+    return model
 
 
 def test_folding_by_hand():
@@ -34,10 +34,10 @@ def test_folding_by_hand():
 @pytest.mark.parametrize("kind", ["qwen2", "llava", "qwen2_5_vl"])
 @pytest.mark.parametrize("changes", [{}, {"use_rslora": True}], ids=["plain", "rslora"])
 def test_a_file_of_factors_and_its_base_are_the_merged_weights(tmp_path, kind, changes):
-    made, sent = adapted(kind, tmp_path, **changes), AdapterFactors()
-    sent.save(made, tmp_path / "start")
-    exported = sent.write(made, tmp_path / "start", tmp_path / "factors.safetensors")
-    merged = made.export_weights()
+    model, sent = adapted(kind, tmp_path, **changes), AdapterFactors()
+    sent.save(model, tmp_path / "start")
+    exported = sent.write(model, tmp_path / "start", tmp_path / "factors.safetensors")
+    merged = model.export_weights()
     assert exported.keys() == merged.keys()
     for name, tensor in merged.items():
         torch.testing.assert_close(exported[name], tensor, rtol=1e-5, atol=1e-6, msg=name)
@@ -51,9 +51,9 @@ def test_a_file_of_factors_and_its_base_are_the_merged_weights(tmp_path, kind, c
 
 
 def test_factors_that_do_not_fit_are_named(tmp_path):
-    made, sent, path = adapted("qwen2", tmp_path), AdapterFactors(), tmp_path / "factors.safetensors"
-    sent.save(made, tmp_path / "start")
-    sent.write(made, tmp_path / "start", path)
+    model, sent, path = adapted("qwen2", tmp_path), AdapterFactors(), tmp_path / "factors.safetensors"
+    sent.save(model, tmp_path / "start")
+    sent.write(model, tmp_path / "start", path)
     with Weights(path) as weights:
         about = dict(weights._own[next(iter(weights._own))].metadata())
     tensors = load_file(path)
@@ -63,18 +63,18 @@ def test_factors_that_do_not_fit_are_named(tmp_path):
     tensors["model.no_such.weight.lora_A"] = torch.zeros(2, 2)
     save_file(tensors, path, metadata=about)
     with Weights(path) as weights:
-        said = weights.problems()
-    assert [f"{lost} was not sent", "model.no_such.weight.lora_A is no factor of a tensor of the base"] == said[:2]
-    assert len(said) == 3 and turned.rpartition(".")[0] in said[2]
+        message = weights.problems()
+    assert [f"{lost} was not sent", "model.no_such.weight.lora_A is no factor of a tensor of the base"] == message[:2]
+    assert len(message) == 3 and turned.rpartition(".")[0] in message[2]
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [({"use_dora": True}, "DoRA"), ({"modules_to_save": ["norm"]}, "norm.* learns"), ({"bias": "all"}, "bias learns")],
     ids=["dora", "modules_to_save", "bias"],
 )
-def test_a_policy_that_learns_more_than_factors(tmp_path, changes, said):
-    with pytest.raises(ValueError, match=rf"engine\.adapters.*{said}"):
+def test_a_policy_that_learns_more_than_factors(tmp_path, changes, message):
+    with pytest.raises(ValueError, match=rf"engine\.adapters.*{message}"):
         adapted("qwen2", tmp_path, **changes).adapters()
 
 
@@ -101,19 +101,19 @@ class Losing(InProcess):
 @pytest.mark.vllm
 @pytest.mark.parametrize("kind", ["qwen2", "llava"])
 def test_vllm_runs_on_what_the_learner_has(tmp_path, kind):
-    made = adapted(kind, tmp_path)
+    model = adapted(kind, tmp_path)
     vllm, local = VllmEngine(Losing(cache_gib=0.25), adapters=True), LocalEngine()
     try:
         for version in range(3):
-            vllm.sync(made, version)
-            local.sync(made, version)
-            asked, sampling = requests(made, group_size=1), Sampling(decode="argmax", max_tokens=16)
+            vllm.sync(model, version)
+            local.sync(model, version)
+            asked, sampling = requests(model, group_size=1), Sampling(decode="argmax", max_tokens=16)
             for theirs, ours in zip(vllm.sample(asked, sampling), local.sample(asked, sampling), strict=True):
                 assert theirs.action.tolist() == ours.action.tolist() and theirs.version == version
                 assert (theirs.logprobs - ours.logprobs).abs().max() < 1e-4
-            moved(made, 1.2)  # what learns: the factors
+            moved(model, 1.2)  # what learns: the factors
         vllm.backend.tensor = next(n for n in load_file(next(vllm._folder.glob("weights-*"))) if "layers.1.mlp.up" in n)
         with pytest.raises(EngineFailure, match=r"did not reach the engine.*layers\.1\.mlp\.up_proj"):
-            vllm.sync(made, 3)
+            vllm.sync(model, 3)
     finally:
         vllm.close()

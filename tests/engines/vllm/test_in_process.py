@@ -20,28 +20,28 @@ pytestmark = pytest.mark.vllm
 @pytest.fixture(scope="module", params=KINDS)
 def engines(request, tmp_path_factory):
     """The same weights in vLLM, after one transfer, and in the policy."""
-    made = policy(request.param, tmp_path_factory.mktemp("policy"))
+    model = policy(request.param, tmp_path_factory.mktemp("policy"))
     vllm, local = VllmEngine(InProcess(cache_gib=0.25)), LocalEngine()
-    vllm.sync(made, 0)
-    moved(made, 1.1)
-    vllm.sync(made, 1)
-    local.sync(made, 1)
-    yield vllm, local, made
+    vllm.sync(model, 0)
+    moved(model, 1.1)
+    vllm.sync(model, 1)
+    local.sync(model, 1)
+    yield vllm, local, model
     vllm.close()
 
 
-def scored(made, completions):
+def scored(model, completions):
     """The learner's log-probs of stored completions."""
     prompt = Prompt("test/train/0")
-    batch = collate([Episode(prompt, 0, i, [Turn(c)]) for i, c in enumerate(completions)], made)
+    batch = collate([Episode(prompt, 0, i, [Turn(c)]) for i, c in enumerate(completions)], model)
     with torch.no_grad():
-        logprobs = made(batch).logprobs
+        logprobs = model(batch).logprobs
     return [row[mask] for row, mask in zip(logprobs, batch["mask"])]
 
 
 def test_greedy_choices_are_the_same(engines):
-    vllm, local, made = engines
-    asked = requests(made, group_size=1)
+    vllm, local, model = engines
+    asked = requests(model, group_size=1)
     sampling = Sampling(decode="argmax", max_tokens=24)
     for theirs, ours in zip(vllm.sample(asked, sampling), local.sample(asked, sampling), strict=True):
         assert theirs.action.tolist() == ours.action.tolist()
@@ -62,11 +62,11 @@ def test_greedy_choices_are_the_same(engines):
     ids=["plain", "cool", "top_k", "top_p", "all"],
 )
 def test_the_learner_gives_what_was_drawn_the_same_probability(engines, sampling):
-    vllm, _, made = engines
-    drawn = vllm.sample(requests(made), sampling)
-    for completion, logprobs in zip(drawn, scored(made, drawn), strict=True):
+    vllm, _, model = engines
+    drawn = vllm.sample(requests(model), sampling)
+    for completion, logprobs in zip(drawn, scored(model, drawn), strict=True):
         assert (completion.logprobs - logprobs).abs().max() < 1e-4
-    again = vllm.sample(requests(made), sampling)
+    again = vllm.sample(requests(model), sampling)
     assert [c.action.tolist() for c in again] == [c.action.tolist() for c in drawn], "a seed is a draw"
     completions = {tuple(c.action.tolist()) for c in drawn[:4]}
     assert len(completions) > 1, "completions have seeds of their own"
@@ -75,18 +75,18 @@ def test_the_learner_gives_what_was_drawn_the_same_probability(engines, sampling
 
 def test_more_prompts_than_a_pass_takes_are_drawn_with_their_seeds(engines):
     """vLLM would read some of them in parts, and a seeded draw of such a part cannot be taken back on a CPU."""
-    vllm, _, made = engines
-    asked = requests(made, groups=11, group_size=12)  # prompts of up to 400 tokens
+    vllm, _, model = engines
+    asked = requests(model, groups=11, group_size=12)  # prompts of up to 400 tokens
     sampling = Sampling(max_tokens=3)
     drawn = vllm.sample(asked, sampling)
     assert {c.ended for c in drawn} <= {"done", "length"}
-    for completion, logprobs in zip(drawn, scored(made, drawn), strict=True):
+    for completion, logprobs in zip(drawn, scored(model, drawn), strict=True):
         assert (completion.logprobs - logprobs).abs().max() < 1e-4
 
 
 def test_a_stop_string_ends_a_completion_where_it_does_locally(engines):
-    vllm, local, made = engines
-    asked = requests(made, group_size=1)
+    vllm, local, model = engines
+    asked = requests(model, group_size=1)
     long = local.sample(asked, Sampling(decode="argmax", max_tokens=24))
     word = next(c.output[-3:-1] for c in long if c.output)  # two tokens; an empty output has only special ones
     sampling = Sampling(decode="argmax", max_tokens=24, stop=(word,))
@@ -96,8 +96,8 @@ def test_a_stop_string_ends_a_completion_where_it_does_locally(engines):
 
 
 def test_a_prompt_that_does_not_fit_fails_alone(engines):
-    vllm, _, made = engines
-    asked = requests(made, group_size=1)
+    vllm, _, model = engines
+    asked = requests(model, group_size=1)
     text = asked[0].observation["messages"][0]["content"]
     longer = "x" * 600 if isinstance(text, str) else [text[0], {"type": "text", "text": "x" * 600}]
     raw = {**asked[0].observation, "messages": ({"role": "user", "content": longer},)}
@@ -107,15 +107,15 @@ def test_a_prompt_that_does_not_fit_fails_alone(engines):
     assert not done[1].mask.any() and len(done[1].action) == 1
     report = vllm.report()
     assert report["engine/failed"] == 1 and report["engine/tokens"] == sum(len(done[i].action) for i in (0, 2))
-    collate([Episode(Prompt("test/train/0"), 0, i, [Turn(c)]) for i, c in enumerate(done)], made)
+    collate([Episode(Prompt("test/train/0"), 0, i, [Turn(c)]) for i, c in enumerate(done)], model)
 
 
 def test_refusals(engines):
-    vllm, _, made = engines
+    vllm, _, model = engines
     with pytest.raises(ValueError, match="temperature=3"):
-        vllm.sample(requests(made), Sampling(temperature=3.0))
+        vllm.sample(requests(model), Sampling(temperature=3.0))
     with pytest.raises(ValueError, match="decode=mean"):
-        vllm.sample(requests(made), Sampling(decode="mean"))
+        vllm.sample(requests(model), Sampling(decode="mean"))
 
 
 def test_a_policy_without_words_is_refused():

@@ -43,44 +43,44 @@ class Faulty(InProcess):
 
 @pytest.fixture(scope="module", params=["qwen2", "llava"])
 def engine(request, tmp_path_factory):
-    made = policy(request.param, tmp_path_factory.mktemp("policy"), lora=ADAPTERS)
+    model = policy(request.param, tmp_path_factory.mktemp("policy"), lora=ADAPTERS)
     with torch.no_grad():
-        for name, parameter in made.named_parameters():
+        for name, parameter in model.named_parameters():
             if "lora_B" in name:  # begins at zero
                 parameter.normal_(std=0.05)
     engine = VllmEngine(Faulty(cache_gib=0.25))
-    engine.sync(made, 0)
-    yield engine, made
+    engine.sync(model, 0)
+    yield engine, model
     engine.close()
 
 
 @pytest.fixture(autouse=True)
 def sound(engine):
     """Every test begins with an engine that holds the policy."""
-    engine, made = engine
+    engine, model = engine
     engine.backend.fault = ""
-    engine.sync(made, engine._version + 1)
+    engine.sync(model, engine._version + 1)
 
 
-def sync(engine, made, fault, tensor=""):
+def sync(engine, model, fault, tensor=""):
     """A transfer after a step of learning, with something wrong."""
-    engine.backend.fault, engine.backend.tensor = fault, _name(made, tensor)
-    engine.sync(moved(made, 1.02), engine._version + 1)
+    engine.backend.fault, engine.backend.tensor = fault, _name(model, tensor)
+    engine.sync(moved(model, 1.02), engine._version + 1)
 
 
-def _name(made, ending):
-    return next((name for name in made.export_weights() if ending and name.endswith(ending)), "")
+def _name(model, ending):
+    return next((name for name in model.export_weights() if ending and name.endswith(ending)), "")
 
 
 def test_a_sound_transfer_reaches_every_tensor(engine):
-    engine, made = engine
-    before = engine.sample(requests(made, group_size=1), GREEDY)
-    sync(engine, made, "")
-    after = engine.sample(requests(made, group_size=1), GREEDY)
+    engine, model = engine
+    before = engine.sample(requests(model, group_size=1), GREEDY)
+    sync(engine, model, "")
+    after = engine.sample(requests(model, group_size=1), GREEDY)
     assert any(not torch.equal(a.logprobs, b.logprobs) for a, b in zip(before, after))
     assert {c.version for c in after} == {engine._version}
-    held = engine.backend.report_weights()
-    assert any(len(parts) == 3 for parts in held.parts.values()) and any(len(p) == 2 for p in held.parts.values())
+    stored = engine.backend.report_weights()
+    assert any(len(parts) == 3 for parts in stored.parts.values()) and any(len(p) == 2 for p in stored.parts.values())
     assert engine.report()["engine/canary_difference"] < 1e-5
 
 
@@ -90,18 +90,18 @@ def test_one_changed_number(engine, tensor):
         sync(*engine, "perturb", tensor)
 
 
-def test_one_adapter_weight_that_is_learnt_after_the_transfer(engine):
-    engine, made = engine
-    adapter = next(p for n, p in made.named_parameters() if "layers.1.self_attn.q_proj.lora_A" in n)
-    held = engine.backend.report_weights()
+def test_one_adapter_weight_that_is_learned_after_the_transfer(engine):
+    engine, model = engine
+    adapter = next(p for n, p in model.named_parameters() if "layers.1.self_attn.q_proj.lora_A" in n)
+    stored = engine.backend.report_weights()
     with torch.no_grad():
         adapter[0, 0] += 1e-4
     with pytest.raises(EngineFailure, match=r"did not reach the engine.*layers\.1\.self_attn\.qkv_proj"):
-        verify_weights(made.export_weights(), held, held.version)
+        verify_weights(model.export_weights(), stored, stored.version)
 
 
 @pytest.mark.parametrize(
-    ("fault", "tensor", "said"),
+    ("fault", "tensor", "message"),
     [
         ("drop", "layers.0.mlp.gate_proj.weight", r"gate_up_proj.*cannot fill"),
         ("drop", "layers.1.mlp.down_proj.weight", r"down_proj.weight of the model is given by no tensor"),
@@ -109,11 +109,11 @@ def test_one_adapter_weight_that_is_learnt_after_the_transfer(engine):
         ("add", "", r"no_such"),
     ],
 )
-def test_what_cannot_be_loaded_is_refused_before_anything_is_touched(engine, fault, tensor, said):
-    engine, made = engine
+def test_what_cannot_be_loaded_is_refused_before_anything_is_touched(engine, fault, tensor, message):
+    engine, model = engine
     before = engine.backend.report_weights()
-    with pytest.raises(EngineFailure, match=said):
-        sync(engine, made, fault, tensor)
+    with pytest.raises(EngineFailure, match=message):
+        sync(engine, model, fault, tensor)
     assert engine.backend.report_weights() == before
 
 

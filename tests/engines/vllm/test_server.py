@@ -30,18 +30,18 @@ def plain(completions):
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     """A text policy and its server; the tests run in the order in which they stand."""
-    made = policy("qwen2", tmp_path_factory.mktemp("policy"))
+    model = policy("qwen2", tmp_path_factory.mktemp("policy"))
     logs = tmp_path_factory.mktemp("logs")
     engine = ServerEngine(**SMALL, logs=str(logs), restarts=1, timeout_seconds=60.0)
-    engine.sync(made, 0)
-    yield engine, made
+    engine.sync(model, 0)
+    yield engine, model
     engine.close()
 
 
-def agree(engine, made):
+def agree(engine, model):
     local = LocalEngine()
-    local.sync(made, 0)
-    asked, sampling = requests(made, group_size=1), Sampling(decode="argmax", max_tokens=24)
+    local.sync(model, 0)
+    asked, sampling = requests(model, group_size=1), Sampling(decode="argmax", max_tokens=24)
     theirs, ours = engine.sample(asked, sampling), local.sample(asked, sampling)
     assert plain(theirs) == plain(ours)
     for one, other in zip(theirs, ours, strict=True):
@@ -53,18 +53,18 @@ def test_it_agrees_with_the_policy(text):
 
 
 def test_a_push_arrives_exactly(text):
-    engine, made = text
-    moved(made, 1.1)
-    engine.sync(made, 1)  # proves every tensor and the canary
-    agree(engine, made)
-    (completion, *_) = engine.sample(requests(made), Sampling(max_tokens=4))
+    engine, model = text
+    moved(model, 1.1)
+    engine.sync(model, 1)  # proves every tensor and the canary
+    agree(engine, model)
+    (completion, *_) = engine.sample(requests(model), Sampling(max_tokens=4))
     assert completion.version == 1
 
 
 def test_seeds_decide_the_draws_and_kept_ids_come_back(text):
-    engine, made = text
+    engine, model = text
     sampling = Sampling(max_tokens=12, top_k=5)
-    once, again = (engine.sample(requests(made), sampling) for _ in range(2))
+    once, again = (engine.sample(requests(model), sampling) for _ in range(2))
     assert plain(once) == plain(again) and len({str(c.action.tolist()) for c in once}) > 6
     for completion in once:
         kept = completion.extra["support_ids"].split(completion.extra["support_sizes"].tolist())
@@ -74,22 +74,22 @@ def test_seeds_decide_the_draws_and_kept_ids_come_back(text):
 
 
 def test_a_request_that_never_ends_is_given_up_and_the_server_goes_on(text):
-    engine, made = text
+    engine, model = text
     server = engine.backend
     server.timeout_seconds = 0.05
     try:
-        cut = engine.sample(requests(made)[:1], Sampling(max_tokens=450))
+        cut = engine.sample(requests(model)[:1], Sampling(max_tokens=450))
     finally:
         server.timeout_seconds = 60.0
     assert [c.ended for c in cut] == ["error"] and not cut[0].mask.any()
     assert server.restarted == 0
-    agree(engine, made)
+    agree(engine, model)
 
 
 def test_a_server_that_is_killed_comes_back_and_no_prompt_is_answered_twice(text):
-    engine, made = text
+    engine, model = text
     server = engine.backend
-    asked, sampling = requests(made, groups=8, group_size=16), Sampling(max_tokens=LENGTH)
+    asked, sampling = requests(model, groups=8, group_size=16), Sampling(max_tokens=LENGTH)
     undisturbed = engine.sample(asked, sampling)
     assert server.restarted == 0
     (replica,) = server._replicas
@@ -102,7 +102,7 @@ def test_a_server_that_is_killed_comes_back_and_no_prompt_is_answered_twice(text
     assert until(lambda: not group(before))  # engine and workers of the killed one are gone
     assert plain(disturbed) == plain(undisturbed)
     assert {c.version for c in disturbed} == {1}  # the weights of the last push, not those of the start
-    agree(engine, made)
+    agree(engine, model)
 
 
 def kill_after_an_answer(replica):
@@ -114,37 +114,37 @@ def kill_after_an_answer(replica):
 
 
 def test_when_no_restart_is_left_the_run_ends_with_what_to_do(text):
-    engine, made = text
+    engine, model = text
     server = engine.backend
     (replica,) = server._replicas
     number = replica.process.group
     os.killpg(number, signal.SIGSTOP)  # hangs: nothing answers, nothing ends
     server.timeout_seconds = replica.client.seconds = 2.0
     with pytest.raises(EngineFailure, match=r"1 restarts of engine\.restarts are used up; resume.*ckpt_path="):
-        engine.sample(requests(made), Sampling(max_tokens=4))
+        engine.sample(requests(model), Sampling(max_tokens=4))
     os.killpg(number, signal.SIGCONT)
     engine.close()
     assert until(lambda: not group(number))
 
 
 def test_a_model_that_vllm_does_not_know_is_refused(tmp_path):
-    made = policy("qwen2", tmp_path)
-    made.save_pretrained(tmp_path / "start")
+    model = policy("qwen2", tmp_path)
+    model.save_pretrained(tmp_path / "start")
     config = tmp_path / "start" / "config.json"
     config.write_text(config.read_text().replace("Qwen2ForCausalLM", "UnheardOf").replace('"qwen2"', '"unheard_of"'))
     with pytest.raises(EngineFailure, match=r"did not start.*engine=local.*server-0\.log"):
         Server(**SMALL, logs=str(tmp_path)).start(tmp_path / "start", 0)
 
 
-def test_pictures_reach_a_pool(tmp_path):
-    made = policy("llava", tmp_path)
+def test_images_reach_a_pool(tmp_path):
+    model = policy("llava", tmp_path)
     engine = ServerEngine(**SMALL, servers=2, logs=str(tmp_path))
     try:
-        engine.sync(made, 0)
-        moved(made, 1.1)
-        engine.sync(made, 1)
-        agree(engine, made)
-        assert {c.version for c in engine.sample(requests(made), Sampling(max_tokens=4))} == {1}
+        engine.sync(model, 0)
+        moved(model, 1.1)
+        engine.sync(model, 1)
+        agree(engine, model)
+        assert {c.version for c in engine.sample(requests(model), Sampling(max_tokens=4))} == {1}
     finally:
         engine.close()
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mmrl.engines.vllm.backend import Drawing, EngineFailure, EnginePrompt
-from mmrl.engines.vllm.client import picture
+from mmrl.engines.vllm.client import image_data_url
 from mmrl.engines.vllm.diagnosis import diagnose
 from mmrl.engines.vllm.replica import Client, Launched
 from mmrl.engines.vllm.server import Server, words
@@ -54,12 +54,12 @@ def running(*options: str):
 
 @contextmanager
 def backend(**options):
-    made = Server(**options)
+    server = Server(**options)
     try:
-        made.start(Path("nowhere"), 0)
-        yield made
+        server.start(Path("nowhere"), 0)
+        yield server
     finally:
-        made.close()
+        server.close()
 
 
 def test_prompts_are_shared_out_and_answers_come_in_order():
@@ -93,7 +93,7 @@ def test_a_server_of_somebody_else_that_dies_ends_the_run():
 
 
 def test_nobody_at_an_url_is_refused():
-    with pytest.raises(EngineFailure, match=r"nobody answers.*engine\.urls"), backend(urls=["http://127.0.0.1:9"]):
+    with pytest.raises(EngineFailure, match=r"no answer from.*engine\.urls"), backend(urls=["http://127.0.0.1:9"]):
         pass
 
 
@@ -132,9 +132,9 @@ def test_a_python_without_vllm_is_refused(tmp_path):
 )
 def test_the_decisive_line_of_a_log_is_found(tmp_path, line, advice):
     log = tmp_path / "log"
-    log.write_text(f"OSError: of an earlier life\nINFO up\n{line}\nRuntimeError: Engine core initialization failed.\n")
-    found, said = diagnose(log, begins=len("OSError: of an earlier life\n"))
-    assert found == line.removeprefix(WORKER + " ").removeprefix("(APIServer pid=1) ") and advice in said
+    log.write_text(f"OSError: of an earlier start\nINFO up\n{line}\nRuntimeError: Engine core initialization failed.\n")
+    result, message = diagnose(log, begins=len("OSError: of an earlier start\n"))
+    assert result == line.removeprefix(WORKER + " ").removeprefix("(APIServer pid=1) ") and advice in message
 
 
 def test_an_unknown_failure_gives_its_first_error(tmp_path):
@@ -150,13 +150,13 @@ def test_words_of_vllm_serve():
     ]
 
 
-def test_pictures_travel_without_loss():
+def test_images_travel_without_loss():
     import base64
     import io
 
     from PIL import Image
 
     image = np.random.default_rng(0).integers(0, 256, (7, 5, 3), dtype=np.uint8)
-    url = picture(image)
+    url = image_data_url(image)
     raw = base64.b64decode(url.removeprefix("data:image/png;base64,"))
     assert (np.asarray(Image.open(io.BytesIO(raw))) == image).all()

@@ -29,15 +29,15 @@ time.sleep(600)
 
 def group(number: int) -> list[int]:
     """The living processes of a process group."""
-    found = []
+    result = []
     for entry in Path("/proc").iterdir():
         try:
             state, _, pgrp = (entry / "stat").read_text().rpartition(") ")[2].split()[:3]
         except (OSError, ValueError):
             continue
         if entry.name.isdigit() and int(pgrp) == number and state != "Z":
-            found.append(int(entry.name))
-    return found
+            result.append(int(entry.name))
+    return result
 
 
 def until(condition, seconds=30.0) -> bool:

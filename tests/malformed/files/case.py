@@ -15,10 +15,10 @@ class Case:
         name: what is wrong, in a few words.
         build: makes the files in an empty folder and gives what is to be read.
         place: regular expression of the file, row or field that the refusal must name.
-        said: regular expression of what it must say of the value.
+        expected: regular expression of what it must say of the value.
     """
 
     name: str
     build: Callable[[Path], object]
     place: str
-    said: str
+    expected: str

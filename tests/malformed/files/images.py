@@ -20,10 +20,10 @@ PIXELS = np.random.default_rng(0).integers(0, 255, (24, 24, 3), dtype=np.uint8)
 
 
 def encoded(kind: str, mode: str = "RGB", **options: Any) -> bytes:
-    """A picture of 24 x 24 pixels in a file format."""
-    held = io.BytesIO()
-    Image.fromarray(PIXELS).convert(mode).save(held, kind, **options)
-    return held.getvalue()
+    """An image of 24 x 24 pixels in a file format."""
+    stored = io.BytesIO()
+    Image.fromarray(PIXELS).convert(mode).save(stored, kind, **options)
+    return stored.getvalue()
 
 
 def png(width: int, height: int, data: bytes = b"", bits: int = 1) -> bytes:
@@ -65,9 +65,9 @@ def _flipped(content: bytes, at: int) -> bytes:
 
 
 def _depth(mode: str) -> bytes:
-    held = io.BytesIO()
-    Image.new(mode, (4, 4)).save(held, "TIFF")
-    return held.getvalue()
+    stored = io.BytesIO()
+    Image.new(mode, (4, 4)).save(stored, "TIFF")
+    return stored.getvalue()
 
 
 _ROW, _UNREADABLE = r"rows\.jsonl:1", r"x\.png cannot be read as an image .*replace the file"

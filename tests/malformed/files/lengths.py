@@ -14,9 +14,9 @@ from tests.malformed.files.case import Case
 CONTEXT = 2048
 
 
-def rows(made: list[dict[str, Any]], **settings: Any) -> Callable[[Path], JsonlTask]:
+def rows(result: list[dict[str, Any]], **settings: Any) -> Callable[[Path], JsonlTask]:
     def build(folder: Path) -> JsonlTask:
-        (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made))
+        (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in result))
         (folder / "held.jsonl").write_text('{"question": "a held-out one", "answer": 1}\n')
         return JsonlTask(str(folder / "rows.jsonl"), held_out_path=str(folder / "held.jsonl"), **settings)
 
@@ -24,14 +24,14 @@ def rows(made: list[dict[str, Any]], **settings: Any) -> Callable[[Path], JsonlT
 
 
 def problem(question: str, answer: str = "1", max_tokens: int = 64, **settings: Any) -> Callable[[Path], Any]:
-    made = [{"question": "short", "answer": 1}, {"question": question, "answer": answer}]
-    return lambda folder: (rows(made, **settings)(folder), max_tokens)
+    result = [{"question": "short", "answer": 1}, {"question": question, "answer": answer}]
+    return lambda folder: (rows(result, **settings)(folder), max_tokens)
 
 
 def pair(chosen: str, rejected: str) -> Callable[[Path], Any]:
     def build(folder: Path) -> Any:
-        made = [{"prompt": f"p{i}", "chosen": chosen, "rejected": rejected} for i in range(5)]
-        (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made))
+        result = [{"prompt": f"p{i}", "chosen": chosen, "rejected": rejected} for i in range(5)]
+        (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in result))
         return Preferences(str(folder / "pairs.jsonl")), 64
 
     return build

@@ -77,9 +77,9 @@ def cut(size: int) -> Callable[[Path], object]:
 
 def tensors(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
     def edit(folder: Path) -> None:
-        found = {name: value.clone() for name, value in load_file(folder / WEIGHTS).items()}
-        change(found)
-        save_file(found, folder / WEIGHTS, {"format": "pt"})
+        result = {name: value.clone() for name, value in load_file(folder / WEIGHTS).items()}
+        change(result)
+        save_file(result, folder / WEIGHTS, {"format": "pt"})
 
     return edit
 
@@ -103,7 +103,7 @@ def pickled(folder: Path) -> None:
 
 
 def broken(value: float) -> Callable[[dict[str, Any]], object]:
-    return lambda found: found[sorted(found)[1]].view(-1)[:1].fill_(value)
+    return lambda result: result[sorted(result)[1]].view(-1)[:1].fill_(value)
 
 
 _FILE, _FOLDER = r"policy/model\.safetensors", r"policy\.path='.*policy'"

@@ -27,7 +27,7 @@ def check_message(text: str, case: Case, status: int = 1) -> None:
     length = sum(1 + len(line) // WIDTH for line in text.splitlines())
     assert 0 < length <= LINES, f"{length} lines: {text[:3000]}"
     assert re.search(case.place, text), f"does not name {case.place}: {text}"
-    assert re.search(case.said, text, re.DOTALL), f"does not say {case.said}: {text}"
+    assert re.search(case.expected, text, re.DOTALL), f"does not say {case.expected}: {text}"
     assert REMEDY.search(text), f"does not say what to do: {text}"
     assert all(character.isprintable() or character == "\n" for character in text), "control characters"
 

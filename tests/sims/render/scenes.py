@@ -8,7 +8,7 @@ from mujoco.batch import Batch
 from sims.render import Camera, make_renderer, probe
 
 EYE = Camera(position=(0.0, -2.0, 0.0), target=(0.0, 0.0, 0.0), fovy=53.13010235415598)  # tan(fovy / 2) = 0.5
-BOX = 0.25  # metres, half a side; its face is 1.75 m from the eye, 2 * 1.75 * 0.5 = 1.75 m wide in the picture
+BOX = 0.25  # metres, half a side; its face is 1.75 m from the eye, 2 * 1.75 * 0.5 = 1.75 m wide in the image
 SIZE = 70  # pixels: 40 a metre at the face, so that the face is 20 pixels wide, from 25 to 45
 
 GL = next((name for name in ("egl", "osmesa") if probe(name) is None), None)  # a process can use one

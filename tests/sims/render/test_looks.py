@@ -1,4 +1,4 @@
-"""Looks of single worlds: the camera moves as predicted, and nothing leaks from one world to another."""
+"""Looks of single environments: the camera moves as predicted, and nothing leaks from one environment to another."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_cameras_move_and_turn_as_they_are_told():
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_moved_camera_moves_the_picture(backend):
+def test_a_moved_camera_moves_the_image(backend):
     """A shift of 0.1 m is 4 pixels at the face; a turn by a is tan(a) / 0.5 * 35 pixels in the middle."""
     batch, renderer = box(backend)
     turn = np.arctan(0.5 * 7 / 35)  # 7 pixels
@@ -46,8 +46,8 @@ def test_a_moved_camera_moves_the_picture(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_worlds_do_not_share_looks(backend):
-    """A world's pictures are the same alone, beside others, and after others; the plain look is the model's."""
+def test_envs_do_not_share_looks(backend):
+    """An environment's images are the same alone, beside others, and after others; the plain look is the model's."""
     batch, renderer = box(backend)
     looks = [
         Look(shift=(0.1, 0.1, 0.0), colours={"wall": (1.0, 0.0, 0.0)}),
@@ -119,9 +119,9 @@ def test_things_keep_their_colours_names():
     names = ("red", "green", "blue")
     palette = np.array([COLOURS[name] for name in names])
     for seed in range(40):
-        rgb = Appearance(thing=0.15).look(seed).rgb(env.worlds.model)
+        rgb = Appearance(thing=0.15).look(seed).rgb(env.physics.model)
         for i, name in enumerate(names):
-            colour = rgb[env.worlds.model.geom(f"cube_{name}").id]
+            colour = rgb[env.physics.model.geom(f"cube_{name}").id]
             assert np.linalg.norm(palette - colour, axis=1).argmin() == i
             assert 0 < np.abs(colour - palette[i]).max() <= 0.15
 
@@ -139,8 +139,8 @@ def test_backgrounds():
 def test_rays_and_gl_agree_on_looks():
     env = Reach(image_size=96).make(4)
     env.reset(seed=[0, 1, 2, 3])
-    gl = make_renderer(GL, env.worlds.model, CAMERAS)
-    batch, ids, looks = env.worlds.batch, np.arange(4), [WILD.look(seed) for seed in range(4)]
+    gl = make_renderer(GL, env.physics.model, CAMERAS)
+    batch, ids, looks = env.physics.batch, np.arange(4), [WILD.look(seed) for seed in range(4)]
     rays, drawn = (renderer.views(batch, ids, "front", 96, ALL, looks) for renderer in (env.renderer, gl))
     same = rays["segmentation"] == drawn["segmentation"]
     assert same.mean() > 0.995

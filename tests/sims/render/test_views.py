@@ -57,8 +57,8 @@ def test_rays_and_gl_agree():
     env = Reach(image_size=96).make(4)
     env.reset(seed=[0, 1, 2, 3])
     env.step(np.random.default_rng(0).uniform(-1, 1, (4, 5, 3)))
-    gl = make_renderer(GL, env.worlds.model, CAMERAS)
-    batch, ids = env.worlds.batch, np.arange(4)
+    gl = make_renderer(GL, env.physics.model, CAMERAS)
+    batch, ids = env.physics.batch, np.arange(4)
     rays, drawn = (renderer.views(batch, ids, "front", 96, ALL) for renderer in (env.renderer, gl))
     same = rays["segmentation"] == drawn["segmentation"]
     assert same.mean() > 0.995

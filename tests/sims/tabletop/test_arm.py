@@ -25,7 +25,7 @@ def test_joint_targets_solve_the_damped_least_squares():
 
 
 def test_rows_are_solved_apart():
-    """A world's targets have the same bits alone and beside others."""
+    """An environment's targets have the same bits alone and beside others."""
     rng = np.random.default_rng(1)
     given = [rng.normal(size=shape) for shape in ((9, 7), (9, 7, 3), (9, 7, 3), (9, 3), (9, 3, 3), (9, 3))]
     together = joint_targets(*given)

@@ -27,13 +27,13 @@ def test_nothing_is_drawn_for_a_policy_that_reads_the_state():
     np.testing.assert_array_equal(blind.step(actions(4, 0))[0]["proprio"], seeing.step(actions(4, 0))[0]["proprio"])
 
 
-def test_pictures_are_drawn_once_a_decision():
+def test_images_are_drawn_once_a_decision():
     env, drawn = Reach(image_size=16).make(2), []
     views = env.renderer.views
     env.renderer.views = lambda batch, ids, *more: drawn.append(len(ids)) or views(batch, ids, *more)
     env.reset(seed=[1, 1])
     env.step(np.zeros((2, 5, 3)))
-    assert drawn == [1, 2]  # equal seeds share the first picture; five control steps, one frame
+    assert drawn == [1, 2]  # equal seeds share the first image; five control steps, one frame
 
 
 def test_depth_and_segments_are_observed():
@@ -42,7 +42,7 @@ def test_depth_and_segments_are_observed():
     for name in ("image", "depth", "segmentation"):
         assert env.observation_space[name].contains(observation[name])
     assert 0.5 < observation["depth"].min() < observation["depth"].max() <= FAR_M
-    assert (observation["segmentation"] == env.worlds.model.geom("table").id).any()
+    assert (observation["segmentation"] == env.physics.model.geom("table").id).any()
     with pytest.raises(ValueError, match=r"sim.observe: unknown \['infrared'\]"):
         Reach(observe=("infrared",))
 

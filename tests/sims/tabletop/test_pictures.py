@@ -1,4 +1,4 @@
-"""Ray-cast pictures, labelled scenes, demonstrations, and what is recorded about them."""
+"""Ray-cast images, labelled scenes, demonstrations, and what is recorded about them."""
 
 import json
 
@@ -53,11 +53,11 @@ def test_a_ball_is_drawn_where_it_is():
 
 
 def test_rays_that_are_not_cast_would_have_missed():
-    """Pictures are the same bits as with every ray cast, cut into tiles of 8, of 4, and not at all."""
+    """Images are the same bits as with every ray cast, cut into tiles of 8, of 4, and not at all."""
     env = Reach(image_size=16).make(6)
     env.reset(seed=list(range(6)))
     env.step(np.random.default_rng(0).uniform(-1, 1, (6, 5, 3)))
-    batch, ids, renderer = env.worlds.batch, np.arange(6), env.renderer
+    batch, ids, renderer = env.physics.batch, np.arange(6), env.renderer
     for camera, size in (("front", 64), ("side", 64), ("front", 36), ("front", 31)):
         view = renderer._still.view(camera, size)
         _, geom = batch.ray(view.origin[0], view.rays[0])  # everything, moving or not
@@ -90,7 +90,7 @@ def test_the_named_colour_is_at_the_projected_place():
         wanted = np.array(COLOURS[colour])
         match = (inside @ wanted) / (np.linalg.norm(inside, axis=1) * np.linalg.norm(wanted))
         assert match.min() > 0.99  # hue; brightness varies with the light
-        place = CAMERAS["front"].project(env.worlds.objects[i, env.table.named[i, 0]], 64)
+        place = CAMERAS["front"].project(env.physics.objects[i, env.table.named[i, 0]], 64)
         np.testing.assert_allclose(scenes["centroid"][i], place, atol=3)  # pixels; some are partly hidden
     visible = scenes["mask"].sum(axis=(1, 2))
     assert np.median(visible) > 30
@@ -98,21 +98,21 @@ def test_the_named_colour_is_at_the_projected_place():
 
 def test_scenes_move_the_arm_but_not_the_cubes():
     sim = Reach(image_size=16)
-    still, moved = sim.label_images([3, 4], spread=0.0), sim.label_images([3, 4], spread=0.3)
+    still, moved = sim.label_images([3, 4], joint_noise=0.0), sim.label_images([3, 4], joint_noise=0.3)
     first, _ = sim.make(2).reset(seed=[3, 4])
     np.testing.assert_array_equal(still["image"], first["image"])
     np.testing.assert_array_equal(still["proprio"], first["proprio"])
     assert (np.abs(moved["proprio"][:, 6:]).max(axis=1) > 0.1).all()
 
 
-def test_equal_seeds_share_their_first_picture():
+def test_equal_seeds_share_their_first_image():
     observation, _ = Reach(image_size=16).make(4).reset(seed=[5, 6, 5, 6])
     image = observation["image"]
     np.testing.assert_array_equal(image[:2], image[2:])
     assert (image[0] != image[1]).any()
 
 
-def test_pictures_for_people():
+def test_images_for_people():
     env = Reach(image_size=16).make(2)
     env.reset(seed=[0, 1])
     image = env.render(1, 96)

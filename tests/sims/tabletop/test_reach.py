@@ -1,4 +1,4 @@
-"""The reach environment: seeds, independence of worlds, endings, saved state."""
+"""The reach environment: seeds, independence of environments, endings, saved state."""
 
 import numpy as np
 import pytest
@@ -11,10 +11,10 @@ from sims.tabletop.layout import APART_M
 from sims.tabletop.reach import above
 from sims.tabletop.task import Start
 from sims.tabletop.things import Cube
-from sims.tabletop.worlds import Worlds
+from sims.tabletop.worlds import TabletopPhysics
 from sims.task import SimTask
 
-SIZE = 24  # pixels; small, because these tests are not about pictures
+SIZE = 24  # pixels; small, because these tests are not about images
 
 
 def make(count, **options):
@@ -31,7 +31,7 @@ def same(a, b):
         np.testing.assert_array_equal(np.asarray(a[name]), np.asarray(b[name]))
 
 
-def test_a_world_depends_on_its_seed_only():
+def test_an_env_depends_on_its_seed_only():
     """World i among eight, reordered, alone, or on another number of threads: the same bits."""
     seeds = [7, 11, 2**60 + 5, 3, 9, 42, 1, 8]
     actions = [random_actions(8, k) for k in range(3)]
@@ -52,7 +52,7 @@ def test_seeds_differ():
     env = make(2)
     observation, _ = env.reset(seed=[1, 2])
     assert (observation["proprio"][0] != observation["proprio"][1]).any()
-    assert (env.worlds.objects[0] != env.worlds.objects[1]).any()
+    assert (env.physics.objects[0] != env.physics.objects[1]).any()
 
 
 def test_splits_start_differently():
@@ -61,7 +61,7 @@ def test_splits_start_differently():
     places = []
     for split in ("train", "held_out"):
         env.reset(seed=[task.on(split)[i].info["seed"] for i in range(64)])
-        places.append({tuple(place) for place in env.worlds.objects.reshape(64, -1)})
+        places.append({tuple(place) for place in env.physics.objects.reshape(64, -1)})
     assert len(places[0]) == len(places[1]) == 64
     assert not places[0] & places[1]
 
@@ -71,10 +71,10 @@ def test_start_is_as_described():
     observation, _ = env.reset(seed=list(range(64)))
     assert env.observation_space["image"].contains(observation["image"])
     assert env.metadata["autoreset_mode"] is AutoresetMode.DISABLED
-    np.testing.assert_allclose(env.worlds.tip, np.tile([0.42, 0, 0.25], (64, 1)), atol=0.09)
-    np.testing.assert_array_equal(env.worlds.setpoint, env.worlds.tip)
+    np.testing.assert_allclose(env.physics.tip, np.tile([0.42, 0, 0.25], (64, 1)), atol=0.09)
+    np.testing.assert_array_equal(env.physics.setpoint, env.physics.tip)
     assert np.abs(observation["proprio"][:, 6:]).max() <= 0.05  # joint noise, rad
-    gaps = np.linalg.norm(env.worlds.objects[:, :, None] - env.worlds.objects[:, None], axis=3)
+    gaps = np.linalg.norm(env.physics.objects[:, :, None] - env.physics.objects[:, None], axis=3)
     assert gaps[:, ~np.eye(3, dtype=bool)].min() >= APART_M
     named = [text.split()[2] for text in observation["instruction"]]
     assert named == [("red", "green", "blue")[goal] for goal in env.table.named[:, 0]]
@@ -87,13 +87,13 @@ def test_start_is_as_described():
 def test_the_expert_always_succeeds(colours):
     env = make(64, colours=colours)
     env.reset(seed=list(range(1000, 1064)))
-    paid = np.zeros(64)
+    total = np.zeros(64)
     while env.live.any():
         _, reward, terminated, truncated, infos = env.step(expert(env))
-        paid += reward
+        total += reward
     assert infos["scores"]["success"].sum() == 64
     assert infos["scores"]["wrong_object"].sum() == 0
-    np.testing.assert_array_equal(paid, 1)
+    np.testing.assert_array_equal(total, 1)
     assert terminated.all() and not truncated.any()
 
 
@@ -112,23 +112,23 @@ def test_a_wrong_object_ends_the_episode_unpaid():
     assert not infos["scores"]["success"].any()
 
 
-def test_ended_worlds_keep_still_and_chunks_stop_inside():
+def test_ended_envs_keep_still_and_chunks_stop_inside():
     env = make(8)
     env.reset(seed=list(range(8)))
     ended = np.zeros(8, bool)
     while env.live.any():
-        before, state = env._observation(), env.worlds.batch.state.copy()
+        before, state = env._observation(), env.physics.batch.state.copy()
         observation, reward, terminated, truncated, infos = env.step(expert(env))
-        np.testing.assert_array_equal(env.worlds.batch.state[ended], state[ended])
+        np.testing.assert_array_equal(env.physics.batch.state[ended], state[ended])
         for name in ("image", "proprio"):
             np.testing.assert_array_equal(observation[name][ended], before[name][ended])
         assert not infos["executed"][ended].any() and not reward[ended].any()
         assert (terminated | truncated)[ended].all()
         new = terminated & ~ended
         # time in the simulator counts the control steps: 10 substeps of 5 ms each
-        passed = np.rint((env.worlds.batch.time - state[:, 0]) / 0.05)
+        passed = np.rint((env.physics.batch.time - state[:, 0]) / 0.05)
         np.testing.assert_array_equal(passed, infos["executed"])
-        tip = np.linalg.norm(above(env.worlds.objects[np.arange(8), env.table.named[:, 0]]) - env.worlds.tip, axis=1)
+        tip = np.linalg.norm(above(env.physics.objects[np.arange(8), env.table.named[:, 0]]) - env.physics.tip, axis=1)
         assert (tip[new] <= 0.05).all() and (tip[~terminated] > 0.05).all()
         ended |= terminated | truncated
 
@@ -164,7 +164,7 @@ def test_saved_state_goes_on_bit_for_bit():
     same(*({k: v for k, v in e.state_dict().items()} for e in (env, other)))
 
 
-def test_a_part_of_the_worlds_can_begin_anew():
+def test_a_part_of_the_envs_can_begin_anew():
     env = make(3)
     env.reset(seed=[1, 2, 3])
     env.step(random_actions(3))
@@ -175,10 +175,10 @@ def test_a_part_of_the_worlds_can_begin_anew():
     same(*({k: np.asarray(v)[[0, 2]] for k, v in o.items()} for o in (before, after)))
 
 
-def test_divergence_ends_one_world_with_an_error():
+def test_divergence_ends_one_env_with_an_error():
     env = make(3)
     env.reset(seed=[1, 2, 3])
-    env.worlds.batch.bind("qvel")[1, 0] = np.nan
+    env.physics.batch.bind("qvel")[1, 0] = np.nan
     _, reward, terminated, truncated, infos = env.step(random_actions(3))
     assert infos["error"].tolist() == [False, True, False]
     assert truncated.tolist() == [False, True, False] and not terminated.any() and not reward.any()
@@ -193,28 +193,30 @@ def test_the_arm_follows_its_set_point():
     env.reset(seed=[0])
     action = np.zeros((1, 5, 3), np.float32)
     env.table.named[:, 0] = 0
-    env.worlds.batch.bind("mocap_pos")[:, :, 0] = 5.0  # cubes out of the way
+    env.physics.batch.bind("mocap_pos")[:, :, 0] = 5.0  # cubes out of the way
     for direction in ((1, 1, -1), (0, 0, 0), (0, 0, 0)):
         action[:] = direction
         env.step(action)
-    moved = env.worlds.setpoint[0] - env.worlds.tip[0]
+    moved = env.physics.setpoint[0] - env.physics.tip[0]
     assert np.abs(moved).max() < 0.003  # metres, at rest
-    upright = env.worlds.posture.batch.bind("site_xmat")[0, 0].reshape(3, 3)[:, 2]
+    upright = env.physics.kinematics.batch.bind("site_xmat")[0, 0].reshape(3, 3)[:, 2]
     np.testing.assert_allclose(upright, [0, 0, -1], atol=0.05)
 
 
 def test_solid_cubes_rest_on_the_table():
     """The scene serves tasks with contact too: a cube set down stays, one in the air falls on the table."""
-    worlds = Worlds([Cube("mark", "green"), Cube("low", "red", ghost=False), Cube("high", "blue", ghost=False)], 2, 1)
+    physics = TabletopPhysics(
+        [Cube("mark", "green"), Cube("low", "red", ghost=False), Cube("high", "blue", ghost=False)], 2, 1
+    )
     places = np.array([[0.5, 0.2, 0.03], [0.4, -0.1, 0.03], [0.5, 0.0, 0.1]])
-    worlds.place(np.arange(2), [Start(places, np.zeros(7), (0,), "")] * 2)
-    np.testing.assert_array_equal(worlds.objects, np.stack([places] * 2))
+    physics.place(np.arange(2), [Start(places, np.zeros(7), (0,), "")] * 2)
+    np.testing.assert_array_equal(physics.objects, np.stack([places] * 2))
     for _ in range(20):  # one second
-        assert not worlds.control(np.arange(2), np.zeros((2, 3))).any()
+        assert not physics.control(np.arange(2), np.zeros((2, 3))).any()
     rest = places.copy()
     rest[2, 2] = 0.03
-    np.testing.assert_allclose(worlds.objects, np.stack([rest] * 2), atol=1e-3)
-    np.testing.assert_array_equal(worlds.objects[:, 0], [places[0]] * 2)
+    np.testing.assert_allclose(physics.objects, np.stack([rest] * 2), atol=1e-3)
+    np.testing.assert_array_equal(physics.objects[:, 0], [places[0]] * 2)
 
 
 def test_refusals():
@@ -230,7 +232,7 @@ def test_refusals():
     env = make(2)
     with pytest.raises(RuntimeError, match="reset"):
         env.step(random_actions(2))
-    with pytest.raises(ValueError, match="one seed per world"):
+    with pytest.raises(ValueError, match="one seed per environment"):
         env.reset(seed=[1])
     env.reset(seed=[1, 2])
     with pytest.raises(ValueError, match="actions must be"):

@@ -12,7 +12,7 @@ TIP = np.array([0.4, 0.0, 0.2])
 
 
 def state(task, objects, named, *, travel=None, tip=TIP, gap=0.004, memory=None, origin=None):
-    """One world."""
+    """One environment."""
     objects = np.asarray(objects, float)[None]
     count = objects.shape[1]
     return State(
@@ -27,8 +27,8 @@ def state(task, objects, named, *, travel=None, tip=TIP, gap=0.004, memory=None,
     )
 
 
-def events(task, made):
-    return {name for name, happened in task.judge(made).items() if happened[0]}
+def events(task, result):
+    return {name for name, happened in task.judge(result).items() if happened[0]}
 
 
 def test_reach():
@@ -76,11 +76,11 @@ def test_dense_weights_pay_the_change():
     sim = Push(image_size=4, threads=1, dense_reward_weights={"goal_distance_m": -2.0})
     env = sim.make(4)
     env.reset(seed=[1, 2, 3, 4])
-    first, paid = env.scores["goal_distance_m"].copy(), np.zeros(4)
+    first, total = env.scores["goal_distance_m"].copy(), np.zeros(4)
     while env.live.any():
-        paid += env.step(expert(env))[1]
+        total += env.step(expert(env))[1]
     change = 2 * (first - env.scores["goal_distance_m"])
-    np.testing.assert_allclose(paid, env.scores["success"] + change, atol=1e-12)
+    np.testing.assert_allclose(total, env.scores["success"] + change, atol=1e-12)
     assert (change > 0.05).all()
 
 
@@ -92,10 +92,10 @@ def placed(name, gap, height, steps):
     named = (0, things - 1)
     origin = objects.copy()
     objects[0] = objects[named[1]] + [0, 0, height]
-    made = state(task, objects, named, gap=gap, origin=origin)
+    result = state(task, objects, named, gap=gap, origin=origin)
     for _ in range(steps):
-        made = replace(made, memory=task.remember(made))
-    return task, made
+        result = replace(result, memory=task.remember(result))
+    return task, result
 
 
 @pytest.mark.parametrize(("name", "height"), [("pick_place", 0.012 + 0.025), ("stack", 0.05)])
@@ -105,19 +105,19 @@ def test_placing(name, height):
     assert events(*placed(name, 0.07, height, 2)) == set()
     assert events(*placed(name, 0.05, height, 9)) == set()  # still held
     assert events(*placed(name, 0.07, height + 0.02, 9)) == set()  # in the air
-    task, made = placed(name, 0.07, height, 3)
+    task, result = placed(name, 0.07, height, 3)
     apart = replace(
-        made, objects=made.objects + np.array([0.06, 0, 0]) * (np.arange(made.objects.shape[1]) == 0)[:, None]
+        result, objects=result.objects + np.array([0.06, 0, 0]) * (np.arange(result.objects.shape[1]) == 0)[:, None]
     )
     assert task.remember(apart)[0, 0] == 0  # counting starts anew
-    other = made.objects.copy()
+    other = result.objects.copy()
     other[0, 1, 1] += 0.05
-    assert "wrong_object" in events(task, replace(made, objects=other))
+    assert "wrong_object" in events(task, replace(result, objects=other))
 
 
 def test_pick_place_on_another_plate():
-    task, made = placed("pick_place", 0.07, 0.037, 1)
-    wrong = replace(made, named=np.array([(0, made.named[0, 1] - 1)]))
+    task, result = placed("pick_place", 0.07, 0.037, 1)
+    wrong = replace(result, named=np.array([(0, result.named[0, 1] - 1)]))
     assert events(task, wrong) == {"wrong_place"}
     assert events(task, replace(wrong, gap=np.array([0.05]))) == set()  # passing over is allowed
 
@@ -134,14 +134,14 @@ def press(order, pressed):
     """Buttons go down one after the other, each up again before the next."""
     task = PARTS["buttons"]().task
     places = [[0.4, y, 0.032] for y in (-0.2, 0, 0.2)]
-    made = state(task, places, order)
+    result = state(task, places, order)
     for button in pressed:
         for depth in (0.004, 0.012, 0.013, 0.0):
             travel = np.zeros((1, 3))
             travel[0, button] = depth
-            made = replace(made, travel=travel)
-            made = replace(made, memory=task.remember(made))
-    return events(task, made), task.measure(made)["progress"][0]
+            result = replace(result, travel=travel)
+            result = replace(result, memory=task.remember(result))
+    return events(task, result), task.measure(result)["progress"][0]
 
 
 def test_buttons():

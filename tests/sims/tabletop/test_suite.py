@@ -13,7 +13,7 @@ from sims.tabletop.suite import PARTS
 from sims.task import SimTask
 
 TASKS = tuple(PARTS)
-SIZE = 8  # pixels; small, because these tests are not about pictures
+SIZE = 8  # pixels; small, because these tests are not about images
 
 
 def make(task, count, **options):
@@ -36,11 +36,11 @@ def test_the_expert_succeeds(task):
     """64 fresh states; with a true rate of 98 % fewer than 61 successes have a probability below 4 %."""
     env = make(task, 64, threads=1)
     env.reset(seed=list(range(31_000, 31_064)))
-    paid = np.zeros(64)
+    total = np.zeros(64)
     while env.live.any():
-        paid += env.step(expert(env))[1]
+        total += env.step(expert(env))[1]
     assert env.scores["success"].sum() >= 61
-    np.testing.assert_array_equal(paid, env.scores["success"])
+    np.testing.assert_array_equal(total, env.scores["success"])
     assert not env.error.any()
 
 
@@ -83,13 +83,13 @@ def test_branches_from_a_saved_state_are_equal(task):
         np.testing.assert_array_equal(done_a, done_b)
     same(end, again)
     other = make(task, 6, level="hard", threads=1)
-    other.load_state_dict(saved)  # into worlds that never began
+    other.load_state_dict(saved)  # into environments that never began
     same(first[0][0], other.step(random_actions(other))[0])
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_threads_and_neighbours_change_nothing(task):
-    """A world on two threads among four is the world alone on one."""
+    """An environment on two threads among four is the environment alone on one."""
     many, one = make(task, 4, level="hard", threads=2), make(task, 1, level="hard", threads=1)
     same(
         {k: np.asarray(v)[[2]] for k, v in many.reset(seed=[3, 4, 5, 6])[0].items()},
@@ -119,14 +119,14 @@ def test_a_suite_plays_its_tasks_as_they_are_alone():
         ids = np.array([i for i, name in enumerate(names) if name == task])
         alone = make(task, len(ids), threads=1)
         first, _ = alone.reset(seed=[seeds[i] for i in ids])
-        then, paid, *flags, told = alone.step(actions[ids][:, :, : alone.action_dims])
+        then, total, *flags, reported = alone.step(actions[ids][:, :, : alone.action_dims])
         for whole, own in ((observation, first), (after, then)):
             for name in ("image", "instruction"):
                 np.testing.assert_array_equal(np.asarray(whole[name])[ids], np.asarray(own[name]))
             np.testing.assert_array_equal(whole["proprio"][ids, : alone.proprio_dims], own["proprio"])
-        np.testing.assert_array_equal(reward[ids], paid)
+        np.testing.assert_array_equal(reward[ids], total)
         np.testing.assert_array_equal([terminated[ids], truncated[ids]], flags)
-        for name, column in told["scores"].items():
+        for name, column in reported["scores"].items():
             np.testing.assert_array_equal(infos["scores"][name][ids], column)
     while env.live.any():
         env.step(expert(env))
@@ -142,7 +142,7 @@ def test_a_suite_is_saved_and_loaded():
     env.load_state_dict(saved)
     same(first, env.step(random_actions(env))[0])
     with pytest.raises(ValueError, match="one per task"):
-        _ = env.worlds
+        _ = env.physics
 
 
 def test_wordings_are_disjoint_and_follow_the_split():
@@ -160,13 +160,13 @@ def test_wordings_are_disjoint_and_follow_the_split():
         env = sim.make(64)
         heard[split] = set(env.reset(seed=seeds)[0]["instruction"])
         cubes, discs = sim.task.colours, sim.task.goals
-        said = {
+        message = {
             text.replace("{cube}", a).replace("{disc}", b)
             for text in SENTENCES["push"][split]
             for a in cubes
             for b in discs
         }
-        assert heard[split] <= said and len(heard[split]) > len(said) / 2
+        assert heard[split] <= message and len(heard[split]) > len(message) / 2
     assert not heard["train"] & heard["held_out"]
 
 
@@ -211,7 +211,7 @@ def test_the_contract_says_every_option():
 
 @pytest.mark.parametrize("task", TASKS)
 def test_scenes_point_at_the_named_thing(task):
-    scenes = PARTS[task](threads=1).label_images(list(range(16)), spread=0.0)
+    scenes = PARTS[task](threads=1).label_images(list(range(16)), joint_noise=0.0)
     assert scenes["mask"].shape == (16, 64, 64) and scenes["image"].shape == (16, 64, 64, 3)
     np.testing.assert_array_equal(scenes["masks"][:, 0], scenes["mask"])
     seen = scenes["mask"].sum((1, 2))
@@ -224,7 +224,7 @@ def test_scenes_point_at_the_named_thing(task):
 
 
 def test_scenes_of_a_suite_name_as_many_things_as_the_task_that_names_most():
-    scenes = Suite(tasks=("reach", "push"), level="easy", threads=1).label_images(list(range(24)), spread=0.0)
+    scenes = Suite(tasks=("reach", "push"), level="easy", threads=1).label_images(list(range(24)), joint_noise=0.0)
     assert scenes["masks"].shape == (24, 2, 64, 64) and scenes["centroids"].shape == (24, 2, 2)
     for image, (first, second), text in zip(scenes["image"], scenes["masks"], scenes["instruction"]):
         if text.startswith("reach"):

@@ -125,7 +125,7 @@ def _serve(request: int, reply: int, place: Place) -> None:
 
 
 def _at_end(end: int) -> bool:
-    """Whether a pipe has no byte left and nobody who writes."""
+    """Whether a pipe is empty and has no writer."""
     events = select.poll()
     events.register(end, select.POLLIN)
     return not dict(events.poll(0)).get(end, 0) & select.POLLIN

@@ -7,7 +7,7 @@ import struct
 
 
 def write_message(end: int, message: bytes) -> None:
-    """Write a whole message. Raises OSError where nobody can read it any more."""
+    """Write a whole message. Raises OSError if the reader has gone."""
     left = memoryview(struct.pack("<Q", len(message)) + message)
     while left:
         left = left[os.write(end, left) :]

@@ -70,7 +70,7 @@ def measure_folder(folder: str, most: int) -> tuple[int, int]:
 
 def empty_folder(folder: str) -> None:
     """Remove everything in a folder, however deep it lies and whatever its modes, with one open folder at a time.
-    Nobody else may change the folder meanwhile. Raises OSError."""
+    No other process may change the folder meanwhile. Raises OSError."""
     place, depth = os.open(folder, os.O_RDONLY | os.O_DIRECTORY), 0
     try:
         while True:

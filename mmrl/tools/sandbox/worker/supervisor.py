@@ -57,7 +57,7 @@ def supervise(request: int, reply: int, place: Place) -> None:
 def run(job: dict[str, Any], place: Place, trainer: int) -> dict[str, Any]:
     """One program, from its process's begin to its end: how it ended, or {"down": why it could not be begun}.
 
-    `trainer` is a pipe whose other end is gone when nobody waits for the answer; then the program is ended too.
+    `trainer` is a pipe whose other end closes when the caller stops waiting; then the program is ended too.
     """
     limits, scratch, parent = job["limits"], place.scratch, os.getpid()
     scratch.begin(int(limits["files_mb"]), int(limits["files"]))
@@ -102,9 +102,9 @@ def _watch(watched: Watched, limits: dict[str, Any], scratch: MountedScratch | F
         os.set_blocking(end, False)
         events.register(end, select.POLLIN)
     events.register(trainer, 0)  # its end alone
-    life = _open_process(watched.pid)
-    if life is not None:
-        events.register(life, select.POLLIN)
+    pidfd = _open_process(watched.pid)
+    if pidfd is not None:
+        events.register(pidfd, select.POLLIN)
     looked = 0.0  # when and for how long the folder was measured last
     took = 0.0
     while True:
@@ -118,7 +118,7 @@ def _watch(watched: Watched, limits: dict[str, Any], scratch: MountedScratch | F
                 return
             looked = time.monotonic()
             took = looked - now
-        wait = min(late - now, _TICK if scratch.watched or life is None else late - now)
+        wait = min(late - now, _TICK if scratch.watched or pidfd is None else late - now)
         ready = dict(events.poll(1000 * wait + 1))
         for end, name in names.items():
             if end in ready and not watched.take(name, allowed[name]):
@@ -129,7 +129,7 @@ def _watch(watched: Watched, limits: dict[str, Any], scratch: MountedScratch | F
         if trainer in ready:
             watched.verdict = "timed_out"
             return
-        if life in ready or (life is None and os.waitid(os.P_PID, watched.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)):
+        if pidfd in ready or (pidfd is None and os.waitid(os.P_PID, watched.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)):
             return
 
 
