@@ -33,7 +33,7 @@ CONFIGURATION = {
         ("objective.nonsense=1",),
         "model.objective",
         "'nonsense'",
-        "terms, coefficients, rows",
+        "terms, coefficients, row_masks",
     ),
     "an unknown root": (("trainre.max_epochs=2",), "trainre.max_epochs", "'trainer'"),
     "an unknown key of Lightning's": (("trainer.max_epoch=2",), "trainer", "'max_epoch'", "'max_epochs'"),

@@ -50,21 +50,21 @@ def steps(count: int, level: float) -> list[tuple[float, float]]:
     return out
 
 
-def expected(count: int, hybrid: bool) -> float:
+def expected(count: int, single: bool) -> float:
     """d E[x_K] / d mu; with one open transition what flows through that transition, on average over which it is."""
-    noisy, after = steps(count, LEVEL), steps(count, 0.0 if hybrid else LEVEL)
+    noisy, after = steps(count, LEVEL), steps(count, 0.0 if single else LEVEL)
     parts = [noisy[k][1] * np.prod([alpha for alpha, _ in after[k + 1 :]]) for k in range(count)]
-    return float(np.mean(parts) if hybrid else np.sum(parts))
+    return float(np.mean(parts) if single else np.sum(parts))
 
 
 @pytest.mark.parametrize("join", ["transition", "chain"])
-@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("count", [2, 4])
-def test_the_gradient_is_that_of_the_expected_reward(count, hybrid, join):
+def test_the_gradient_is_that_of_the_expected_reward(count, single, join):
     torch.manual_seed(0)
     small = dict(hidden_size=8, layers=1, heads=1, intermediate_size=8, visual_tokens=1)
     sizes = dict(action_dims=1, chunk=1, proprio_dims=1)
-    policy = ActionFlowPolicy(FlowSDE(count, LEVEL, hybrid), freeze_vision=True, **small, **sizes).eval()
+    policy = ActionFlowPolicy(FlowSDE(count, LEVEL, single), freeze_vision=True, **small, **sizes).eval()
     policy.expert = Exact()
     raw = {"image": np.zeros((16, 16, 3), np.uint8), "proprio": np.zeros(1, np.float32), "instruction": "reach"}
     observation = policy.collate([policy.encode(raw)])
@@ -86,4 +86,4 @@ def test_the_gradient_is_that_of_the_expected_reward(count, hybrid, join):
     loss = ChainSurrogate(1, join)(policy(batch), batch)
     slope = -torch.autograd.grad((loss * share).sum(), policy.expert.mu)[0].item()
     # the score has a std of about 1 to 2, the reward of 0.25: a standard error of at most 0.004
-    assert slope == pytest.approx(expected(count, hybrid), abs=0.015)
+    assert slope == pytest.approx(expected(count, single), abs=0.015)

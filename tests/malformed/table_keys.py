@@ -100,7 +100,7 @@ KEYS: list[Row] = [
     ("objective.coefficients={nope: 1}", "objective.coefficients", "'policy'"),
     ("data.pipeline=[nope]", "data.pipeline", "'nope'"),
     ("data.pipeline=[group_advantage,group_advantage]", "data.pipeline", "twice"),
-    ("data.pipeline=[reference]", "'reference'", "model.reference"),
+    ("data.pipeline=[reference]", "'reference'", "model.reference=true"),
     ("data.pipeline=[]", "advantages", "no part"),
     ("objective.terms.policy=null", "objective.terms", "at least one"),
     ("objective.terms={}", "objective.terms={}", "=null"),
