@@ -97,9 +97,9 @@ class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type c
 
     @property
     def score_mask(self) -> Tensor:
-        """[N, T] bool: what has to be scored, the policy's choices, taught tokens, self-reward tokens."""
-        read = self["mask"]
-        for name in ("taught", "self_reward_mask"):
+        """[N, T] bool: what has to be scored, choices of the policy, imitated tokens and self-reward tokens."""
+        read = self["action_mask"]
+        for name in ("imitation_mask", "self_reward_mask"):
             if name in self:
                 read = read | self[name]
         return read
@@ -111,7 +111,7 @@ class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type c
         if not there:
             raise KeyError(f"the batch has no context {context!r}: an entry of data.transforms has to give it")
         own = {name: column for name, column in self.items() if not name.startswith(("obs.", "other."))}
-        shared: dict[str, Any] = {name: there.pop(name) for name in ("prompt", "context") if name in there}
+        shared: dict[str, Any] = {name: there.pop(name) for name in ("prompt_id", "prompt_length") if name in there}
         return Batch({**own, **shared, **{f"obs.{name}": column for name, column in there.items()}})
 
     def split(self, size: int) -> list[Batch]:

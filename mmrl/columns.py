@@ -17,23 +17,40 @@ class Column:
 
 COLUMNS: dict[str, Column] = {
     "action": Column("[N, T, ...]", "ids or policy units", "the stored choices"),
-    "mask": Column("[N, T]", "bool", "True where the policy chose; forced and padded choices are False"),
-    "logprobs": Column("[N, T]", "nats", "log-probability of each choice when it was sampled (behaviour policy)"),
+    "action_mask": Column("[N, T]", "bool", "True where the policy chose; forced and padded choices are False"),
+    "behavior_logprobs": Column(
+        "[N, T]", "nats", "log-probability of each choice when it was sampled (behaviour policy)"
+    ),
     "temperature": Column("[N]", "1", "what logits were divided by when sampling"),
-    "margin": Column("[N, T, R]", "policy units", "numbers of the network's state beyond the chunk"),
+    "padding_actions": Column(
+        "[N, T, R]", "policy units", "entries of the network's action state beyond the chunk, which are no choices"
+    ),
     "self_reward_mask": Column(
         "[N, T]", "bool", "self-reward token: appended after the completion, scored, not chosen by the policy"
     ),
     "self_reward_weight": Column("[N]", "1", "weight of the row's self-reward in a loss, 0 without one"),
     "self_reward": Column("[N]", "reward", "reward that the policy's self-reward token implies, before the update"),
-    "support_ids": Column(
-        "[N, *]", "ids", "tokens that truncated sampling kept for the choices of the row, one choice after the other"
+    "packed_support_ids": Column(
+        "[N, *]",
+        "ids",
+        "token ids that truncated sampling can draw for the choices of the row, one choice after the other",
     ),
-    "support_sizes": Column("[N, T]", "ids", "how many of `support_ids` belong to the choice; 0 where it was forced"),
-    "kept": Column("[N, T, K]", "ids", "the same where there are few choices: bins or actions; -1 fills up", pad=-1),
+    "support_sizes": Column(
+        "[N, T]", "ids", "how many of `packed_support_ids` belong to the choice; 0 where it was forced"
+    ),
+    "support_ids": Column(
+        "[N, T, K]",
+        "ids",
+        "ids that truncated sampling can draw, where there are few: bins or actions; -1 fills up",
+        pad=-1,
+    ),
     "group": Column("[N]", "id", "episodes of one prompt share it"),
-    "prompt": Column("[N]", "id", "rows with the same encoded observation share it; it means nothing beyond the batch"),
-    "context": Column("[N]", "tokens", "length of what the policy read before its first choice; 0 if not in tokens"),
+    "prompt_id": Column(
+        "[N]", "id", "rows with the same encoded observation share it; it means nothing beyond the batch"
+    ),
+    "prompt_length": Column(
+        "[N]", "tokens", "tokens of the observation before the first choice; 0 if it is not in tokens"
+    ),
     "episode": Column("[N]", "id", "rows of one episode share it"),
     "step": Column("[N]", "decisions", "position of the row in its episode"),
     "discount": Column(
@@ -43,19 +60,25 @@ COLUMNS: dict[str, Column] = {
         "[N]", "reward", "environment reward of this decision; the composed episode reward is added to the last one"
     ),
     "episode_reward": Column("[N]", "reward", "composed reward of the whole episode, the same on all its rows"),
-    "first": Column("[N]", "bool", "the episode's first row, where later ones are made in view of it"),
+    "is_first": Column("[N]", "bool", "the episode's first row, where later ones are made in view of it"),
     "baseline_group": Column("[N]", "id", "rows that share a baseline across prompts, such as those of one role"),
     "segment": Column("[N, T]", "id", "piece of the row that a choice belongs to, counted from 0", pad=-1),
-    "last": Column("[N]", "bool", "the episode's last row"),
-    "terminal": Column("[N]", "bool", "last row of an episode that ended by itself: nothing follows"),
-    "bootstrap": Column("[N]", "reward", "value of what follows the last row of an episode that was cut off, else 0"),
+    "is_last": Column("[N]", "bool", "the episode's last row"),
+    "is_terminal": Column("[N]", "bool", "last row of an episode that ended by itself: nothing follows"),
+    "bootstrap_value": Column(
+        "[N]", "reward", "value of what follows the last row of an episode that was cut off, else 0"
+    ),
     "is_demo": Column("[N]", "bool", "the row comes from a demonstration, not from the policy"),
-    "version": Column("[N]", "syncs", "version of the weights that sampled the row; -1 where none of this run did"),
+    "policy_version": Column(
+        "[N]", "syncs", "version of the weights that sampled the row; -1 where none of this run did"
+    ),
     "preference": Column("[N]", "1", "1 preferred, -1 not, within its group; 0 neither"),
     "values": Column("[N] or [N, T]", "reward", "predicted return, per row or per choice, before the update"),
     "old_logprobs": Column("[N, T]", "nats", "learner's log-probability of each choice before the update"),
-    "correction": Column(
-        "[N, T]", "1", "weight of a choice that another policy sampled: a bounded ratio of old_logprobs to logprobs"
+    "importance_weights": Column(
+        "[N, T]",
+        "1",
+        "weight of a choice that another policy sampled: a bounded ratio of old_logprobs to behavior_logprobs",
     ),
     "ref_logprobs": Column("[N, T]", "nats", "log-probability of each choice under the frozen reference policy"),
     "nucleus_entropy": Column("[N, T]", "nats", "entropy of the most likely ids alone, before the update"),
@@ -63,13 +86,13 @@ COLUMNS: dict[str, Column] = {
     "reward_logprobs": Column(
         "[N, T]", "nats", "log-probability of each choice under a reward model, before the update"
     ),
-    "taught": Column("[N, T]", "bool", "a token that somebody wrote into the answer for the policy to imitate"),
+    "imitation_mask": Column("[N, T]", "bool", "forced tokens, such as those of a hint, that the policy imitates"),
     "other_logprobs": Column("[N, T]", "nats", "log-probability of each choice in another context, before the update"),
     "advantages": Column("[N, T]", "reward or standard deviations", "how much better the choice was than expected"),
     "returns": Column("[N] or [N, T]", "reward", "regression target of the values"),
-    "seed": Column("[N]", "1", "of what learning draws for the row, such as the timesteps of denoising"),
+    "row_seed": Column("[N]", "1", "seed of the draws of the loss, such as the timesteps of denoising"),
     "target_mask": Column("[N, M, H, W]", "bool", "pixels of the objects that the instruction names, in order"),
-    "weights": Column(
+    "loss_weights": Column(
         "[N, T]",
         "1",
         "share of each choice in the loss; sums to one over the minibatch, under ConstantLength to the mean row "
@@ -80,21 +103,21 @@ COLUMNS: dict[str, Column] = {
 COLLATED = frozenset(
     {
         "action",
-        "mask",
-        "logprobs",
+        "action_mask",
+        "behavior_logprobs",
         "temperature",
         "group",
-        "prompt",
-        "context",
+        "prompt_id",
+        "prompt_length",
         "episode",
         "step",
         "reward",
         "episode_reward",
-        "last",
-        "terminal",
-        "bootstrap",
+        "is_last",
+        "is_terminal",
+        "bootstrap_value",
         "is_demo",
-        "version",
+        "policy_version",
     }
 )
 """Columns that every batch has when it leaves `collate`."""

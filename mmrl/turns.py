@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mmrl.types import Completion, Turn
 
-_OWN = frozenset({"action", "logprobs", "mask", "values", "version", "reward"})
+_OWN = frozenset({"action", "behavior_logprobs", "action_mask", "values", "policy_version", "reward"})
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,13 @@ class ActionBatch(Sequence[Completion]):
     those that do not affect the action, such as values, from the others: once for all rows, or when they are read.
     """
 
-    columns: dict[str, Tensor]  # [n, ...], on the CPU: action, logprobs, mask, obs.* and what is drawn with them
+    columns: dict[
+        str, Tensor
+    ]  # [n, ...], on the CPU: action, behavior_logprobs, action_mask, obs.* and what is drawn with them
     output: Sequence[Any]  # n decoded actions
-    deferred: Callable[[dict[str, Tensor]], dict[str, Tensor]]  # temperature, version, values where there are any
+    deferred: Callable[
+        [dict[str, Tensor]], dict[str, Tensor]
+    ]  # temperature, policy_version, values where there are any
 
     def __len__(self) -> int:
         return len(self.output)
@@ -60,12 +64,12 @@ def completion(columns: dict[str, Tensor], row: int, output: Any) -> Completion:
     return Completion(
         observation={name[4:]: column[row] for name, column in columns.items() if name.startswith("obs.")},
         action=columns["action"][row],
-        logprobs=columns["logprobs"][row],
-        mask=columns["mask"][row],
+        behavior_logprobs=columns["behavior_logprobs"][row],
+        action_mask=columns["action_mask"][row],
         output=output,
         value=columns["values"][row] if "values" in columns else None,
         extra={name: c[row] for name, c in columns.items() if name not in _OWN and not name.startswith("obs.")},
-        version=int(columns["version"][row]),
+        policy_version=int(columns["policy_version"][row]),
     )
 
 
@@ -137,7 +141,7 @@ class TransitionView(Sequence[Turn]):
     @cached_property
     def choices(self) -> int:
         """How many choices the policy made."""
-        return int(self.column("mask").sum())
+        return int(self.column("action_mask").sum())
 
     @cached_property
     def env_reward(self) -> float:

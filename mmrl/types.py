@@ -2,7 +2,7 @@
 
 Nothing here is batched. `mmrl.batch.Batch` is the dense side; `mmrl.learners.collate` is the only door between them.
 Dims legend of the whole project: N rows, T choices, G group size, E episodes, H steps, V vocabulary, A action dims,
-K kept ids, C,H,W image.
+K support ids, C,H,W image.
 """
 
 from __future__ import annotations
@@ -95,19 +95,19 @@ class Completion:
 
     observation: Observation  # encoded: what Policy.forward needs to score the action again
     action: Tensor  # [T] ids, or [T, A] reals
-    logprobs: Tensor  # [T] nats, of the distribution that was sampled from
-    mask: Tensor  # [T] bool, True where the policy chose
+    behavior_logprobs: Tensor  # [T] nats, of the distribution that was sampled from
+    action_mask: Tensor  # [T] bool, True where the policy chose
     output: Any  # the action decoded: a string, or a float array for a simulator
     ended: Ended = "done"
     value: Tensor | None = None  # scalar or [T]
     extra: dict[str, Tensor] = field(default_factory=dict)  # further row columns, named as in mmrl.columns
-    version: int = 0  # of the weights that sampled it
+    policy_version: int = 0  # of the weights that sampled it
     others: dict[str, Observation] = field(default_factory=dict)  # encoded contexts in which it is scored as well
 
 
 @dataclass
 class Turn:
-    """One row: a context and the T choices sampled in it. A forced token is a choice whose mask is False."""
+    """One row: a context and the T choices sampled in it. A forced token is a choice whose action_mask is False."""
 
     completion: Completion
     reward: float = 0.0  # from the environment, for this decision
@@ -124,7 +124,9 @@ class Episode:
     scores: dict[str, float] = field(default_factory=dict)  # named by the task's verifiers
     reward: float = 0.0  # composed from the scores by a Reward; given at the last turn
     ended: Ended = "done"
-    bootstrap: float = 0.0  # value of the state after the last turn when it was cut off, not terminal; 0 at a terminal
+    bootstrap_value: float = (
+        0.0  # value of the state after the last turn when it was cut off, not terminal; 0 at a terminal
+    )
     following: Observation | None = None  # encoded observation after the last turn of a segment that did not terminate
     source: Literal["policy", "demo", "replay"] = "policy"
     role: str = "actor"
@@ -139,7 +141,7 @@ class Episode:
     def tokens(self) -> int:
         """How many choices the policy made."""
         counted = getattr(self.turns, "choices", None)  # known to columns without making a turn of every row
-        return int(sum(turn.completion.mask.sum() for turn in self.turns)) if counted is None else counted
+        return int(sum(turn.completion.action_mask.sum() for turn in self.turns)) if counted is None else counted
 
     @property
     def env_reward(self) -> float:

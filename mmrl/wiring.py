@@ -86,7 +86,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
 
 def check_phases(phases: Mapping[str, Any], module: Mapping[str, Any], where: str) -> None:
     """Follow the columns through the phases of an update."""
-    columns = {"weights"} | (build(module["replay"]).writes if module.get("replay") else COLLATED)
+    columns = {"loss_weights"} | (build(module["replay"]).writes if module.get("replay") else COLLATED)
     for name, spec in phases.items():
         if spec is None:
             raise ConfigError(f"{where}phase {name!r} is null; leave it out instead")

@@ -51,10 +51,10 @@ class {part}(Term):
 
     scale: float = 1.0
 
-    reads = frozenset({{"mask", "advantages"}})
+    reads = frozenset({{"action_mask", "advantages"}})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        mask = batch["mask"]
+        mask = batch["action_mask"]
         return -self.scale * zero_outside(batch["advantages"], mask) * zero_outside(out.logprobs, mask)
 '''
 
@@ -69,7 +69,7 @@ from mmrl.types import PolicyOutput
 def test_by_hand():
     # TODO: the numbers of the paper. 2 * 0.5 * 1.5, and nothing where the policy did not choose
     out = PolicyOutput(torch.tensor([[-1.5, -3.0]]), torch.zeros(1, 2))
-    batch = Batch(mask=torch.tensor([[True, False]]), advantages=torch.tensor([[0.5, 9.0]]))
+    batch = Batch(action_mask=torch.tensor([[True, False]]), advantages=torch.tensor([[0.5, 9.0]]))
     assert_close({part}(scale=2.0)(out, batch), torch.tensor([[1.5, 0.0]]))
 """
 
@@ -96,14 +96,14 @@ class {part}(Annotator):
 
     scale: float = 1.0
 
-    reads = frozenset({{"episode_reward", "mask"}})
+    reads = frozenset({{"episode_reward", "action_mask"}})
     writes = frozenset({{"advantages"}})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         batch.require(self.reads, "annotator {name}")
         reward = batch["episode_reward"]
         advantage = self.scale * (reward - reward.mean())
-        return batch.with_columns(advantages=torch.where(batch["mask"], advantage[:, None], 0.0))
+        return batch.with_columns(advantages=torch.where(batch["action_mask"], advantage[:, None], 0.0))
 '''
 
 ANNOTATOR_TEST = """import torch
@@ -116,7 +116,7 @@ from mmrl.types import Context, Sampling
 
 def test_by_hand():
     # TODO: the numbers of the paper. Mean 0.5, so 2 * (1 - 0.5) and 2 * (0 - 0.5)
-    batch = Batch(mask=torch.tensor([[True, False], [True, True]]), episode_reward=torch.tensor([1.0, 0.0]))
+    batch = Batch(action_mask=torch.tensor([[True, False], [True, True]]), episode_reward=torch.tensor([1.0, 0.0]))
     out = {part}(scale=2.0)(batch, Context(None, None, None, Sampling(), seed=0, iteration=0))
     assert_close(out["advantages"], torch.tensor([[1.0, 0.0], [-1.0, -1.0]]))
 """
@@ -138,7 +138,7 @@ class {part}(Weighting):
     """Every choice counts the same. TODO: the equation and its source."""
 
     def __call__(self, batch: Batch, total: Total) -> Tensor:
-        mask = batch["mask"].float()
+        mask = batch["action_mask"].float()
         return mask / total(mask.sum()).clamp(min=1)
 '''
 
@@ -152,7 +152,7 @@ from mmrl.objectives.{name} import {part}
 def test_by_hand():
     # TODO: the numbers of the paper. Three choices, a third each
     mask = torch.tensor([[True, False], [True, True]])
-    assert_close({part}()(Batch(mask=mask), lambda value: value), torch.tensor([[1 / 3, 0.0], [1 / 3, 1 / 3]]))
+    assert_close({part}()(Batch(action_mask=mask), lambda value: value), torch.tensor([[1 / 3, 0.0], [1 / 3, 1 / 3]]))
 """
 
 

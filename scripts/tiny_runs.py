@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-TIMED = ("second", "gib")
+TIMED = ("second", "time/", "gib")
 """Parts of the names of metrics that no two runs share."""
 
 

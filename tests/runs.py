@@ -95,8 +95,8 @@ class Recorder(L.Callback):
             self.minibatches.append([(0, tuple(column.flatten().tolist())) for _, column in sorted(batch.items())])
             return
         for piece in batch if isinstance(batch, UpdateEpoch) else [batch]:
-            actions = [tuple(row[mask].tolist()) for row, mask in zip(piece["action"], piece["mask"])]
-            weights = piece["weights"].sum(1).tolist()
+            actions = [tuple(row[mask].tolist()) for row, mask in zip(piece["action"], piece["action_mask"])]
+            weights = piece["loss_weights"].sum(1).tolist()
             self.minibatches.append([(g, a) for g, a, w in zip(piece["group"].tolist(), actions, weights) if w > 0])
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
@@ -104,7 +104,7 @@ class Recorder(L.Callback):
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         learned = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("train/")}
-        played = {k: v for k, v in trainer.datamodule.metrics.items() if "second" not in k}
+        played = {k: v for k, v in trainer.datamodule.metrics.items() if not ("second" in k or k.startswith("time/"))}
         self.metrics.append({**learned, **played})
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:

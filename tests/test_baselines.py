@@ -54,7 +54,7 @@ def test_groups_without_a_difference_count_in_the_denominator(recipe):
     assert len(kept) == GROUPS * SIZE
     plain = plain_of(recipe)
     weighting = instantiate(plain.data.weighting)
-    batch = Batch(mask=torch.ones(len(kept), 2, dtype=torch.bool))
+    batch = Batch(action_mask=torch.ones(len(kept), 2, dtype=torch.bool))
     expected = torch.full((64, 2), 1 / (64 * plain.data.sampling.max_tokens))
     assert_close(weighting(batch, lambda value: value), expected)
 

@@ -9,7 +9,7 @@ from mmrl.batch import Batch, Ragged, pad_stack
 def example() -> Batch:
     """Three rows that own 2, 0 and 3 patches: 0 1 | - | 2 3 4."""
     patches = Ragged(torch.arange(5.0)[:, None], torch.tensor([2, 0, 3]))
-    return Batch({"mask": torch.ones(3, 2).bool(), "group": torch.tensor([4, 5, 6]), "obs.patches": patches})
+    return Batch({"action_mask": torch.ones(3, 2).bool(), "group": torch.tensor([4, 5, 6]), "obs.patches": patches})
 
 
 def test_rows_are_selected_in_the_order_given():
@@ -33,8 +33,8 @@ def test_pieces_put_together_are_the_whole():
 
 
 def test_columns_that_differ_in_rows_are_refused():
-    with pytest.raises(ValueError, match=r"differ in their number of rows.*'group': 3.*'mask': 2"):
-        _ = Batch(group=torch.zeros(3), mask=torch.zeros(2)).rows
+    with pytest.raises(ValueError, match=r"differ in their number of rows.*'group': 3.*'action_mask': 2"):
+        _ = Batch(group=torch.zeros(3), action_mask=torch.zeros(2)).rows
 
 
 def test_a_missing_column_is_named_with_its_reader():

@@ -18,7 +18,7 @@ def gradients(net, calls):
 
     def compute(columns):
         calls.append(len(columns["x"]))
-        loss = torch.where(columns["mask"], net(columns["x"]), 0).square().mean()
+        loss = torch.where(columns["action_mask"], net(columns["x"]), 0).square().mean()
         result = torch.autograd.grad(loss, list(net.parameters()))
         return {"loss": loss.detach(), "gradient": torch.cat([part.flatten() for part in result])}
 
@@ -26,7 +26,7 @@ def gradients(net, calls):
 
 
 def columns(rows=4):
-    return {"x": torch.randn(rows, 3), "mask": torch.rand(rows, 1) > 0.3}
+    return {"x": torch.randn(rows, 3), "action_mask": torch.rand(rows, 1) > 0.3}
 
 
 def test_replays_follow_inputs_and_parameters_to_the_bit():

@@ -34,24 +34,24 @@ def test_columns_and_turns_make_the_same_batch(segments, policy):
     by_turn = collate([replace(segment, turns=list(segment.turns)) for segment in segments], policy)
     by_column = collate(segments, policy)
     assert set(by_turn) == set(by_column)
-    for name in set(by_turn) - {"prompt"}:  # whose numbers mean nothing beyond the batch
+    for name in set(by_turn) - {"prompt_id"}:  # whose numbers mean nothing beyond the batch
         assert torch.equal(by_turn[name], by_column[name]), name
         assert by_turn[name].dtype == by_column[name].dtype, name
-    assert by_column["prompt"].unique().numel() == by_column.rows == 120
+    assert by_column["prompt_id"].unique().numel() == by_column.rows == 120
 
 
 def test_what_is_known_without_turns_is_what_the_turns_say(segments):
     for segment in segments:
         turns = list(segment.turns)
         assert segment.tokens == len(turns) and segment.env_reward == sum(turn.reward for turn in turns)
-        assert turns[-1].completion.version == 7
+        assert turns[-1].completion.policy_version == 7
         assert (segment.following is None) == (segment.ended == "done")
     assert {segment.ended for segment in segments} >= {"time", "cut"}
 
 
 def test_a_first_minibatch_has_ratio_one(segments, policy):
     batch = collate(segments, policy)
-    assert torch.allclose(policy(batch).logprobs, batch["logprobs"], atol=1e-6)
+    assert torch.allclose(policy(batch).logprobs, batch["behavior_logprobs"], atol=1e-6)
 
 
 def test_decisions_and_rewards_that_do_not_belong_together_are_refused(segments):

@@ -14,8 +14,8 @@ import torch
 class WallTime(L.Callback):
     """Logs the seconds of each iteration and of its learning, and the peak memory; the other phases log their own.
 
-    seconds/iteration is from the first prompt to the last optimiser step, without held-out measurements and
-    checkpoints. seconds/learn is forward, backward and step of every micro-batch, until the device has finished.
+    time/iteration is from the first prompt to the last optimiser step, without held-out measurements and
+    checkpoints. time/learn is forward, backward and step of every micro-batch, until the device has finished.
     peak_gib is the most memory that the iteration held on a CUDA device; without one, that the process ever held.
     """
 
@@ -40,9 +40,9 @@ class WallTime(L.Callback):
         self._iteration = now - self._epoch
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        spent = {"seconds/learn": self._learning, "seconds/iteration": self._iteration}
+        spent = {"time/learn": self._learning, "time/iteration": self._iteration}
         spent["peak_gib"] = peak_gib(pl_module.device)
-        pl_module.numbers |= spent  # type: ignore[operator]  # one row with the learner's own
+        pl_module.metrics |= spent  # type: ignore[operator]  # one row with the learner's own
 
 
 def peak_gib(device: torch.device) -> float:

@@ -18,7 +18,7 @@ class Engine(ABC):
 
     @abstractmethod
     def sync(self, policy: Policy, version: int) -> None:
-        """Make the engine sample from these weights; completions carry `version` from now on."""
+        """Make the engine sample from these weights; completions carry it as policy_version from now on."""
 
     @abstractmethod
     def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]: ...
@@ -35,7 +35,7 @@ class Engine(ABC):
         return self.sample(requests, sampling)
 
     def report(self) -> dict[str, float]:
-        """Metrics of this process since the last report: seconds/<phase> and the like. Starts again from zero."""
+        """Metrics of this process since the last report: time/<phase> and the like. Starts again from zero."""
         spent, self.spent = self.spent, {}
         return spent
 

@@ -76,13 +76,13 @@ class LocalEngine(Engine):
         there = {name: column.to(self._device) for name, column in seen.items()}
         action = policy.act_batch(there, sampling, Noise(seeds[rows]))
         for phase, seconds in action.seconds.items():
-            self.count(f"seconds/{phase}", seconds)
+            self.count(f"time/{phase}", seconds)
         if action.cached_features:
             seen = {
                 name: column for name, column in seen.items() if name not in policy.cached_inputs
             } | action.cached_features
-        columns: dict[str, Any] = {"action": action.action, "mask": action.mask, **action.extra}
-        for name, column in (("logprobs", action.logprobs), ("values", action.values)):
+        columns: dict[str, Any] = {"action": action.action, "action_mask": action.action_mask, **action.extra}
+        for name, column in (("behavior_logprobs", action.behavior_logprobs), ("values", action.values)):
             if column is not None:
                 columns[name] = column.float()
         columns |= {f"obs.{name}": column for name, column in seen.items()}
@@ -95,7 +95,7 @@ class LocalEngine(Engine):
     ) -> dict[str, Tensor]:
         """The columns that do not affect the actions, such as log-probs and values."""
         n = len(columns["action"])
-        out = {"temperature": torch.full((n,), temperature), "version": torch.full((n,), version)}
+        out = {"temperature": torch.full((n,), temperature), "policy_version": torch.full((n,), version)}
         there = {name: column.to(self._device) for name, column in (columns | out).items()}
         with evaluating(policy):
             rest = policy.score_batch(there)
@@ -112,11 +112,11 @@ class LocalEngine(Engine):
         owner = torch.tensor([place[number] for number in asked], device=device)
         action = policy.act_groups(inputs, owner, sampling, Noise(seeds))
         for phase, seconds in action.seconds.items():
-            self.count(f"seconds/{phase}", seconds)
+            self.count(f"time/{phase}", seconds)
         ended: list[Ended] = action.ended or ["done"] * len(seeds)
-        lengths = last_inside(action.mask).clamp(min=1).tolist()
+        lengths = last_inside(action.action_mask).clamp(min=1).tolist()
         # one transfer per column, not one per row
-        chosen, logprobs, mask = action.action.cpu(), action.logprobs.float().cpu(), action.mask.cpu()  # type: ignore[union-attr]
+        chosen, logprobs, mask = action.action.cpu(), action.behavior_logprobs.float().cpu(), action.action_mask.cpu()  # type: ignore[union-attr]
         values = None if action.values is None else action.values.float().cpu()
         extra = {name: _rows(column.to("cpu"), lengths) for name, column in action.extra.items()}
         cached_features = {name: column.cpu() for name, column in action.cached_features.items()}
@@ -132,13 +132,13 @@ class LocalEngine(Engine):
                 Completion(
                     observation=observation,
                     action=chosen[i, :t],
-                    logprobs=logprobs[i, :t],
-                    mask=mask[i, :t],
+                    behavior_logprobs=logprobs[i, :t],
+                    action_mask=mask[i, :t],
                     output=action.output[i],
                     ended=ended[i],
                     value=None if values is None else (values[i] if values.dim() == 1 else values[i, :t]),
                     extra={"temperature": temperature, **{name: rows[i] for name, rows in extra.items()}},
-                    version=self._version,
+                    policy_version=self._version,
                 )
             )
         return completions

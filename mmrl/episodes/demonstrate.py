@@ -67,6 +67,11 @@ def _turns(decisions: Sequence[tuple[Mapping[str, Any], Any]], slot: int, ctx: C
     out = []
     for (raw, output), done in zip(decisions, sampled):
         shown = demonstration(raw, output, ctx)
-        chosen = {"action": shown.action, "logprobs": shown.logprobs, "mask": shown.mask, "output": output}
+        chosen = {
+            "action": shown.action,
+            "behavior_logprobs": shown.behavior_logprobs,
+            "action_mask": shown.action_mask,
+            "output": output,
+        }
         out.append(Turn(replace(done, **chosen)))
     return out

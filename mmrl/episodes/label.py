@@ -17,7 +17,7 @@ from mmrl.types import Completion, Context, Episode, Turn
 class AddDemonstration(EpisodeTransform):
     """Every group gets the demonstration of its prompt, judged as the episodes are and compared with them.
 
-    The policy did not sample it: its row is `is_demo`, its `logprobs` are 0, and a ratio is taken against
+    The policy did not sample it: its row is `is_demo`, its `behavior_logprobs` are 0, and a ratio is taken against
     `old_logprobs`, which the annotator `old` finds for it as for the others. It is for policies whose rows are whole
     answers.
 
@@ -66,5 +66,9 @@ def _completion(like: Completion, episode: Episode, output: str, ctx: Context) -
         )
     action = ctx.policy.encode_demonstration(episode.prompt.observation, output)
     length = len(action)
-    chosen = {"action": action, "logprobs": torch.zeros(length), "mask": torch.ones(length, dtype=torch.bool)}
+    chosen = {
+        "action": action,
+        "behavior_logprobs": torch.zeros(length),
+        "action_mask": torch.ones(length, dtype=torch.bool),
+    }
     return replace(like, **chosen, output=output, ended="done", value=None)

@@ -53,7 +53,7 @@ def token_id(policy: Any, token: str) -> int:
 
 
 def _append_token(done: Completion, number: int | None) -> Completion:
-    if "support_ids" in done.extra:
+    if "packed_support_ids" in done.extra:
         raise ValueError(
             "truncated sampling would cut off the self-reward token; set sampling.top_k=0, top_p=1, min_p=0"
         )
@@ -64,8 +64,8 @@ def _append_token(done: Completion, number: int | None) -> Completion:
     return replace(
         done,
         action=_longer(done.action, number),
-        logprobs=_longer(done.logprobs, 0),
-        mask=_longer(done.mask, False),
+        behavior_logprobs=_longer(done.behavior_logprobs, 0),
+        action_mask=_longer(done.action_mask, False),
         extra={**extra, "self_reward_mask": torch.arange(length + 1) == length},
     )
 

@@ -41,5 +41,5 @@ class SuccessRateByTask(Evaluator):
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
         rate = SuccessRate(self.score_name, self.level)
         each = {task: rate(part) for task, part in group_by_task(episodes).items()}
-        out = {f"{task}/{name}": value for task, numbers in each.items() for name, value in numbers.items()}
-        return {**out, "mean": sum(numbers["mean"] for numbers in each.values()) / len(each)}
+        out = {f"{task}/{name}": value for task, metrics in each.items() for name, value in metrics.items()}
+        return {**out, "mean": sum(metrics["mean"] for metrics in each.values()) / len(each)}

@@ -85,8 +85,8 @@ class HtmlReport:
             for decode, evaluators in decodes.items():
                 tasks = self.result["tasks"][title].get(decode, {})
                 parts = [*tasks.items(), ("all" if tasks else "", evaluators)]
-                for task, numbers in parts:
-                    for name, values in numbers.items():
+                for task, metrics in parts:
+                    for name, values in metrics.items():
                         if {"mean", "lower", "upper"} <= values.keys():
                             place = {"title": title, "decode": decode, "task": task, "name": name}
                             problems = values["n"] / self.result["num_samples"]

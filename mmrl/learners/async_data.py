@@ -83,7 +83,7 @@ class AsyncRolloutData(RolloutData):
         started = time.perf_counter()
         self._start(ctx, 1)
         collected, self._learnt_state = self._pending[0].result.result()
-        return replace(collected, metrics={**collected.metrics, "seconds/wait": time.perf_counter() - started})
+        return replace(collected, metrics={**collected.metrics, "time/wait": time.perf_counter() - started})
 
     def _finish_collection(self, ctx: Context) -> None:
         if not self.staleness:

@@ -39,7 +39,7 @@ def learnable(
         if transform.writes or transform.contexts:
             left = transform(left, ctx)
     batch = collate(left, ctx.policy).select(torch.tensor([0]))
-    return batch.with_columns(mask=torch.zeros_like(batch["mask"]))
+    return batch.with_columns(action_mask=torch.zeros_like(batch["action_mask"]))
 
 
 def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:
@@ -61,19 +61,19 @@ def _by_column(episodes: Sequence[Episode], columns: dict[str, Tensor]) -> Batch
     last = torch.zeros(rows, dtype=torch.bool).index_fill(0, ends, True)
     earned = per_row([float(episode.reward) for episode in played])
     over = per_row([episode.ended in ("done", "length") for episode in played])
-    following = per_row([float(episode.bootstrap) for episode in played])
+    following = per_row([float(episode.bootstrap_value) for episode in played])
     return Batch(
         columns,
         reward=columns["reward"] + torch.where(last, earned, 0.0),
         group=per_row([episode.group for episode in played]),
-        prompt=torch.arange(rows),
-        context=torch.full((rows,), columns["obs.input_ids"].shape[1] if "obs.input_ids" in columns else 0),
+        prompt_id=torch.arange(rows),
+        prompt_length=torch.full((rows,), columns["obs.input_ids"].shape[1] if "obs.input_ids" in columns else 0),
         episode=per_row([number for number, episode in enumerate(episodes) if len(episode.turns)]),
         step=torch.arange(rows) - (ends + 1 - lengths).repeat_interleave(lengths),
         episode_reward=earned,
-        last=last,
-        terminal=last & over,
-        bootstrap=torch.where(last, following, 0.0),
+        is_last=last,
+        is_terminal=last & over,
+        bootstrap_value=torch.where(last, following, 0.0),
         is_demo=per_row([episode.source == "demo" for episode in played]),
     )
 
@@ -91,26 +91,26 @@ def _by_turn(episodes: Sequence[Episode], policy: Policy) -> Batch:
     prompts: dict[int, int] = {}  # by identity: the episodes of a group hold one observation
     batch = Batch(
         action=collate_rows("action", [c.action for c in done]),
-        logprobs=collate_rows("logprobs", [c.logprobs for c in done]),
-        mask=collate_rows("mask", [c.mask for c in done]),
+        behavior_logprobs=collate_rows("behavior_logprobs", [c.behavior_logprobs for c in done]),
+        action_mask=collate_rows("action_mask", [c.action_mask for c in done]),
         group=torch.tensor([episode.group for _, _, episode, _ in rows]),
-        prompt=torch.tensor([prompts.setdefault(id(c.observation), len(prompts)) for c in done]),
-        context=torch.tensor([len(c.observation.get("input_ids", ())) for c in done]),
+        prompt_id=torch.tensor([prompts.setdefault(id(c.observation), len(prompts)) for c in done]),
+        prompt_length=torch.tensor([len(c.observation.get("input_ids", ())) for c in done]),
         episode=torch.tensor([number for number, _, _, _ in rows]),
         step=torch.tensor([step for _, step, _, _ in rows]),
         reward=torch.tensor(
             [turn.reward + (episode.reward if end else 0.0) for (_, _, episode, turn), end in zip(rows, last)]
         ),
         episode_reward=torch.tensor([float(episode.reward) for _, _, episode, _ in rows]),
-        last=torch.tensor(last),
-        terminal=torch.tensor(
+        is_last=torch.tensor(last),
+        is_terminal=torch.tensor(
             [end and episode.ended in ("done", "length") for (_, _, episode, _), end in zip(rows, last)]
         ),
-        bootstrap=torch.tensor(
-            [float(episode.bootstrap) if end else 0.0 for (_, _, episode, _), end in zip(rows, last)]
+        bootstrap_value=torch.tensor(
+            [float(episode.bootstrap_value) if end else 0.0 for (_, _, episode, _), end in zip(rows, last)]
         ),
         is_demo=torch.tensor([episode.source == "demo" for _, _, episode, _ in rows]),
-        version=torch.tensor([c.version for c in done]),
+        policy_version=torch.tensor([c.policy_version for c in done]),
     )
     values = [c.value for c in done]
     given = [value for value in values if value is not None]
@@ -135,8 +135,8 @@ def _other(context: str, done: Sequence[Completion], policy: Policy) -> dict[str
     seen = [c.others[context] for c in done]
     prompts: dict[int, int] = {}
     own = {
-        "prompt": torch.tensor([prompts.setdefault(id(observation), len(prompts)) for observation in seen]),
-        "context": torch.tensor([len(observation.get("input_ids", ())) for observation in seen]),
+        "prompt_id": torch.tensor([prompts.setdefault(id(observation), len(prompts)) for observation in seen]),
+        "prompt_length": torch.tensor([len(observation.get("input_ids", ())) for observation in seen]),
     }
     return {f"other.{context}.{name}": column for name, column in {**policy.collate(seen), **own}.items()}
 

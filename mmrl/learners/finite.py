@@ -31,7 +31,7 @@ def check_columns(batch: Batch, names: Iterable[str], part: str, trainer: Any) -
         column = batch[name]
         if not isinstance(column, Tensor) or not column.is_floating_point():
             continue
-        wrong, mask = ~column.isfinite(), batch["mask"]
+        wrong, mask = ~column.isfinite(), batch["action_mask"]
         if column.shape[:2] == mask.shape:  # [N, T] or [N, T, A]
             wrong &= mask.view(*mask.shape, *[1] * (column.dim() - 2))
         if column.shape[:2] == mask.shape or column.dim() == 1:

@@ -65,7 +65,9 @@ class Learner(BaseLearner):
         self.make_scheduler = scheduler
         self.models = nn.ModuleDict()
         self._terms: list[dict[str, torch.Tensor]] = []  # of this iteration's micro-batches
-        self._notes: list[dict[str, torch.Tensor]] = []  # diagnostics of its update epochs, where those are taken whole
+        self._pass_metrics: list[
+            dict[str, torch.Tensor]
+        ] = []  # diagnostics of its update epochs, where those are taken whole
         self._minibatch: list[dict[str, torch.Tensor]] = []  # of the micro-batches since the last optimiser step
         self._minibatch_weight = 0.0  # of the loss of these micro-batches on this rank
         self._stepped = True  # whether the last minibatch had rows
@@ -156,13 +158,13 @@ class Learner(BaseLearner):
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         if batch_idx + 1 == self.trainer.num_training_batches:
             self._captured.revalidate()  # an iteration's first minibatch is computed by its own code too
-            self.numbers |= self._means()
+            self.metrics |= self._means()
         super().on_train_batch_end(outputs, batch, batch_idx)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
         if not self.takes_update_epochs:
-            self._minibatch_weight += float(batch["weights"].abs().sum())
+            self._minibatch_weight += float(batch["loss_weights"].abs().sum())
 
     def on_before_optimizer_step(self, optimizer: Any) -> None:
         """Stop before a loss or a gradient that is not finite reaches the weights."""
@@ -208,13 +210,13 @@ class Learner(BaseLearner):
         outs, weights = [], []
         flat.tie()
         for minibatch in epoch:
-            if not minibatch["weights"].any():
+            if not minibatch["loss_weights"].any():
                 continue  # no row is left: no step, and none of the schedule
             minibatch = parallel.move_batch(minibatch, self.trainer)
             out, metrics = self._gradient(minibatch)
             self._terms.append(metrics)
             outs.append(out)
-            weights.append(minibatch["weights"])
+            weights.append(minibatch["loss_weights"])
             if most is not None:
                 flat.clip(most)
             parallel.step(optimizer, self.trainer)
@@ -223,9 +225,9 @@ class Learner(BaseLearner):
         if not weights:
             return
         check_loss(self._terms, self.trainer)
-        rows = epoch.batch.with_columns(weights=torch.cat(weights).cpu() / len(weights))
+        rows = epoch.batch.with_columns(loss_weights=torch.cat(weights).cpu() / len(weights))
         rows = parallel.move_batch(rows, self.trainer)
-        self._notes.append(self.objective.notes(join_outputs(outs), rows))
+        self._pass_metrics.append(self.objective.metrics(join_outputs(outs), rows))
 
     def _gradient(self, minibatch: Batch) -> tuple[PolicyOutput, dict[str, torch.Tensor]]:
         """Set the gradient of a minibatch's loss; the policy's output and the parts of the loss."""
@@ -233,7 +235,7 @@ class Learner(BaseLearner):
         def compute(columns: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             batch = Batch(columns)
             out = self.outputs(batch)
-            loss, metrics = self.objective(out, batch, notes=False)
+            loss, metrics = self.objective(out, batch, with_metrics=False)
             return {
                 "gradient": self._flat.gradient(loss),
                 **add_prefix("term", metrics),
@@ -252,10 +254,10 @@ class Learner(BaseLearner):
     def _means(self) -> dict[str, float]:
         """The parts of the loss over this iteration's minibatches, on all ranks."""
         # the weights already hold the number of micro-batches and ranks, so the mean over both is the minibatch's value
-        kept = [kept for kept in (self._terms, self._notes) if kept]
+        kept = [kept for kept in (self._terms, self._pass_metrics) if kept]
         sums = {name: torch.stack([m[name] for m in part]).mean() for part in kept for name in part[0]}
         self._terms.clear()
-        self._notes.clear()
+        self._pass_metrics.clear()
         means = self.objective.average(self.mean_over_ranks(sums))
         return {f"train/{name}": float(value) for name, value in means.items()}
 

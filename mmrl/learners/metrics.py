@@ -21,8 +21,8 @@ def episode_metrics(episodes: Sequence[Episode], kept: int, rows: int) -> dict[s
     out = {"errors": float(len(episodes) - len(finished)), "episodes": float(kept), "rows": float(rows)}
     if finished:
         out["reward"] = _mean([e.reward for e in finished])
-        out["tokens"] = _mean([e.info["tokens"] for e in finished])
-        out["cut_by_length"] = _mean([float(e.ended == "length") for e in finished])
+        out["tokens_mean"] = _mean([e.info["tokens"] for e in finished])
+        out["truncated_fraction"] = _mean([float(e.ended == "length") for e in finished])
         for name in sorted({name for e in finished for name in e.scores}):
             out[f"score/{name}"] = _mean([e.scores[name] for e in finished if name in e.scores])
     counts = [episode.info.get("counts", {}) for episode in episodes]  # of failed ones too: why they failed is in them

@@ -34,8 +34,8 @@ class Parity:
 
     It looks at the first iteration, also after a resume, and at every so many after it, at choices that the policy
     made itself: forced choices and demonstrations have no log-probs to compare, and those of a log were made by other
-    weights (version -1). parity/mean and parity/max are |difference| in nats. A run is refused when the mean exceeds
-    `refuse` or one choice ten times as much.
+    weights (policy_version -1). parity/mean and parity/max are |difference| in nats. A run is refused when the mean
+    exceeds `refuse` or one choice ten times as much.
 
     Args:
         every: iterations between two looks.
@@ -113,16 +113,16 @@ def _compare(batch: Batch, policy: Policy, device: torch.device) -> _Compared | 
     if not batch.rows:
         return None
     learner = scored(policy, batch, _logprobs, AT_ONCE, device)
-    difference = (learner - batch["logprobs"]).abs().masked_fill(~batch["mask"], 0.0)
+    difference = (learner - batch["behavior_logprobs"]).abs().masked_fill(~batch["action_mask"], 0.0)
     # a log-prob that is not a number is the worst of all
     row, choice = divmod(int(difference.nan_to_num(math.inf).argmax()), difference.shape[1])
     return _Compared(  # type: ignore[call-arg]
-        int(batch["mask"].sum()),
+        int(batch["action_mask"].sum()),
         float(difference.double().sum()),
         float(difference[row, choice]),
-        *(int(batch[name][row]) for name in ("version", "group", "step")),
+        *(int(batch[name][row]) for name in ("policy_version", "group", "step")),
         choice,
-        float(batch["logprobs"][row, choice]),
+        float(batch["behavior_logprobs"][row, choice]),
         float(learner[row, choice]),
     )
 

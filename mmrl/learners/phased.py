@@ -61,7 +61,7 @@ class PhasedLearner(BaseLearner):
         self._check()
         self.gradient_phases = {name: phase for name, phase in phases.items() if isinstance(phase, GradientStep)}
         self.objectives = nn.ModuleDict({name: phase.objective for name, phase in self.gradient_phases.items()})
-        self._told: list[dict[str, Tensor]] = []  # of this iteration's updates
+        self._update_metrics: list[dict[str, Tensor]] = []  # of this iteration's updates
 
     def _check(self) -> None:
         known = {"policy", *self.models, *self.target_networks}
@@ -116,7 +116,7 @@ class PhasedLearner(BaseLearner):
     def training_step(self, batches: Batch, index: int) -> None:
         for number in range(batches.rows):
             self._update(Batch({name: column[number] for name, column in batches.items()}))
-        if index + 1 == self.trainer.num_training_batches and self._told:
+        if index + 1 == self.trainer.num_training_batches and self._update_metrics:
             self._log_phase_metrics()
             for phase in self._captured.values():  # an iteration's first update is computed by its own code too
                 phase.revalidate()
@@ -125,20 +125,20 @@ class PhasedLearner(BaseLearner):
         rank, _ = parallel.rank_and_size()
         generator = torch.Generator(self.device).manual_seed(derive_seed(self.seed, "update", self.updates, rank) >> 1)
         normal = partial(_normal, generator)
-        told: dict[str, Tensor] = {}
+        metrics: dict[str, Tensor] = {}
         models = self._models_by_name()
         self.updates += 1
         for name, phase in self.phases.items():
             if self.updates % phase.every:
                 continue
-            ctx = UpdateContext(models, normal, partial(self._minimize, name), partial(_tell, told, name))
+            ctx = UpdateContext(models, normal, partial(self._minimize, name), partial(_add_metrics, metrics, name))
             with (
                 _TrainOnly(self._own_parameters[name], self._trainable)
                 if name in self.gradient_phases
                 else nullcontext()
             ):
                 batch = self._run(name, phase, batch, ctx)
-        self._told.append(told)
+        self._update_metrics.append(metrics)
 
     def _run(self, name: str, phase: Phase, batch: Batch, ctx: UpdateContext) -> Batch:
         """One phase of an update, replayed where that can be; the batch that the phases after it get."""
@@ -147,8 +147,8 @@ class PhasedLearner(BaseLearner):
         # its code asks these beside the columns
         asked = zero_coefficients(self.gradient_phases[name].objective) if name in self.gradient_phases else ()
         key = *(model.training for model in ctx.models.values()), *asked
-        columns, numbers, gradient = self._captured[name](batch, ctx.models, ctx.normal, key)
-        ctx.log(numbers)
+        columns, metrics, gradient = self._captured[name](batch, ctx.models, ctx.normal, key)
+        ctx.log(metrics)
         if name in self.gradient_phases:
             for parameter, part in zip(self._own_parameters[name], gradient):
                 parameter.grad = part
@@ -174,19 +174,19 @@ class PhasedLearner(BaseLearner):
 
     def _log_phase_metrics(self) -> None:
         """Once an iteration, the mean over the updates in which a phase ran."""
-        told: dict[str, list[Tensor]] = {}
-        for update in self._told:
+        metrics: dict[str, list[Tensor]] = {}
+        for update in self._update_metrics:
             for name, value in update.items():
-                told.setdefault(name, []).append(value)
-        self._told.clear()
-        means = self.mean_over_ranks({name: torch.stack(values).mean() for name, values in told.items()})
+                metrics.setdefault(name, []).append(value)
+        self._update_metrics.clear()
+        means = self.mean_over_ranks({name: torch.stack(values).mean() for name, values in metrics.items()})
         for name, phase in self.gradient_phases.items():
             sums = strip_prefix(name, means)
             means = {key: value for key, value in means.items() if not key.startswith(f"{name}/")}
             means |= {f"{name}/{key}": value for key, value in phase.objective.average(sums).items()}
         check_loss([means], self.trainer)
-        self.numbers |= {f"train/{name}": float(value) for name, value in means.items()}
-        self.show(self.numbers)
+        self.metrics |= {f"train/{name}": float(value) for name, value in means.items()}
+        self.show(self.metrics)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)
@@ -222,5 +222,5 @@ def _normal(generator: torch.Generator, *shape: int) -> Tensor:
     return torch.randn(*shape, generator=generator, device=generator.device)
 
 
-def _tell(told: dict[str, Tensor], phase: str, numbers: Mapping[str, Tensor]) -> None:
-    told.update({f"{phase}/{name}": value for name, value in numbers.items()})
+def _add_metrics(metrics: dict[str, Tensor], phase: str, values: Mapping[str, Tensor]) -> None:
+    metrics.update({f"{phase}/{name}": value for name, value in values.items()})

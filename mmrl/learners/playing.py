@@ -81,8 +81,8 @@ class Collector:
         return {
             "rollout/episodes_collected": float(episodes),
             "rollout/tokens_per_second": choices / rollout_seconds,
-            "seconds/rollout": rollout_seconds,
-            "seconds/score": self.scoring,
+            "time/rollout": rollout_seconds,
+            "time/score": self.scoring,
         }
 
     def _score(self, episodes: list[Episode]) -> list[Episode]:

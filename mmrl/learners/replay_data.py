@@ -139,4 +139,4 @@ class ReplayData(RolloutData):
         """Compute the loss weights of each gradient step; DDP averages over the ranks."""
         steps = [Batch({name: column[i] for name, column in batches.items()}) for i in range(batches.rows)]
         weights = [self.weighting(batch, lambda value: parallel.total(value, ctx.device)) for batch in steps]
-        return batches.with_columns(weights=torch.stack(weights) * ctx.world_size)
+        return batches.with_columns(loss_weights=torch.stack(weights) * ctx.world_size)

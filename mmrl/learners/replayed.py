@@ -45,7 +45,7 @@ class CapturedPhase:
     def __call__(
         self, batch: Batch, models: Mapping[str, Any], normal: Draw, key: Hashable
     ) -> tuple[dict[str, Tensor], dict[str, Tensor], list[Tensor | None]]:
-        """Columns, numbers, and a gradient for each parameter, None where the loss does not hang on it.
+        """Columns, metrics, and a gradient for each parameter, None where the loss does not hang on it.
 
         Args:
             batch: of tensors.
@@ -69,7 +69,7 @@ class CapturedPhase:
         gradient = strip_prefix("gradient", found)
         return (
             strip_prefix("column", found),
-            strip_prefix("told", found),
+            strip_prefix("metric", found),
             [gradient.get(str(k)) for k in range(len(self.parameters))],
         )
 
@@ -99,8 +99,8 @@ class CapturedPhase:
             parts = torch.autograd.grad(loss, self.parameters, allow_unused=True)
             found.update({f"gradient/{k}": part for k, part in enumerate(parts) if part is not None})
 
-        def tell(numbers: Mapping[str, Tensor]) -> None:
-            found.update(add_prefix("told", numbers))
+        def log(metrics: Mapping[str, Tensor]) -> None:
+            found.update(add_prefix("metric", metrics))
 
-        after = self.phase(batch, UpdateContext(models, normal, minimize, tell))
+        after = self.phase(batch, UpdateContext(models, normal, minimize, log))
         return found | add_prefix("column", {name: after[name] for name in sorted(self.phase.writes)})

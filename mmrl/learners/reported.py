@@ -32,7 +32,7 @@ class BaseLearner(L.LightningModule):
         super().__init__()
         self.configured: list[Options] = []  # settings of each optimiser, as configured
         self._highest_lr = 0.0  # of any step of this iteration
-        self.numbers: dict[str, float] = {}  # of this iteration, from whoever has some: one row of every logger
+        self.metrics: dict[str, float] = {}  # of this iteration: one row of every logger
 
     @property
     def _data(self) -> Any:
@@ -87,9 +87,9 @@ class BaseLearner(L.LightningModule):
         `self.log`, which takes half a millisecond for each of them.
         """
         check_weights(self.named_parameters(), self.trainer)
-        self.numbers |= getattr(self._data, "metrics", {})
-        row = {"iterations": float(self.trainer.current_epoch + 1), **self.numbers}
-        self.numbers = {}
+        self.metrics |= getattr(self._data, "metrics", {})
+        row = {"iterations": float(self.trainer.current_epoch + 1), **self.metrics}
+        self.metrics = {}
         self.show(row)
         for logger in self.loggers:
             logger.log_metrics({"epoch": self.trainer.current_epoch, **row}, step=self.trainer.global_step)
@@ -98,18 +98,18 @@ class BaseLearner(L.LightningModule):
         """At the end of an iteration log its highest learning rate, and warn where that is 0."""
         if batch_idx + 1 < self.trainer.num_training_batches:
             return
-        self.numbers["train/learning_rate"], self._highest_lr = self._highest_lr, 0.0
-        self.show(self.numbers)
-        if self.numbers["train/learning_rate"] == 0:
+        self.metrics["train/learning_rate"], self._highest_lr = self._highest_lr, 0.0
+        self.show(self.metrics)
+        if self.metrics["train/learning_rate"] == 0:
             log.warning(
                 "iteration %d: the learning rate was 0 in every step, so nothing was learned; optimizer.lr is 0 or the "
                 "schedule (scheduler.*) is at its end",
                 self.trainer.current_epoch,
             )
 
-    def show(self, numbers: dict[str, float]) -> None:
+    def show(self, metrics: dict[str, float]) -> None:
         """To callbacks that watch or print."""
-        self.trainer.callback_metrics.update({name: torch.tensor(value) for name, value in numbers.items()})
+        self.trainer.callback_metrics.update({name: torch.tensor(value) for name, value in metrics.items()})
 
     def validation_step(self, metrics: dict[str, float], _: int) -> None:
         """Held-out numbers come ready from the data module's evaluators, the same on all ranks."""

@@ -230,7 +230,7 @@ class RolloutData(L.LightningDataModule):
             rows=sum(parallel.gather([sum(len(e.turns) for e in episodes)])),
         )
         metrics |= getattr(self.rollout, "metrics", dict)()
-        metrics |= {"seconds/sync": synced - started, **collector.metrics(time.perf_counter() - synced)}
+        metrics |= {"time/sync": synced - started, **collector.metrics(time.perf_counter() - synced)}
         return Collected(episodes, sampled, sampled_everywhere, self.engine.report() | metrics, ctx.policy)
 
     def _annotate(self, batch: Batch, ctx: Context) -> Batch:
@@ -241,7 +241,7 @@ class RolloutData(L.LightningDataModule):
             batch = annotator(batch, ctx)
             check_columns(batch, annotator.writes, f"annotator {name!r}", self.trainer)
             self.metrics |= {f"{name}/{key}": value for key, value in annotator.metrics(batch, ctx).items()}
-        self.metrics["seconds/stages"] = time.perf_counter() - started
+        self.metrics["time/annotators"] = time.perf_counter() - started
         return batch
 
     def _context(self, learner: Any) -> Context:
@@ -268,11 +268,11 @@ class RolloutData(L.LightningDataModule):
         """The rows to learn from, known to be young enough and sampled by the weights that are said to have."""
         started = time.perf_counter()
         batch = learnable(collected.episodes, collected.sampled, ctx, list(self.transforms.values()))
-        check_columns(batch, ("logprobs", "values", "reward", "bootstrap"), "the rollout", self.trainer)
+        check_columns(batch, ("behavior_logprobs", "values", "reward", "bootstrap_value"), "the rollout", self.trainer)
         self.metrics |= measure_staleness(batch, ctx, self.staleness)
         if self.parity is not None:
             self.metrics |= self.parity(batch, collected.policy, ctx)
-        self.metrics["seconds/rows"] = time.perf_counter() - started
+        self.metrics["time/collate"] = time.perf_counter() - started
         return batch
 
     def _progress(self, phase: str, done: int, of: int) -> None:

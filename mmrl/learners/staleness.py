@@ -10,7 +10,7 @@ from mmrl.types import Context
 
 def sampled_rows(batch: Batch) -> Tensor:
     """Which rows this run's policy sampled: no demonstrations, and none of a log, which have version -1."""
-    return batch["mask"].any(1) & ~batch["is_demo"] & (batch["version"] >= 0)
+    return batch["action_mask"].any(1) & ~batch["is_demo"] & (batch["policy_version"] >= 0)
 
 
 def measure_staleness(batch: Batch, ctx: Context, allowed: int) -> dict[str, float]:
@@ -19,7 +19,7 @@ def measure_staleness(batch: Batch, ctx: Context, allowed: int) -> dict[str, flo
     Weights have the version of the iteration that began with them.
     """
     sampled = sampled_rows(batch)
-    ages = [age for part in ctx.gather([(ctx.iteration - batch["version"][sampled]).tolist()]) for age in part]
+    ages = [age for part in ctx.gather([(ctx.iteration - batch["policy_version"][sampled]).tolist()]) for age in part]
     if not ages:
         return {}
     if max(ages) > allowed or min(ages) < 0:

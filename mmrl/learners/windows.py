@@ -24,7 +24,7 @@ from mmrl.rng import derive_rng
 
 
 def micro_batches(batch: Batch, weighting: Weighting, **cut: Any) -> Iterator[Batch]:
-    """Yield update_epochs * num_minibatches * accumulate micro-batches with their `weights` column."""
+    """Yield update_epochs * num_minibatches * accumulate micro-batches with their `loss_weights` column."""
     for epoch in split_update_epochs(batch, weighting, **cut):
         yield from epoch
 
@@ -91,7 +91,7 @@ class UpdateEpoch:
         for part, rows in zip(self.batch.cut(sizes), sizes):
             weights = self.weighting(part, lambda value: parallel.total(value, self.device))
             # Lightning divides by the accumulated micro-batches, and DDP averages over the ranks
-            part["weights"] = weights * (self.accumulate * size)
+            part["loss_weights"] = weights * (self.accumulate * size)
             whole = self.accumulate == 1 and rows > 0
             for piece in [None] if whole else split_by_cost(part, self.accumulate, self.whole_groups):
                 yield part if piece is None else part.select(piece) if len(piece) else _idle(self.batch)
@@ -104,12 +104,12 @@ def split_by_cost(batch: Batch, count: int, whole_groups: bool = False) -> list[
     rows: parts are there to save memory. The costliest unit goes first, always to the part that has least. Groups that
     have to be whole are not parted, however large.
     """
-    prompt = batch["group" if whole_groups else "prompt"].numpy()
-    context = batch["context"].numpy()
+    prompt = batch["group" if whole_groups else "prompt_id"].numpy()
+    prompt_length = batch["prompt_length"].numpy()
     choices = last_inside(batch.score_mask).numpy()  # forced ones between are read too
 
     def cost(unit: np.ndarray) -> int:
-        return int(context[unit[0]] + choices[unit].sum()) or 1
+        return int(prompt_length[unit[0]] + choices[unit].sum()) or 1
 
     most = batch.rows if whole_groups else max(math.ceil(batch.rows / count), 1)
     whole = [np.flatnonzero(prompt == number) for number in dict.fromkeys(prompt.tolist())]
@@ -157,4 +157,4 @@ def _global_order(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
 def _idle(batch: Batch) -> Batch:
     """One row that weighs nothing: keeps collectives aligned when this rank has no row left."""
     row = batch.select(torch.zeros(1, dtype=torch.long))
-    return row.with_columns(weights=torch.zeros(row["mask"].shape))
+    return row.with_columns(loss_weights=torch.zeros(row["action_mask"].shape))

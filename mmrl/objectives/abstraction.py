@@ -16,22 +16,22 @@ from mmrl.types import PolicyOutput
 class RepresentationLoss(Term):
     """METRA's representation loss: maximise (phi(s') - phi(s)) . z. Source: arXiv:2310.08887, eq. 10."""
 
-    reads = frozenset({"mask"})
+    reads = frozenset({"action_mask"})
     needs = frozenset({"skill_reward"})  # [N, T]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return -zero_outside(out.extra["skill_reward"], batch["mask"])
+        return -zero_outside(out.extra["skill_reward"], batch["action_mask"])
 
 
 @dataclass(frozen=True)
 class ConstraintPenalty(Term):
     """METRA's constraint term -lambda * slack, the Lagrange multiplier lambda detached."""
 
-    reads = frozenset({"mask"})
+    reads = frozenset({"action_mask"})
     needs = frozenset({"slack", "log_multiplier"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return -out.extra["log_multiplier"].detach().exp() * zero_outside(out.extra["slack"], batch["mask"])
+        return -out.extra["log_multiplier"].detach().exp() * zero_outside(out.extra["slack"], batch["action_mask"])
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class DualLoss(Term):
     lambda rises where the slack is negative: where |phi(s') - phi(s)| exceeds its bound.
     """
 
-    reads = frozenset({"mask"})
+    reads = frozenset({"action_mask"})
     needs = frozenset({"slack", "log_multiplier"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return out.extra["log_multiplier"] * zero_outside(out.extra["slack"].detach(), batch["mask"])
+        return out.extra["log_multiplier"] * zero_outside(out.extra["slack"].detach(), batch["action_mask"])
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
-        mask = batch["mask"]
+        mask = batch["action_mask"]
         multiplier = out.extra["log_multiplier"].detach().exp().expand(mask.shape)
         return {"multiplier": multiplier, "slack": zero_outside(out.extra["slack"].detach(), mask)}

@@ -24,7 +24,7 @@ class NegativeLogLikelihood(Term):
 
     context: str | None = None
 
-    reads = frozenset({"mask"})
+    reads = frozenset({"action_mask"})
 
     @property
     def others(self) -> frozenset[str]:  # type: ignore[override]
@@ -32,7 +32,7 @@ class NegativeLogLikelihood(Term):
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         seen = out if self.context is None else out.other(self.context, "negative_log_likelihood")
-        return -zero_outside(seen.logprobs, batch["mask"])
+        return -zero_outside(seen.logprobs, batch["action_mask"])
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class HintNegativeLogLikelihood(Term):
     Hint tokens are forced and have no weight of their own: the row's is taken. 0 for rows without any.
     """
 
-    reads = frozenset({"taught"})
+    reads = frozenset({"imitation_mask"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return -masked_mean(out.logprobs, batch["taught"], dim=1)
+        return -masked_mean(out.logprobs, batch["imitation_mask"], dim=1)

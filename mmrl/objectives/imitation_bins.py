@@ -30,7 +30,7 @@ class SmoothedNegativeLogLikelihood(Term):
 
     width: float = 8.0
 
-    reads = frozenset({"action", "mask"})
+    reads = frozenset({"action", "action_mask"})
     needs = frozenset({"choice_logprobs"})
 
     def __post_init__(self) -> None:
@@ -42,7 +42,7 @@ class SmoothedNegativeLogLikelihood(Term):
         bins = torch.arange(logprobs.shape[-1], device=logprobs.device)
         distance = (bins[:, None] - bins[None, :]) / self.width
         masked = logprobs <= MASKED_LOGIT
-        nowhere = masked.all(dim=-1) & batch["mask"]
+        nowhere = masked.all(dim=-1) & batch["action_mask"]
         if nowhere.any():
             row, choice = nowhere.nonzero()[0].tolist()
             wanted = int(batch["action"][row, choice])

@@ -27,7 +27,7 @@ class DenoisingLoss(Term):
 
     power: Literal[1, 2] = 2
 
-    reads = frozenset({"mask", "is_demo"})
+    reads = frozenset({"action_mask", "is_demo"})
     needs = frozenset({"denoising_error"})
 
     def __post_init__(self) -> None:
@@ -40,7 +40,7 @@ class DenoisingLoss(Term):
                 raise ValueError(
                     "denoising_loss: the policy gave no denoising error for the demonstrations of this batch"
                 )
-            return torch.zeros_like(batch["mask"], dtype=out.logprobs.dtype)
+            return torch.zeros_like(batch["action_mask"], dtype=out.logprobs.dtype)
         error = out.extra["denoising_error"]  # [N, T, A, L]
         error = error.square() if self.power == 2 else error.abs()
-        return zero_outside(error.mean(dim=(2, 3)), batch["mask"] & batch["is_demo"][:, None])
+        return zero_outside(error.mean(dim=(2, 3)), batch["action_mask"] & batch["is_demo"][:, None])

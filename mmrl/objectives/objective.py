@@ -37,10 +37,10 @@ class Term(ABC):
 
 
 class Objective(nn.Module):
-    """loss = sum_k coefficient_k * sum_nt weights[n, t] * term_k[n, t].
+    """loss = sum_k coefficient_k * sum_nt loss_weights[n, t] * term_k[n, t].
 
-    The `weights` column makes the reduction (token mean, sequence mean, ...) and already accounts for the size of the
-    minibatch, gradient accumulation and the number of processes. A term per row is weighted by its row's sum.
+    The `loss_weights` column makes the reduction (token mean, sequence mean, ...) and already accounts for the size of
+    the minibatch, gradient accumulation and the number of processes. A term per row is weighted by its row's sum.
     Entries with weight zero may be NaN and change nothing.
 
     Args:
@@ -76,7 +76,7 @@ class Objective(nn.Module):
     def reads(self) -> frozenset[str]:
         """Every column that the loss needs."""
         rows = (column.removeprefix("~") for column in self.row_masks.values())
-        return frozenset({"weights"}).union(rows, *(term.reads for term in self.terms.values()))
+        return frozenset({"loss_weights"}).union(rows, *(term.reads for term in self.terms.values()))
 
     @property
     def others(self) -> frozenset[str]:
@@ -91,12 +91,12 @@ class Objective(nn.Module):
     def coefficient(self, name: str) -> Tensor:
         return getattr(self, f"coefficient_{name}")
 
-    def forward(self, out: PolicyOutput, batch: Batch, notes: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(self, out: PolicyOutput, batch: Batch, with_metrics: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """The scalar loss and its named parts; diagnostics, as sums for `average`, unless left out."""
-        loss, metrics = self.total(out, batch, notes)
+        loss, metrics = self.total(out, batch, with_metrics)
         return self._touch_unused_outputs(loss, out), metrics
 
-    def total(self, out: PolicyOutput, batch: Batch, notes: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    def total(self, out: PolicyOutput, batch: Batch, with_metrics: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """The same of those parts of the output alone that the terms read."""
         batch.require(self.reads, "objective")
         sums_by_rows = self._weighted_sums(batch)
@@ -107,17 +107,17 @@ class Objective(nn.Module):
             coefficient = self.coefficient(name)
             disabled = coefficient.device.type == "cpu" and coefficient.item() == 0  # on a GPU asking costs more
             with torch.no_grad() if disabled else nullcontext():
-                value, noted = term.measured(out, batch) if notes else (term(out, batch), {})
+                value, term_metrics = term.measured(out, batch) if with_metrics else (term(out, batch), {})
                 value = weighted.sum(value, f"term {name!r}")
             part = coefficient * value
             loss = part if loss is None else loss + part
             metrics[name] = value.detach()
-            metrics |= weighted.sums(noted, f"{name}/")
+            metrics |= weighted.sums(term_metrics, f"{name}/")
         assert loss is not None  # there is at least one term
-        return loss, metrics | (_totals(sums_by_rows) if notes else {})
+        return loss, metrics | (_totals(sums_by_rows) if with_metrics else {})
 
     @torch.no_grad()
-    def notes(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
+    def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """The diagnostics alone, as sums for `average`."""
         sums_by_rows, metrics = self._weighted_sums(batch), {}  # type: ignore[var-annotated]
         for name, term in self.terms.items():
@@ -131,7 +131,7 @@ class Objective(nn.Module):
         Diagnostics of choices without any weight are left out.
 
         Args:
-            sums: what `forward`, `total` or `notes` gave, or the mean of several such results.
+            sums: what `forward`, `total` or `metrics` gave, or the mean of several such results.
         """
         out: dict[str, Tensor] = {}
         for name, value in sums.items():
@@ -145,7 +145,7 @@ class Objective(nn.Module):
 
     def _weighted_sums(self, batch: Batch) -> dict[str | None, WeightedReduction]:
         """One weighted sum per row mask that a term uses, and one over all rows."""
-        weights = batch["weights"]
+        weights = batch["loss_weights"]
         return {None: WeightedReduction(weights)} | {
             rows: WeightedReduction(weights * _chosen(batch, rows)[:, None]) for rows in set(self.row_masks.values())
         }

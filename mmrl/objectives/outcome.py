@@ -32,7 +32,7 @@ class OutcomeCrossEntropy(Term):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", "episode_reward", self.reference})
+        return frozenset({"action_mask", "episode_reward", self.reference})
 
     @property
     def others(self) -> frozenset[str]:  # type: ignore[override]
@@ -48,4 +48,4 @@ class OutcomeCrossEntropy(Term):
 
     def _logit(self, out: PolicyOutput, batch: Batch) -> Tensor:
         logprobs = out.other(self.model, "outcome_cross_entropy").logprobs
-        return self.scale * implicit_reward(logprobs, batch[self.reference], batch["mask"]).sum(1)
+        return self.scale * implicit_reward(logprobs, batch[self.reference], batch["action_mask"]).sum(1)

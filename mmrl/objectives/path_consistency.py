@@ -33,10 +33,10 @@ class _PathConsistency(Term):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", "episode_reward", self.reference})
+        return frozenset({"action_mask", "episode_reward", self.reference})
 
     def _parts(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        mask = batch["mask"]
+        mask = batch["action_mask"]
         if out.values is None or out.values.dim() != 2:
             raise ValueError("path_consistency needs values of every choice; set model.policy.value_head=true")
         log_ratio = zero_outside(out.logprobs, mask) - zero_outside(batch[self.reference], mask)

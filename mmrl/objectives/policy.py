@@ -29,10 +29,10 @@ class PolicyGradient(Term):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", "advantages", *_named(self.importance_weights)})
+        return frozenset({"action_mask", "advantages", *_named(self.importance_weights)})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        mask = batch["mask"]
+        mask = batch["action_mask"]
         loss = -zero_outside(batch["advantages"], mask) * zero_outside(out.logprobs, mask)
         return _weighted(loss, batch, self.importance_weights)
 
@@ -55,7 +55,7 @@ class ClippedSurrogate(Term):
         clip_dual: upper bound of the ratio where the advantage is negative, > 1 + clip_high; none for no bound.
         importance_sampling_level: "token", a ratio per choice; "sequence", the geometric mean of a row's ratios (GSPO);
             "joint", their product, the ratio of the row as one action; use it with weights that count rows alike.
-        old: column of the log-probs that the ratio is taken against: "logprobs" as sampled, or "old_logprobs".
+        old: column of the log-probs that the ratio is taken against: "behavior_logprobs" as sampled, or "old_logprobs".
         importance_weights: column of weights that multiply the loss of each choice; none for 1.
     """
 
@@ -63,7 +63,7 @@ class ClippedSurrogate(Term):
     clip_high: float = 0.2
     clip_dual: float | None = None
     importance_sampling_level: Literal["token", "sequence", "joint"] = "token"
-    old: str = "logprobs"
+    old: str = "behavior_logprobs"
     importance_weights: str | None = None
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class ClippedSurrogate(Term):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", "advantages", self.old, *_named(self.importance_weights)})
+        return frozenset({"action_mask", "advantages", self.old, *_named(self.importance_weights)})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         loss = clipped_surrogate(*self._pair(out, batch), self.clip_low, self.clip_high, self.clip_dual)
@@ -87,17 +87,17 @@ class ClippedSurrogate(Term):
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ratio; clip_fraction: choices whose gradient is cut; kl: KL(old || new) by k3, nats per choice."""
-        return self._notes(*self._pair(out, batch), out, batch)
+        return self._metrics(*self._pair(out, batch), out, batch)
 
     def measured(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         ratio, advantages = self._pair(out, batch)
         loss = clipped_surrogate(ratio, advantages, self.clip_low, self.clip_high, self.clip_dual)
         loss = _weighted(loss, batch, self.importance_weights)
         with torch.no_grad():
-            return loss, self._notes(ratio.detach(), advantages, out, batch)
+            return loss, self._metrics(ratio.detach(), advantages, out, batch)
 
-    def _notes(self, ratio: Tensor, advantages: Tensor, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
-        mask = batch["mask"]
+    def _metrics(self, ratio: Tensor, advantages: Tensor, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
+        mask = batch["action_mask"]
         old, new = zero_outside(batch[self.old], mask), zero_outside(out.logprobs, mask)
         return {
             "ratio": ratio,
@@ -106,7 +106,7 @@ class ClippedSurrogate(Term):
         }
 
     def _pair(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, Tensor]:
-        mask = batch["mask"]
+        mask = batch["action_mask"]
         ratio = log_ratio(out.logprobs, batch[self.old], mask, self.importance_sampling_level).exp()
         return ratio, zero_outside(batch["advantages"], mask)
 
@@ -116,4 +116,4 @@ def _named(column: str | None) -> set[str]:
 
 
 def _weighted(loss: Tensor, batch: Batch, column: str | None) -> Tensor:
-    return loss if column is None else loss * zero_outside(batch[column], batch["mask"])
+    return loss if column is None else loss * zero_outside(batch[column], batch["action_mask"])

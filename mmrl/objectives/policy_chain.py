@@ -45,7 +45,7 @@ class ChainSurrogate(Term):
     clip_low: float = 0.2
     clip_high: float = 0.2
     clip_dual: float | None = None
-    old: str = "logprobs"
+    old: str = "behavior_logprobs"
 
     needs = frozenset()
 
@@ -63,7 +63,7 @@ class ChainSurrogate(Term):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", "advantages", self.old} | ({"action"} if self.reduction == "mean" else set()))
+        return frozenset({"action_mask", "advantages", self.old} | ({"action"} if self.reduction == "mean" else set()))
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         ratio = self._reduced(self._total(out, batch), batch).exp()
@@ -83,7 +83,7 @@ class ChainSurrogate(Term):
 
     def _total(self, out: PolicyOutput, batch: Batch) -> Tensor:
         """[N, T] log-ratio of each choice's joint action, nats."""
-        mask, old = batch["mask"], batch[self.old]
+        mask, old = batch["action_mask"], batch[self.old]
         if self.join == "chain":
             return log_ratio(out.logprobs, old, mask, "joint")
         return block_log_ratio(out.logprobs, old, mask, self.chunk if self.join == "transition" else 1).clamp(
@@ -93,16 +93,16 @@ class ChainSurrogate(Term):
     def _reduced(self, total: Tensor, batch: Batch) -> Tensor:
         if self.reduction == "sum":
             return total
-        mask, size = batch["mask"].to(total.dtype), batch["action"].shape[2:].numel()
+        mask, size = batch["action_mask"].to(total.dtype), batch["action"].shape[2:].numel()
         if self.join == "chain":
-            count = masked_sum(mask, batch["mask"], dim=1)[:, None]
+            count = masked_sum(mask, batch["action_mask"], dim=1)[:, None]
         else:
             block = mask.unflatten(1, (-1, self.chunk if self.join == "transition" else 1))
             count = block.sum(dim=2, keepdim=True).expand_as(block).flatten(1)
         return total / (size * count).clamp(min=1)
 
     def _advantages(self, batch: Batch) -> Tensor:
-        return zero_outside(batch["advantages"], batch["mask"])
+        return zero_outside(batch["advantages"], batch["action_mask"])
 
     def _bounds(self, batch: Batch) -> tuple[Tensor | float, Tensor | float]:
         return self.clip_low, self.clip_high
@@ -128,7 +128,7 @@ class DenoisingSurrogate(ChainSurrogate):
 
     def _number(self, batch: Batch) -> Tensor:
         """[T] number of the transition that each choice belongs to; block 0 is the noise."""
-        choices = torch.arange(batch["mask"].shape[1], device=batch["mask"].device)
+        choices = torch.arange(batch["action_mask"].shape[1], device=batch["action_mask"].device)
         return (choices // self.chunk - 1).clamp(min=0)
 
     def _advantages(self, batch: Batch) -> Tensor:

@@ -31,7 +31,7 @@ class MixtureSurrogate(Term):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", "advantages", self.old})
+        return frozenset({"action_mask", "advantages", self.old})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         ratio, weight, advantages = self._parts(out, batch)
@@ -43,6 +43,6 @@ class MixtureSurrogate(Term):
         return {"ratio": ratio, "unlikely": weight}
 
     def _parts(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        mask = batch["mask"]
+        mask = batch["action_mask"]
         new, old = zero_outside(out.logprobs, mask), zero_outside(batch[self.old], mask)
         return mixture_ratio(new, old), unlikely(new, self.power), zero_outside(batch["advantages"], mask)

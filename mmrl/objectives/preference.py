@@ -50,7 +50,7 @@ class DPOLoss(Term):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", "group", "preference", *([] if self.reference is None else [self.reference])})
+        return frozenset({"action_mask", "group", "preference", *([] if self.reference is None else [self.reference])})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         margin = self._margin(out, batch)
@@ -67,7 +67,7 @@ class DPOLoss(Term):
         return {"margin": margin, "accuracy": (margin > 0).to(margin.dtype)}
 
     def _margin(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        mask = batch["mask"]
+        mask = batch["action_mask"]
         gained = zero_outside(out.logprobs, mask)
         if self.reference is not None:
             gained = gained - zero_outside(batch[self.reference], mask)

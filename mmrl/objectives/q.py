@@ -20,17 +20,17 @@ class TDLoss(Term):
     R is the column `returns`, per row or per choice; `BellmanTarget` writes it.
     """
 
-    reads = frozenset({"mask", "returns"})
+    reads = frozenset({"action_mask", "returns"})
     needs = frozenset({"q"})  # [N, T, K]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        mask, returns = batch["mask"], batch["returns"]
+        mask, returns = batch["action_mask"], batch["returns"]
         returns = zero_outside(returns if returns.dim() == 2 else returns[:, None], mask)
         error = out.extra["q"] - returns[..., None]
         return 0.5 * zero_outside(error.square().sum(dim=-1), mask)
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
-        return {"q": zero_outside(out.extra["q"].mean(dim=-1), batch["mask"])}
+        return {"q": zero_outside(out.extra["q"].mean(dim=-1), batch["action_mask"])}
 
 
 @dataclass(frozen=True)
@@ -43,24 +43,24 @@ class ActorLoss(Term):
 
     q_reduction: Literal["min", "mean", "first"] = "min"
 
-    reads = frozenset({"mask"})
+    reads = frozenset({"action_mask"})
     needs = frozenset({"q"})  # [N, T, K]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         q = out.extra["q"]
         value = {"min": lambda: q.amin(-1), "mean": lambda: q.mean(-1), "first": lambda: q[..., 0]}[self.q_reduction]()
-        return -zero_outside(value, batch["mask"])
+        return -zero_outside(value, batch["action_mask"])
 
 
 @dataclass(frozen=True)
 class EntropyBonus(Term):
     """SAC entropy bonus: alpha * log pi(a given s), alpha detached. Source: arXiv:1812.05905, equation 7."""
 
-    reads = frozenset({"mask"})
+    reads = frozenset({"action_mask"})
     needs = frozenset({"log_ent_coef"})  # [1]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return out.extra["log_ent_coef"].detach().exp() * zero_outside(out.logprobs, batch["mask"])
+        return out.extra["log_ent_coef"].detach().exp() * zero_outside(out.logprobs, batch["action_mask"])
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,15 @@ class TemperatureLoss(Term):
 
     target_entropy: float
 
-    reads = frozenset({"mask"})
+    reads = frozenset({"action_mask"})
     needs = frozenset({"log_ent_coef"})  # [1]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return -out.extra["log_ent_coef"] * zero_outside(out.logprobs.detach() + self.target_entropy, batch["mask"])
+        return -out.extra["log_ent_coef"] * zero_outside(
+            out.logprobs.detach() + self.target_entropy, batch["action_mask"]
+        )
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
-        mask = batch["mask"]
+        mask = batch["action_mask"]
         ent_coef = out.extra["log_ent_coef"].detach().exp().expand(mask.shape)
         return {"ent_coef": ent_coef, "entropy": zero_outside(-out.logprobs.detach(), mask)}

@@ -42,14 +42,14 @@ class KL(Term):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", self.reference} if self.context is None else {"mask"})
+        return frozenset({"action_mask", self.reference} if self.context is None else {"action_mask"})
 
     @property
     def others(self) -> frozenset[str]:  # type: ignore[override]
         return frozenset() if self.context is None else frozenset({self.context})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        mask = batch["mask"]
+        mask = batch["action_mask"]
         reference = batch[self.reference] if self.context is None else out.other(self.context, "kl").logprobs
         apart = divergence(zero_outside(out.logprobs, mask), zero_outside(reference, mask), self.estimator)
         return apart if self.cap is None else apart.clamp(max=self.cap)
@@ -67,14 +67,14 @@ class KL(Term):
 class Entropy(Term):
     """Entropy bonus: minus the entropy of each choice, in nats."""
 
-    reads = frozenset({"mask"})
+    reads = frozenset({"action_mask"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return -zero_outside(out.entropy, batch["mask"])
+        return -zero_outside(out.entropy, batch["action_mask"])
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """mean: the entropy itself, nats per choice, whatever the weights of the loss sum to."""
-        return {"mean": zero_outside(out.entropy, batch["mask"])}
+        return {"mean": zero_outside(out.entropy, batch["action_mask"])}
 
 
 @dataclass(frozen=True)
@@ -93,16 +93,16 @@ class LinearizedPenalty(Term):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", self.slope})
+        return frozenset({"action_mask", self.slope})
 
     @property
     def needs(self) -> frozenset[str]:  # type: ignore[override]
         return frozenset({self.part})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        mask = batch["mask"]
+        mask = batch["action_mask"]
         return zero_outside(out.extra[self.part], mask) * zero_outside(batch[self.slope], mask)
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """The number itself, under its own name."""
-        return {self.part: zero_outside(out.extra[self.part], batch["mask"])}
+        return {self.part: zero_outside(out.extra[self.part], batch["action_mask"])}

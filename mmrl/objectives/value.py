@@ -33,10 +33,10 @@ class SquaredValue(Term):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", "returns"} if self.clip is None else {"mask", "returns", "values"})
+        return frozenset({"action_mask", "returns"} if self.clip is None else {"action_mask", "returns", "values"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        values, returns, mask = out.values, batch["returns"], batch["mask"]
+        values, returns, mask = out.values, batch["returns"], batch["action_mask"]
         if values is None:
             raise ValueError("squared_value: the policy predicts no values; set model.policy.value_head=true")
         if values.shape != returns.shape:

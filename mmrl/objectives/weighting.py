@@ -1,4 +1,4 @@
-"""Loss weightings: the column `weights` of one minibatch, which says how choices share the loss."""
+"""Loss weightings: the column `loss_weights` of one minibatch, which says how choices share the loss."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Total = Callable[[Tensor], Tensor]
 
 
 class Weighting(ABC):
-    """Turns the mask of a minibatch into weights [N, T]; denominators are those of the whole minibatch on all ranks."""
+    """Compute the loss_weights [N, T] of a minibatch; denominators are those of the whole minibatch on all ranks."""
 
-    reads: frozenset[str] = frozenset({"mask"})
+    reads: frozenset[str] = frozenset({"action_mask"})
 
     @abstractmethod
     def __call__(self, batch: Batch, total: Total) -> Tensor: ...
@@ -29,19 +29,19 @@ class Weighting(ABC):
 
 @dataclass(frozen=True)
 class TokenMean(Weighting):
-    """Every choice counts the same: w = mask / choices."""
+    """Every choice counts the same: w = action_mask / choices."""
 
     def __call__(self, batch: Batch, total: Total) -> Tensor:
-        mask = batch["mask"].float()
+        mask = batch["action_mask"].float()
         return mask / total(mask.sum()).clamp(min=1)
 
 
 @dataclass(frozen=True)
 class SequenceMean(Weighting):
-    """Every row with a choice counts the same, and so do the choices within it: w = mask / choices of row / rows."""
+    """Every row with a choice counts the same, and so do its choices: w = action_mask / choices of row / rows."""
 
     def __call__(self, batch: Batch, total: Total) -> Tensor:
-        mask = batch["mask"].float()
+        mask = batch["action_mask"].float()
         choices = mask.sum(1)
         rows = total((choices > 0).float().sum())
         return mask / choices.clamp(min=1)[:, None] / rows.clamp(min=1)
@@ -49,12 +49,12 @@ class SequenceMean(Weighting):
 
 @dataclass(frozen=True)
 class EpisodeMean(Weighting):
-    """Every episode with a choice in the minibatch counts the same: w = mask / choices of episode / episodes."""
+    """Every episode with a choice in the minibatch counts the same: w = action_mask / choices of episode / episodes."""
 
-    reads = frozenset({"mask", "episode"})
+    reads = frozenset({"action_mask", "episode"})
 
     def __call__(self, batch: Batch, total: Total) -> Tensor:
-        mask = batch["mask"].float()
+        mask = batch["action_mask"].float()
         ids, episode = batch["episode"].unique(return_inverse=True)
         choices = mask.new_zeros(len(ids)).index_add(0, episode, mask.sum(1))
         episodes = total((choices > 0).float().sum())
@@ -63,7 +63,7 @@ class EpisodeMean(Weighting):
 
 @dataclass(frozen=True)
 class ConstantLength(Weighting):
-    """Every choice counts the same, whatever the rows' lengths are: w = mask / (rows * length).
+    """Every choice counts the same, whatever the rows' lengths are: w = action_mask / (rows * length).
 
     The weights sum to the mean row length over `length`, so a choice counts no less for being in a long row. Rows
     without a choice are not counted. Source: Understanding R1-Zero-Like Training, 2025, section 3, arXiv:2503.20783.
@@ -79,6 +79,6 @@ class ConstantLength(Weighting):
             raise ValueError(f"constant_length.length must be at least 1, got {self.length}")
 
     def __call__(self, batch: Batch, total: Total) -> Tensor:
-        mask = batch["mask"].float()
-        rows = total(batch["mask"].any(1).float().sum())
+        mask = batch["action_mask"].float()
+        rows = total(batch["action_mask"].any(1).float().sum())
         return mask / (rows.clamp(min=1) * self.length)

@@ -22,22 +22,22 @@ def logprob_entropy(
     logits: Tensor,  # [N, T, V]
     action: Tensor,  # [N, T] ids
     temperature: Tensor | float = 1.0,  # [N] or a number
-    kept: Tensor | None = None,  # [N, T, K] ids, -1 fills up
+    support_ids: Tensor | None = None,  # [N, T, K] ids, -1 fills up
 ) -> tuple[Tensor, Tensor]:  # logprobs [N, T] nats, entropy [N, T] nats
     """How likely each stored choice was, and how open the choice was.
 
-    p = softmax(logits / temperature), over the kept ids only where they are given; logprobs = log p[action],
-    entropy = -sum_v p_v log p_v. A choice with no kept id at all was forced: log-probability 0, entropy 0. An action
-    outside a non-empty kept set could not have been drawn: log-probability -inf.
+    p = softmax(logits / temperature), over support_ids only where they are given; logprobs = log p[action],
+    entropy = -sum_v p_v log p_v. A choice with an empty support was forced: log-probability 0, entropy 0. An action
+    outside a non-empty support could not have been drawn: log-probability -inf.
     """
     if logits.dim() != 3 or action.shape != logits.shape[:2]:
         raise ValueError(
             f"logits must be [N, T, V] and action [N, T], got {tuple(logits.shape)} and {tuple(action.shape)}"
         )
     temperature = torch.as_tensor(temperature, device=logits.device).to(precision(logits)).expand(len(logits))
-    if kept is None:
+    if support_ids is None:
         return _LogprobEntropy.apply(logits, action, temperature)
-    return _over_kept(logits, action, temperature, kept)
+    return _over_support(logits, action, temperature, support_ids)
 
 
 def precision(logits: Tensor) -> torch.dtype:
@@ -45,21 +45,21 @@ def precision(logits: Tensor) -> torch.dtype:
     return torch.float64 if logits.dtype == torch.float64 else torch.float32
 
 
-def _over_kept(logits: Tensor, action: Tensor, temperature: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-    x = logits.gather(-1, kept.clamp(min=0)).to(temperature.dtype) / temperature[:, None, None]
-    return renormalised(x, action, kept)
+def _over_support(logits: Tensor, action: Tensor, temperature: Tensor, support_ids: Tensor) -> tuple[Tensor, Tensor]:
+    x = logits.gather(-1, support_ids.clamp(min=0)).to(temperature.dtype) / temperature[:, None, None]
+    return renormalised(x, action, support_ids)
 
 
 def renormalised(
-    x: Tensor,  # [..., K] logits of the kept ids, divided by the temperature
+    x: Tensor,  # [..., K] logits of the support, divided by the temperature
     action: Tensor,  # [...] ids
-    kept: Tensor,  # [..., K] ids, -1 fills up
+    support_ids: Tensor,  # [..., K] ids, -1 fills up
 ) -> tuple[Tensor, Tensor]:  # logprobs [...] and entropy [...] in nats
-    """Log-probability of the action and entropy of softmax(x) over the kept ids alone, as `logprob_entropy` says."""
-    present = kept >= 0
+    """Log-probability of the action and entropy of softmax(x) over the support alone, as `logprob_entropy` says."""
+    present = support_ids >= 0
     log_p = torch.where(present, x, MASKED_LOGIT).log_softmax(-1)
     entropy = -(log_p.exp() * torch.where(present, log_p, 0)).sum(-1)
-    chosen = present & (kept == action[..., None])
+    chosen = present & (support_ids == action[..., None])
     logprobs = torch.where(chosen, log_p, 0).sum(-1)
     forced = ~present.any(-1)
     # no gradient reaches what was forced: the inner selections are constant there

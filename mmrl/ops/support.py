@@ -29,9 +29,9 @@ def support_logprob_entropy(
         rows = (widths == width).nonzero().flatten()
         place = torch.arange(int(sizes[rows].max().clamp(min=1)), device=logits.device)
         at = (starts[rows][:, None] + place).clamp(max=len(ids) - 1)
-        kept = torch.where(place < sizes[rows][:, None], ids[at], -1)
-        x = logits[rows[:, None], kept.clamp(min=0)].to(temperature.dtype) / temperature[rows][:, None]
-        parts.append(torch.stack(renormalised(x, action[rows], kept)))
+        support_ids = torch.where(place < sizes[rows][:, None], ids[at], -1)
+        x = logits[rows[:, None], support_ids.clamp(min=0)].to(temperature.dtype) / temperature[rows][:, None]
+        parts.append(torch.stack(renormalised(x, action[rows], support_ids)))
         order.append(rows)
     logprobs, entropy = torch.cat(parts, 1)[:, torch.cat(order).argsort()]
     return logprobs, entropy

@@ -43,22 +43,22 @@ def without_twins(logits: Tensor, layout: Layout) -> Tensor:
     return logits.masked_fill(twin, MASKED_LOGIT)
 
 
-def choice_logprobs(logits: Tensor, temperature: Tensor, kept: Tensor | None = None) -> Tensor:
-    """[N, T, V] nats: log_softmax(logits / temperature) over all choices, or over the kept ones.
+def choice_logprobs(logits: Tensor, temperature: Tensor, support_ids: Tensor | None = None) -> Tensor:
+    """[N, T, V] nats: log_softmax(logits / temperature) over all choices, or over those in the support.
 
     Ids that cannot be chosen have no mass, and MASKED_LOGIT stands for their log-probability, at every temperature.
 
     Args:
         logits: [N, T, V], MASKED_LOGIT where an id is never chosen.
         temperature: [N].
-        kept: [N, T, K] ids that truncated sampling kept, -1 fills up.
+        support_ids: [N, T, K] ids that truncated sampling can draw, -1 fills up.
     """
     masked = logits <= MASKED_LOGIT
     scaled = logits.float() / temperature.float()[:, None, None]
-    if kept is not None:
-        allowed = torch.zeros_like(scaled, dtype=torch.bool).scatter(2, kept.clamp(min=0), kept >= 0)
-        # an id 0 that is only a filler must not switch a kept 0 off
-        allowed[..., 0] = (kept == 0).any(dim=2)
+    if support_ids is not None:
+        allowed = torch.zeros_like(scaled, dtype=torch.bool).scatter(2, support_ids.clamp(min=0), support_ids >= 0)
+        # an id 0 that is only a filler must not switch an id 0 of the support off
+        allowed[..., 0] = (support_ids == 0).any(dim=2)
         masked = masked | ~allowed
     return scaled.masked_fill(masked, MASKED_LOGIT).log_softmax(dim=-1).masked_fill(masked, MASKED_LOGIT)
 
@@ -69,9 +69,9 @@ def entropy_nats(logprobs: Tensor) -> Tensor:
 
 
 def draw_bins(logits: Tensor, sampling: Sampling, noise: Noise) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Ids [N, T], their log-probabilities [N, T] and what truncation kept [N, T, K]; one uniform number per choice."""
+    """Ids [N, T], their log-probabilities [N, T] and the support [N, T, K]; one uniform number per choice."""
     shape = logits.shape[:2]
-    chosen, logprobs, kept = draw(
+    chosen, logprobs, support_ids = draw(
         logits.flatten(0, 1),
         noise.uniform(shape[1]).flatten().to(logits.device),
         temperature=sampling.temperature,
@@ -80,4 +80,4 @@ def draw_bins(logits: Tensor, sampling: Sampling, noise: Noise) -> tuple[Tensor,
         min_p=sampling.min_p,
         greedy=sampling.decode == "argmax",
     )
-    return chosen.view(shape), logprobs.view(shape), None if kept is None else kept.view(*shape, -1)
+    return chosen.view(shape), logprobs.view(shape), None if support_ids is None else support_ids.view(*shape, -1)

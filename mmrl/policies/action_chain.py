@@ -19,7 +19,7 @@ from mmrl.ops.gaussian import normal_entropy, normal_logprob
 from mmrl.policies.base import Action, Policy
 from mmrl.policies.chains import Chain, DenoisingTarget, TransitionParams
 from mmrl.policies.chains.base import column
-from mmrl.policies.margin import Margin
+from mmrl.policies.margin import ActionPadding
 from mmrl.policies.processor import Processor
 from mmrl.rng import Noise
 from mmrl.types import PolicyOutput, Sampling
@@ -55,18 +55,18 @@ class ChainPolicy(Policy):
     """Samples a chunk of H x A actions from noise in K transitions. Subclasses have `encode_context` and `predict`.
 
     A choice is control step h of chain state x_i, so that T counts (K + 1) x H choices [A], block after block: x_0,
-    x_1, ..., x_K. x_0 is given, and so is what a transition that was not drawn led to: their mask is False. Control
-    steps that were never played are masked in every block. A log-probability is the sum over the A dimensions, in
-    nats; how choices join to one ratio is the objective's matter. A demonstration is a chain of no transition: one
+    x_1, ..., x_K. x_0 is given, and so is what a transition that was not drawn led to: their action_mask is False.
+    Control steps that were never played are masked in every block. A log-probability is the sum over the A dimensions,
+    in nats; how choices join to one ratio is the objective's matter. A demonstration is a chain of no transition: one
     block, the chunk. Where the chain has no noise to start from, x_0 is left out.
 
     The context is encoded once per decision, the network predicts once per transition; learning runs it at the
     stochastic transitions alone. `sampling.decode` "mean" and "argmax" draw no transition. The temperature
     multiplies every standard deviation.
 
-    A network whose state is larger than the chunk has a `margin`: its numbers follow the chain's deterministic
-    transitions, so that they are no choices; fresh noise in some coordinates alone leaves the marginals as they are.
-    Source: Black et al., "pi0", 2024, arXiv:2410.24164; Chen et al., "pi_RL", 2025, section 4, arXiv:2510.25889.
+    A network whose state is larger than the chunk has an `action_padding`, whose entries follow the chain's
+    deterministic transitions and are no choices; fresh noise in some coordinates alone leaves the marginals as they
+    are. Source: Black et al., "pi0", 2024, arXiv:2410.24164; Chen et al., "pi_RL", 2025, section 4, arXiv:2510.25889.
     """
 
     chain: Chain
@@ -76,7 +76,7 @@ class ChainPolicy(Policy):
     processor: Processor
     timesteps_per_sample: int = 1  # denoising timesteps drawn for each demonstrated row, in one pass
     bound: float | None = 1.0  # actions are cut to [-bound, bound] in the network's units
-    margin: Margin | None = None
+    action_padding: ActionPadding | None = None
 
     @abstractmethod
     def encode_context(self, observation: Mapping[str, Any]) -> EncodedContext:
@@ -151,8 +151,8 @@ class ChainPolicy(Policy):
         chosen, rest = self._to_choices(states)
         return Action(
             action=chosen,
-            logprobs=torch.cat(logprobs, dim=1),
-            mask=mask.to(device).repeat_interleave(self.chunk, dim=1),
+            behavior_logprobs=torch.cat(logprobs, dim=1),
+            action_mask=mask.to(device).repeat_interleave(self.chunk, dim=1),
             output=list(self.processor.decode(self._crop(self._core(x)).cpu().numpy())),
             values=None if encoded.values is None else encoded.values[owner],
             extra=rest,
@@ -165,7 +165,7 @@ class ChainPolicy(Policy):
         extra: denoising_error [N, T, A, L] of the network at L timesteps of every demonstrated chunk (0 elsewhere),
         when the batch has demonstrations; and the `extra` of the encoding.
         """
-        batch.require({"action", "mask", "temperature"}, type(self).__name__)
+        batch.require({"action", "action_mask", "temperature"}, type(self).__name__)
         encoded = self.encode_context(batch.observation())
         logprobs, entropy = self._score(encoded.prefix, batch)
         extra = dict(encoded.extra)
@@ -188,16 +188,16 @@ class ChainPolicy(Policy):
             prefix, x, chain.time(index), chain.time(index + 1) if chain.reads_end_time else None
         )
         mean, std = chain.step(x, index, prediction, log_std, drawn)
-        if self.margin is not None:
+        if self.action_padding is not None:
             still = chain.step(x, index, prediction, log_std, torch.zeros_like(drawn)).mean
-            inside = self.margin.inside(x.device)
+            inside = self.action_padding.inside(x.device)
             mean, std = torch.where(inside, mean, still), std * inside
         return TransitionParams(mean, std * temperature)
 
     def _score(self, prefix: Prefix, batch: Batch) -> tuple[Tensor, Tensor]:
         """Log-probabilities and entropies [N, T] of the drawn transitions, one pass of the network for all of them."""
         chain = batch["action"].unflatten(1, (-1, self.chunk))
-        drawn = batch["mask"].unflatten(1, (-1, self.chunk)).any(dim=2)  # [N, blocks]
+        drawn = batch["action_mask"].unflatten(1, (-1, self.chunk)).any(dim=2)  # [N, blocks]
         if self.chain.stores_noise:
             drawn = drawn & (torch.arange(drawn.shape[1], device=drawn.device) > 0)
         rows, block = drawn.nonzero(as_tuple=True)
@@ -221,12 +221,12 @@ class ChainPolicy(Policy):
         )
 
     def _denoising_error(self, prefix: Prefix, batch: Batch) -> Tensor:
-        """prediction - target [N, T, A, L] at sampled timesteps, which depend on the row's `seed` alone."""
-        batch.require({"seed"}, f"{type(self).__name__}, to learn from demonstrations,")
+        """prediction - target [N, T, A, L] at sampled timesteps, which depend on the row's `row_seed` alone."""
+        batch.require({"row_seed"}, f"{type(self).__name__}, to learn from demonstrations,")
         rows = batch["is_demo"].nonzero()[:, 0]
-        noise = Noise(batch["seed"][rows].cpu().numpy())
+        noise = Noise(batch["row_seed"][rows].cpu().numpy())
         chunk = batch["action"][rows, : self.chunk].float()
-        chunk = chunk if self.margin is None else self.margin.prolonged(chunk)
+        chunk = chunk if self.action_padding is None else self.action_padding.pad_last(chunk)
         shape = (*batch["action"].shape[:2], self.action_dims, self.timesteps_per_sample)
         target = DenoisingTarget.concatenate(
             [self.chain.sample_target(chunk, noise) for _ in range(self.timesteps_per_sample)]
@@ -254,31 +254,35 @@ class ChainPolicy(Policy):
 
     @property
     def _shape(self) -> tuple[int, int]:
-        return (self.chunk, self.action_dims) if self.margin is None else (self.margin.steps, self.margin.width)
+        return (
+            (self.chunk, self.action_dims)
+            if self.action_padding is None
+            else (self.action_padding.steps, self.action_padding.width)
+        )
 
     def _core(self, state: Tensor) -> Tensor:
-        return state if self.margin is None else self.margin.core(state)
+        return state if self.action_padding is None else self.action_padding.core(state)
 
     def _pad_actions(self, chunk: Tensor) -> Tensor:
-        return chunk if self.margin is None else self.margin.placed(chunk)
+        return chunk if self.action_padding is None else self.action_padding.pad_zeros(chunk)
 
     def _crop(self, chunk: Tensor) -> Tensor:
         return chunk if self.bound is None else chunk.clamp(-self.bound, self.bound)
 
     def _to_choices(self, states: list[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """States as choices [N, T, A], and the margins beside them."""
-        if self.margin is None:
+        """States as choices [N, T, A], and the padding beside them."""
+        if self.action_padding is None:
             return torch.cat(states, dim=1), {}
-        chunks, rests = zip(*map(self.margin.split, states))
-        return torch.cat(chunks, dim=1), {"margin": torch.cat(rests, dim=1)}
+        chunks, rests = zip(*map(self.action_padding.split, states))
+        return torch.cat(chunks, dim=1), {"padding_actions": torch.cat(rests, dim=1)}
 
     def _state(self, batch: Batch, rows: Tensor, block: Tensor) -> Tensor:
         """The stored states [M, S, D] of some rows, each at one block."""
         chunk = batch["action"].unflatten(1, (-1, self.chunk))[rows, block]
-        if self.margin is None:
+        if self.action_padding is None:
             return chunk
-        batch.require({"margin"}, f"{type(self).__name__}, to score sampled chains,")
-        return self.margin.join(chunk, batch["margin"].unflatten(1, (-1, self.chunk))[rows, block])
+        batch.require({"padding_actions"}, f"{type(self).__name__}, to score sampled chains,")
+        return self.action_padding.join(chunk, batch["padding_actions"].unflatten(1, (-1, self.chunk))[rows, block])
 
 
 def select_prefix(prefix: Prefix, rows: Tensor) -> Prefix:

@@ -117,22 +117,22 @@ class ActionTokenPolicy(ActionPolicy):
         """Draw a chunk. decode="mean" acts with the expectation over the bins and stores the bin it falls in."""
         visual, _ = self._look(observation)
         logits, values = self._think(visual, observation)
-        chosen, logprobs, kept = draw_bins(logits, sampling, noise)
+        chosen, logprobs, support_ids = draw_bins(logits, sampling, noise)
         centres = bin_centres(self.bins, logits.device, self.layout)
         real = centres[chosen]
         if sampling.decode == "mean":
             temperature = logits.new_full((len(logits),), sampling.temperature)
-            every = choice_logprobs(logits, temperature, kept)
+            every = choice_logprobs(logits, temperature, support_ids)
             real = every.exp() @ centres
             chosen = to_bins(real, self.bins, self.layout)
             logprobs = every.gather(2, chosen[..., None])[..., 0]
         return Action(
             action=chosen,
-            logprobs=logprobs,
-            mask=torch.ones_like(chosen, dtype=torch.bool),
+            behavior_logprobs=logprobs,
+            action_mask=torch.ones_like(chosen, dtype=torch.bool),
             output=list(self.processor.decode(real.view(-1, self.chunk, self.action_dims).cpu().numpy())),  # type: ignore[arg-type]
             values=values,
-            extra={} if kept is None else {"kept": kept},
+            extra={} if support_ids is None else {"support_ids": support_ids},
             cached_features={"visual": visual} if self.freeze_vision else {},
         )
 
@@ -145,7 +145,7 @@ class ActionTokenPolicy(ActionPolicy):
         observation = batch.observation()
         visual, maps = self._look(observation)
         logits, values = self._think(visual, observation)
-        logprobs = choice_logprobs(logits, batch["temperature"], batch.get("kept"))
+        logprobs = choice_logprobs(logits, batch["temperature"], batch.get("support_ids"))
         extra = {"choice_logprobs": logprobs} | ({} if maps is None else {"map_logits": maps})
         chosen = logprobs.gather(2, batch["action"][..., None])[..., 0]
         return PolicyOutput(chosen, entropy_nats(logprobs), values, extra)

@@ -20,11 +20,11 @@ from mmrl.types import Ended, Observation, PolicyOutput, Sampling
 
 @dataclass
 class Action:
-    """What a policy did in N contexts. Choices beyond a row's own length are padding with mask False."""
+    """What a policy did in N contexts. Choices beyond a row's own length are padding with action_mask False."""
 
     action: Tensor  # [N, T] ids, or [N, T, A] reals
-    logprobs: Tensor | None  # [N, T] nats; None only where `act_batch` leaves them to `score_batch`
-    mask: Tensor  # [N, T] bool
+    behavior_logprobs: Tensor | None  # [N, T] nats; None only where `act_batch` leaves them to `score_batch`
+    action_mask: Tensor  # [N, T] bool
     output: list[Any]  # N decoded actions: strings, or float arrays for a simulator
     values: Tensor | None = None  # [N] or [N, T]
     ended: list[Ended] | None = None  # N times "done" or "length"; None means all "done"
@@ -100,7 +100,7 @@ class Policy(nn.Module, ABC):
         return self.act(observation, sampling, noise)
 
     def score_batch(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Compute the columns "logprobs" and "values" that `act_batch` left out, for many decisions. No gradient.
+        """Compute the columns "behavior_logprobs" and "values" that `act_batch` left out, for many decisions.
 
         Args:
             columns: "temperature" [N], "obs.<name>" as `encode_batch` gave them, "action" and what was drawn with it.

@@ -172,7 +172,9 @@ class ControlPolicy(Policy):
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
         choices, action = self._sample(observation["state"], sampling, noise)
-        return replace(action, logprobs=choices.logprobs(action.action), values=self._values(observation["state"]))
+        return replace(
+            action, behavior_logprobs=choices.logprobs(action.action), values=self._values(observation["state"])
+        )
 
     @torch.no_grad()
     def act_batch(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
@@ -181,7 +183,7 @@ class ControlPolicy(Policy):
     @torch.no_grad()
     def score_batch(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
         scored = self(Batch(columns))
-        return {"logprobs": scored.logprobs, "values": scored.values}
+        return {"behavior_logprobs": scored.logprobs, "values": scored.values}
 
     def _sample(self, state: Tensor, sampling: Sampling, noise: Noise) -> tuple[Choices, Action]:
         """What there was to choose from, and what was chosen, without log-probs and values."""
@@ -189,7 +191,7 @@ class ControlPolicy(Policy):
         extra = {}
         if sampling.truncated:
             choices = choices.truncate(sampling)
-            extra["kept"] = choices.kept
+            extra["support_ids"] = choices.support_ids
         action = choices.draw(sampling, noise)
         mask = torch.ones(len(action), 1, dtype=torch.bool, device=action.device)
         return choices, Action(action, None, mask, self._output(action), extra=extra)
@@ -203,8 +205,8 @@ class ControlPolicy(Policy):
     def forward(self, batch: Batch) -> PolicyOutput:
         state = batch["obs.state"]
         choices = self._choices(state, batch["temperature"])
-        if "kept" in batch:
-            choices = choices.restrict(batch["kept"])
+        if "support_ids" in batch:
+            choices = choices.restrict(batch["support_ids"])
         return PolicyOutput(choices.logprobs(batch["action"]), choices.entropy(), self._values(state))
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -53,10 +53,10 @@ class Choices(ABC):
 
 @dataclass(frozen=True)
 class Categorical(Choices):
-    """p(a) = softmax(logits)_a over the kept actions; choices are ids [N, 1]."""
+    """p(a) = softmax(logits)_a over the actions in the support; choices are ids [N, 1]."""
 
     logits: Tensor  # [N, A], temperature already applied
-    kept: Tensor | None = None  # [N, 1, K] ids that truncation kept, -1 fills up; None keeps all
+    support_ids: Tensor | None = None  # [N, 1, K] ids that truncated sampling can draw, -1 fills up; None for all
 
     def sample(self, noise: Noise) -> Tensor:
         """The first id whose cumulative probability exceeds a uniform draw."""
@@ -90,13 +90,13 @@ class Categorical(Choices):
         cut = ((before >= sampling.top_p) | (mass == 0)).index_fill(1, ids.new_zeros(1), False)
         return self.restrict(ids.masked_fill(cut, -1)[:, None])
 
-    def restrict(self, kept: Tensor) -> Categorical:
-        """Only the ids in `kept` [N, 1, K] can be chosen; -1 stands for none."""
-        ids = kept[:, 0]
+    def restrict(self, support_ids: Tensor) -> Categorical:
+        """Only the ids in `support_ids` [N, 1, K] can be chosen; -1 stands for none."""
+        ids = support_ids[:, 0]
         # one column more takes the -1s
         allowed = torch.zeros(len(ids), self.logits.shape[1] + 1, dtype=torch.bool, device=ids.device)
         allowed.scatter_(1, ids.where(ids >= 0, self.logits.shape[1]), True)
-        return replace(self, logits=self.logits.masked_fill(~allowed[:, :-1], MASKED_LOGIT), kept=kept)
+        return replace(self, logits=self.logits.masked_fill(~allowed[:, :-1], MASKED_LOGIT), support_ids=support_ids)
 
     @cached_property
     def _log_softmax(self) -> Tensor:  # [N, A]

@@ -1,4 +1,4 @@
-"""Numbers of a network's state that are no choices: dimensions and control steps that the simulator does not have."""
+"""Padding dimensions and control steps of a pretrained action head that the simulator does not use."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from torch.nn.functional import pad
 
 
 @dataclass(frozen=True)
-class Margin:
-    """A state [S, D] whose first H control steps and first A dimensions are the chunk; the others are the margin.
+class ActionPadding:
+    """Layout of a padded action state [S, D]: the chunk is its first H control steps and first A dimensions.
 
-    The margin is kept beside the choices, R numbers for each of the H control steps, since the network reads it.
+    The other entries are padding, stored beside the actions as R numbers per control step of the chunk, since the
+    network reads them.
 
     Args:
         chunk: H.
@@ -29,8 +30,8 @@ class Margin:
     width: int
 
     @property
-    def rest(self) -> int:
-        """R, numbers of the margin per control step; the last ones are filling."""
+    def entries_per_step(self) -> int:
+        """R, padding entries per control step of the chunk, rounded up."""
         return math.ceil((self.steps * self.width - self.chunk * self.dims) / self.chunk)
 
     def inside(self, device: torch.device) -> Tensor:
@@ -43,23 +44,23 @@ class Margin:
         return state[:, : self.chunk, : self.dims]
 
     def split(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """The chunk [M, H, A] and the margin [M, H, R] of states [M, S, D]."""
+        """Split states [M, S, D] into the chunk [M, H, A] and the padding [M, H, R]."""
         around = state.flatten(1)[:, ~self.inside(state.device).flatten()]
-        filling = self.chunk * self.rest - around.shape[1]
-        return self.core(state), pad(around, (0, filling)).unflatten(1, (self.chunk, self.rest))
+        filling = self.chunk * self.entries_per_step - around.shape[1]
+        return self.core(state), pad(around, (0, filling)).unflatten(1, (self.chunk, self.entries_per_step))
 
     def join(self, chunk: Tensor, rest: Tensor) -> Tensor:
-        """States [M, S, D] of chunks [M, H, A] and margins [M, H, R]: the inverse of `split`."""
-        state = self.placed(chunk)
+        """Join chunks [M, H, A] and padding [M, H, R] to states [M, S, D]: the inverse of `split`."""
+        state = self.pad_zeros(chunk)
         around = ~self.inside(chunk.device).flatten()
         state.flatten(1)[:, around] = rest.flatten(1)[:, : int(around.sum())].to(state.dtype)
         return state
 
-    def placed(self, chunk: Tensor) -> Tensor:
-        """States [M, S, D] with zeros around chunks [M, H, A]."""
+    def pad_zeros(self, chunk: Tensor) -> Tensor:
+        """Pad chunks [M, H, A] with zeros to states [M, S, D]."""
         return pad(chunk, (0, self.width - self.dims, 0, self.steps - self.chunk))
 
-    def prolonged(self, chunk: Tensor) -> Tensor:
-        """States [M, S, D] of demonstrated chunks [M, H, A]: the last action goes on, other dimensions are 0."""
+    def pad_last(self, chunk: Tensor) -> Tensor:
+        """Pad demonstrated chunks [M, H, A] to states [M, S, D]: repeat the last action, set other dimensions to 0."""
         last = chunk[:, -1:].expand(-1, self.steps - self.chunk, -1)
         return pad(torch.cat([chunk, last], dim=1), (0, self.width - self.dims))

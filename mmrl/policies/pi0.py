@@ -20,7 +20,7 @@ from mmrl.policies.base import require_inputs
 from mmrl.policies.chains import Chain
 from mmrl.policies.chains.base import check_teacher
 from mmrl.policies.loading import add_lora, checkpoint_error, load_model, merge_lora, remove_dropout
-from mmrl.policies.margin import Margin
+from mmrl.policies.margin import ActionPadding
 from mmrl.policies.pi0_network import Pi0Network, enable_gradient_checkpointing
 from mmrl.policies.pi0_reading import Pi0Reading
 from mmrl.policies.processor import Processor
@@ -111,7 +111,7 @@ class Pi0Policy(ChainPolicy):
             self.reading = Pi0Reading(reader or path, len(self.cameras))
             model = _load_model(path, dtype=dtype, attn_implementation=attention, **changes)
         self.horizon: int = model.config.chunk_size
-        self.margin = _margin(model.config, action_dims, chunk, proprio_dims)
+        self.action_padding = _action_padding(model.config, action_dims, chunk, proprio_dims)
         self.processor = _resolve_processor(path, self.reading, processor)
         # simulators' actions and ranges end at 1; standard deviations do not
         self.bound = None if self.processor.action.kind == "mean_std" else 1.0
@@ -237,7 +237,7 @@ def _load_model(path: str, **options: Any) -> Any:
     return model.train()  # as other new modules are; transformers loads for evaluation
 
 
-def _margin(config: Any, action_dims: int, chunk: int, proprio_dims: int) -> Margin | None:
+def _action_padding(config: Any, action_dims: int, chunk: int, proprio_dims: int) -> ActionPadding | None:
     for word, given, most, name in (
         ("action_dims", action_dims, config.max_action_dim, "max_action_dim"),
         ("chunk", chunk, config.chunk_size, "chunk_size (policy.horizon)"),
@@ -245,8 +245,8 @@ def _margin(config: Any, action_dims: int, chunk: int, proprio_dims: int) -> Mar
     ):
         if not 1 <= given <= most:
             raise ValueError(f"policy.{word}={given}, but the checkpoint's {name} is {most}")
-    margin = Margin(chunk, action_dims, config.chunk_size, config.max_action_dim)
-    return margin if margin.rest else None
+    padding = ActionPadding(chunk, action_dims, config.chunk_size, config.max_action_dim)
+    return padding if padding.entries_per_step else None
 
 
 def _resolve_processor(path: str, reading: Pi0Reading, given: Processor | None) -> Processor:

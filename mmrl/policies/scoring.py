@@ -15,13 +15,13 @@ def score_tokens(logits: Tensor, action: Tensor, batch: Batch, slot: Tensor) -> 
     Args:
         logits: [M, V].
         action: [M] ids.
-        batch: has the columns support_ids and support_sizes where sampling was truncated.
+        batch: has the columns packed_support_ids and support_sizes where sampling was truncated.
         slot: [M] of the choices among the N * T of the batch.
     """
     temperature = batch["temperature"][slot // batch["action"].shape[1]]
-    if "support_ids" not in batch:
+    if "packed_support_ids" not in batch:
         logprobs, entropy = logprob_entropy(logits[:, None], action[:, None], temperature)
         return logprobs[:, 0], entropy[:, 0]
-    ids, sizes = batch["support_ids"].values, batch["support_sizes"].flatten()
+    ids, sizes = batch["packed_support_ids"].values, batch["support_sizes"].flatten()
     starts = sizes.cumsum(0) - sizes
     return support_logprob_entropy(logits, action, temperature, ids, starts[slot], sizes[slot])

@@ -178,11 +178,11 @@ class TextPolicy(ServedPolicy):
         lengths = made.lengths.tolist()
         return Action(
             action=made.ids,
-            logprobs=made.logprobs,
-            mask=torch.arange(made.ids.shape[1], device=ids.device) < made.lengths[:, None],
+            behavior_logprobs=made.logprobs,
+            action_mask=torch.arange(made.ids.shape[1], device=ids.device) < made.lengths[:, None],
             output=[self.decode(row[:n]) for row, n in zip(made.ids.tolist(), lengths)],
             ended=["done" if stop else "length" for stop in made.stopped.tolist()],
-            extra={} if made.support is None else dict(zip(("support_ids", "support_sizes"), made.support)),
+            extra={} if made.support is None else dict(zip(("packed_support_ids", "support_sizes"), made.support)),
             seconds=made.seconds,
         )
 
@@ -220,14 +220,14 @@ class TextPolicy(ServedPolicy):
         # ids of forbidden kinds are scored as forced tokens, and never fed to the model
         emitted = torch.where(self._is_forbidden(action), self.tokenizer.pad_token_id, action)
         last = last_inside(batch.score_mask)
-        prompt_of = batch.get("prompt", torch.arange(batch.rows))
+        prompt_of = batch.get("prompt_id", torch.arange(batch.rows))
         _, first, prompt_of = np.unique(prompt_of.cpu().numpy(), return_index=True, return_inverse=True)
         prompts = {name: column[torch.from_numpy(first)] for name, column in observation.items()}
         ids, attention = prompts["input_ids"], prompts["attention_mask"]
         positions = self.positions(ids, attention, {"input_ids": ids, **self.extra_inputs(prompts)})
         prompt_lengths, choices = torch.cat([attention.sum(1), last]).clamp(min=1).cpu().split([len(ids), len(action)])
         # the same choice may have other kept ids and another temperature in another row
-        alike = "support_ids" not in batch and bool((batch["temperature"] == batch["temperature"][:1]).all())
+        alike = "packed_support_ids" not in batch and bool((batch["temperature"] == batch["temperature"][:1]).all())
         lengths = Lengths(prompt_of, prompt_lengths.numpy(), choices.numpy(), action.cpu().numpy() if alike else None)
         return BatchTokens(prompts, positions, emitted, lengths, self.tokenizer.pad_token_id)
 

@@ -56,7 +56,7 @@ class ReplayBuffer:
     @property
     def writes(self) -> frozenset[str]:
         """Columns of a sample, beside the observations."""
-        return frozenset({"action", "reward", "discount", "mask", *self.extra_columns})
+        return frozenset({"action", "reward", "discount", "action_mask", *self.extra_columns})
 
     def add(self, rows: Batch, final: Batch) -> None:
         """Append collated rows, and after each truncated episode or segment its final observation.
@@ -65,16 +65,16 @@ class ReplayBuffer:
             rows: whole episodes or segments, in order.
             final: columns obs.* and "episode", one row for each of them that did not terminate, in order.
         """
-        episode, last = rows["episode"], rows["last"]
+        episode, last = rows["episode"], rows["is_last"]
         closed = torch.isin(episode, final["episode"]) if len(final["episode"]) else torch.zeros_like(last)
-        open_end = last & ~closed & ~rows["terminal"]
+        open_end = last & ~closed & ~rows["is_terminal"]
         if open_end.any():
             raise ValueError(
                 f"episodes {episode[open_end].tolist()} neither terminated nor have a final observation; "
                 "collect them with mmrl.rollouts.stream.FixedHorizon"
             )
         ends = torch.where(last & closed, TRUNCATED, CONTINUES)
-        ends = torch.where(rows["terminal"], TERMINATED, ends).to(torch.uint8)
+        ends = torch.where(rows["is_terminal"], TERMINATED, ends).to(torch.uint8)
         # every row moves up by the rows of final observations before it
         closes = (last & closed).long()
         place = torch.arange(rows.rows) + closes.cumsum(0) - closes
@@ -102,7 +102,7 @@ class ReplayBuffer:
         columns = self.storage.columns
         action = columns["action"][index]
         rows = {"action": action, "reward": reward, "discount": discount}
-        rows["mask"] = torch.ones(action.shape[:2], dtype=torch.bool)
+        rows["action_mask"] = torch.ones(action.shape[:2], dtype=torch.bool)
         rows |= {name: columns[name][index] for name in self.extra_columns}
         for name in columns:
             if name.startswith("obs."):

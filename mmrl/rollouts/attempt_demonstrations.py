@@ -50,6 +50,6 @@ class SelfCorrectionDemonstrations(Rollout):
             other = ctx.task.demonstrate(int(rng.integers(len(ctx.task))))
             right = number == self.num_attempts - 1 or other == answer or rng.random() >= self.wrong
             said = demonstration(prompt.observation, answer if right else other, ctx)
-            script.write(said if right else replace(said, mask=torch.zeros_like(said.mask)))
+            script.write(said if right else replace(said, action_mask=torch.zeros_like(said.action_mask)))
         row = script.completion(answer, said.ended)
         return Episode(prompt, group=slot, sample_index=0, turns=[Turn(row)], source="demo")

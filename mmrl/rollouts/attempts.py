@@ -30,7 +30,7 @@ class SelfCorrection(Rollout):
         progress_coef: coefficient of the improvement over the attempt before.
     """
 
-    writes = frozenset({"first"})
+    writes = frozenset({"is_first"})
 
     def __init__(
         self, num_attempts: int = 2, message: str = "\n", first_reward_weight: float = 1.0, progress_coef: float = 0.0
@@ -106,4 +106,4 @@ def asked_again(message: str, prompt: Prompt) -> str:
 
 
 def _marked(done: Completion, first: bool) -> Completion:
-    return replace(done, extra={**done.extra, "first": torch.tensor(first)})
+    return replace(done, extra={**done.extra, "is_first": torch.tensor(first)})

@@ -25,7 +25,7 @@ class Demonstrations(Rollout):
 
     samples = False
 
-    writes = frozenset({"seed"})
+    writes = frozenset({"row_seed"})
 
     def __init__(self, cache_episodes: bool = False):
         self.cache_episodes = cache_episodes
@@ -49,7 +49,7 @@ def demonstration(
     raw: Mapping[str, Any],
     output: Any,
     ctx: Context,
-    taught: np.ndarray | None = None,
+    valid: np.ndarray | None = None,
 ) -> Completion:
     """What an expert did as a completion of the policy.
 
@@ -57,14 +57,14 @@ def demonstration(
         raw: what it saw.
         output: what it did: a text, or a chunk [H, A].
         ctx: of the iteration.
-        taught: bool [H, A], the entries of a chunk that mean something; all by default.
+        valid: bool [H, A], the entries of a chunk that mean something; all by default.
     """
     action = ctx.policy.encode_demonstration(raw, output)
     return Completion(
         observation=ctx.policy.encode(raw),
         action=action,
-        logprobs=torch.zeros(len(action)),
-        mask=torch.ones(len(action), dtype=torch.bool) if taught is None else _mask(action, taught),
+        behavior_logprobs=torch.zeros(len(action)),
+        action_mask=torch.ones(len(action), dtype=torch.bool) if valid is None else _mask(action, valid),
         output=output,
         extra={"temperature": torch.tensor(1.0)},
     )
@@ -93,11 +93,11 @@ def seeded(turns: Sequence[Turn], slot: int, ctx: Context) -> list[Turn]:
     for step, turn in enumerate(turns):
         seed = torch.tensor(derive_seed(*key, step) >> 1)  # fits int64
         done = turn.completion
-        out.append(replace(turn, completion=replace(done, extra={**done.extra, "seed": seed})))
+        out.append(replace(turn, completion=replace(done, extra={**done.extra, "row_seed": seed})))
     return out
 
 
-def _mask(action: Tensor, taught: np.ndarray) -> Tensor:
+def _mask(action: Tensor, valid: np.ndarray) -> Tensor:
     """[T] of the entries [H, A]: ids are entries, real choices are control steps."""
-    entries = torch.from_numpy(taught)
+    entries = torch.from_numpy(valid)
     return entries.flatten() if action.dim() == 1 else entries.any(dim=1)

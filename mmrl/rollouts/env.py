@@ -152,15 +152,15 @@ def mask_unplayed(completion: Completion, executed: int) -> None:
     several blocks (the states of a denoising chain), and the same steps of every block are masked. Other choices shape
     the whole output and stay.
     """
-    shape, choices = np.shape(completion.output), len(completion.mask)
+    shape, choices = np.shape(completion.output), len(completion.action_mask)
     if not shape or executed >= shape[0] or choices % shape[0]:
         return
     if completion.action.dim() == 2:
-        completion.mask = completion.mask.clone()
-        completion.mask.view(-1, shape[0])[:, executed:] = False
+        completion.action_mask = completion.action_mask.clone()
+        completion.action_mask.view(-1, shape[0])[:, executed:] = False
     elif completion.action.numel() == np.prod(shape):
-        completion.mask = completion.mask.clone()
-        completion.mask[choices * executed // shape[0] :] = False
+        completion.action_mask = completion.action_mask.clone()
+        completion.action_mask[choices * executed // shape[0] :] = False
 
 
 def _finish(episode: Episode, i: int, terminated: bool, infos: Mapping[str, Any]) -> None:
@@ -179,4 +179,4 @@ def _bootstrap(observation: Any, env_ids: list[int], episodes: Sequence[Episode]
         return
     requests = _requests(_rows(observation, env_ids), episodes, env_ids, decision, ctx)
     for i, completion in zip(env_ids, ctx.engine.sample(requests, ctx.sampling)):
-        episodes[i].bootstrap = float(completion.value.reshape(-1)[0])
+        episodes[i].bootstrap_value = float(completion.value.reshape(-1)[0])

@@ -20,8 +20,8 @@ class Hinted(Rollout):
 
     The first round at a prompt shows all but one token of it, or what the last visit found right. After each round a
     curve is fitted to the shares and accuracies of this visit, and the next round shows what it says gives `target`.
-    Hints are forced tokens, with `taught` True, and the policy goes on from them; a held-out measurement that plays
-    single turns shows none. Shares are remembered for every prompt, alike on all processes, and saved.
+    Hints are forced tokens, with `imitation_mask` True, and the policy goes on from them; a held-out measurement that
+    plays single turns shows none. Shares are remembered for every prompt, alike on all processes, and saved.
 
     Args:
         rounds: per prompt; they share its data.group_size completions equally.
@@ -30,7 +30,7 @@ class Hinted(Rollout):
         hint_fraction: fixed fraction of the solution to show; None: fitted.
     """
 
-    writes = frozenset({"taught"})
+    writes = frozenset({"imitation_mask"})
 
     def __init__(
         self, rounds: int = 4, target: float = 0.5, score_name: str = "exact", hint_fraction: float | None = None
@@ -134,13 +134,13 @@ def _after(hint: Tensor, done: Completion, observation: Observation, text: str) 
 
     along = {name for name in done.extra if name in COLUMNS and COLUMNS[name].shape.startswith("[N, T")}
     extra = {name: longer(done.extra[name], pad_value(name)) for name in along}
-    taught = torch.arange(len(hint) + len(done.action)) < len(hint)
+    imitation_mask = torch.arange(len(hint) + len(done.action)) < len(hint)
     return replace(
         done,
         observation=observation,
         action=torch.cat([hint.to(done.action.dtype), done.action]),
-        logprobs=longer(done.logprobs, 0),
-        mask=longer(done.mask, False),
+        behavior_logprobs=longer(done.behavior_logprobs, 0),
+        action_mask=longer(done.action_mask, False),
         output=text + done.output,
-        extra={**done.extra, **extra, "taught": taught},
+        extra={**done.extra, **extra, "imitation_mask": imitation_mask},
     )

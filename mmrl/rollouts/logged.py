@@ -99,7 +99,12 @@ def written(episodes: Sequence[Episode]) -> Log:
 
 def _completion(done: Completion) -> dict[str, Any]:
     output = done.output if isinstance(done.output, str | int | float) else torch.as_tensor(done.output)
-    tensors = {"action": done.action, "logprobs": done.logprobs, "mask": done.mask, "extra": dict(done.extra)}
+    tensors = {
+        "action": done.action,
+        "behavior_logprobs": done.behavior_logprobs,
+        "action_mask": done.action_mask,
+        "extra": dict(done.extra),
+    }
     return {**{name: _own(value) for name, value in tensors.items()}, "output": output, "ended": done.ended}
 
 
@@ -128,6 +133,6 @@ def _episodes(entry: Mapping[str, Any], slot: int, ctx: Context) -> list[Episode
 
 
 def _turn(turn: Mapping[str, Any], observations: Sequence[dict[str, Any]]) -> Turn:
-    kept = {name: turn[name] for name in ("action", "logprobs", "mask", "output", "ended")}
-    done = Completion(observations[turn["observation"]], extra=dict(turn["extra"]), version=-1, **kept)
+    kept = {name: turn[name] for name in ("action", "behavior_logprobs", "action_mask", "output", "ended")}
+    done = Completion(observations[turn["observation"]], extra=dict(turn["extra"]), policy_version=-1, **kept)
     return Turn(done, turn["reward"])

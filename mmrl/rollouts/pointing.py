@@ -30,7 +30,7 @@ class Pointing(Rollout):
 
     samples = False
 
-    writes = frozenset({"target_mask", "seed"})
+    writes = frozenset({"target_mask", "row_seed"})
 
     def __init__(self, chunk: int = 5, dims: int = 3, least_pixels: int = 8, joint_noise: float = 0.3):
         if dims < 2:
@@ -61,8 +61,8 @@ class Pointing(Rollout):
         centroids, size = made["centroids"][i], made["masks"].shape[2]
         answer = np.zeros((self.chunk, self.dims), dtype=np.float32)
         answer[:, :2] = centroids[np.arange(self.chunk) % len(centroids)] / (size / 2) - 1
-        taught = np.zeros((self.chunk, self.dims), dtype=bool)
-        taught[:, :2] = True
-        completion = demonstration(raw, answer, ctx, taught)
+        valid = np.zeros((self.chunk, self.dims), dtype=bool)
+        valid[:, :2] = True
+        completion = demonstration(raw, answer, ctx, valid)
         completion.extra["target_mask"] = torch.from_numpy(made["masks"][i])
         return completion

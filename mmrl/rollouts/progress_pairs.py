@@ -77,8 +77,8 @@ class ProgressPairs(Rollout):
         return Completion(
             observation=ctx.policy.encode(raw),
             action=action,
-            logprobs=torch.zeros(len(action)),
-            mask=torch.ones(len(action), dtype=torch.bool),
+            behavior_logprobs=torch.zeros(len(action)),
+            action_mask=torch.ones(len(action), dtype=torch.bool),
             output=answer,
             extra={"temperature": torch.tensor(1.0)},
         )

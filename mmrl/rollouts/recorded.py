@@ -34,7 +34,7 @@ class OfflineRollout(Rollout):
 
     samples = False
 
-    writes = frozenset({"seed"})
+    writes = frozenset({"row_seed"})
 
     def __init__(
         self,
@@ -131,8 +131,8 @@ def _completion(decision: Decision, chunk: int | None, ctx: Context) -> Completi
     completion = Completion(
         observation=ctx.policy.encode(decision.raw),
         action=action,
-        logprobs=torch.zeros(len(action)),
-        mask=torch.ones(len(action), dtype=torch.bool),
+        behavior_logprobs=torch.zeros(len(action)),
+        action_mask=torch.ones(len(action), dtype=torch.bool),
         output=decision.output,
         extra={"temperature": torch.tensor(1.0)},
     )

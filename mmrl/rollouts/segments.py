@@ -111,7 +111,7 @@ class SegmentBuilder:
 def _followed(segment: Episode, completion: Completion) -> None:
     """What comes after a segment, and what the policy expects of it, if it predicts that."""
     segment.following = completion.observation
-    segment.bootstrap = 0.0 if completion.value is None else float(completion.value.flatten()[0])
+    segment.bootstrap_value = 0.0 if completion.value is None else float(completion.value.flatten()[0])
 
 
 def _mask_unplayed(acts: Sequence[Completion], executed: Sequence[int]) -> None:
@@ -119,7 +119,7 @@ def _mask_unplayed(acts: Sequence[Completion], executed: Sequence[int]) -> None:
         completion = acts[place]
         mask_unplayed(completion, steps)
         if isinstance(acts, ActionBatch):  # whose completions are copies
-            acts.columns["mask"][place] = completion.mask
+            acts.columns["action_mask"][place] = completion.action_mask
 
 
 def _stacked(observations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

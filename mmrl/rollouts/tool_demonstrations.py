@@ -24,7 +24,7 @@ class ToolDemonstrations(ToolUse):
         cache_episodes: keep the encoded demonstrations in memory, for small sets that are used many times.
     """
 
-    writes = frozenset({"seed"})
+    writes = frozenset({"row_seed"})
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class ToolDemonstrations(ToolUse):
         return Completion(
             observation=seen,
             action=ids,
-            logprobs=torch.zeros(len(ids)),
-            mask=torch.ones(len(ids), dtype=torch.bool),
+            behavior_logprobs=torch.zeros(len(ids)),
+            action_mask=torch.ones(len(ids), dtype=torch.bool),
             output=text,
             extra={"temperature": torch.tensor(1.0)},
         )

@@ -60,8 +60,8 @@ class Transcript:
             replace(
                 last,
                 action=ids,
-                logprobs=torch.zeros(width),
-                mask=torch.zeros(width, dtype=torch.bool),
+                behavior_logprobs=torch.zeros(width),
+                action_mask=torch.zeros(width, dtype=torch.bool),
                 value=None if last.value is None or not last.value.dim() else torch.zeros(width),
                 extra={**last.extra, **forced},
             )
@@ -89,13 +89,13 @@ class Transcript:
         return Completion(
             observation=self.known[id(self.raw)],
             action=self._ids,
-            logprobs=torch.cat([part.logprobs for part in parts]),
-            mask=torch.cat([part.mask for part in parts]),
+            behavior_logprobs=torch.cat([part.behavior_logprobs for part in parts]),
+            action_mask=torch.cat([part.action_mask for part in parts]),
             output=output,
             ended=ended,
             value=(torch.cat(values) if values[0].dim() else values[0]) if whole and values else None,
             extra=extra,
-            version=first.version,
+            policy_version=first.policy_version,
         )
 
 

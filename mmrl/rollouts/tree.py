@@ -93,7 +93,7 @@ class TreeSearch(Rollout):
                 continue
             script = parent.script.fork()
             script.write(piece)
-            surprise = -float(piece.logprobs[piece.mask].mean())
+            surprise = -float(piece.behavior_logprobs[piece.action_mask].mean())
             child = Node(script, parent, parent.depth + 1, surprise=surprise)
             parent.children.append(child)
             if piece.ended == "done" or child.depth + 1 >= most:

@@ -26,7 +26,7 @@ class GroupAdvantage(Annotator):
     baseline: Literal["mean", "leave_one_out"] | None = "mean"
     epsilon: float = 1e-4
 
-    reads = frozenset({"group", "episode", "episode_reward", "mask"})
+    reads = frozenset({"group", "episode", "episode_reward", "action_mask"})
     writes = frozenset({"advantages"})
 
     def __post_init__(self) -> None:
@@ -45,7 +45,7 @@ class GroupAdvantage(Annotator):
         reward, group = batch["episode_reward"][first].float(), batch["group"][first]
         _refuse(reward, group, ids, self.baseline, ctx)
         advantage = group_advantage(reward, group, self.baseline, self.scale, self.epsilon)
-        return batch.with_columns(advantages=torch.where(batch["mask"], advantage[entry][:, None], 0.0))
+        return batch.with_columns(advantages=torch.where(batch["action_mask"], advantage[entry][:, None], 0.0))
 
 
 def _refuse(reward: torch.Tensor, group: torch.Tensor, ids: torch.Tensor, baseline: str | None, ctx: Context) -> None:

@@ -43,11 +43,11 @@ class SelfAnchoredPenalty(Annotator):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", self.column})
+        return frozenset({"action_mask", self.column})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         batch.require(self.reads, "annotator self_anchored_penalty")
-        mask, value = batch["mask"], batch[self.column]
+        mask, value = batch["action_mask"], batch[self.column]
         everyone = torch.cat(ctx.gather([value[mask].double()]))
         if not len(everyone):
             return batch.with_columns(penalty_slope=torch.zeros(mask.shape))

@@ -42,11 +42,11 @@ class MixedAdvantage(Annotator):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"advantages", "mask", "group", "episode", self.column})
+        return frozenset({"advantages", "action_mask", "group", "episode", self.column})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         batch.require(self.reads, "annotator mixed_advantage")
-        own = zero_outside(batch["advantages"], batch["mask"])
+        own = zero_outside(batch["advantages"], batch["action_mask"])
         ids, entry = batch["episode"].unique(return_inverse=True)
         score = torch.zeros(len(ids)).index_add(0, entry, batch[self.column].float()).clamp(0, 1)
         group = batch["group"].new_zeros(len(ids)).scatter(0, entry, batch["group"])
@@ -57,5 +57,5 @@ class MixedAdvantage(Annotator):
         variance = torch.zeros_like(size).index_add(0, index, centred.square()) / (size - 1).clamp(min=1)
         informative = (variance.sqrt() > self.min_std)[index] & (ctx.iteration >= self.start_iteration)
         mixed = (1 - self.weight) * own + self.weight * other[entry][:, None]
-        chosen = informative[entry][:, None] & batch["mask"]
+        chosen = informative[entry][:, None] & batch["action_mask"]
         return batch.with_columns(advantages=torch.where(chosen, mixed, own))

@@ -41,11 +41,11 @@ class RoleAdvantage(Annotator):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"reward", "mask", *self.group_by})
+        return frozenset({"reward", "action_mask", *self.group_by})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         batch.require(self.reads, "annotator role_advantage")
-        reward, mask = batch["reward"].float(), batch["mask"]
+        reward, mask = batch["reward"].float(), batch["action_mask"]
         if not reward.isfinite().all():
             raise ValueError("reward is not finite in some rows; check data.reward and what the rollout pays")
         counted = mask.any(1)  # a row without a choice has nothing to be compared for

@@ -19,14 +19,14 @@ from mmrl.types import Context
 class ImportanceWeights(Annotator):
     """Importance weights pi_old / pi_behavior of the stored choices, truncated or masked.
 
-    ratio = exp(old_logprobs - logprobs) per choice ("token"), its geometric mean over a row ("sequence"), or its
-    product over a row ("joint"). A demonstration was not sampled and gets 1. Terms multiply by the column when they
+    ratio = exp(old_logprobs - behavior_logprobs) per choice ("token"), its geometric mean over a row ("sequence"), or
+    its product over a row ("joint"). A demonstration was not sampled and gets 1. Terms multiply by the column when they
     name it, as in
     ClippedSurrogate(old="old_logprobs", importance_weights="importance_weights").
     """
 
-    reads = frozenset({"mask", "logprobs", "old_logprobs", "is_demo"})
-    writes = frozenset({"correction"})
+    reads = frozenset({"action_mask", "behavior_logprobs", "old_logprobs", "is_demo"})
+    writes = frozenset({"importance_weights"})
     importance_sampling_level: ImportanceSamplingLevel
 
     @abstractmethod
@@ -35,16 +35,16 @@ class ImportanceWeights(Annotator):
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         batch.require(self.reads, "annotator importance_weights")
-        mask = batch["mask"]
+        mask = batch["action_mask"]
         weights = self.bound(self._ratio(batch), mask)
-        return batch.with_columns(correction=torch.where(batch["is_demo"][:, None] & mask, 1.0, weights))
+        return batch.with_columns(importance_weights=torch.where(batch["is_demo"][:, None] & mask, 1.0, weights))
 
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
         """Over the sampled choices of all ranks: ratio, the mean; cut, the fraction that is truncated or masked; ess,
         the effective sample size as a fraction, (sum w)^2 / (n sum w^2), which is 1 for equal weights.
         """
-        sampled = batch["mask"] & ~batch["is_demo"][:, None]
-        ratio, weights = self._ratio(batch)[sampled].double(), batch["correction"][sampled].double()
+        sampled = batch["action_mask"] & ~batch["is_demo"][:, None]
+        ratio, weights = self._ratio(batch)[sampled].double(), batch["importance_weights"][sampled].double()
         cut = (self.bound(self._ratio(batch), sampled)[sampled] != self._ratio(batch)[sampled]).double()
         mine = (len(ratio), *(float(part.sum()) for part in (ratio, cut, weights, weights.square())))
         count, ratios, cuts, total, squares = map(math.fsum, zip(*ctx.gather([mine])))
@@ -54,7 +54,9 @@ class ImportanceWeights(Annotator):
         return {"ratio": ratios / count, "cut": cuts / count, "ess": ess}
 
     def _ratio(self, batch: Batch) -> Tensor:
-        return log_ratio(batch["old_logprobs"], batch["logprobs"], batch["mask"], self.importance_sampling_level).exp()
+        return log_ratio(
+            batch["old_logprobs"], batch["behavior_logprobs"], batch["action_mask"], self.importance_sampling_level
+        ).exp()
 
 
 @dataclass(frozen=True)

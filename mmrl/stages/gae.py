@@ -33,7 +33,7 @@ class GAE(Annotator):
     gae_lambda: float = 0.95
     whiten: bool = False
 
-    reads = frozenset({"episode", "step", "reward", "values", "bootstrap", "mask", "last"})
+    reads = frozenset({"episode", "step", "reward", "values", "bootstrap_value", "action_mask", "is_last"})
     writes = frozenset({"advantages", "returns"})
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class GAE(Annotator):
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         batch.require(self.reads, "annotator gae")
-        values, mask = batch["values"].float(), batch["mask"]
+        values, mask = batch["values"].float(), batch["action_mask"]
         per_row = values.dim() == 1
         timeline = Timeline(batch, torch.ones(len(values), 1, dtype=torch.bool) if per_row else mask)
         grid = values[:, None] if per_row else values
@@ -52,7 +52,7 @@ class GAE(Annotator):
                 timeline.rewards(batch["reward"].float()),
                 timeline.pack(grid),
                 timeline.mask,
-                timeline.at_end(batch["last"], batch["bootstrap"].float(), mask),
+                timeline.at_end(batch["is_last"], batch["bootstrap_value"].float(), mask),
                 self.gamma,
                 self.gae_lambda,
             )
@@ -109,7 +109,7 @@ class Timeline:
         wrong = (ends != 1) & (chosen > 0)
         if wrong.any():
             raise ValueError(
-                f"annotator gae: episodes {self.ids[wrong].tolist()} do not have exactly one row with last=True; "
+                f"annotator gae: episodes {self.ids[wrong].tolist()} do not have exactly one row with is_last=True; "
                 "keep all rows of an episode in one batch"
             )
         out = value.new_zeros(len(self.ids))

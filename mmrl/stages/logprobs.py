@@ -35,7 +35,7 @@ def said(model: nn.Module, batch: Batch, say: Callable[[Batch], Tensor], rows: i
     model.eval()
     try:
         pieces = []
-        order = batch["prompt"].argsort(stable=True)
+        order = batch["prompt_id"].argsort(stable=True)
         for piece in batch.select(order).split(rows):
             there = Batch({name: part.to(device) for name, part in piece.items()})
             pieces.append(say(there).float().cpu())

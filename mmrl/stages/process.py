@@ -41,11 +41,11 @@ class ProcessAdvantage(Annotator):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"mask", "group", "episode", "step", "episode_reward", self.column, self.reference})
+        return frozenset({"action_mask", "group", "episode", "step", "episode_reward", self.column, self.reference})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         batch.require(self.reads, "annotator process_advantage")
-        mask = batch["mask"]
+        mask = batch["action_mask"]
         timeline = Timeline(batch, mask)
         token = self.scale * implicit_reward(batch[self.column], batch[self.reference], mask)
         of = torch.zeros(len(timeline.ids), dtype=torch.long)
@@ -56,7 +56,7 @@ class ProcessAdvantage(Annotator):
 
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
         """Share of the answers whose sum of token rewards has the sign of their outcome, above one half or not."""
-        mask = batch["mask"]
+        mask = batch["action_mask"]
         said = implicit_reward(batch[self.column], batch[self.reference], mask).sum(1) > 0
         right = (said == (batch["episode_reward"] > 0.5))[mask.any(1)]
         hits, count = map(sum, zip(*ctx.gather([(int(right.sum()), len(right))])))

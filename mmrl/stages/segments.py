@@ -25,7 +25,7 @@ class SegmentAdvantage(Annotator):
 
     gamma: float = 1.0
 
-    reads = frozenset({"values", "segment", "reward", "mask"})
+    reads = frozenset({"values", "segment", "reward", "action_mask"})
     writes = frozenset({"advantages"})
 
     def __post_init__(self) -> None:
@@ -34,7 +34,7 @@ class SegmentAdvantage(Annotator):
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         batch.require(self.reads, "annotator segment_advantage")
-        columns = batch["values"], batch["segment"], batch["reward"].float(), batch["mask"]
+        columns = batch["values"], batch["segment"], batch["reward"].float(), batch["action_mask"]
         return batch.with_columns(advantages=segment_advantage(*columns, gamma=self.gamma))
 
 
@@ -45,7 +45,7 @@ class CentredValues(Annotator):
     Source: Wu et al., "DeepSearch", 2025, arXiv:2509.25454, equation 13: no division by a standard deviation.
     """
 
-    reads = frozenset({"values", "group", "mask"})
+    reads = frozenset({"values", "group", "action_mask"})
     writes = frozenset({"advantages"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
@@ -54,7 +54,7 @@ class CentredValues(Annotator):
             raise ValueError(
                 "annotator centred_values needs a value of every choice, as rollout=tree writes them; these are of rows"
             )
-        mask, values = batch["mask"], zero_outside(batch["values"], batch["mask"])
+        mask, values = batch["action_mask"], zero_outside(batch["values"], batch["action_mask"])
         last = last_inside(mask)
         final = values.gather(1, (last - 1).clamp(min=0)[:, None])[:, 0].double()
         _, group = batch["group"].unique(return_inverse=True)

@@ -48,7 +48,7 @@ class Clock(L.Callback):
     def _note(self, trainer: Any) -> None:
         logged = trainer.callback_metrics
         if self.steps.seconds:
-            self.phases.append({k: float(v) for k, v in logged.items() if k.startswith(("seconds/", "engine/"))})
+            self.phases.append({k: float(v) for k, v in logged.items() if k.startswith(("time/", "engine/"))})
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         self._note(trainer)
@@ -63,8 +63,8 @@ class Clock(L.Callback):
                 self.steps,
                 self.tokens,
                 self.lengths,
-                rollout_seconds=phases["seconds/rollout"],
-                learn_seconds=phases["seconds/learn"],
+                rollout_seconds=phases["time/rollout"],
+                learn_seconds=phases["time/learn"],
                 phases={name: round(value, 4) for name, value in phases.items()},
                 prompt_tokens=self.prompts[-1],
                 parameters=sum(p.numel() for p in pl_module.policy.parameters()),

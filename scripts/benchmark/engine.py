@@ -60,7 +60,7 @@ def _measure(cli: CLI, settings: Settings) -> dict[str, Any]:
         tokens = sum(episode.tokens for episode in episodes)
         row = {"sync": synced - started, "seconds": seconds, "tokens_per_second": tokens / seconds}
         spent = data.engine.report()
-        rounds.append(row | {name: spent[f"seconds/{name}"] for name in PHASES if f"seconds/{name}" in spent})
+        rounds.append(row | {name: spent[f"time/{name}"] for name in PHASES if f"time/{name}" in spent})
         lengths.append(tokens / len(episodes))
         prompt = int(episodes[0].turns[0].completion.observation["input_ids"].shape[-1])
     counted = rounds[1:]

@@ -14,7 +14,7 @@ import torch
 from benchmark import process
 from benchmark.control import ALGORITHMS, Watch
 
-PHASES = {"collect_rollouts": "seconds/rollout", "train": "seconds/learn"}
+PHASES = {"collect_rollouts": "time/rollout", "train": "time/learn"}
 
 
 def main(asked: dict[str, Any], result: str) -> None:

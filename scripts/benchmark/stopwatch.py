@@ -31,7 +31,7 @@ class Stopwatch(L.Callback):
         self._note(trainer)  # Lightning shows what an epoch logged once it is over
 
     def _note(self, trainer: Any) -> None:
-        seen = {name: float(value) for name, value in trainer.callback_metrics.items() if name.startswith("seconds/")}
+        seen = {name: float(value) for name, value in trainer.callback_metrics.items() if name.startswith("time/")}
         if seen:
             self.phases.append(seen)
 

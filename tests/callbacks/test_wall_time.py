@@ -13,16 +13,16 @@ def test_the_phases_make_up_the_iteration(tmp_path):
     words += ("data.transforms={drop_zero_variance: null}",)  # rollout/episodes counts those that are trained on
     fit(tmp_path, *words, logger)
     with (tmp_path / "metrics.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["seconds/iteration"]]
+        rows = [row for row in csv.DictReader(file) if row["time/iteration"]]
     assert len(rows) == 2
     for row in rows:
-        seconds = {name: float(row[f"seconds/{name}"]) for name in PHASES}
-        whole = float(row["seconds/iteration"])
+        seconds = {name: float(row[f"time/{name}"]) for name in PHASES}
+        whole = float(row["time/iteration"])
         assert all(value > 0 for value in seconds.values())
         assert sum(seconds.values()) <= whole  # each second is counted once; held-out measurements are outside
         assert float(row["peak_gib"]) > 0
-        result = float(row["rollout/tokens"]) * float(row["rollout/episodes"])
+        result = float(row["rollout/tokens_mean"]) * float(row["rollout/episodes"])
         assert float(row["rollout/tokens_per_second"]) == pytest.approx(result / seconds["rollout"])
 
 
-PHASES = ("sync", "rollout", "score", "rows", "stages", "learn")
+PHASES = ("sync", "rollout", "score", "collate", "annotators", "learn")

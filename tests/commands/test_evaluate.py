@@ -46,9 +46,9 @@ def test_two_checkpoints_are_compared_on_the_same_problems(run, capsys):
 
 def test_several_samples_give_pass_at_k_under_a_decode_that_draws(run):
     assert main(["evaluate", str(run), "count=4", "num_samples=3"]) == 0
-    numbers = json.loads((run / "evaluation.json").read_text())["metrics"]["last"]
-    assert list(numbers) == ["sample"]
-    assert {"pass@1", "pass@2", "pass@3"} <= set(numbers["sample"]["exact_pass"])
+    metrics = json.loads((run / "evaluation.json").read_text())["metrics"]["last"]
+    assert list(metrics) == ["sample"]
+    assert {"pass@1", "pass@2", "pass@3"} <= set(metrics["sample"]["exact_pass"])
 
 
 def test_a_checkpoint_finds_its_run(run):

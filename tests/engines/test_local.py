@@ -31,7 +31,7 @@ class Echo(Policy):
         mask = torch.arange(int(lengths.max()))[None] < lengths[:, None]
         action = torch.where(mask, lengths[:, None], 0)
         cached_features = {"feature": lengths[:, None] * 2.0} if self.cached_features else {}
-        extra = {"kept": action[..., None]}
+        extra = {"support_ids": action[..., None]}
         return Action(
             action,
             noise.uniform(action.shape[1]).log(),
@@ -60,9 +60,13 @@ def test_completions_come_in_the_order_of_the_requests_and_at_their_own_length()
     done = asked(Echo(), lengths, max_rows=2)
     assert [c.output for c in done] == lengths
     for n, completion in zip(lengths, done):
-        assert completion.action.tolist() == [n] * n and completion.mask.all() and len(completion.logprobs) == n
-        assert completion.extra["kept"].shape == (n, 1) and completion.extra["temperature"] == 0.5
-        assert completion.version == 7 and completion.ended == "done" and completion.value is None
+        assert (
+            completion.action.tolist() == [n] * n
+            and completion.action_mask.all()
+            and len(completion.behavior_logprobs) == n
+        )
+        assert completion.extra["support_ids"].shape == (n, 1) and completion.extra["temperature"] == 0.5
+        assert completion.policy_version == 7 and completion.ended == "done" and completion.value is None
 
 
 def test_batches_hold_requests_of_similar_length():

@@ -58,7 +58,7 @@ def test_hand_computed():
     # log-ratios log(.4 / .8) and 0: k3 = .5 - 1 + log 2 = .193147 and 0; entropies -mean log p = .458145 and .804719
     logprobs, blind = (torch.tensor([p]).log() for p in ([0.8, 0.5], [0.4, 0.5]))
     out = PolicyOutput(logprobs, logprobs, others={"blind": PolicyOutput(blind, blind)})
-    batch = Batch(mask=torch.ones(1, 2).bool(), weights=torch.full((1, 2), 0.5))
+    batch = Batch(action_mask=torch.ones(1, 2).bool(), loss_weights=torch.full((1, 2), 0.5))
     assert_close(KL(context="blind")(out, batch), torch.tensor([[0.193147, 0.0]]), rtol=0, atol=1e-6)
     terms = {"p": KL(context="blind"), "h": NegativeLogLikelihood(), "b": NegativeLogLikelihood(context="blind")}
     objective = Objective(terms, {"p": -0.01, "h": 0.03, "b": 0.03})
@@ -73,7 +73,7 @@ def test_beyond_the_cap_there_is_no_gradient():
     blind = torch.zeros(1, 2)
     logprobs = torch.tensor([[-4.0, -0.1]], requires_grad=True)  # e^4 - 5 = 49.6
     out = PolicyOutput(logprobs, logprobs, others={"blind": PolicyOutput(blind, blind)})
-    apart = KL(context="blind", cap=10.0)(out, Batch(mask=torch.ones(1, 2).bool()))
+    apart = KL(context="blind", cap=10.0)(out, Batch(action_mask=torch.ones(1, 2).bool()))
     apart.sum().backward()
     assert apart[0, 0] == 10 and logprobs.grad[0, 0] == 0 and logprobs.grad[0, 1] != 0
 
@@ -97,12 +97,12 @@ def test_the_same_answer_is_scored_in_the_other_context(policy):
     episodes = OtherContext("blind", BlackPatches(0.5, 8))(played(policy), ctx)
     batch = collate(episodes, policy)
     own, other = policy(batch), policy(batch.with_context("blind"))
-    assert (own.logprobs - other.logprobs)[batch["mask"]].abs().max() > 1e-3
+    assert (own.logprobs - other.logprobs)[batch["action_mask"]].abs().max() > 1e-3
     annotator = Logprobs("other_logprobs", context="blind")(batch, ctx)
     assert_close(annotator["other_logprobs"], other.logprobs)
     # one context for all episodes of a prompt, another in the next iteration, the same again on a resume
     pixels = [e.turns[0].completion.others["blind"]["pixel_values"] for e in episodes]
-    assert pixels[0] is pixels[1] and batch.with_context("blind")["prompt"].tolist() == [0, 0, 1, 1]
+    assert pixels[0] is pixels[1] and batch.with_context("blind")["prompt_id"].tolist() == [0, 0, 1, 1]
     again, later = (
         collate(OtherContext("blind", BlackPatches(0.5, 8))(played(policy), context(policy, i)), policy) for i in (0, 1)
     )
@@ -115,7 +115,7 @@ def test_nothing_hidden_changes_nothing(policy):
     batch = collate(OtherContext("blind", BlackPatches(0.0, 8))(played(policy), context(policy)), policy)
     out = policy(batch)
     out.others = {"blind": policy(batch.with_context("blind"))}
-    assert_close(KL(context="blind")(out, batch), torch.zeros(batch["mask"].shape), rtol=0, atol=1e-6)
+    assert_close(KL(context="blind")(out, batch), torch.zeros(batch["action_mask"].shape), rtol=0, atol=1e-6)
 
 
 def test_what_is_missing_is_named(policy):

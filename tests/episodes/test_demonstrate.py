@@ -52,7 +52,7 @@ def test_rows_of_both_kinds_make_one_batch(played):
     assert demo.any() and not demo.all() and set(batch["group"][demo].tolist()) == {0, 2}
     assert (batch["advantages"][demo] == 0).all() and (batch["advantages"][~demo] != 0).any()
     assert "obs.image" not in batch and batch["obs.visual"].isfinite().all()  # the frozen part is not run again
-    assert torch.isfinite(ctx.policy(batch).logprobs[batch["mask"]]).all()
+    assert torch.isfinite(ctx.policy(batch).logprobs[batch["action_mask"]]).all()
 
 
 def test_only_a_share_is_shown_and_a_score_must_exist(played):

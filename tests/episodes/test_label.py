@@ -70,12 +70,12 @@ def test_it_is_the_tasks_answer_as_the_old_policy_finds_it(policy, episodes):
     label = episodes[4]
     assert (label.source, label.output, label.sample_index, label.reward) == ("demo", TASK.demonstrate(0), 4, 1.0)
     batch = OldLogprobs()(collate(episodes, policy), context(policy))
-    assert batch["prompt"].tolist() == [0] * 5 + [1] * 5  # read once
+    assert batch["prompt_id"].tolist() == [0] * 5 + [1] * 5  # read once
     done = label.turns[0].completion
     oracle = plain_logits(policy, done).log_softmax(-1).gather(-1, done.action[:, None])[:, 0]
-    assert_close(batch["old_logprobs"][4][batch["mask"][4]], oracle)
-    own = batch["mask"] & ~batch["is_demo"][:, None]
-    assert_close(batch["old_logprobs"][own], batch["logprobs"][own])
+    assert_close(batch["old_logprobs"][4][batch["action_mask"][4]], oracle)
+    own = batch["action_mask"] & ~batch["is_demo"][:, None]
+    assert_close(batch["old_logprobs"][own], batch["behavior_logprobs"][own])
 
 
 def test_what_it_cannot_do_is_said(policy, episodes):

@@ -39,12 +39,15 @@ def test_it_is_scored_where_it_stands_and_changes_nothing_else(policy, episodes)
     with torch.no_grad():
         out, before = policy(batch), policy(plain)
     assert (
-        batch["self_reward_mask"].sum(1).tolist() == [0, 1, 1] and not (batch["self_reward_mask"] & batch["mask"]).any()
+        batch["self_reward_mask"].sum(1).tolist() == [0, 1, 1]
+        and not (batch["self_reward_mask"] & batch["action_mask"]).any()
     )
     assert (batch["action"][batch["self_reward_mask"]] == policy.tokenizer.unk_token_id).all()
-    width = plain["mask"].shape[1]
-    assert torch.equal(batch["mask"][:, :width], plain["mask"]) and not batch["mask"][:, width:].any()
-    assert_close(out.logprobs[batch["mask"]], before.logprobs[plain["mask"]])
+    width = plain["action_mask"].shape[1]
+    assert (
+        torch.equal(batch["action_mask"][:, :width], plain["action_mask"]) and not batch["action_mask"][:, width:].any()
+    )
+    assert_close(out.logprobs[batch["action_mask"]], before.logprobs[plain["action_mask"]])
     for row, episode in enumerate(SelfRewardToken("<unk>")(episodes, ctx)):
         if batch["self_reward_mask"][row].any():
             last = plain_logits(policy, episode.turns[0].completion)[-1].log_softmax(-1)
@@ -93,4 +96,4 @@ def test_bad_tokens_and_samplings_are_refused(policy, episodes):
         SelfRewardToken("<unk>")([Episode(PROMPTS[0], 0, 0, [Turn(cut[0])])], context(policy))
     with pytest.raises(KeyError, match=r"data\.evaluation\.transforms"):
         Discrimination()([Episode(PROMPTS[0], 0, 0, scores={"exact": 1.0})])
-    assert "self_reward_mask" not in Batch(mask=torch.ones(1, 1).bool())
+    assert "self_reward_mask" not in Batch(action_mask=torch.ones(1, 1).bool())

@@ -47,7 +47,7 @@ class Seen(L.Callback):
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
         for minibatch in batch if isinstance(batch, UpdateEpoch) else [batch]:
-            weights = minibatch["weights"].sum(1)
+            weights = minibatch["loss_weights"].sum(1)
             chosen = zip(minibatch["group"].tolist(), minibatch["action"].numpy(), weights)
             Seen.rows += [(g, a.tobytes()) for g, a, w in chosen if w > 0]
             numbers = [c for c in minibatch.values() if isinstance(c, torch.Tensor) and c.is_floating_point()]

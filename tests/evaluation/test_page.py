@@ -58,10 +58,10 @@ def page(folder, **changes) -> HtmlReport:
     before = [episode(i, 0.0) for i in range(6)]
     played = {"before": {"mean": before}, "after": {"mean": after}}
     rate = SuccessRate("success")
-    numbers = {title: {"mean": {"success": rate(e["mean"]), "scores": {"return": 0.5}}} for title, e in played.items()}
+    metrics = {title: {"mean": {"success": rate(e["mean"]), "scores": {"return": 0.5}}} for title, e in played.items()}
     tasks = {"before": {}, "after": {"mean": {"push": {"success": rate(after[1::2])}}}}
     result = {"task": "suite", "split": "held_out", "offset": 0, "count": 6, "num_samples": 1, "against": None}
-    result |= {"metrics": numbers, "tasks": tasks}
+    result |= {"metrics": metrics, "tasks": tasks}
     result["checkpoints"] = {"after": {"path": "last.ckpt", "optimiser_steps": 3, "epoch": 1}}
     actual = EvaluationResult(Protocol({"suite": {"renderer": "ray"}}, {}, {"torch": "2"}), played)
     compared = compare_checkpoints({"mean": before}, {"mean": after}, {"success": rate})

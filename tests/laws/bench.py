@@ -30,19 +30,19 @@ def expected_reward(logits: Tensor) -> Tensor:
 def pulled(sampler: Tensor, advantages: Tensor, current: Tensor) -> Batch:
     """Every arm once, as one row of one choice."""
     behaviour = sampler.log_softmax(-1)
-    correction = (current.log_softmax(-1) - behaviour).exp()
+    importance_weights = (current.log_softmax(-1) - behaviour).exp()
     rows = torch.arange(len(sampler))
     return Batch(
         action=rows[:, None],
-        mask=torch.ones(len(rows), 1, dtype=torch.bool),
+        action_mask=torch.ones(len(rows), 1, dtype=torch.bool),
         episode=rows,
         group=torch.zeros_like(rows),
-        logprobs=behaviour[:, None],
+        behavior_logprobs=behaviour[:, None],
         old_logprobs=current.log_softmax(-1)[:, None],
         ref_logprobs=behaviour[:, None],
-        correction=correction[:, None],
+        importance_weights=importance_weights[:, None],
         advantages=advantages[:, None],
-        weights=behaviour.exp()[:, None],
+        loss_weights=behaviour.exp()[:, None],
     )
 
 
@@ -68,10 +68,10 @@ def pairs(reference: Tensor, often: Tensor | None = None) -> Batch:
     rows = len(arms)
     return Batch(
         action=arms[:, None],
-        mask=torch.ones(rows, 1, dtype=torch.bool),
+        action_mask=torch.ones(rows, 1, dtype=torch.bool),
         group=torch.arange(rows) // 2,
         episode=torch.arange(rows),
         preference=torch.tensor([1.0, -1.0]).repeat(rows // 2),
         ref_logprobs=reference.log_softmax(-1)[arms][:, None],
-        weights=(share / share.sum() / 2).repeat_interleave(2)[:, None],
+        loss_weights=(share / share.sum() / 2).repeat_interleave(2)[:, None],
     )

@@ -100,8 +100,8 @@ def sampled(policy: Policy, count: int = 6, sampling: Sampling | None = None, fi
     } | action.cached_features
     return Batch(
         action=action.action,
-        logprobs=action.logprobs,
-        mask=action.mask,
+        behavior_logprobs=action.behavior_logprobs,
+        action_mask=action.action_mask,
         temperature=torch.full((count,), sampling.temperature),
         is_demo=torch.zeros(count, dtype=torch.bool),
         output=torch.from_numpy(np.stack(action.output)),
@@ -117,10 +117,10 @@ def demonstrated(policy: Policy, chunk: np.ndarray) -> Batch:
     action = torch.stack([policy.encode_demonstration(raw, part) for raw, part in zip(given, chunk)])
     return Batch(
         action=action,
-        logprobs=torch.zeros(action.shape[:2]),
-        mask=torch.ones(action.shape[:2], dtype=torch.bool),
+        behavior_logprobs=torch.zeros(action.shape[:2]),
+        action_mask=torch.ones(action.shape[:2], dtype=torch.bool),
         temperature=torch.ones(len(chunk)),
         is_demo=torch.ones(len(chunk), dtype=torch.bool),
-        seed=torch.arange(len(chunk)) + 7,
+        row_seed=torch.arange(len(chunk)) + 7,
         **{f"obs.{name}": column for name, column in observation.items()},
     )

@@ -71,7 +71,7 @@ ANNOTATORS = [
     ),
     Example(GroupAdvantage(None, None)),
     Example(RoleAdvantage()),
-    Example(RoleAdvantage(("group", "first"), scale=False)),
+    Example(RoleAdvantage(("group", "is_first"), scale=False)),
     Example(SegmentAdvantage(0.9)),
     Example(CentredValues()),
     Example(GAE(0.9, 0.8)),
@@ -95,14 +95,14 @@ ANNOTATORS = [
 ]
 TERMS = [
     Example(PolicyGradient()),
-    Example(PolicyGradient("correction")),
+    Example(PolicyGradient("importance_weights")),
     *(
         Example(ClippedSurrogate(0.1, 0.2, clip_dual, level))
         for clip_dual in (None, 1.5)
         for level in ("token", "sequence", "joint")
     ),
     Example(ClippedSurrogate(old="old_logprobs")),
-    Example(ClippedSurrogate(old="old_logprobs", importance_weights="correction")),
+    Example(ClippedSurrogate(old="old_logprobs", importance_weights="importance_weights")),
     *(
         Example(ChainSurrogate(5, join, reduction, 0.1, 0.2, clip_dual))
         for join in ("step", "transition", "chain")
@@ -217,7 +217,7 @@ def rows(per_row: bool) -> Batch:
     real = {
         name: torch.randn(n, t, generator=generator)
         for name in (
-            "logprobs",
+            "behavior_logprobs",
             "old_logprobs",
             "ref_logprobs",
             "advantages",
@@ -227,9 +227,9 @@ def rows(per_row: bool) -> Batch:
             "reward_logprobs",
         )
     }
-    real["logprobs"] = -real["logprobs"].abs()
+    real["behavior_logprobs"] = -real["behavior_logprobs"].abs()
     real["nucleus_entropy"] = real["penalty_slope"].abs()
-    real["correction"] = 0.1 + torch.rand(n, t, generator=generator)
+    real["importance_weights"] = 0.1 + torch.rand(n, t, generator=generator)
     if per_row:
         real |= {name: real[name][:, 0].clone() for name in ("values", "returns")}
     episode_reward = torch.tensor([1.0, 0.0, 0.5, 1.0, 0.0, 2.0])[episode]
@@ -237,27 +237,27 @@ def rows(per_row: bool) -> Batch:
     return Batch(
         **{"obs.state": torch.randint(6, (n, t), generator=generator)},
         action=torch.randint(4, (n, t), generator=generator),
-        mask=mask,
+        action_mask=mask,
         self_reward_mask=self_reward_mask,
-        taught=~mask & ~self_reward_mask & (torch.arange(t) < 2),
+        imitation_mask=~mask & ~self_reward_mask & (torch.arange(t) < 2),
         self_reward_weight=self_reward_mask.any(1) * torch.linspace(0.5, 1.5, n),
         self_reward=self_reward_mask.any(1) * torch.rand(n, generator=generator),
         temperature=torch.linspace(0.5, 1.5, n),
         group=torch.tensor([0, 0, 0, 8, 8, 8])[episode],
-        prompt=torch.arange(len(episode)) // 2,
-        context=torch.zeros(len(episode), dtype=torch.long),
+        prompt_id=torch.arange(len(episode)) // 2,
+        prompt_length=torch.zeros(len(episode), dtype=torch.long),
         episode=episode,
         step=step,
         reward=torch.randn(n, generator=generator) + episode_reward * last,
         episode_reward=episode_reward,
-        first=step == 0,
+        is_first=step == 0,
         baseline_group=episode % 2,
         segment=(torch.arange(t) // 2).expand(n, t).clone(),
-        last=last,
-        terminal=last & (episode % 2 == 0),
-        bootstrap=torch.where(last & (episode % 2 == 1), 0.7, 0.0),
+        is_last=last,
+        is_terminal=last & (episode % 2 == 0),
+        bootstrap_value=torch.where(last & (episode % 2 == 1), 0.7, 0.0),
         is_demo=(episode == 2) | (episode == 5),
-        version=torch.zeros(n).long(),
+        policy_version=torch.zeros(n).long(),
         preference=torch.tensor([0, 1, -1, 0, 0, 1, 0, 0, -1, 0, 0]).float(),
         target_mask=torch.rand(n, 1, 4, 4, generator=generator) < 0.5,
         **real,

@@ -57,9 +57,9 @@ def expected_gradient(annotator, term, reward, size, behaviour=NOW):
         episode=torch.arange(rows),
         group=torch.arange(len(groups)).repeat_interleave(size),
         episode_reward=reward[outcome],
-        mask=torch.ones(rows, 2).bool(),
-        logprobs=logprob_entropy(behaviour.expand(rows, 2, 2), action)[0],
-        weights=(chance / (size * 2))[:, None].expand(rows, 2),  # the mean over episodes and choices
+        action_mask=torch.ones(rows, 2).bool(),
+        behavior_logprobs=logprob_entropy(behaviour.expand(rows, 2, 2), action)[0],
+        loss_weights=(chance / (size * 2))[:, None].expand(rows, 2),  # the mean over episodes and choices
     )
     ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=size)
     batch = annotator(batch, ctx)

@@ -45,9 +45,9 @@ def as_rows(values):
         state=torch.tensor([[s] for _, s, _ in flat]),
         reward=torch.tensor([REWARDS[e][s] for e, s, _ in flat]),
         values=torch.tensor([values[s] for _, s, _ in flat]),
-        last=torch.tensor([s == len(PATHS[e]) - 1 for e, s, _ in flat]),
-        bootstrap=torch.zeros(5),
-        mask=torch.ones(5, 1).bool(),
+        is_last=torch.tensor([s == len(PATHS[e]) - 1 for e, s, _ in flat]),
+        bootstrap_value=torch.zeros(5),
+        action_mask=torch.ones(5, 1).bool(),
     )
 
 
@@ -65,9 +65,9 @@ def as_choices(values):
         state=torch.tensor([[0, 0, 1]] * 3),
         reward=torch.tensor([sum(rewards) for rewards in REWARDS]),
         values=torch.tensor([[values[0], 9.0, values[1]]] * 3),
-        last=torch.ones(3).bool(),
-        bootstrap=torch.zeros(3),
-        mask=mask,
+        is_last=torch.ones(3).bool(),
+        bootstrap_value=torch.zeros(3),
+        action_mask=mask,
     )
 
 
@@ -76,8 +76,8 @@ def expected_gradient(batch, term, gamma, gae_lambda):
     logits = LOGITS.clone().requires_grad_()
     batch = GAE(gamma, gae_lambda)(batch, CTX)
     out = PolicyOutput(*logprob_entropy(logits[batch["state"]], batch["action"]))
-    weights = torch.where(batch["mask"], chances(LOGITS)[batch["episode"]][:, None], 0)
-    batch = batch.with_columns(logprobs=out.logprobs.detach(), weights=weights)
+    weights = torch.where(batch["action_mask"], chances(LOGITS)[batch["episode"]][:, None], 0)
+    batch = batch.with_columns(behavior_logprobs=out.logprobs.detach(), loss_weights=weights)
     return torch.autograd.grad(Objective({"policy": term})(out, batch)[0], logits)[0]
 
 
@@ -128,10 +128,10 @@ def test_cut_off_after_the_first_decision():
     rows = rows.select((rows["step"] == 0).nonzero().flatten())
     bootstrap = torch.tensor([0.0, v1, v1])
     cut = expected_gradient(
-        rows.with_columns(last=torch.ones(3).bool(), bootstrap=bootstrap), PolicyGradient(), 0.9, 0.95
+        rows.with_columns(is_last=torch.ones(3).bool(), bootstrap_value=bootstrap), PolicyGradient(), 0.9, 0.95
     )
     assert_close(cut[0], whole[0], rtol=1e-6, atol=1e-7)
     assert (cut[1] == 0).all()
     # taken for an end, it would be another gradient
-    terminal = rows.with_columns(last=torch.ones(3).bool(), bootstrap=torch.zeros(3))
+    terminal = rows.with_columns(is_last=torch.ones(3).bool(), bootstrap_value=torch.zeros(3))
     assert (expected_gradient(terminal, PolicyGradient(), 0.9, 0.95)[0] - whole[0]).abs().max() > 0.01

@@ -49,7 +49,7 @@ PER_CHOICE = (
     "reward_logprobs",
     "advantages",
     "penalty_slope",
-    "correction",
+    "importance_weights",
     "nucleus_entropy",
 )
 
@@ -74,36 +74,42 @@ def observations(head: str) -> list[dict]:
 
 
 def sampled(policy: Policy, head: str, sampling: Sampling) -> Batch:
-    """Four rows of two groups, every column that some term reads; the last two are taught and a self-reward token."""
+    """Four rows of two groups, every column that some term reads; the last two are imitated and a self-reward token."""
     engine = LocalEngine()
     engine.sync(policy, 0)
     done = engine.sample([Request(raw, seed) for seed, raw in enumerate(observations(head))], sampling)
     batch = collate([Episode(Prompt("p"), i // 2, i % 2, [Turn(c)]) for i, c in enumerate(done)], policy)
-    n, t = batch["mask"].shape
+    n, t = batch["action_mask"].shape
     generator = torch.Generator().manual_seed(1)
     place = torch.arange(t).expand(n, t)
     writes = head in ("text", "vlm")
-    self_reward_mask, taught = (batch["mask"] & writes & (place == at) for at in (t - 1, t - 2))
+    self_reward_mask, imitated = (batch["action_mask"] & writes & (place == at) for at in (t - 1, t - 2))
     batch = batch.with_columns(
-        mask=batch["mask"] & ~self_reward_mask & ~taught, self_reward_mask=self_reward_mask, taught=taught
+        action_mask=batch["action_mask"] & ~self_reward_mask & ~imitated,
+        self_reward_mask=self_reward_mask,
+        imitation_mask=imitated,
     )
     noise = {name: 0.5 * torch.randn(n, t, generator=generator) for name in PER_CHOICE}
-    own = batch["logprobs"]
+    own = batch["behavior_logprobs"]
     reals = {name: own + column if name.endswith("logprobs") else column for name, column in noise.items()}
     values = noise["penalty_slope"] if writes else noise["penalty_slope"][:, 0]
     batch = batch.with_columns(
-        **{**reals, "correction": reals["correction"].exp(), "nucleus_entropy": reals["nucleus_entropy"].abs()},
+        **{
+            **reals,
+            "importance_weights": reals["importance_weights"].exp(),
+            "nucleus_entropy": reals["nucleus_entropy"].abs(),
+        },
         values=values,
         returns=values + 1,
         self_reward_weight=self_reward_mask.any(1).float(),
         self_reward=self_reward_mask.any(1).float(),
         preference=torch.tensor([1.0, -1.0]).repeat(n // 2),
         baseline_group=torch.arange(n) % 2,
-        first=torch.ones(n, dtype=torch.bool),
-        seed=torch.arange(n),
+        is_first=torch.ones(n, dtype=torch.bool),
+        row_seed=torch.arange(n),
         target_mask=torch.ones(n, 1, 4, 4, dtype=torch.bool),
     )
-    return batch.with_columns(weights=TokenMean()(batch, lambda number: number))
+    return batch.with_columns(loss_weights=TokenMean()(batch, lambda number: number))
 
 
 def applies(example: Example, out: PolicyOutput) -> bool:
@@ -140,7 +146,7 @@ def test_imitation_of_the_largest_actions_is_finite(head):
     demonstrations = heads.demonstrated(policy, np.stack([np.full((5, 3), edge, np.float32) for edge in (-1, 1)]))
     for temperature in TEMPERATURES:
         batch = demonstrations.with_columns(temperature=torch.full((2,), temperature))
-        batch = batch.with_columns(weights=TokenMean()(batch, lambda number: number))
+        batch = batch.with_columns(loss_weights=TokenMean()(batch, lambda number: number))
         out = policy(batch)
         terms = [e.part for e in TERMS if applies(e, out) and type(e.part).__name__ in IMITATION and not e.part.others]
         loss, metrics = Objective({str(i): term for i, term in enumerate(terms)})(out, batch)

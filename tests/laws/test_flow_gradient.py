@@ -71,18 +71,18 @@ def test_the_gradient_is_that_of_the_expected_reward(count, single, join):
     owner = torch.zeros(COUNT, dtype=torch.long)
     action = policy.act_groups(observation, owner, Sampling(), Noise(range(COUNT)))
     reward = action.action[:, -1, 0]
-    advantages = (reward - reward.mean())[:, None].expand(action.mask.shape)
+    advantages = (reward - reward.mean())[:, None].expand(action.action_mask.shape)
     batch = Batch(
         action=action.action,
-        logprobs=action.logprobs,
-        mask=action.mask,
+        behavior_logprobs=action.behavior_logprobs,
+        action_mask=action.action_mask,
         temperature=torch.ones(COUNT),
         advantages=advantages,
         **{f"obs.{name}": column[owner] for name, column in observation.items() if name != "image"},
         **{"obs.visual": action.cached_features["visual"]},
     )
     # a chain's ratio is given to each of its choices: they share it
-    share = batch["mask"] / (batch["mask"].sum(1, keepdim=True) if join == "chain" else 1) / COUNT
+    share = batch["action_mask"] / (batch["action_mask"].sum(1, keepdim=True) if join == "chain" else 1) / COUNT
     loss = ChainSurrogate(1, join)(policy(batch), batch)
     slope = -torch.autograd.grad((loss * share).sum(), policy.expert.mu)[0].item()
     # the score has a std of about 1 to 2, the reward of 0.25: a standard error of at most 0.004

@@ -29,12 +29,12 @@ def slopes(policy, loss) -> list[torch.Tensor]:
 def unplayed(policy, batch, executed: int):
     """The batch as the rollout leaves it when only the first control steps were played."""
     masks = []
-    for action, mask in zip(batch["action"], batch["mask"]):
+    for action, mask in zip(batch["action"], batch["action_mask"]):
         output = np.zeros((policy.chunk, policy.action_dims))
         done = Completion({}, action, torch.zeros(len(mask)), mask, output)
         mask_unplayed(done, executed)
-        masks.append(done.mask)
-    return batch.with_columns(mask=torch.stack(masks))
+        masks.append(done.action_mask)
+    return batch.with_columns(action_mask=torch.stack(masks))
 
 
 @heads
@@ -44,9 +44,9 @@ def test_scoring_again_gives_ratio_one(head, frozen, temperature):
     policy = build_policy(head, freeze_vision=frozen)
     batch = sampled(policy, sampling=Sampling(temperature=temperature))
     out = policy(batch)
-    assert batch["mask"].any(1).all()
-    assert (out.logprobs - batch["logprobs"]).abs().max() < 1e-4
-    assert (out.logprobs[batch["mask"]] != 0).all()
+    assert batch["action_mask"].any(1).all()
+    assert (out.logprobs - batch["behavior_logprobs"]).abs().max() < 1e-4
+    assert (out.logprobs[batch["action_mask"]] != 0).all()
     # micro-batches of other sizes say the same
     for row in (0, 4):
         assert_close(policy(batch.select(torch.tensor([row]))).logprobs[0], out.logprobs[row], atol=1e-4, rtol=0)
@@ -59,7 +59,7 @@ def test_a_row_is_a_function_of_its_own_stream(head):
     together = policy.act(observation, Sampling(), Noise(range(6)))
     alone = policy.act({k: v[4:5] for k, v in observation.items()}, Sampling(), Noise([4]))
     assert_close(together.action[4:5].float(), alone.action.float(), atol=1e-5, rtol=0)
-    assert torch.equal(together.mask[4:5], alone.mask)
+    assert torch.equal(together.action_mask[4:5], alone.action_mask)
     other = policy.act({k: v[4:5] for k, v in observation.items()}, Sampling(), Noise([44]))
     assert not torch.equal(other.action, alone.action)
 
@@ -72,7 +72,7 @@ def test_episodes_are_acting_in_repeated_contexts(head):
     shared = policy.act_groups(observation, owner, Sampling(), Noise(range(4)))
     repeated = policy.act({k: v[owner] for k, v in observation.items()}, Sampling(), Noise(range(4)))
     assert_close(shared.action.float(), repeated.action.float(), atol=1e-5, rtol=0)
-    assert_close(shared.logprobs, repeated.logprobs, atol=1e-4, rtol=0)
+    assert_close(shared.behavior_logprobs, repeated.behavior_logprobs, atol=1e-4, rtol=0)
     assert_close(shared.cached_features, repeated.cached_features, atol=1e-5, rtol=0)
 
 
@@ -81,8 +81,10 @@ def test_episodes_are_acting_in_repeated_contexts(head):
 def test_at_ratio_one_the_surrogate_has_the_gradient_of_reinforce(head, term):
     policy = build_policy(head)
     batch = sampled(policy)
-    advantages = torch.randn(batch.rows, 1, generator=torch.Generator().manual_seed(0)).expand(batch["mask"].shape)
-    batch = batch.with_columns(advantages=advantages, logprobs=policy(batch).logprobs.detach())
+    advantages = torch.randn(batch.rows, 1, generator=torch.Generator().manual_seed(0)).expand(
+        batch["action_mask"].shape
+    )
+    batch = batch.with_columns(advantages=advantages, behavior_logprobs=policy(batch).logprobs.detach())
     one = slopes(policy, term(policy(batch), batch).sum())
     other = slopes(policy, PolicyGradient()(policy(batch), batch).sum())
     assert_close(one, other, rtol=1e-4, atol=1e-5)
@@ -95,9 +97,11 @@ def test_joined_ratios_too(head, join):
     """Each of the joined choices has the gradient of their sum, or of their mean over numbers."""
     policy = build_policy(head)
     batch = sampled(policy)
-    advantages = torch.randn(batch.rows, 1, generator=torch.Generator().manual_seed(0)).expand(batch["mask"].shape)
-    batch = batch.with_columns(advantages=advantages, logprobs=policy(batch).logprobs.detach())
-    size = {"step": 1, "transition": policy.chunk, "chain": batch["mask"].sum(1, keepdim=True)}[join]
+    advantages = torch.randn(batch.rows, 1, generator=torch.Generator().manual_seed(0)).expand(
+        batch["action_mask"].shape
+    )
+    batch = batch.with_columns(advantages=advantages, behavior_logprobs=policy(batch).logprobs.detach())
+    size = {"step": 1, "transition": policy.chunk, "chain": batch["action_mask"].sum(1, keepdim=True)}[join]
     one = slopes(policy, (ChainSurrogate(policy.chunk, join)(policy(batch), batch) / size).sum())
     other = slopes(policy, PolicyGradient()(policy(batch), batch).sum())
     assert_close(one, other, rtol=1e-4, atol=1e-5)
@@ -111,13 +115,15 @@ def test_unplayed_control_steps_change_nothing(head):
     """Two of five control steps were played: what stands in the others of the drawn state has no say, no slope."""
     policy = build_policy(head)
     batch = sampled(policy)
-    advantages = torch.linspace(-1, 1, batch.rows)[:, None].expand(batch["mask"].shape)
+    advantages = torch.linspace(-1, 1, batch.rows)[:, None].expand(batch["action_mask"].shape)
     cut = unplayed(policy, batch.with_columns(advantages=advantages), 2)
-    blocks = cut["mask"].numel() // batch.rows // policy.chunk
-    assert cut["mask"].sum() * policy.chunk == batch["mask"].sum() * 2 and blocks >= 1
+    blocks = cut["action_mask"].numel() // batch.rows // policy.chunk
+    assert cut["action_mask"].sum() * policy.chunk == batch["action_mask"].sum() * 2 and blocks >= 1
     changed = cut["action"].clone()
     if head in CHAINS:
-        last = cut["mask"].unflatten(1, (-1, policy.chunk)).any(2).long().cumsum(1).argmax(1)  # the last drawn block
+        last = (
+            cut["action_mask"].unflatten(1, (-1, policy.chunk)).any(2).long().cumsum(1).argmax(1)
+        )  # the last drawn block
         view = changed.unflatten(1, (-1, policy.chunk))
         view[torch.arange(batch.rows), last, 2:] += 5.0
     else:
@@ -125,7 +131,7 @@ def test_unplayed_control_steps_change_nothing(head):
     assert not torch.equal(changed, cut["action"])
     results = []
     for rows in (cut, cut.with_columns(action=changed)):
-        loss = (ClippedSurrogate(importance_sampling_level="joint")(policy(rows), rows) * rows["mask"]).sum()
+        loss = (ClippedSurrogate(importance_sampling_level="joint")(policy(rows), rows) * rows["action_mask"]).sum()
         results.append((loss.detach(), slopes(policy, loss)))
     assert_close(results[0], results[1], rtol=1e-5, atol=1e-6)
 
@@ -138,8 +144,8 @@ def test_greedy_decodes_choose_no_transition(head, decode):
     assert torch.equal(first["output"], again["output"])
     assert (first["output"].abs() <= 1).all()
     if head in CHAINS:
-        assert not first["mask"].any() and (first["logprobs"] == 0).all()
-        assert_close(policy(first).logprobs, first["logprobs"], atol=0, rtol=0)
+        assert not first["action_mask"].any() and (first["behavior_logprobs"] == 0).all()
+        assert_close(policy(first).logprobs, first["behavior_logprobs"], atol=0, rtol=0)
         steps = CHAINS[head].steps + CHAINS[head].stores_noise
         assert first["action"].shape == (6, steps * policy.chunk, policy.action_dims)
         end = first["action"][:, -policy.chunk :].clamp(-1, 1)
@@ -151,12 +157,14 @@ def test_temperature_widens(head):
     """The same noise goes farther: the log-density falls by A log(temperature) where it is Gaussian."""
     policy = build_policy(head)
     cold, hot = sampled(policy), sampled(policy, sampling=Sampling(temperature=2.0))
-    entropy = [(policy(batch).entropy * batch["mask"]).sum() / batch["mask"].sum() for batch in (cold, hot)]
+    entropy = [
+        (policy(batch).entropy * batch["action_mask"]).sum() / batch["action_mask"].sum() for batch in (cold, hot)
+    ]
     if head in TOKENS:
         assert entropy[1] > entropy[0]
     else:
-        assert torch.equal(cold["mask"], hot["mask"])
-        single = cold["mask"].unflatten(1, (-1, policy.chunk)).any(2).sum(1).max() == 1
+        assert torch.equal(cold["action_mask"], hot["action_mask"])
+        single = cold["action_mask"].unflatten(1, (-1, policy.chunk)).any(2).sum(1).max() == 1
         tolerance = 1e-4 if single and head != "gaussian" else 0.2  # a learned std depends on the state
         assert (entropy[1] - entropy[0]).item() == pytest.approx(3 * np.log(2), abs=tolerance)
 
@@ -172,7 +180,7 @@ def test_cloning_brings_the_policy_to_the_demonstration(head):
     optimizer = torch.optim.Adam([p for p in policy.parameters() if p.requires_grad], lr=rate)
     before = sampled(policy, 2, sampling=Sampling(decode="mean"))["output"].numpy()
     for step in range(130):
-        batch = batch if head in TOKENS else batch.with_columns(seed=batch["seed"] + 1000 * step)
+        batch = batch if head in TOKENS else batch.with_columns(row_seed=batch["row_seed"] + 1000 * step)
         optimizer.zero_grad()
         term(policy(batch), batch).mean().backward()
         optimizer.step()
@@ -230,7 +238,7 @@ def test_early_transitions_count_less():
         chunk=1, steps=3, gamma_denoising=0.5, clip_base=0.001, clip_low=0.01, clip_high=0.01, reduction="mean"
     )
     batch = sampled(build_policy("gaussian")).select(torch.tensor([0]))
-    batch = batch.with_columns(mask=torch.tensor([[False, True, True, True]]), advantages=torch.ones(1, 4))
+    batch = batch.with_columns(action_mask=torch.tensor([[False, True, True, True]]), advantages=torch.ones(1, 4))
     assert term._advantages(batch).tolist() == [[0.0, 0.25, 0.5, 1.0]]
     # (e^1.5 - 1) / (e^3 - 1) = 3.481689 / 19.085537 = .182426; .001 + .009 * .182426
     assert term._bounds(batch)[0][1:].tolist() == pytest.approx([0.001, 0.00264183, 0.01], abs=1e-7)

@@ -22,7 +22,7 @@ def alone(number):
 
 def minibatch(example, weighting=TOKEN_MEAN) -> Batch:
     batch = rows(example.per_row)
-    return batch.with_columns(weights=weighting(batch, alone))
+    return batch.with_columns(loss_weights=weighting(batch, alone))
 
 
 def leaves(policy, batch) -> PolicyOutput:
@@ -75,7 +75,7 @@ def test_never_reduces(example):
     batch = minibatch(example)
     out = Tabular(2, example.per_row)(batch)
     for entry in (example.part(out, batch), *example.part.metrics(out, batch).values()):
-        assert tuple(entry.shape) in (tuple(batch["mask"].shape), (batch.rows,))
+        assert tuple(entry.shape) in (tuple(batch["action_mask"].shape), (batch.rows,))
 
 
 @terms
@@ -113,7 +113,7 @@ def test_nan_outside_the_mask_changes_neither_loss_nor_gradient(example):
             part[~batch.score_mask] = torch.nan
     results = []
     for out, data in ((clean, batch), (soiled, dirty(batch.with_columns()))):
-        data = data.with_columns(weights=batch["weights"])
+        data = data.with_columns(loss_weights=batch["loss_weights"])
         loss, metrics = objective(out, data)
         loss.backward()
         results.append((loss.detach(), metrics, gradients(out)))
@@ -145,9 +145,9 @@ def test_descent_raises_good_choices_and_lowers_bad_ones(example):
     out = leaves(policy, batch)
     fresh = out.logprobs.detach()
     sign = torch.where(torch.arange(batch.rows) % 2 == 0, 1.0, -1.0)[:, None].expand(fresh.shape)
-    batch = batch.with_columns(logprobs=fresh, old_logprobs=fresh, advantages=sign)
+    batch = batch.with_columns(behavior_logprobs=fresh, old_logprobs=fresh, advantages=sign)
     Objective({"term": example.part})(out, batch)[0].backward()
-    assert torch.equal(-out.logprobs.grad.sign(), torch.where(batch["mask"], sign, 0))
+    assert torch.equal(-out.logprobs.grad.sign(), torch.where(batch["action_mask"], sign, 0))
 
 
 # ---------------------------------------------------------------- weightings
@@ -157,8 +157,8 @@ def test_descent_raises_good_choices_and_lowers_bad_ones(example):
 def test_weights_are_shares_of_the_choices(weights):
     batch = rows(per_row=False)
     column = weights.part(batch, alone)
-    assert column.shape == batch["mask"].shape and column.dtype == torch.float32
-    assert (column[~batch["mask"]] == 0).all() and (column[batch["mask"]] > 0).all()
+    assert column.shape == batch["action_mask"].shape and column.dtype == torch.float32
+    assert (column[~batch["action_mask"]] == 0).all() and (column[batch["action_mask"]] > 0).all()
     if weights.sums_to_one:
         assert_close(column.sum(), torch.tensor(1.0))
 
@@ -181,13 +181,13 @@ def test_weights_follow_the_rows(weights):
 def test_padding_makes_no_difference(weights):
     """More padded choices, and a further row without a choice, as refills and idle processes make them."""
     batch = rows(per_row=False)
-    mask = torch.nn.functional.pad(batch["mask"], (0, 3, 0, 1))
-    padded = Batch(mask=mask, episode=torch.cat([batch["episode"], torch.tensor([99])]))
+    mask = torch.nn.functional.pad(batch["action_mask"], (0, 3, 0, 1))
+    padded = Batch(action_mask=mask, episode=torch.cat([batch["episode"], torch.tensor([99])]))
     assert_close(weights.part(padded, alone)[:-1, :5], weights.part(batch, alone))
 
 
 @weightings
 def test_nothing_chosen_weighs_nothing(weights):
     batch = rows(per_row=False)
-    batch = batch.with_columns(mask=torch.zeros_like(batch["mask"]))
+    batch = batch.with_columns(action_mask=torch.zeros_like(batch["action_mask"]))
     assert (weights.part(batch, alone) == 0).all()

@@ -79,7 +79,7 @@ def test_what_is_written_has_a_documented_shape(example):
     after = example.part(batch, context(example.per_row))
     for name in example.part.writes:
         shapes = {
-            "[N, T]": tuple(batch["mask"].shape),
+            "[N, T]": tuple(batch["action_mask"].shape),
             "[N, T, ...]": tuple(batch["action"].shape),
             "[N]": (batch.rows,),
         }
@@ -91,7 +91,7 @@ def test_what_is_written_has_a_documented_shape(example):
 def test_advantages_are_zero_where_nothing_was_chosen(example):
     batch = rows(example.per_row)
     advantages = example.part(batch, context(example.per_row))["advantages"]
-    assert (advantages[~batch["mask"]] == 0).all() and (advantages[batch["mask"]] != 0).any()
+    assert (advantages[~batch["action_mask"]] == 0).all() and (advantages[batch["action_mask"]] != 0).any()
 
 
 @pytest.mark.parametrize("example", [e for e in ANNOTATORS if e.group_relative], ids=lambda e: e.name)

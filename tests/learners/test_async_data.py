@@ -146,7 +146,7 @@ class Witness(LocalEngine):
         before = checksum(self._policy)
         result = super().sample(requests, sampling)
         assert checksum(self._policy) == before, "the weights changed in the middle of a collection"
-        assert all(completion.version == self._version for completion in result)
+        assert all(completion.policy_version == self._version for completion in result)
         return result
 
 

@@ -100,10 +100,10 @@ def test_columns_are_checked_at_choices_and_not_at_padding(shape):
     mask = torch.tensor([[True, True, False], [True, False, False]])
     column = torch.zeros(shape)
     column[~mask] = float("nan")
-    check_columns(Batch(mask=mask, means=column), ["means"], "the rollout", trainer)
+    check_columns(Batch(action_mask=mask, means=column), ["means"], "the rollout", trainer)
     column[1, 0] = float("nan")
     with pytest.raises(NonFiniteError, match=r"iteration 3: column 'means', written by the rollout, is nan in row 1"):
-        check_columns(Batch(mask=mask, means=column), ["means"], "the rollout", trainer)
+        check_columns(Batch(action_mask=mask, means=column), ["means"], "the rollout", trainer)
 
 
 class NanReward(Reward):

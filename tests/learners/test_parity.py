@@ -112,17 +112,17 @@ class Off(nn.Module):
         self.less = nn.Parameter(torch.tensor(less, dtype=dtype))
 
     def forward(self, batch):
-        logprobs = batch["logprobs"] - self.less.float()
+        logprobs = batch["behavior_logprobs"] - self.less.float()
         return PolicyOutput(logprobs, logprobs)
 
 
 def rows(n=7):
     return Batch(
-        logprobs=-torch.ones(n, 3),
-        mask=torch.tensor([[True, True, False]]).expand(n, 3),
+        behavior_logprobs=-torch.ones(n, 3),
+        action_mask=torch.tensor([[True, True, False]]).expand(n, 3),
         is_demo=torch.zeros(n).bool(),
-        **{name: torch.arange(n) for name in ("group", "step", "prompt")},
-        version=torch.full((n,), 4),
+        **{name: torch.arange(n) for name in ("group", "step", "prompt_id")},
+        policy_version=torch.full((n,), 4),
     )
 
 
@@ -136,11 +136,11 @@ def look(parity, less, batch=None, **kwargs):
 
 def test_mean_and_max_are_over_sampled_choices_alone():
     batch = rows()
-    batch["logprobs"][:, 2] = torch.nan  # forced
-    batch["logprobs"][0] = torch.nan  # of a demonstration
+    batch["behavior_logprobs"][:, 2] = torch.nan  # forced
+    batch["behavior_logprobs"][0] = torch.nan  # of a demonstration
     batch["is_demo"][0] = True
-    batch["logprobs"][1] = -9.0  # of a log, by weights that are none of this run's
-    batch["version"][1] = -1
+    batch["behavior_logprobs"][1] = -9.0  # of a log, by weights that are none of this run's
+    batch["policy_version"][1] = -1
     actual = look(Parity(every=1), 5e-4, batch)
     assert actual == pytest.approx({"parity/mean": 5e-4, "parity/max": 5e-4}, rel=1e-3)
     assert look(Parity(every=1), 5.0, batch.with_columns(is_demo=torch.ones(7).bool())) == {}
@@ -161,12 +161,12 @@ def test_a_warning_lies_between_two_bounds(caplog):
 def test_one_choice_is_enough(wrong):
     """Of many: the mean alone would not show it."""
     batch = rows(64)
-    batch["logprobs"] = batch["logprobs"].clone()
-    batch["logprobs"][63, 1] = wrong
+    batch["behavior_logprobs"] = batch["behavior_logprobs"].clone()
+    batch["behavior_logprobs"][63, 1] = wrong
 
     class Right(Off):
         def forward(self, batch):
-            return PolicyOutput(*[torch.full_like(batch["logprobs"], -1.0)] * 2)
+            return PolicyOutput(*[torch.full_like(batch["behavior_logprobs"], -1.0)] * 2)
 
     with pytest.raises(ValueError, match=r"group 63, row .* 63, choice 1"):
         Parity(every=1)(batch, Right(0.0), context())

@@ -54,8 +54,8 @@ def test_the_ratio_starts_at_one(precision, tmp_path):
     assert {dtype for dtype, _ in Typed.seen} == {wanted}
     assert {grad for _, grad in Typed.seen} == {True, False}
     for batch, logprobs in batches:
-        mask = batch["mask"]
-        for column in ("logprobs", "old_logprobs", "ref_logprobs"):
+        mask = batch["action_mask"]
+        for column in ("behavior_logprobs", "old_logprobs", "ref_logprobs"):
             assert batch[column].dtype == torch.float32
             assert (logprobs - batch[column])[mask].abs().max() < tolerance
-        assert batch["advantages"].dtype == batch["weights"].dtype == torch.float32
+        assert batch["advantages"].dtype == batch["loss_weights"].dtype == torch.float32

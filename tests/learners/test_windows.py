@@ -39,11 +39,11 @@ def batch(policy):
     done = engine.sample(requests, Sampling(max_tokens=9, stop=tuple("abcdefghijk012345")))
     rows = collate([Episode(p, i // 3, i % 3, [Turn(c)]) for i, (p, c) in enumerate(zip(prompts, done))], policy)
     generator = torch.Generator().manual_seed(1)
-    mask = rows["mask"].clone()
+    mask = rows["action_mask"].clone()
     mask[4] = False
     result = {name: torch.randn(mask.shape, generator=generator) for name in ("advantages", "returns", "values")}
     # what stands outside the mask may be anything
-    return rows.with_columns(mask=mask, **{k: torch.where(mask, v, torch.nan) for k, v in result.items()})
+    return rows.with_columns(action_mask=mask, **{k: torch.where(mask, v, torch.nan) for k, v in result.items()})
 
 
 def cut(batch: Batch, weighting, num_minibatches: int, accumulate: int, update_epochs: int = 1) -> list[Batch]:
@@ -96,7 +96,7 @@ def test_loss_and_gradient_do_not_change_with_padding(policy, batch):
     for name, column in batch.items():
         if name.startswith("obs."):
             wide[name] = torch.nn.functional.pad(column, (7, 0))
-        elif column.shape[:2] == batch["mask"].shape:
+        elif column.shape[:2] == batch["action_mask"].shape:
             fill = torch.nan if column.is_floating_point() else 0
             wide[name] = torch.nn.functional.pad(column, (0, 5), value=fill)
         else:
@@ -114,13 +114,13 @@ def test_a_pass_meets_every_row_once_and_the_order_belongs_to_the_key(batch):
         return [
             (g, e)
             for p in some
-            for g, e, w in zip(p["group"].tolist(), p["episode"].tolist(), p["weights"].sum(1))
+            for g, e, w in zip(p["group"].tolist(), p["episode"].tolist(), p["loss_weights"].sum(1))
             if w > 0
         ]
 
     first, second = order(pieces[:6]), order(pieces[6:])
     chosen = sorted(
-        (g, e) for g, e, m in zip(batch["group"].tolist(), batch["episode"].tolist(), batch["mask"]) if m.any()
+        (g, e) for g, e, m in zip(batch["group"].tolist(), batch["episode"].tolist(), batch["action_mask"]) if m.any()
     )
     assert sorted(first) == sorted(second) == chosen and first != second
     # rows that arrive in another order are cut alike
@@ -132,7 +132,7 @@ def test_fewer_rows_than_micro_batches(policy, batch):
     """Idle micro-batches weigh nothing but keep the count."""
     pieces = cut(batch.select(torch.tensor([0, 1])), TokenMean(), 2, 3)
     assert len(pieces) == 6 and all(piece.rows >= 1 for piece in pieces)
-    assert sum(float(piece["weights"].sum()) for piece in pieces) == pytest.approx(2 * 3)
+    assert sum(float(piece["loss_weights"].sum()) for piece in pieces) == pytest.approx(2 * 3)
     assert all(p.isfinite().all() for p in learn(policy, pieces, 3)[1].values())
 
 
@@ -154,17 +154,17 @@ def grouped(policy, sizes=(4, 4, 2, 5, 1)) -> Batch:
 
 def cost(piece: Batch) -> int:
     """Tokens that are read when each prompt is read once."""
-    contexts = dict(zip(piece["prompt"].tolist(), piece["context"].tolist()))
-    return sum(contexts.values()) + int(piece["mask"].sum())
+    contexts = dict(zip(piece["prompt_id"].tolist(), piece["prompt_length"].tolist()))
+    return sum(contexts.values()) + int(piece["action_mask"].sum())
 
 
 def test_episodes_share_their_prompts_number_in_any_order(policy):
     rows = grouped(policy)
     numbers = {}
-    for group, prompt in zip(rows["group"].tolist(), rows["prompt"].tolist()):
+    for group, prompt in zip(rows["group"].tolist(), rows["prompt_id"].tolist()):
         assert numbers.setdefault(group, prompt) == prompt
     assert len(set(numbers.values())) == len(numbers) == 5
-    assert rows["context"].tolist() == rows["obs.attention_mask"].sum(1).tolist()
+    assert rows["prompt_length"].tolist() == rows["obs.attention_mask"].sum(1).tolist()
 
 
 def test_episodes_of_a_prompt_learn_in_one_micro_batch_and_costs_are_alike(policy):
@@ -197,7 +197,7 @@ def test_groups_that_are_compared_are_never_parted(batch, num_minibatches, accum
     )
     assert len(pieces) == 2 * num_minibatches * accumulate
     for start in (0, num_minibatches * accumulate):
-        part = [piece for piece in pieces[start : start + num_minibatches * accumulate] if piece["weights"].any()]
+        part = [piece for piece in pieces[start : start + num_minibatches * accumulate] if piece["loss_weights"].any()]
         groups = [set(piece["group"].tolist()) for piece in part]
         assert sum(len(each) for each in groups) == len(set().union(*groups)) == 4
         assert sum(piece.rows for piece in part) == ROWS

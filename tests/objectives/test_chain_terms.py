@@ -19,8 +19,8 @@ def test_every_denoising_step_has_a_ratio_and_all_have_one_advantage(advantage, 
     width = torch.tensor(0.5)
     batch = Batch(
         action=x[..., None],
-        mask=torch.ones(1, 2, dtype=torch.bool),
-        logprobs=normal_logprob(x, old, width),
+        action_mask=torch.ones(1, 2, dtype=torch.bool),
+        behavior_logprobs=normal_logprob(x, old, width),
         advantages=torch.full((1, 2), advantage),
     )
     out = PolicyOutput(normal_logprob(x, new, width), torch.zeros(1, 2))

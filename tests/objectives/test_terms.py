@@ -16,8 +16,8 @@ from mmrl.types import PolicyOutput
 LOGPROBS = torch.tensor([[1.3, 0.7, 5.0]]).log()
 OUT = PolicyOutput(LOGPROBS, torch.tensor([[0.1, 0.2, 0.3]]))
 BATCH = Batch(
-    mask=torch.tensor([[True, True, False]]),
-    logprobs=torch.zeros(1, 3),
+    action_mask=torch.tensor([[True, True, False]]),
+    behavior_logprobs=torch.zeros(1, 3),
     old_logprobs=LOGPROBS,
     ref_logprobs=LOGPROBS - 0.3,
     advantages=torch.tensor([[1.0, -1.0, 9.0]]),
@@ -47,9 +47,13 @@ def test_policy_metrics():
 
 
 def test_which_columns_are_read_depends_on_the_fields():
-    assert ClippedSurrogate(old="old_logprobs").reads == {"mask", "advantages", "old_logprobs"}
-    assert KL(reference="teacher_logprobs").reads == {"mask", "teacher_logprobs"}
-    assert SquaredValue().reads == {"mask", "returns"} and SquaredValue(1.0).reads == {"mask", "returns", "values"}
+    assert ClippedSurrogate(old="old_logprobs").reads == {"action_mask", "advantages", "old_logprobs"}
+    assert KL(reference="teacher_logprobs").reads == {"action_mask", "teacher_logprobs"}
+    assert SquaredValue().reads == {"action_mask", "returns"} and SquaredValue(1.0).reads == {
+        "action_mask",
+        "returns",
+        "values",
+    }
 
 
 def test_regularizers_and_imitation():
@@ -66,7 +70,7 @@ def values(clip=None, per_row=True):
         predicted, columns = predicted[None], {name: column[None] for name, column in columns.items()}
     mask = torch.ones(2, 1).bool() if per_row else torch.ones(1, 2).bool()
     out = PolicyOutput(torch.zeros(mask.shape), torch.zeros(mask.shape), predicted)
-    return SquaredValue(clip)(out, Batch(mask=mask, **columns))
+    return SquaredValue(clip)(out, Batch(action_mask=mask, **columns))
 
 
 @pytest.mark.parametrize("per_row", [True, False])
@@ -80,7 +84,7 @@ def test_values(per_row):
 
 def test_refusals():
     out = PolicyOutput(torch.zeros(1, 2), torch.zeros(1, 2))
-    batch = Batch(mask=torch.ones(1, 2).bool(), returns=torch.zeros(1))
+    batch = Batch(action_mask=torch.ones(1, 2).bool(), returns=torch.zeros(1))
     with pytest.raises(ValueError, match="value_head=true"):
         SquaredValue()(out, batch)
     out.values = torch.zeros(1, 2)

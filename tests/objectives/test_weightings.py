@@ -8,7 +8,7 @@ from mmrl.batch import Batch
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
 
 WINDOW = Batch(
-    mask=torch.tensor([[1, 1, 1], [1, 0, 0], [0, 0, 0], [0, 1, 1]]).bool(),
+    action_mask=torch.tensor([[1, 1, 1], [1, 0, 0], [0, 0, 0], [0, 1, 1]]).bool(),
     episode=torch.tensor([4, 9, 9, 4]),
 )
 # choices: 6 in all; rows of 3, 1, 0, 2; episode 4 has 5 and episode 9 has 1
@@ -40,7 +40,7 @@ def test_two_processes_give_what_one_gives(weighting, expected):
 @pytest.mark.parametrize("weighting, expected", EXPECTED, ids=lambda x: type(x).__name__)
 @pytest.mark.parametrize("rows", [4, 0])
 def test_nothing_chosen_weighs_nothing(weighting, expected, rows):
-    minibatch = Batch(mask=torch.zeros(rows, 3).bool(), episode=torch.zeros(rows).long())
+    minibatch = Batch(action_mask=torch.zeros(rows, 3).bool(), episode=torch.zeros(rows).long())
     assert_close(weighting(minibatch, lambda number: number), torch.zeros(rows, 3))
 
 

@@ -16,7 +16,7 @@ def test_hand_computed():
     new, old = torch.tensor([[0.25, 1.0]]).log(), torch.tensor([[0.2, 1.0]]).log()
     assert_close(mixture_ratio(new, old), torch.tensor([[0.625, 1.0]]))
     assert_close(unlikely(new, 0.5), torch.tensor([[0.8660254, 0.0]]))
-    batch = Batch(mask=torch.ones(1, 2).bool(), advantages=torch.full((1, 2), 0.75), old_logprobs=old)
+    batch = Batch(action_mask=torch.ones(1, 2).bool(), advantages=torch.full((1, 2), 0.75), old_logprobs=old)
     assert_close(MixtureSurrogate()(PolicyOutput(new, new), batch), torch.tensor([[-0.4059494, 0.0]]))
 
 
@@ -32,16 +32,16 @@ def test_the_ratio_is_bounded_and_its_gradient_is_its_own():
 def test_each_kind_of_row_has_its_term():
     zero = torch.zeros(2, 1)
     batch = Batch(
-        mask=torch.ones(2, 1).bool(),
+        action_mask=torch.ones(2, 1).bool(),
         advantages=torch.ones(2, 1),
-        logprobs=zero,
+        behavior_logprobs=zero,
         old_logprobs=zero - 1,
         is_demo=torch.tensor([False, True]),
-        weights=torch.full((2, 1), 0.5),
+        loss_weights=torch.full((2, 1), 0.5),
     )
     own, other = ClippedSurrogate(1.0, 1e6, old="old_logprobs"), MixtureSurrogate(power=0.0)
     objective = Objective({"own": own, "other": other}, row_masks={"own": "~is_demo", "other": "is_demo"})
-    assert objective.reads == {"mask", "advantages", "old_logprobs", "is_demo", "weights"}
+    assert objective.reads == {"action_mask", "advantages", "old_logprobs", "is_demo", "loss_weights"}
     _, parts = objective(PolicyOutput(zero - 1, zero), batch)
     p = 0.36787944
     assert_close(parts["own"], torch.tensor(-0.5))

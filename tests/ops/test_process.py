@@ -17,7 +17,7 @@ ALL = torch.ones(2, 2).bool()
 def episodes() -> tuple[Batch, Context]:
     """Two episodes of one problem, one of them right, scored by the reward model."""
     batch = Batch(
-        mask=ALL,
+        action_mask=ALL,
         group=torch.zeros(2).long(),
         episode=torch.arange(2),
         step=torch.zeros(2).long(),
@@ -56,7 +56,7 @@ def test_cross_entropy_of_the_outcome():
     out = PolicyOutput(
         PROCESS, PROCESS, others={"reward": PolicyOutput(torch.tensor([[0.2, 0.4], [0.0, 0.0]]), PROCESS)}
     )
-    batch = Batch(mask=ALL, episode_reward=OUTCOME, ref_logprobs=torch.zeros(2, 2))
+    batch = Batch(action_mask=ALL, episode_reward=OUTCOME, ref_logprobs=torch.zeros(2, 2))
     assert_close(OutcomeCrossEntropy()(out, batch), torch.tensor([0.6782597, 0.6931472]))
     assert OutcomeCrossEntropy().metrics(out, batch)["accuracy"].tolist() == [1, 1]
 

@@ -17,7 +17,7 @@ from mmrl.policies.actor import DeterministicPolicy, SquashedPolicy
 from mmrl.policies.critic import Critics, LagrangeMultiplier
 from mmrl.types import PolicyOutput
 
-MASK = Batch(mask=torch.ones(2, 1, dtype=torch.bool))
+MASK = Batch(action_mask=torch.ones(2, 1, dtype=torch.bool))
 
 
 def context(models, normal=torch.zeros) -> UpdateContext:

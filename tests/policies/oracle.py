@@ -55,7 +55,7 @@ def largest_log_ratio(policy: TextPolicy, prompts: Sequence[Prompt], done: Seque
     batch = batch_of(policy, prompts, done)
     with torch.no_grad():
         scored = policy.eval()(batch).logprobs
-    return float((scored - batch["logprobs"])[batch["mask"]].abs().max())
+    return float((scored - batch["behavior_logprobs"])[batch["action_mask"]].abs().max())
 
 
 def plain_logits(policy: TextPolicy, completion: Completion) -> Tensor:

@@ -74,7 +74,7 @@ def test_a_vision_transformer_of_timm():
     batch = sampled(policy)
     out = policy(batch)
     assert out.extra["map_logits"].shape == (6, 2, 4, 4)
-    assert (out.logprobs - batch["logprobs"]).abs().max() < 1e-4
+    assert (out.logprobs - batch["behavior_logprobs"]).abs().max() < 1e-4
 
 
 def test_training_places_are_a_function_of_the_seed():
@@ -84,7 +84,7 @@ def test_training_places_are_a_function_of_the_seed():
     assert whole.shape == (4, 5, 3, 2)
     part = batch.select(torch.tensor([2, 0]))
     assert_close(policy(part).extra["denoising_error"], whole[[2, 0]], atol=1e-5, rtol=0)
-    other = policy(batch.with_columns(seed=batch["seed"] + 1)).extra["denoising_error"]
+    other = policy(batch.with_columns(row_seed=batch["row_seed"] + 1)).extra["denoising_error"]
     assert (other - whole).abs().max() > 0.1
 
 
@@ -92,16 +92,16 @@ def test_demonstrations_and_own_chains_in_one_batch():
     """A row of each: the clone's error is where the demonstration is, the log-probabilities where the chain is."""
     policy = build_policy("flow_sde")
     own, shown = sampled(policy, 2), demonstrated(policy, np.zeros((2, 5, 3), np.float32))
-    width = own["mask"].shape[1]
-    wide = {"action": (0, 0, 0, width - 5), "mask": (0, width - 5), "logprobs": (0, width - 5)}
+    width = own["action_mask"].shape[1]
+    wide = {"action": (0, 0, 0, width - 5), "action_mask": (0, width - 5), "behavior_logprobs": (0, width - 5)}
     both = {
         name: torch.cat([column, torch.nn.functional.pad(shown[name], wide[name]) if name in wide else shown[name]])
-        for name, column in own.with_columns(seed=torch.zeros(2).long()).items()
+        for name, column in own.with_columns(row_seed=torch.zeros(2).long()).items()
         if name != "output"
     }
     batch = own.__class__(both)
     out = policy(batch)
-    assert (out.logprobs[:2] - own["logprobs"]).abs().max() < 1e-4 and (out.logprobs[2:] == 0).all()
+    assert (out.logprobs[:2] - own["behavior_logprobs"]).abs().max() < 1e-4 and (out.logprobs[2:] == 0).all()
     error = DenoisingLoss()(out, batch)
     assert (error[:2] == 0).all() and (error[2:, :5] > 0).all() and (error[2:, 5:] == 0).all()
     alone = DenoisingLoss()(policy(shown), shown)
@@ -120,13 +120,15 @@ def test_it_plays_and_is_scored_again(chain):
     episodes = EpisodicRollout().collect([(slot, task[slot]) for slot in range(12)], ctx)
     batch = collate(episodes, policy)
     out = policy(batch)
-    assert (out.logprobs - batch["logprobs"]).masked_fill(~batch["mask"], 0).abs().max() < 1e-4
+    assert (out.logprobs - batch["behavior_logprobs"]).masked_fill(~batch["action_mask"], 0).abs().max() < 1e-4
     assert "obs.visual" in batch and "obs.image" not in batch
-    played = batch["mask"].unflatten(1, (-1, 5)).any(1).sum(1)  # control steps that count
+    played = batch["action_mask"].unflatten(1, (-1, 5)).any(1).sum(1)  # control steps that count
     assert played.min() >= 1 and played.max() == 5
-    assert (batch["mask"].unflatten(1, (-1, 5)).sum(2)[batch["mask"].unflatten(1, (-1, 5)).any(2)] <= 5).all()
-    assert any(e.ended == "time" and e.bootstrap != 0 for e in episodes)
-    assert all(e.bootstrap == 0 for e in episodes if e.ended == "done")
+    assert (
+        batch["action_mask"].unflatten(1, (-1, 5)).sum(2)[batch["action_mask"].unflatten(1, (-1, 5)).any(2)] <= 5
+    ).all()
+    assert any(e.ended == "time" and e.bootstrap_value != 0 for e in episodes)
+    assert all(e.bootstrap_value == 0 for e in episodes if e.ended == "done")
 
 
 def test_kept_demonstrations_are_learned_at_other_places_in_every_iteration():
@@ -138,8 +140,8 @@ def test_kept_demonstrations_are_learned_at_other_places_in_every_iteration():
         ctx = Context(task, None, policy, Sampling(), seed=0, iteration=iteration)
         episodes = rollout.collect([(0, task[1])], ctx)
         batch = collate(episodes, policy)
-        assert batch["action"].shape[1:] == (5, 3) and batch["mask"].all()
-        seeds.append(batch["seed"].tolist())
+        assert batch["action"].shape[1:] == (5, 3) and batch["action_mask"].all()
+        seeds.append(batch["row_seed"].tolist())
     assert seeds[0] == seeds[2] and not set(seeds[0]) & set(seeds[1])
     assert len(set(seeds[0])) == len(seeds[0])
 

@@ -46,9 +46,9 @@ def sampled(model: ActionTokenPolicy, sampling: Sampling, cached_features: bool 
     temperature = torch.full((6,), sampling.temperature)
     return Batch(
         action=action.action,
-        logprobs=action.logprobs,
+        behavior_logprobs=action.behavior_logprobs,
         temperature=temperature,
-        mask=action.mask,
+        action_mask=action.action_mask,
         **columns,
         **action.extra,
     )
@@ -63,7 +63,7 @@ def test_scoring_again_gives_ratio_one(frozen: bool, sampling: Sampling) -> None
     model = policy(freeze_vision=frozen)
     batch = sampled(model, sampling)
     assert ("obs.image" in batch) is not frozen
-    assert (model(batch).logprobs - batch["logprobs"]).abs().max() < 1e-5
+    assert (model(batch).logprobs - batch["behavior_logprobs"]).abs().max() < 1e-5
 
 
 def test_ratio_is_one_alone_and_without_padding() -> None:
@@ -76,7 +76,7 @@ def test_ratio_is_one_alone_and_without_padding() -> None:
         columns = {f"obs.{name}": column[None] for name, column in done.observation.items()}
         extra = {name: column[None] for name, column in done.extra.items()}
         out = model(Batch(action=done.action[None], **columns, **extra))
-        assert (out.logprobs[0] - done.logprobs).abs().max() < 1e-5
+        assert (out.logprobs[0] - done.behavior_logprobs).abs().max() < 1e-5
         assert done.output.shape == (5, 3)
 
 
@@ -240,7 +240,7 @@ def test_smoothed_targets_by_hand() -> None:
     # 3 bins, width 1, action 0: q ~ exp(-[0, .5, 2]) = 1, .6065, .1353 -> .5741 .3482 .0777; p uniform: loss ln 3
     logprobs = torch.full((1, 1, 3), 1 / 3).log()
     out = PolicyOutput(logprobs[..., 0], logprobs[..., 0], extra={"choice_logprobs": logprobs})
-    batch = Batch(action=torch.tensor([[0]]), mask=torch.tensor([[True]]))
+    batch = Batch(action=torch.tensor([[0]]), action_mask=torch.tensor([[True]]))
     assert SmoothedNegativeLogLikelihood(width=1.0)(out, batch).item() == pytest.approx(np.log(3))
     # p = .5 .25 .25: .5741 ln 2 + (.3482 + .0777) ln 4 = 0.9883
     out.extra["choice_logprobs"] = torch.tensor([[[0.5, 0.25, 0.25]]]).log()
@@ -255,7 +255,7 @@ def test_smoothed_targets_are_renormalised_over_what_can_be_chosen(temperature) 
     logits = without_twins(torch.tensor([[[0.3, -1.0, 2.0, 9.0]]]), "openvla").requires_grad_()
     logprobs = choice_logprobs(logits, torch.tensor([temperature]))
     out = PolicyOutput(logprobs[..., 0], logprobs[..., 0], extra={"choice_logprobs": logprobs})
-    batch = Batch(action=torch.tensor([[2]]), mask=torch.tensor([[True]]))
+    batch = Batch(action=torch.tensor([[2]]), action_mask=torch.tensor([[True]]))
     loss = SmoothedNegativeLogLikelihood(width=1.0)(out, batch).sum()
     target = torch.tensor([0.0777, 0.3482, 0.5741])
     expected = -(target * (torch.tensor([0.3, -1.0, 2.0]) / temperature).log_softmax(-1)).sum()
@@ -270,7 +270,9 @@ def test_smoothed_targets_are_renormalised_over_what_can_be_chosen(temperature) 
     out.extra["choice_logprobs"] = nothing
     with pytest.raises(ValueError, match=r"choice 0 of row 0 \(demonstrated bin 2\) has no bin that can be chosen"):
         SmoothedNegativeLogLikelihood(width=1.0)(out, batch)
-    assert SmoothedNegativeLogLikelihood(1.0)(out, batch.with_columns(mask=~batch["mask"])).isfinite().all()
+    assert (
+        SmoothedNegativeLogLikelihood(1.0)(out, batch.with_columns(action_mask=~batch["action_mask"])).isfinite().all()
+    )
 
 
 def test_demonstrated_numbers_that_are_not_finite_are_refused() -> None:

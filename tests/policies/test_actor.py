@@ -63,7 +63,7 @@ def test_forward_scores_as_act_did(kind):
     policy, observation = build_policy(kind), states(64)
     done = policy.act(observation, Sampling(temperature=1.5), Noise(range(64)))
     batch = Batch(**{"obs.state": observation["state"]}, action=done.action, temperature=torch.full((64,), 1.5))
-    assert_close(policy(batch).logprobs, done.logprobs, rtol=0, atol=1e-4)
+    assert_close(policy(batch).logprobs, done.behavior_logprobs, rtol=0, atol=1e-4)
     given = np.stack(done.output)
     assert (given >= [-2, 0]).all() and (given <= [2, 1]).all()
     assert_close((policy.to_action(done.action[:, 0]) * torch.tensor([2, 0.5]) + torch.tensor([0, 0.5])).numpy(), given)
@@ -87,7 +87,7 @@ def test_a_policy_that_has_not_learned_is_uniform_in_the_box():
         share = (given[:, axis] - low) / (high - low)
         assert abs(share.mean() - 0.5) < 4 / math.sqrt(12 * 4000)
         assert abs((share < 0.1).mean() - 0.1) < 4 * math.sqrt(0.09 / 4000)
-    assert_close(done.logprobs, torch.full((4000, 1), -2 * math.log(2)))
+    assert_close(done.behavior_logprobs, torch.full((4000, 1), -2 * math.log(2)))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -52,7 +52,7 @@ def exact(policy):
         least = logits.topk(SAMPLING.top_k).values[:, -1:]
         expected = logits.masked_fill(logits < least, -torch.inf).log_softmax(-1)
         result = expected.gather(1, completion.action[:, None])[:, 0]
-        torch.testing.assert_close(completion.logprobs, result, atol=2e-5, rtol=0)
+        torch.testing.assert_close(completion.behavior_logprobs, result, atol=2e-5, rtol=0)
 
 
 @pytest.mark.parametrize("kind", EAGER)

@@ -33,7 +33,7 @@ def drawn(policy, seen, tokens=48, seed=0):
     owner = torch.arange(PROMPTS).repeat_interleave(GROUP)
     noise = Noise(range(seed, seed + len(owner)))
     result = policy.act_groups(seen, owner, Sampling(max_tokens=tokens), noise)
-    return result.action, result.logprobs
+    return result.action, result.behavior_logprobs
 
 
 def same(policy, *args, **kwargs):

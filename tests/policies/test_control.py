@@ -53,8 +53,8 @@ def test_forward_gives_the_logprobs_and_values_of_act(kind, sampling):
     batch = played(policy, sampling)
     out = policy(batch)
     assert batch["action"].shape == ((64, 1) if kind == "categorical" else (64, 1, 2))
-    assert out.logprobs.shape == out.entropy.shape == batch["mask"].shape == (64, 1)
-    torch.testing.assert_close(out.logprobs, batch["logprobs"], atol=1e-5, rtol=0)
+    assert out.logprobs.shape == out.entropy.shape == batch["action_mask"].shape == (64, 1)
+    torch.testing.assert_close(out.logprobs, batch["behavior_logprobs"], atol=1e-5, rtol=0)
     torch.testing.assert_close(out.values, batch["values"], atol=1e-5, rtol=0)
     assert out.values.shape == (64,)
     out.logprobs.sum().backward()
@@ -64,7 +64,7 @@ def test_forward_gives_the_logprobs_and_values_of_act(kind, sampling):
 def test_state_dependent_std_is_scored_as_it_was_sampled():
     policy = make("gaussian", state_dependent_std=True, log_std=-0.5)
     batch = played(policy, Sampling())
-    torch.testing.assert_close(policy(batch).logprobs, batch["logprobs"], atol=1e-5, rtol=0)
+    torch.testing.assert_close(policy(batch).logprobs, batch["behavior_logprobs"], atol=1e-5, rtol=0)
 
 
 def test_categorical_sample_is_the_inverse_cdf():
@@ -104,9 +104,9 @@ def test_categorical_numbers():
 )
 def test_truncation_keeps_the_most_likely_and_renormalises(cut, kept, p):
     head = Categorical(P.log()).truncate(Sampling(**cut))
-    assert head.kept.tolist() == [[kept]]
+    assert head.support_ids.tolist() == [[kept]]
     torch.testing.assert_close(head.logits.softmax(1), torch.tensor([p], dtype=torch.float32))
-    again = Categorical(P.log()).restrict(head.kept)
+    again = Categorical(P.log()).restrict(head.support_ids)
     assert torch.equal(again.logits, head.logits)
 
 

@@ -49,7 +49,7 @@ def test_maps_and_answers_find_the_named_square() -> None:
     action = torch.stack([policy.encode_demonstration(raw, p[None]) for raw, p in zip(raws, place)])
     data = Batch(
         action=action,
-        mask=torch.ones_like(action, dtype=torch.bool),
+        action_mask=torch.ones_like(action, dtype=torch.bool),
         temperature=torch.ones(640),
         target_mask=masks[:, None],
         **columns,

@@ -186,10 +186,10 @@ def played(policy: TextPolicy, sampling: Sampling, sizes=(4, 1, 3)) -> Batch:
     for episode, completion in zip(episodes, engine.sample(requests, sampling)):
         episode.turns.append(Turn(completion))
     batch = collate(episodes, policy)
-    assert batch["prompt"].tolist() == batch["group"].tolist()
-    mask = batch["mask"].clone()
+    assert batch["prompt_id"].tolist() == batch["group"].tolist()
+    mask = batch["action_mask"].clone()
     mask[0, 1] = False  # a forced choice between others is read all the same
-    batch = batch.with_columns(mask=mask)
+    batch = batch.with_columns(action_mask=mask)
     return batch.select(torch.randperm(batch.rows, generator=torch.Generator().manual_seed(0)))
 
 
@@ -199,8 +199,10 @@ def score_and_backward(policy: TextPolicy, batch: Batch, batches):
     out = (
         policy.forward(batch) if batches is None else policy.score_packed(policy.extract_tokens(batch), batches, batch)
     )
-    weights = torch.randn((3, *batch["mask"].shape), generator=torch.Generator().manual_seed(1)) * batch["mask"]
-    loss = (weights * torch.stack([out.logprobs, out.entropy, out.values])).sum() / batch["mask"].sum()
+    weights = (
+        torch.randn((3, *batch["action_mask"].shape), generator=torch.Generator().manual_seed(1)) * batch["action_mask"]
+    )
+    loss = (weights * torch.stack([out.logprobs, out.entropy, out.values])).sum() / batch["action_mask"].sum()
     loss.backward()
     return out, loss.detach(), {n: p.grad.clone() for n, p in policy.named_parameters() if p.grad is not None}
 
@@ -242,20 +244,22 @@ def same_in_all_packings(policy: TextPolicy, batch: Batch):
 def test_loss_and_gradient_do_not_depend_on_the_packing(kind, tmp_path):
     policy = built(kind, tmp_path).train()
     batch = played(policy, Sampling(temperature=1.3, top_k=30, max_tokens=14, stop=tuple("abcdefgh0123")))
-    assert len(set(batch["mask"].sum(1).tolist())) > 2
+    assert len(set(batch["action_mask"].sum(1).tolist())) > 2
     first = same_in_all_packings(policy, batch)
-    assert_close(first.logprobs[batch["mask"]], batch["logprobs"][batch["mask"]], atol=1e-4, rtol=0)  # act agrees
+    assert_close(
+        first.logprobs[batch["action_mask"]], batch["behavior_logprobs"][batch["action_mask"]], atol=1e-4, rtol=0
+    )  # act agrees
 
 
 def alike(batch: Batch) -> Batch:
     """Of the first group one completion leaves the first one's way after 5 choices, one ends there, one is the same."""
-    action, mask = batch["action"].clone(), batch["mask"].clone()
+    action, mask = batch["action"].clone(), batch["action_mask"].clone()
     zero, one, two, three = (batch["group"] == batch["group"].mode().values).nonzero().flatten().tolist()
     mask[zero], mask[one] = True, True
     action[one, :5], action[one, 5] = action[zero, :5], (action[zero, 5] + 1) % 90
     action[two], mask[two] = action[zero], mask[zero]
     action[three], mask[three] = action[zero], torch.arange(mask.shape[1]) < 5
-    return batch.with_columns(action=action, mask=mask)
+    return batch.with_columns(action=action, action_mask=mask)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -270,7 +274,7 @@ def test_completions_that_begin_alike_are_read_alike(kind, tmp_path):
     same_in_all_packings(policy, batch)
     # which ids were kept, or the temperature, may differ where the choices do not
     ids = Ragged(batch["action"].flatten(), torch.full((batch.rows,), batch["action"].shape[1]))
-    kept = {"support_ids": ids, "support_sizes": torch.ones_like(batch["action"])}
+    kept = {"packed_support_ids": ids, "support_sizes": torch.ones_like(batch["action"])}
     assert policy.extract_tokens(batch.with_columns(**kept)).lengths.text is None
     hotter = batch["temperature"] * (1 + (torch.arange(batch.rows) == 0))
     assert policy.extract_tokens(batch.with_columns(temperature=hotter)).lengths.text is None
@@ -384,6 +388,6 @@ def test_one_pass_is_one_call_of_the_network():
 def test_a_batch_that_does_not_say_who_shares_reads_rows_alone():
     policy = built("qwen2", None)
     batch = played(policy, Sampling(max_tokens=6))
-    alone = Batch({name: column for name, column in batch.items() if name != "prompt"})
+    alone = Batch({name: column for name, column in batch.items() if name != "prompt_id"})
     assert_close(policy(alone).logprobs, policy(batch).logprobs, atol=1e-5, rtol=1e-5)
     assert not any(map(shares_prefix, policy.choose_packing(policy.extract_tokens(alone), alone)))

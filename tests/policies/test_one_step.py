@@ -21,9 +21,9 @@ def rows(policy):
     """Rows of one decision in six contexts, with the columns that an annotator is given."""
     batch = sampled(policy)
     count = torch.arange(batch.rows)
-    flags = {name: count < 0 for name in ("last", "terminal")}
-    whole = {name: count for name in ("group", "prompt", "context", "episode", "step", "version")}
-    reals = {name: torch.zeros(batch.rows) for name in ("reward", "episode_reward", "bootstrap")}
+    flags = {name: count < 0 for name in ("is_last", "is_terminal")}
+    whole = {name: count for name in ("group", "prompt_id", "prompt_length", "episode", "step", "policy_version")}
+    reals = {name: torch.zeros(batch.rows) for name in ("reward", "episode_reward", "bootstrap_value")}
     return batch.with_columns(**flags, **whole, **reals)
 
 
@@ -90,7 +90,7 @@ def test_over_no_time_an_average_velocity_is_the_velocity():
     policy.chain = MeanFlow(flow_ratio=1.0)
     batch = demonstrated(policy, np.zeros((3, 5, 3), np.float32))
     result = policy(batch).extra["denoising_error"]
-    targets = [policy.chain.sample_target(torch.zeros(3, 5, 3), noise) for noise in [Noise(batch["seed"].numpy())]]
+    targets = [policy.chain.sample_target(torch.zeros(3, 5, 3), noise) for noise in [Noise(batch["row_seed"].numpy())]]
     x, time, target, end_time = targets[0]
     assert torch.equal(time, end_time)
     prefix = policy.encode_context(batch.observation()).prefix
@@ -144,7 +144,7 @@ def test_stds_have_a_ceiling():
     """Levels 2 and 1 of 5 are open; the first of them would have more than .2."""
     policy = build_policy("ddpm_last")
     batch = sampled(policy)
-    assert batch["mask"].unflatten(1, (6, 5)).all(2).tolist() == [[False] * 4 + [True] * 2] * 6
+    assert batch["action_mask"].unflatten(1, (6, 5)).all(2).tolist() == [[False] * 4 + [True] * 2] * 6
     entropy = policy(batch).entropy.unflatten(1, (6, 5))[:, 4:]
     most, least = (3 * (0.5 * np.log(2 * np.pi * np.e) + np.log(width)) for width in (0.2, 0.1))
     assert_close(entropy[:, 0], torch.full((6, 5), most), atol=1e-4, rtol=0, check_dtype=False)

@@ -14,7 +14,7 @@ from mmrl.cli import CLI
 from mmrl.config import compose, to_lightning
 from mmrl.objectives.imitation_chain import DenoisingLoss
 from mmrl.policies.chains import DDIM, FlowNoise, FlowODE
-from mmrl.policies.margin import Margin
+from mmrl.policies.margin import ActionPadding
 from mmrl.policies.pi0 import Pi0Policy
 from mmrl.policies.processor import Processor
 from mmrl.policies.scale import Scale
@@ -72,7 +72,7 @@ def test_without_noise_it_is_the_models_own_sampler():
     action = policy.act(observation, Sampling(), Noise(range(3)))
     noise = Noise(range(3)).normal(8, 8)
     expected = policy.model.sample_actions(**given(policy), noise=noise, num_steps=4)
-    got = policy.margin.join(action.action[:, -5:], action.extra["margin"][:, -5:])
+    got = policy.action_padding.join(action.action[:, -5:], action.extra["padding_actions"][:, -5:])
     assert_close(got, expected, atol=1e-5, rtol=0)
     assert (expected - noise).abs().max() > 0.1
     assert_close(np.stack(action.output), expected[:, :5, :3].clamp(-1, 1).numpy(), atol=1e-5, rtol=0)
@@ -84,7 +84,7 @@ def test_cloning_is_the_models_own_loss():
     chunk = np.random.default_rng(0).uniform(-1, 1, (3, 5, 3)).astype(np.float32)
     batch = demonstrated(policy, chunk)
     error = policy(batch).extra["denoising_error"]
-    noise = Noise(batch["seed"].numpy())
+    noise = Noise(batch["row_seed"].numpy())
     whole = torch.zeros(3, 8, 8)
     whole[:, :5, :3] = torch.from_numpy(chunk)
     whole[:, 5:, :3] = whole[:, 4:5, :3]
@@ -116,41 +116,41 @@ def test_two_cameras_and_a_shorter_horizon():
     assert torch.equal(observation["input_ids"][0, :length], result["input_ids"][0])
     assert_close(policy.reading.pixels(observation["images"])[0], result["pixel_values"][0], atol=0, rtol=0)
     action = policy.act(observation, Sampling(), Noise(range(2)))
-    assert policy.margin.steps == 5 and action.extra["margin"].shape == (2, 20, 5)
+    assert policy.action_padding.steps == 5 and action.extra["padding_actions"].shape == (2, 20, 5)
 
 
-def test_the_margin_is_read_but_is_no_choice():
+def test_padding_actions_are_read_but_are_no_choices():
     policy = pi0_policy().eval()
     batch = sampled(policy)
-    block = batch["mask"].unflatten(1, (4, 5)).any(2).long().argmax(1)  # the drawn transition led there
+    block = batch["action_mask"].unflatten(1, (4, 5)).any(2).long().argmax(1)  # the drawn transition led there
     rows = torch.arange(batch.rows)
-    margin = batch["margin"].unflatten(1, (4, 5))
-    # the margin of the drawn state is where the step without noise leads
+    padding = batch["padding_actions"].unflatten(1, (4, 5))
+    # the padding of the drawn state is where the step without noise leads
     x = policy._state(batch, rows, block - 1)
     observation = policy.encode_context(batch.observation())
     with torch.no_grad():
         velocity, _ = policy.predict(observation.prefix, x, policy.chain.time(block - 1))
-        calm = policy.margin.split(x - velocity / 3)
-    assert_close(margin[rows, block], calm[1], atol=1e-5, rtol=0)
+        calm = policy.action_padding.split(x - velocity / 3)
+    assert_close(padding[rows, block], calm[1], atol=1e-5, rtol=0)
     assert (batch["action"].unflatten(1, (4, 5))[rows, block] - calm[0]).abs().mean() > 0.05
     before = policy(batch).logprobs
     for shift, changes in ((0, False), (-1, True)):
-        moved = margin.clone()
+        moved = padding.clone()
         moved[rows, block + shift] += 1.0
-        after = policy(batch.with_columns(margin=moved.flatten(1, 2))).logprobs
+        after = policy(batch.with_columns(padding_actions=moved.flatten(1, 2))).logprobs
         assert bool((after - before).abs().max() > 1e-3) is changes
         assert torch.equal(after, before) is not changes
-    with pytest.raises(KeyError, match="margin"):
-        policy(type(batch)({k: v for k, v in batch.items() if k != "margin"}))
+    with pytest.raises(KeyError, match="padding_actions"):
+        policy(type(batch)({k: v for k, v in batch.items() if k != "padding_actions"}))
 
 
 @pytest.mark.parametrize("sizes", [(5, 3, 8, 8), (1, 1, 4, 2), (3, 8, 5, 8), (5, 3, 5, 3)])
-def test_a_margin_comes_apart_and_together(sizes):
-    margin = Margin(*sizes)
+def test_action_padding_splits_and_joins(sizes):
+    padding = ActionPadding(*sizes)
     state = torch.randn(2, sizes[2], sizes[3])
-    chunk, rest = margin.split(state)
-    assert chunk.shape == (2, *sizes[:2]) and rest.shape == (2, sizes[0], margin.rest)
-    assert torch.equal(margin.join(chunk, rest), state)
+    chunk, rest = padding.split(state)
+    assert chunk.shape == (2, *sizes[:2]) and rest.shape == (2, sizes[0], padding.entries_per_step)
+    assert torch.equal(padding.join(chunk, rest), state)
 
 
 def test_what_is_frozen():
@@ -291,12 +291,12 @@ def test_half_precision_scores_what_it_drew():
     policy = pi0_policy(dtype="bfloat16").eval()
     batch = sampled(policy)
     assert policy.model.dtype == torch.bfloat16 and batch["action"].dtype == torch.float32
-    assert (policy(batch).logprobs - batch["logprobs"]).abs().max() < 0.1
+    assert (policy(batch).logprobs - batch["behavior_logprobs"]).abs().max() < 0.1
     mixed = pi0_policy().eval()
     with torch.autocast("cpu", torch.bfloat16):
         batch = sampled(mixed)
         out = mixed(batch)
-    assert out.logprobs.dtype == torch.float32 and (out.logprobs - batch["logprobs"]).abs().max() < 0.1
+    assert out.logprobs.dtype == torch.float32 and (out.logprobs - batch["behavior_logprobs"]).abs().max() < 0.1
 
 
 def test_refusals(tmp_path):

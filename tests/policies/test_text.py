@@ -49,7 +49,7 @@ def test_forward_gives_the_log_probs_of_act(policy, sampling):
     done = completions(policy, PROMPTS * 3, sampling)
     lengths = {len(c.action) for c in done}
     assert len(lengths) > 3 or sampling.truncated  # rows left the cache on the way
-    assert all(c.mask.all() and c.version == 3 for c in done)
+    assert all(c.action_mask.all() and c.policy_version == 3 for c in done)
     assert largest_log_ratio(policy, PROMPTS * 3, done) < 1e-4
 
 
@@ -72,7 +72,7 @@ def test_act_gives_the_log_probs_of_a_plain_forward_pass(policy, sampling):
             kept &= above < sampling.top_p
         expected = torch.where(kept, probabilities, 0)
         expected = (expected / expected.sum(-1, keepdim=True)).gather(1, completion.action[:, None])[:, 0].log()
-        assert_close(completion.logprobs, expected, atol=1e-4, rtol=0)
+        assert_close(completion.behavior_logprobs, expected, atol=1e-4, rtol=0)
 
 
 def test_a_wrong_position_or_mask_would_be_seen(policy):
@@ -80,8 +80,8 @@ def test_a_wrong_position_or_mask_would_be_seen(policy):
     done = completions(policy, PROMPTS, SAMPLINGS["plain"])
     batch = batch_of(policy, PROMPTS, done)
     batch["obs.attention_mask"] = torch.ones_like(batch["obs.attention_mask"])
-    wrong = policy(batch).logprobs - batch["logprobs"]
-    assert wrong[batch["mask"]].abs().max() > 0.1
+    wrong = policy(batch).logprobs - batch["behavior_logprobs"]
+    assert wrong[batch["action_mask"]].abs().max() > 0.1
 
 
 def test_greedy_decoding_is_that_of_transformers(policy):
@@ -110,7 +110,7 @@ def test_a_draw_does_not_depend_on_the_batch_around_it(policy, name):
     for other in (alone, pairs, backwards):
         assert [c.action.tolist() for c in other] == [c.action.tolist() for c in together]
         assert [c.output for c in other] == [c.output for c in together]
-        assert_close([c.logprobs for c in other], [c.logprobs for c in together], atol=1e-4, rtol=0)
+        assert_close([c.behavior_logprobs for c in other], [c.behavior_logprobs for c in together], atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("shared_from", [1, 1000], ids=["held once", "copied"])
@@ -133,7 +133,7 @@ def test_completions_of_one_prompt_are_those_that_read_it_alone(policy, name, sh
     for request, completion in zip(requests, together):
         (alone,) = engine.sample([request], SAMPLINGS[name])
         assert alone.action.tolist() == completion.action.tolist()
-        assert_close(alone.logprobs, completion.logprobs, atol=1e-4, rtol=0)
+        assert_close(alone.behavior_logprobs, completion.behavior_logprobs, atol=1e-4, rtol=0)
     assert together[0].observation is together[2].observation
 
 
@@ -141,7 +141,7 @@ def test_the_seed_decides(policy):
     first, again, other = (completions(policy, PROMPTS, SAMPLINGS["plain"], seed) for seed in (0, 0, 1))
     assert [c.action.tolist() for c in first] == [c.action.tolist() for c in again]
     assert [c.action.tolist() for c in first] != [c.action.tolist() for c in other]
-    assert all(torch.equal(a.logprobs, b.logprobs) for a, b in zip(first, again))
+    assert all(torch.equal(a.behavior_logprobs, b.behavior_logprobs) for a, b in zip(first, again))
 
 
 # ---------------------------------------------------------------- where completions end
@@ -277,7 +277,7 @@ def test_statistics_are_those_of_every_choice():
     batch = batch_of(whole, PROMPTS[:3], completions(whole, PROMPTS[:3], Sampling(max_tokens=6)))
     out = whole(batch)
     assert_close(out.extra["all"], out.entropy)
-    assert (out.extra["some"] <= out.extra["all"]).all() and (out.extra["some"][batch["mask"]] > 0).all()
+    assert (out.extra["some"] <= out.extra["all"]).all() and (out.extra["some"][batch["action_mask"]] > 0).all()
     out.extra["some"].sum().backward()
     assert all(p.grad.abs().sum() > 0 for name, p in whole.named_parameters() if "embed" in name)
 
@@ -289,14 +289,18 @@ def test_kept_ids_are_stored_end_to_end(policy, cut):
     done = completions(policy, PROMPTS * 3, sampling)
     assert len({len(completion.action) for completion in done}) > 2
     batch = batch_of(policy, PROMPTS * 3, done)
-    sizes, ids = batch["support_sizes"], batch["support_ids"]
+    sizes, ids = batch["support_sizes"], batch["packed_support_ids"]
     assert ids.items.numel() == sizes.sum() and ids.lengths.tolist() == sizes.sum(1).tolist()
-    assert sizes.shape == batch["mask"].shape and (sizes[batch["mask"]] > 0).all() and not sizes[~batch["mask"]].any()
+    assert (
+        sizes.shape == batch["action_mask"].shape
+        and (sizes[batch["action_mask"]] > 0).all()
+        and not sizes[~batch["action_mask"]].any()
+    )
     assert sizes.sum() < 0.7 * sizes.numel() * int(sizes.max())
     for completion in done[:4]:
         expected = plain_logits(policy, completion).float()
         for kept, row, chosen in zip(
-            completion.extra["support_ids"].split(completion.extra["support_sizes"].tolist()),
+            completion.extra["packed_support_ids"].split(completion.extra["support_sizes"].tolist()),
             expected,
             completion.action,
         ):
@@ -307,4 +311,4 @@ def test_kept_ids_are_stored_end_to_end(policy, cut):
         whole = policy(batch).logprobs
         parts = torch.cat([policy(piece).logprobs for piece in batch.select(order).split(4)])
     assert_close(parts, whole[order], atol=1e-5, rtol=0)
-    assert_close(whole[batch["mask"]], batch["logprobs"][batch["mask"]], atol=1e-4, rtol=0)
+    assert_close(whole[batch["action_mask"]], batch["behavior_logprobs"][batch["action_mask"]], atol=1e-4, rtol=0)

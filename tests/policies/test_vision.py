@@ -135,7 +135,7 @@ def test_act_gives_the_log_probs_of_a_plain_forward_pass(policy):
     for completion in completions(policy, PROMPTS, SAMPLINGS["plain"]):
         logits = plain_logits(policy, completion)
         expected = logits.log_softmax(-1).gather(1, completion.action[:, None])[:, 0]
-        assert_close(completion.logprobs, expected, atol=1e-4, rtol=0)
+        assert_close(completion.behavior_logprobs, expected, atol=1e-4, rtol=0)
 
 
 @samplings
@@ -149,7 +149,7 @@ def test_completions_of_one_image_are_those_that_see_it_alone(policy, sampling, 
     for request, completion in zip(requests, engine.sample(requests, sampling)):
         (alone,) = engine.sample([request], sampling)
         assert alone.action.tolist() == completion.action.tolist()
-        assert_close(alone.logprobs, completion.logprobs, atol=1e-4, rtol=0)
+        assert_close(alone.behavior_logprobs, completion.behavior_logprobs, atol=1e-4, rtol=0)
 
 
 def test_greedy_decoding_is_that_of_transformers(policy):
@@ -167,9 +167,9 @@ def test_what_goes_on_from_ids_that_stand_already_is_the_rest_of_the_answer(poli
     requests = [Request(raw, 0, done.action[:3]) for raw, done in longer]
     for (_, done), rest in zip(longer, engine.sample(requests, Sampling(decode="argmax", max_tokens=5))):
         assert rest.action.tolist() == done.action[3:].tolist()
-        assert_close(rest.logprobs, done.logprobs[3:], atol=1e-4, rtol=0)
+        assert_close(rest.behavior_logprobs, done.behavior_logprobs[3:], atol=1e-4, rtol=0)
         expected = plain_logits(policy, rest).log_softmax(-1).gather(1, rest.action[:, None])[:, 0]
-        assert_close(rest.logprobs, expected, atol=1e-4, rtol=0)
+        assert_close(rest.behavior_logprobs, expected, atol=1e-4, rtol=0)
 
 
 def test_every_image_is_seen(policy):
@@ -180,7 +180,7 @@ def test_every_image_is_seen(policy):
     batch = batch_of(policy, PROMPTS[:4], done)
     done[2].observation = policy.encode(changed[2].observation)
     other = batch_of(policy, changed, done)
-    difference = ((policy(batch).logprobs - policy(other).logprobs) * batch["mask"]).abs().amax(1)
+    difference = ((policy(batch).logprobs - policy(other).logprobs) * batch["action_mask"]).abs().amax(1)
     assert difference[2] > 1e-3
     assert difference[[0, 1, 3]].max() < 1e-4
 
@@ -211,7 +211,7 @@ def test_micro_batches_keep_each_row_with_its_images(policy):
     )
     seen = []
     for piece in pieces:
-        difference = (policy(piece).logprobs - piece["logprobs"])[piece["mask"]]
+        difference = (policy(piece).logprobs - piece["behavior_logprobs"])[piece["action_mask"]]
         assert difference.abs().max() < 1e-4
         seen += piece["group"].tolist()
     assert sorted(seen) == list(range(8))

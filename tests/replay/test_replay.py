@@ -21,8 +21,8 @@ def piece(number: int, first: int, rewards: list[float], terminal: bool) -> Batc
         action=time[:, None, None].float(),
         reward=torch.tensor(rewards),
         episode=torch.full((n,), number),
-        last=last,
-        terminal=last & terminal,
+        is_last=last,
+        is_terminal=last & terminal,
     )
 
 

@@ -35,8 +35,8 @@ def test_attempts_follow_each_other_with_the_request_between(wrong):
         assert second == answer and episode.source == "demo"
         assert (first == answer) == (wrong == 0) and first.isdigit()
         ids = len(POLICY.encode_demonstration(episode.prompt.observation, answer))
-        last = torch.arange(len(row.mask)) >= len(row.mask) - ids
-        assert torch.equal(row.mask, last | (torch.arange(len(row.mask)) < ids) if wrong == 0 else last)
+        last = torch.arange(len(row.action_mask)) >= len(row.action_mask) - ids
+        assert torch.equal(row.action_mask, last | (torch.arange(len(row.action_mask)) < ids) if wrong == 0 else last)
 
 
 def test_the_first_attempt_is_as_likely_as_an_answer_that_stands_alone():
@@ -45,13 +45,13 @@ def test_the_first_attempt_is_as_likely_as_an_answer_that_stands_alone():
     with torch.no_grad():
         one, two = (scored(POLICY, b, lambda out: out.logprobs, 8, torch.device("cpu")) for b in (alone, twice))
     for row in range(6):
-        mask = alone["mask"][row]
+        mask = alone["action_mask"][row]
         assert_close(two[row, : len(mask)][mask], one[row][mask], rtol=0, atol=1e-5)
 
 
 def test_the_share_of_wrong_first_attempts():
     rows = [episode.turns[0].completion for episode in played(SelfCorrectionDemonstrations(message=RETRY), range(200))]
-    wrong = sum(not bool(row.mask[0]) for row in rows)
+    wrong = sum(not bool(row.action_mask[0]) for row in rows)
     assert 70 <= wrong <= 130  # 200 draws at one half, less the few other problems of the same answer
 
 

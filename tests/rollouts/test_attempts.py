@@ -55,7 +55,7 @@ def test_progress_is_rewarded_beside_the_attempt(right, second):
     episodes = played(SelfCorrection(progress_coef=10.0), Says(list(right)))
     batch = collate(episodes, POLICY)
     assert batch["reward"].tolist() == [float(right[0]), second]
-    assert batch["first"].tolist() == [True, False]
+    assert batch["is_first"].tolist() == [True, False]
     stage_one = collate(played(SelfCorrection(first_reward_weight=0.0), Says(list(right))), POLICY)
     assert stage_one["reward"].tolist() == [0.0, float(right[1])]
 
@@ -79,9 +79,9 @@ def test_the_learner_scores_both_rows_as_they_were_sampled():
     sampling = Sampling(max_tokens=4)
     episodes = played(SelfCorrection(), local, sampling, group_size=2, slots=(1, 2))
     batch = collate(episodes, POLICY)
-    mask = batch["mask"]
+    mask = batch["action_mask"]
     with torch.no_grad():
-        assert_close(POLICY(batch).logprobs[mask], batch["logprobs"][mask], atol=2e-5, rtol=0)
+        assert_close(POLICY(batch).logprobs[mask], batch["behavior_logprobs"][mask], atol=2e-5, rtol=0)
     plain = played(SingleTurn(), local, sampling, group_size=2, slots=(1, 2))
     for one, other in zip(episodes, plain):  # the first attempt is an answer like any other
         assert torch.equal(one.turns[0].completion.action, other.turns[0].completion.action)

@@ -41,11 +41,11 @@ def test_the_choices_are_the_tasks_own_answer(policy):
         (turn,) = episode.turns
         assert episode.source == "demo" and episode.group == slot
         assert policy.tokenizer.decode(turn.completion.action, skip_special_tokens=True) == str(episode.prompt.answer)
-        assert turn.completion.action[-1] == policy.tokenizer.eos_token_id and turn.completion.mask.all()
+        assert turn.completion.action[-1] == policy.tokenizer.eos_token_id and turn.completion.action_mask.all()
         assert task.score(episode)["exact"] == 1
     batch = collate(episodes, policy)
     assert batch["is_demo"].all() and (batch["temperature"] == 1).all()
-    assert policy(batch).logprobs.shape == batch["mask"].shape
+    assert policy(batch).logprobs.shape == batch["action_mask"].shape
 
 
 def test_kept_demonstrations_are_asked_for_once(policy):

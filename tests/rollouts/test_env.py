@@ -75,7 +75,7 @@ def test_episodes_come_in_order_and_end_once():
         assert episode.ended == "done" or len(episode.turns) == 4
         assert scores["return"] == scores["success"] == episode.turns[-1].reward
         assert all(turn.reward == 0 for turn in episode.turns[:-1])
-        assert episode.turns[0].completion.version == 3 and episode.bootstrap == 0
+        assert episode.turns[0].completion.policy_version == 3 and episode.bootstrap_value == 0
     assert {e.ended for e in episodes} == {"done", "time"}
 
 
@@ -90,7 +90,7 @@ def test_waves_rows_and_episodes_do_not_change_an_episode():
             assert episode.info == twin.info
             for one, other in zip(episode.turns, twin.turns):
                 assert one.reward == other.reward
-                assert torch.equal(one.completion.mask, other.completion.mask)
+                assert torch.equal(one.completion.action_mask, other.completion.action_mask)
                 assert torch.equal(one.completion.action, other.completion.action)
                 assert torch.equal(one.completion.observation["x"], other.completion.observation["x"])
 
@@ -116,8 +116,8 @@ def test_choices_that_were_not_played_are_masked():
     env = task.sim.make(1)
     for episode in episodes:
         for turn in episode.turns[:-1]:
-            assert turn.completion.mask.all()
-        live = int(episode.turns[-1].completion.mask.sum())
+            assert turn.completion.action_mask.all()
+        live = int(episode.turns[-1].completion.action_mask.sum())
         env.reset(seed=[episode.prompt.info["seed"]])
         for turn in episode.turns:
             infos = env.step(turn.completion.output[None])[4]
@@ -141,12 +141,12 @@ def test_time_bootstraps_and_termination_does_not():
     env = task.sim.make(1)
     for episode in episodes:
         if episode.ended == "done":
-            assert episode.bootstrap == 0
+            assert episode.bootstrap_value == 0
             continue
         env.reset(seed=[episode.prompt.info["seed"]])
         for turn in episode.turns:
             observation = env.step(turn.completion.output[None])[0]
-        assert episode.bootstrap == float(observation["proprio"][0, 2])  # this policy's value is the tip's height
+        assert episode.bootstrap_value == float(observation["proprio"][0, 2])  # this policy's value is the tip's height
 
 
 def test_time_may_be_an_end_like_any_other():
@@ -154,7 +154,7 @@ def test_time_may_be_an_end_like_any_other():
     prompts = [(slot, task[slot]) for slot in range(16)]
     episodes = EpisodicRollout(bootstrap=False).collect(prompts, context(task, Guess(values=True)))
     assert {e.ended for e in episodes} == {"done", "time"}
-    assert all(episode.bootstrap == 0 for episode in episodes)
+    assert all(episode.bootstrap_value == 0 for episode in episodes)
 
 
 class Line(VectorEnv):
@@ -205,7 +205,7 @@ def test_a_plain_array_is_a_state_and_infos_are_optional():
     for episode in episodes:
         assert sum(turn.reward for turn in episode.turns) == len(episode.turns)
         assert episode.info["scores"] == {}
-        assert all(turn.completion.mask.all() for turn in episode.turns)
+        assert all(turn.completion.action_mask.all() for turn in episode.turns)
         x = [float(turn.completion.observation["x"]) for turn in episode.turns]
         assert x[0] == episode.prompt.info["seed"] % 3
         assert all(abs(b - a) <= 1 for a, b in pairwise(x))

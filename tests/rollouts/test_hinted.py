@@ -71,14 +71,16 @@ def test_rows_begin_with_the_hint_and_the_policy_goes_on(policy):
     assert first.info["hint"] == length and first.info["shown"] == pytest.approx(length / len(solution))
     done = first.turns[0].completion
     assert torch.equal(done.action[:length], solution[:length])
-    assert done.mask.tolist() == [False] * length + [True] * (len(done.action) - length)
+    assert done.action_mask.tolist() == [False] * length + [True] * (len(done.action) - length)
     assert done.output.startswith(TASK.demonstrate(0)[:length])
     batch = collate(episodes, policy)
     with torch.no_grad():
         out = policy(batch)
-    assert_close(out.logprobs[batch["mask"]], batch["logprobs"][batch["mask"]])  # sampled after the hint, scored so
-    assert torch.equal(batch["taught"].sum(1), torch.tensor([e.info["hint"] for e in episodes]))
-    assert batch["prompt"].unique().numel() == 2  # the prompt is read without hints, once for all of its completions
+    assert_close(
+        out.logprobs[batch["action_mask"]], batch["behavior_logprobs"][batch["action_mask"]]
+    )  # sampled after the hint, scored so
+    assert torch.equal(batch["imitation_mask"].sum(1), torch.tensor([e.info["hint"] for e in episodes]))
+    assert batch["prompt_id"].unique().numel() == 2  # the prompt is read without hints, once for all of its completions
     surprise = HintNegativeLogLikelihood()(out, batch)
     assert_close(surprise[0], -out.logprobs[0, :length].mean())
 

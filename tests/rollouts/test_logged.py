@@ -36,9 +36,11 @@ def test_a_log_is_what_a_rollout_played_and_is_read_again(ctx, tmp_path):
     played = SingleTurn().collect([(i, ctx.task[i]) for i in range(2)], Context(**{**vars(ctx), "purpose": "log"}))
     ours, theirs = collate(result, ctx.policy), collate(played, ctx.policy)
     for name in theirs:
-        if name != "version":
+        if name != "policy_version":
             assert_close(ours[name], theirs[name], msg=name)
-    assert (ours["version"] == -1).all() and len({id(e.turns[0].completion.observation) for e in result[:3]}) == 1
+    assert (ours["policy_version"] == -1).all() and len(
+        {id(e.turns[0].completion.observation) for e in result[:3]}
+    ) == 1
     # from the file alone, and further on in the next iteration
     again = LoggedEpisodes(str(path))
     assert [e.output for e in again.collect(asked(ctx), ctx)] == [e.output for e in result]

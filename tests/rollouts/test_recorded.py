@@ -47,7 +47,7 @@ def test_turns_are_the_recorded_decisions(folder):
     assert all(e.source == "demo" and e.ended == "done" and task.score(e)["success"] == 1 for e in episodes)
     batch = collate(episodes, policy)
     # 5 and 4 control steps in chunks of 3: the last chunks are 2 and 1 long, 3 choices per step
-    assert batch["mask"].sum(1).tolist() == [9, 6, 9, 3]
+    assert batch["action_mask"].sum(1).tolist() == [9, 6, 9, 3]
     was = torch.tensor(episode(5, 4).actions)
     centres = (2 * batch["action"][0].view(3, 3) + 1) / policy.bins - 1
     assert (centres - was[:3]).abs().max() <= 1 / policy.bins
@@ -58,7 +58,7 @@ def test_a_flow_head_leaves_the_filled_control_steps_out(folder):
     policy = ActionFlowPolicy(FlowSDE(steps=2), **TINY, expert_layers=1)
     task = OfflineTask(folder)
     batch = collate(OfflineRollout(folder).collect([(0, task[3])], context(task, policy)), policy)
-    assert batch["mask"].tolist() == [[True] * 3, [True, True, False]]
+    assert batch["action_mask"].tolist() == [[True] * 3, [True, True, False]]
     torch.testing.assert_close(batch["action"][1], torch.tensor(episode(5, 4).actions[[3, 4, 4]]))
 
 
@@ -100,7 +100,7 @@ def test_a_processor_from_the_statistics(folder):
     task = OfflineTask(folder)
     episodes = OfflineRollout(folder, stride=1).collect([(i, task[i]) for i in range(5)], context(task, policy))
     batch = collate(episodes, policy)
-    used = batch["action"][batch["mask"]]
+    used = batch["action"][batch["action_mask"]]
     assert used.min() <= 8 and used.max() >= policy.bins - 9  # the extremes of all but one episode reach the edges
     assert batch["obs.proprio"].mean(0).abs().max() < 0.3
     with pytest.raises(ValueError, match=r"the action has 3 dimensions, so \[7\] cannot be left unscaled"):

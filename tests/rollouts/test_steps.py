@@ -94,9 +94,9 @@ def test_completions_are_those_of_a_single_turn_and_are_scored_as_sampled():
     plain, _ = played(SingleTurn(), local, sampling, group_size=3, slots=(1, 2))
     assert [e.output for e in episodes] == [e.output for e in plain]
     batch = collate(episodes, POLICY)
-    mask = batch["mask"]
+    mask = batch["action_mask"]
     with torch.no_grad():
-        assert_close(POLICY(batch).logprobs[mask], batch["logprobs"][mask], atol=2e-5, rtol=0)
+        assert_close(POLICY(batch).logprobs[mask], batch["behavior_logprobs"][mask], atol=2e-5, rtol=0)
     assert ((batch["values"] >= 0) & (batch["values"] <= 1)).all()
 
 

@@ -79,7 +79,7 @@ def context(task: SimTask, policy: ControlPolicy, iteration: int = 0, **options)
 
 
 def summary(segment):
-    return segment.ended, len(segment.turns), segment.bootstrap
+    return segment.ended, len(segment.turns), segment.bootstrap_value
 
 
 def rows_of(segments) -> dict[str, list]:
@@ -121,9 +121,9 @@ def test_what_follows_each_kind_of_end(mode):
         segments = FixedHorizon(num_envs=1, horizon=5).collect([], context(walk(mode, terminate=terminate), policy))
         assert [summary(s) for s in segments] == [(ended, 3, bootstrap), ("cut", 2, 20.0)]
     batch = collate(segments, policy)
-    assert batch["terminal"].tolist() == [False] * 5
-    assert batch["bootstrap"].tolist() == [0, 0, 30, 0, 20]
-    assert batch["last"].tolist() == [False, False, True, False, True]
+    assert batch["is_terminal"].tolist() == [False] * 5
+    assert batch["bootstrap_value"].tolist() == [0, 0, 30, 0, 20]
+    assert batch["is_last"].tolist() == [False, False, True, False, True]
 
 
 def test_rows_are_the_same_in_every_autoreset_mode():
@@ -145,7 +145,7 @@ def test_reset_steps_give_no_row_and_the_number_of_rows_stays():
     for segment in whole:
         times = [turn.completion.observation["state"].argmax().item() for turn in segment.turns]
         assert times == list(range(times[0], times[0] + len(times)))
-        assert segment.bootstrap == (0.0 if segment.ended == "done" else times[-1] + 1)
+        assert segment.bootstrap_value == (0.0 if segment.ended == "done" else times[-1] + 1)
     assert {segment.ended for segment in whole} == {"done", "cut"}
 
 
@@ -188,7 +188,7 @@ def same(left, right) -> None:
             assert one.reward == two.reward
             assert torch.equal(one.completion.observation["state"], two.completion.observation["state"])
             assert torch.equal(one.completion.action, two.completion.action)
-            assert torch.equal(one.completion.logprobs, two.completion.logprobs)
+            assert torch.equal(one.completion.behavior_logprobs, two.completion.behavior_logprobs)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -73,7 +73,7 @@ def played(tools, lines, **options):
 
 def text_of(episode, mask):
     done = episode.turns[0].completion
-    return POLICY.decode(done.action[done.mask == mask].tolist())
+    return POLICY.decode(done.action[done.action_mask == mask].tolist())
 
 
 def test_an_episode_is_one_row_in_which_what_was_read_is_masked():
@@ -82,7 +82,9 @@ def test_an_episode_is_one_row_in_which_what_was_read_is_masked():
     done = long.turns[0].completion
     assert POLICY.decode(done.action.tolist()) == '<say>hi</say>[hi]<div>{"left": 8, "right": 2}</div>[4]4'
     assert text_of(long, True) == "".join(lines[0]) and text_of(long, False) == "[hi][4]"
-    assert (done.logprobs[done.mask] == -0.5).all() and (done.logprobs[~done.mask] == 0).all()
+    assert (done.behavior_logprobs[done.action_mask] == -0.5).all() and (
+        done.behavior_logprobs[~done.action_mask] == 0
+    ).all()
     assert long.output == "4" and long.ended == "done" and short.output == "7"
     assert long.info["counts"] == {"tools/say/ok": 1, "tools/div/ok": 1} and long.info["turns"] == 3
     # episodes at different turns share a batch, and those that are over are in none
@@ -150,8 +152,8 @@ def test_what_was_read_has_no_part_in_the_loss():
     # gains min(r A, clip(r) A) of 1.1, 1.2 and 0.9 over the three choices of the policy; all five would give 0.92
     ratio = torch.tensor([[1.1, 1.3, 5.0, 0.2, 0.9]])
     mask = torch.tensor([[True, True, False, False, True]])
-    batch = Batch(mask=mask, logprobs=torch.zeros(1, 5), advantages=torch.ones(1, 5))
-    batch["weights"] = TokenMean()(batch, lambda value: value)
+    batch = Batch(action_mask=mask, behavior_logprobs=torch.zeros(1, 5), advantages=torch.ones(1, 5))
+    batch["loss_weights"] = TokenMean()(batch, lambda value: value)
     objective = Objective({"policy": ClippedSurrogate()})
     logprobs = ratio.log().requires_grad_()
     loss, _ = objective(PolicyOutput(logprobs, torch.zeros(1, 5)), batch)
@@ -178,13 +180,13 @@ def test_the_learner_scores_the_row_as_it_was_sampled():
     for extra in ({}, {"top_k": 50}):
         episodes = drawn(rollout, Sampling(max_tokens=12, stop=STOPS, **extra), Counting())
         batch = collate(episodes, POLICY)
-        mask = batch["mask"]
+        mask = batch["action_mask"]
         assert max(e.info["turns"] for e in episodes) == 3 and len({int(m.sum()) for m in mask}) > 1
         with torch.no_grad():
             scored = POLICY(batch).logprobs
-        assert_close(scored[mask], batch["logprobs"][mask], atol=2e-5, rtol=0)
-        soiled = batch.with_columns(logprobs=torch.where(mask, batch["logprobs"], torch.nan))
-        assert_close(masked_mean(soiled["logprobs"], mask), masked_mean(batch["logprobs"], mask))
+        assert_close(scored[mask], batch["behavior_logprobs"][mask], atol=2e-5, rtol=0)
+        soiled = batch.with_columns(behavior_logprobs=torch.where(mask, batch["behavior_logprobs"], torch.nan))
+        assert_close(masked_mean(soiled["behavior_logprobs"], mask), masked_mean(batch["behavior_logprobs"], mask))
 
 
 def test_who_is_in_the_batch_changes_nothing():
@@ -206,7 +208,7 @@ def test_without_a_call_it_is_a_single_turn():
     plain = drawn(SingleTurn(), sampling, task)
     assert [e.output for e in tools] == [e.output for e in plain]
     for one, other in zip(tools, plain):
-        assert torch.equal(one.turns[0].completion.logprobs, other.turns[0].completion.logprobs)
+        assert torch.equal(one.turns[0].completion.behavior_logprobs, other.turns[0].completion.behavior_logprobs)
     assert derive_seed(0, "train", 0, 1, 0) != derive_seed(0, "train", 0, 1, 0, 1)
 
 

@@ -109,8 +109,8 @@ def test_every_row_is_a_leaf_with_what_its_pieces_are_worth():
             {"tree/every_leaf_failed": 1},
         )
     batch = collate(episodes, POLICY)
-    assert batch["values"].shape == batch["segment"].shape == batch["mask"].shape
-    assert (batch["segment"][~batch["mask"]] == -1).all()
+    assert batch["values"].shape == batch["segment"].shape == batch["action_mask"].shape
+    assert (batch["segment"][~batch["action_mask"]] == -1).all()
 
 
 def test_a_tree_grows_to_its_leaves_and_no_further():
@@ -147,9 +147,9 @@ def test_the_learner_scores_leaves_as_they_were_sampled():
     for one, other in zip(alone, together):  # whoever else is searched
         assert torch.equal(one.turns[0].completion.action, other.turns[0].completion.action)
     batch = collate(together, POLICY)
-    mask = batch["mask"]
+    mask = batch["action_mask"]
     with torch.no_grad():
-        assert_close(POLICY(batch).logprobs[mask], batch["logprobs"][mask], atol=2e-5, rtol=0)
+        assert_close(POLICY(batch).logprobs[mask], batch["behavior_logprobs"][mask], atol=2e-5, rtol=0)
 
 
 def test_nodes_of_a_tree():

@@ -51,7 +51,7 @@ RUNS = {
         ),
     ),
 }
-LOST_WITH_TIME = ("seconds", "peak_gib", "tokens_per_second")  # columns that no two runs share
+LOST_WITH_TIME = ("time/", "peak_gib", "tokens_per_second")  # columns that no two runs share
 STATE = ("epoch", "global_step", "state_dict", "optimizer_states", "lr_schedulers", "RolloutData")
 
 

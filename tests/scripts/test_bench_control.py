@@ -26,7 +26,7 @@ def test_one_line(algorithm, env, steps):
     )
     for name in ("env_steps_per_second", "seconds", "cpu_seconds"):
         assert reported[name] > 0
-    assert len(reported["rounds"]) == 1 and {"seconds/rollout", "seconds/learn"} <= reported["phases"].keys()
+    assert len(reported["rounds"]) == 1 and {"time/rollout", "time/learn"} <= reported["phases"].keys()
     assert reported["numbers"]["hidden"] and "torch" in reported["versions"] and "ratio" not in reported
     assert "final_return" in reported
 

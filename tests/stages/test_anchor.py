@@ -17,7 +17,7 @@ MASK = torch.tensor([[True, True, True], [True, True, False]])
 
 def penalised(target, entropy=ENTROPY):
     annotator = SelfAnchoredPenalty("nucleus_entropy", target=target)
-    return annotator, annotator(Batch(mask=MASK, nucleus_entropy=entropy), CTX)
+    return annotator, annotator(Batch(action_mask=MASK, nucleus_entropy=entropy), CTX)
 
 
 def test_hand_computed():
@@ -31,7 +31,7 @@ def test_hand_computed():
 def test_the_gradient_is_that_of_the_squared_distance():
     entropy = ENTROPY.clone().requires_grad_()
     _, batch = penalised(0.3, ENTROPY)
-    batch = batch.with_columns(weights=MASK / MASK.sum())
+    batch = batch.with_columns(loss_weights=MASK / MASK.sum())
     out = PolicyOutput(entropy, entropy, None, {"nucleus_entropy": entropy})
     Objective({"penalty_slope": LinearizedPenalty("nucleus_entropy")})(out, batch)[0].backward()
     other = ENTROPY.clone().requires_grad_()
@@ -44,13 +44,15 @@ def test_the_anchor_is_what_was_found_first_and_outlives_a_resume():
     assert (batch["penalty_slope"] == 0).all() and annotator.state_dict() == {"target": 2.0}
     again = SelfAnchoredPenalty("nucleus_entropy")
     again.load_state_dict(annotator.state_dict())
-    assert_close(again(Batch(mask=MASK, nucleus_entropy=ENTROPY / 2), CTX)["penalty_slope"].amin(), torch.tensor(-10.0))
+    assert_close(
+        again(Batch(action_mask=MASK, nucleus_entropy=ENTROPY / 2), CTX)["penalty_slope"].amin(), torch.tensor(-10.0)
+    )
 
 
 def test_all_ranks_count_together():
     there = torch.tensor([0.5, 3.0], dtype=torch.float64)
     ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, gather=lambda items: [*items, there])
     annotator = SelfAnchoredPenalty("nucleus_entropy", target=0.0)
-    batch = annotator(Batch(mask=MASK, nucleus_entropy=ENTROPY), ctx)
+    batch = annotator(Batch(action_mask=MASK, nucleus_entropy=ENTROPY), ctx)
     # seven entries, the quantile lies at place 4.8 between .5 and 2: 2 and 3 count
     assert annotator.metrics(batch, ctx) == pytest.approx({"mean": 2.5, "target": 0.0, "fraction": 2 / 7})

@@ -14,7 +14,7 @@ def mixed(score, annotator, iteration=0):
     ctx = Context(None, None, None, Sampling(), seed=0, iteration=iteration)
     batch = Batch(
         advantages=OWN[:, None].expand(3, 2),
-        mask=torch.tensor([[True, False]] * 3),
+        action_mask=torch.tensor([[True, False]] * 3),
         group=torch.zeros(3).long(),
         episode=torch.arange(3),
         self_reward=torch.tensor(score),

@@ -18,7 +18,10 @@ def batch(reward, baseline_group, mask=None):
     n = len(reward)
     there = torch.ones(n, 2, dtype=torch.bool) if mask is None else mask
     return Batch(
-        reward=torch.tensor(reward), baseline_group=torch.tensor(baseline_group), step=torch.arange(n) % 2, mask=there
+        reward=torch.tensor(reward),
+        baseline_group=torch.tensor(baseline_group),
+        step=torch.arange(n) % 2,
+        action_mask=there,
     )
 
 
@@ -50,7 +53,7 @@ def tree(final, inner=0.25):
     """Rows of two inner tokens and one of the leaf, the last row cut short."""
     values = torch.tensor([[inner, inner, v] for v in final])
     mask = torch.ones(len(final), 3, dtype=torch.bool)
-    return Batch(values=values, group=torch.zeros(len(final), dtype=torch.long), mask=mask)
+    return Batch(values=values, group=torch.zeros(len(final), dtype=torch.long), action_mask=mask)
 
 
 def test_values_of_whole_rows_are_refused():

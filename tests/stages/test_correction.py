@@ -18,11 +18,11 @@ LEVELS = ("token", "sequence", "joint")
 def batch(old, behaviour, mask=None, demo=False):
     old, behaviour = torch.tensor([old]), torch.tensor([behaviour])
     mask = torch.ones_like(old).bool() if mask is None else torch.tensor([mask])
-    return Batch(old_logprobs=old, logprobs=behaviour, mask=mask, is_demo=torch.tensor([demo]))
+    return Batch(old_logprobs=old, behavior_logprobs=behaviour, action_mask=mask, is_demo=torch.tensor([demo]))
 
 
 def weights(annotator, rows):
-    return annotator(rows, CTX)["correction"][0]
+    return annotator(rows, CTX)["importance_weights"][0]
 
 
 def test_each_level_by_hand():
@@ -89,7 +89,7 @@ def three_policies():
 def test_the_decoupled_loss_by_hand():
     """-1 * e^0.2 * e^-0.2 = -1; -1.4 e^-0.5 = -0.849143, clipped at 1 + 0.4; the third choice counts nothing."""
     out, rows = three_policies()
-    term = ClippedSurrogate(0.4, 0.4, old="old_logprobs", importance_weights="correction")
+    term = ClippedSurrogate(0.4, 0.4, old="old_logprobs", importance_weights="importance_weights")
     loss = term(out, MaskedImportanceSampling(0.0, 5.0)(rows, CTX))
     assert_close(loss, torch.tensor([[-1.0, -0.849143, 0.0]]), atol=1e-6, rtol=0)
     capped = term(out, TruncatedImportanceSampling(5.0)(rows, CTX))
@@ -102,22 +102,22 @@ def test_nothing_clipped_the_three_policies_are_two():
     """current/proximal * proximal/behaviour = current/behaviour, when neither is cut."""
     out, rows = three_policies()
     rows = MaskedImportanceSampling(0.0, 1e6)(rows, CTX)
-    decoupled = ClippedSurrogate(1.0, 1e6, old="old_logprobs", importance_weights="correction")(out, rows)
+    decoupled = ClippedSurrogate(1.0, 1e6, old="old_logprobs", importance_weights="importance_weights")(out, rows)
     assert_close(decoupled, ClippedSurrogate(1.0, 1e6)(out, rows))
 
 
 def test_sampled_by_the_learner_the_three_policies_are_two():
     out, rows = three_policies()
-    rows = TruncatedImportanceSampling()(rows.with_columns(logprobs=rows["old_logprobs"]), CTX)
-    decoupled = ClippedSurrogate(old="old_logprobs", importance_weights="correction")(out, rows)
+    rows = TruncatedImportanceSampling()(rows.with_columns(behavior_logprobs=rows["old_logprobs"]), CTX)
+    decoupled = ClippedSurrogate(old="old_logprobs", importance_weights="importance_weights")(out, rows)
     assert torch.equal(decoupled, ClippedSurrogate()(out, rows))
 
 
 def test_the_score_function_is_weighted_too():
     out, rows = three_policies()
     rows = TruncatedImportanceSampling(5.0)(rows, CTX)
-    loss = PolicyGradient("correction")(out, rows)
-    assert_close(loss, rows["correction"] * torch.tensor([[1.0, 0.5, -2.0]]))
+    loss = PolicyGradient("importance_weights")(out, rows)
+    assert_close(loss, rows["importance_weights"] * torch.tensor([[1.0, 0.5, -2.0]]))
 
 
 def test_refusals():

@@ -15,16 +15,16 @@ CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, 
 NAN = float("nan")
 
 
-def decisions(bootstrap=0.0):
+def decisions(bootstrap_value=0.0):
     """Three decisions of one episode, out of order, two choices each; then a one-row episode."""
     return Batch(
         episode=torch.tensor([7, 7, 2, 7]),
         step=torch.tensor([2, 0, 0, 1]),
         reward=torch.tensor([10.0, 0.0, 1.0, 0.0]),
         values=torch.tensor([3.0, 1.0, 0.5, 2.0]),
-        bootstrap=torch.tensor([bootstrap, 0.0, 0.0, 0.0]),
-        last=torch.tensor([True, False, True, False]),
-        mask=torch.tensor([[1, 1], [1, 1], [1, 0], [1, 1]]).bool(),
+        bootstrap_value=torch.tensor([bootstrap_value, 0.0, 0.0, 0.0]),
+        is_last=torch.tensor([True, False, True, False]),
+        action_mask=torch.tensor([[1, 1], [1, 1], [1, 0], [1, 1]]).bool(),
     )
 
 
@@ -50,9 +50,9 @@ def choices():
         step=torch.tensor([1, 0]),
         reward=torch.tensor([10.0, 0.0]),
         values=torch.tensor([[3.0, NAN, NAN], [1.0, NAN, 2.0]]),
-        bootstrap=torch.tensor([0.0, 0.0]),
-        last=torch.tensor([True, False]),
-        mask=torch.tensor([[1, 0, 0], [1, 0, 1]]).bool(),
+        bootstrap_value=torch.tensor([0.0, 0.0]),
+        is_last=torch.tensor([True, False]),
+        action_mask=torch.tensor([[1, 0, 0], [1, 0, 1]]).bool(),
     )
 
 
@@ -64,20 +64,20 @@ def test_over_choices_of_several_rows():
 
 def test_reward_of_a_row_without_choices_goes_to_the_choice_before():
     rows = choices()
-    rows["mask"][0] = False
+    rows["action_mask"][0] = False
     # steps: V = 1, 2, then reward 10 at the second choice: delta = .9*2 - 1, 10 - 2
     out = GAE(0.9, 0.95)(rows, CTX)["advantages"]
     assert_close(out, torch.tensor([[0.0, 0.0, 0.0], [0.8 + 0.855 * 8, 0.0, 8.0]]))
     # and one before any choice belongs to no choice
     rows = choices()
-    rows["mask"][1] = False
+    rows["action_mask"][1] = False
     rows["reward"][1] = 100.0
     assert_close(GAE(0.9, 0.95)(rows, CTX)["advantages"], torch.tensor([[7.0, 0.0, 0.0], [0.0] * 3]))
 
 
 def test_whitened_over_choices_but_returns_are_not():
     plain, white = GAE(0.9, 0.95)(decisions(), CTX), GAE(0.9, 0.95, whiten=True)(decisions(), CTX)
-    inside = white["advantages"][white["mask"]]
+    inside = white["advantages"][white["action_mask"]]
     assert_close(inside.mean(), torch.tensor(0.0), atol=1e-6, rtol=0)
     assert_close(inside.std(correction=0), torch.tensor(1.0))
     assert white["advantages"][2, 1] == 0
@@ -88,11 +88,11 @@ def test_refusals():
     with pytest.raises(ValueError, match="gamma"):
         GAE(gamma=1.1)
     rows = decisions()
-    rows["last"] = torch.zeros(4).bool()
-    with pytest.raises(ValueError, match=r"episodes \[2, 7\] .* last=True"):
+    rows["is_last"] = torch.zeros(4).bool()
+    with pytest.raises(ValueError, match=r"episodes \[2, 7\] .* is_last=True"):
         GAE()(rows, CTX)
     # an idle row, from which nothing is learned, may stand for its episode
-    rows["mask"] = torch.zeros(4, 2).bool()
+    rows["action_mask"] = torch.zeros(4, 2).bool()
     assert (GAE()(rows, CTX)["advantages"] == 0).all()
 
 

@@ -16,7 +16,7 @@ def batch(reward, group, episode, mask):
         episode_reward=torch.tensor(reward),
         group=torch.tensor(group),
         episode=torch.tensor(episode),
-        mask=torch.tensor(mask).bool(),
+        action_mask=torch.tensor(mask).bool(),
     )
 
 
@@ -53,4 +53,4 @@ def test_refusals():
     with pytest.raises(ValueError, match="at least 2 episodes"):
         GroupAdvantage()(batch([1.0, 0.0], [0, 1], [0, 1], [[1], [1]]), alone)
     with pytest.raises(KeyError, match="group_advantage reads"):
-        GroupAdvantage()(Batch(mask=torch.ones(1, 1).bool()), CTX)
+        GroupAdvantage()(Batch(action_mask=torch.ones(1, 1).bool()), CTX)

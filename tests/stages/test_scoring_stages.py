@@ -31,11 +31,11 @@ def rows(n=5):
     one, flag = torch.zeros(n), torch.zeros(n).bool()
     return Batch(
         action=torch.arange(2.0 * n).view(n, 2),
-        mask=torch.ones(n, 2).bool(),
-        logprobs=torch.zeros(n, 2),
-        **{name: one for name in ("temperature", "reward", "episode_reward", "bootstrap")},
-        **{name: one.long() for name in ("group", "prompt", "context", "episode", "step", "version")},
-        **{name: flag for name in ("last", "terminal", "is_demo")},
+        action_mask=torch.ones(n, 2).bool(),
+        behavior_logprobs=torch.zeros(n, 2),
+        **{name: one for name in ("temperature", "reward", "episode_reward", "bootstrap_value")},
+        **{name: one.long() for name in ("group", "prompt_id", "prompt_length", "episode", "step", "policy_version")},
+        **{name: flag for name in ("is_last", "is_terminal", "is_demo")},
     )
 
 
@@ -70,10 +70,10 @@ def test_refusals():
 def test_episodes_of_a_prompt_are_scored_together_and_rows_keep_their_places():
     class Watching(Linear):
         def forward(self, batch):
-            met.append(batch["prompt"].tolist())
+            met.append(batch["prompt_id"].tolist())
             return super().forward(batch)
 
     met = []
-    batch = rows(6).with_columns(prompt=torch.tensor([1, 0, 1, 0, 2, 0]))
+    batch = rows(6).with_columns(prompt_id=torch.tensor([1, 0, 1, 0, 2, 0]))
     assert_close(OldLogprobs(3)(batch, context(Watching(1.0)))["old_logprobs"], -batch["action"])
     assert met == [[0, 0, 0], [1, 1, 2]]

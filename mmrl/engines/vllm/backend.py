@@ -46,7 +46,7 @@ class EngineOutput:
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]  # nats, of the distribution that was drawn from (after temperature and truncation)
     ended: Ended
-    kept: tuple[tuple[int, ...], ...] | None = None  # per token the ids that truncation kept
+    support_ids: tuple[tuple[int, ...], ...] | None = None  # per token the ids that truncation kept
     version: int | None = None  # of the weights, as the engine reports it
     error: str = ""  # what went wrong, when ended is "error"
 

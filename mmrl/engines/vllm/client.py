@@ -136,13 +136,15 @@ class Client:
 def output(reply: dict[str, Any], drawing: Drawing) -> EngineOutput:
     """The reply of /inference/v1/generate in our words."""
     (made,) = reply["choices"]
-    ended, error, kept = parse_finish_reason(made["finish_reason"], made["stop_reason"]), "", None
+    ended, error, support_ids = parse_finish_reason(made["finish_reason"], made["stop_reason"]), "", None
     steps = made["logprobs"]["content"] if made["logprobs"] else []
     if ended == "error":
         error = f"vLLM ended it with {made['finish_reason']!r}"
     elif drawing.support:
         try:
-            kept = tuple(parse_support({e["token_id"]: _real(e["logprob"]) for e in s["top_logprobs"]}) for s in steps)
+            support_ids = tuple(
+                parse_support({e["token_id"]: _real(e["logprob"]) for e in s["top_logprobs"]}) for s in steps
+            )
         except ValueError as refused:
             ended, error = "error", str(refused)
     versions = [int(span["version"]) for span in made["weight_versions"] or () if span["version"].isdigit()]
@@ -151,7 +153,7 @@ def output(reply: dict[str, Any], drawing: Drawing) -> EngineOutput:
         ids=tuple(made["token_ids"]),
         logprobs=tuple(_real(step["logprob"]) for step in steps),
         ended=ended,
-        kept=kept,
+        support_ids=support_ids,
         version=min(versions, default=None),
         error=error,
     )

@@ -100,7 +100,7 @@ class VllmEngine(Engine):
         columns = policy.collate([completion.observation])
         batch = Batch(
             action=completion.action[None],
-            mask=completion.mask[None],
+            action_mask=completion.action_mask[None],
             temperature=completion.extra["temperature"][None],
             **{f"obs.{name}": column for name, column in columns.items()},
         )
@@ -112,7 +112,7 @@ class VllmEngine(Engine):
         finally:
             policy.train(training)
         self.spent["engine/canary_difference"] = verify_canary(
-            completion.logprobs, logprobs.float().cpu(), self._dtypes, self._version
+            completion.behavior_logprobs, logprobs.float().cpu(), self._dtypes, self._version
         )
 
     # ---------------------------------------------------------------- sampling
@@ -122,8 +122,8 @@ class VllmEngine(Engine):
             raise RuntimeError("the engine has no weights yet: call sync(policy, version) before sample")
         started = time.perf_counter()
         completions = self._completions(requests, sampling)
-        self.count("seconds/generate", time.perf_counter() - started)
-        self.count("engine/tokens", float(sum(int(c.mask.sum()) for c in completions)))
+        self.count("time/generate", time.perf_counter() - started)
+        self.count("engine/tokens", float(sum(int(c.action_mask.sum()) for c in completions)))
         return completions
 
     def _completions(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
@@ -170,22 +170,22 @@ class VllmEngine(Engine):
         if failed:  # one forced token stands for it: such an episode is counted, and dropped before it is trained on
             self.count("engine/failed", 1)
             self._warn(output.error or "vLLM gave no token")
-            output = replace(output, ids=(self._policy.tokenizer.pad_token_id,), logprobs=(0.0,), kept=((),))
+            output = replace(output, ids=(self._policy.tokenizer.pad_token_id,), logprobs=(0.0,), support_ids=((),))
         else:
             check_prompt(output.prompt_ids, observation["input_ids"].tolist(), self._policy.forbidden)
         if drawing.support:
-            kept = output.kept or ()
-            extra["support_ids"] = torch.tensor([number for row in kept for number in row], dtype=torch.int32)
-            extra["support_sizes"] = torch.tensor([len(row) for row in kept], dtype=torch.long)
+            support = output.support_ids or ()
+            extra["packed_support_ids"] = torch.tensor([number for row in support for number in row], dtype=torch.int32)
+            extra["support_sizes"] = torch.tensor([len(row) for row in support], dtype=torch.long)
         return Completion(
             observation=observation,
             action=torch.tensor(output.ids, dtype=torch.long),
-            logprobs=torch.tensor(output.logprobs, dtype=torch.float32),
-            mask=torch.full((len(output.ids),), not failed),
+            behavior_logprobs=torch.tensor(output.logprobs, dtype=torch.float32),
+            action_mask=torch.full((len(output.ids),), not failed),
             output="" if failed else self._policy.decode(output.ids),
             ended="error" if failed else output.ended,
             extra=extra,
-            version=self._version if output.version is None else output.version,
+            policy_version=self._version if output.version is None else output.version,
         )
 
     def _warn(self, reason: str) -> None:

@@ -174,13 +174,15 @@ def _output(request: Any, drawing: Drawing) -> EngineOutput:
     (made,) = request.outputs
     ids = tuple(made.token_ids)
     versions = [int(span.version) for span in made.weight_versions or ()]
-    logprobs, kept, error = (), None, ""
+    logprobs, support_ids, error = (), None, ""
     ended = parse_finish_reason(made.finish_reason, made.stop_reason)
     if ended != "error":
         logprobs = tuple(step[i].logprob for i, step in zip(ids, made.logprobs))
         if drawing.support:
             try:
-                kept = tuple(parse_support({i: entry.logprob for i, entry in step.items()}) for step in made.logprobs)
+                support_ids = tuple(
+                    parse_support({i: entry.logprob for i, entry in step.items()}) for step in made.logprobs
+                )
             except ValueError as refused:
                 ended, error = "error", str(refused)
     else:
@@ -190,7 +192,7 @@ def _output(request: Any, drawing: Drawing) -> EngineOutput:
         ids=ids,
         logprobs=logprobs,
         ended=ended,
-        kept=kept,
+        support_ids=support_ids,
         version=min(versions, default=None),
         error=error,
     )

@@ -109,8 +109,8 @@ def test_vllm_runs_on_what_the_learner_has(tmp_path, kind):
             local.sync(model, version)
             asked, sampling = requests(model, group_size=1), Sampling(decode="argmax", max_tokens=16)
             for theirs, ours in zip(vllm.sample(asked, sampling), local.sample(asked, sampling), strict=True):
-                assert theirs.action.tolist() == ours.action.tolist() and theirs.version == version
-                assert (theirs.logprobs - ours.logprobs).abs().max() < 1e-4
+                assert theirs.action.tolist() == ours.action.tolist() and theirs.policy_version == version
+                assert (theirs.behavior_logprobs - ours.behavior_logprobs).abs().max() < 1e-4
             moved(model, 1.2)  # what learns: the factors
         vllm.backend.tensor = next(n for n in load_file(next(vllm._folder.glob("weights-*"))) if "layers.1.mlp.up" in n)
         with pytest.raises(EngineFailure, match=r"did not reach the engine.*layers\.1\.mlp\.up_proj"):

@@ -36,7 +36,7 @@ def scored(model, completions):
     batch = collate([Episode(prompt, 0, i, [Turn(c)]) for i, c in enumerate(completions)], model)
     with torch.no_grad():
         logprobs = model(batch).logprobs
-    return [row[mask] for row, mask in zip(logprobs, batch["mask"])]
+    return [row[mask] for row, mask in zip(logprobs, batch["action_mask"])]
 
 
 def test_greedy_choices_are_the_same(engines):
@@ -45,8 +45,12 @@ def test_greedy_choices_are_the_same(engines):
     sampling = Sampling(decode="argmax", max_tokens=24)
     for theirs, ours in zip(vllm.sample(asked, sampling), local.sample(asked, sampling), strict=True):
         assert theirs.action.tolist() == ours.action.tolist()
-        assert theirs.output == ours.output and theirs.ended == ours.ended and theirs.version == ours.version == 1
-        assert (theirs.logprobs - ours.logprobs).abs().max() < 1e-4
+        assert (
+            theirs.output == ours.output
+            and theirs.ended == ours.ended
+            and theirs.policy_version == ours.policy_version == 1
+        )
+        assert (theirs.behavior_logprobs - ours.behavior_logprobs).abs().max() < 1e-4
         assert theirs.observation.keys() == ours.observation.keys()
 
 
@@ -65,7 +69,7 @@ def test_the_learner_gives_what_was_drawn_the_same_probability(engines, sampling
     vllm, _, model = engines
     drawn = vllm.sample(requests(model), sampling)
     for completion, logprobs in zip(drawn, scored(model, drawn), strict=True):
-        assert (completion.logprobs - logprobs).abs().max() < 1e-4
+        assert (completion.behavior_logprobs - logprobs).abs().max() < 1e-4
     again = vllm.sample(requests(model), sampling)
     assert [c.action.tolist() for c in again] == [c.action.tolist() for c in drawn], "a seed is a draw"
     completions = {tuple(c.action.tolist()) for c in drawn[:4]}
@@ -81,7 +85,7 @@ def test_more_prompts_than_a_pass_takes_are_drawn_with_their_seeds(engines):
     drawn = vllm.sample(asked, sampling)
     assert {c.ended for c in drawn} <= {"done", "length"}
     for completion, logprobs in zip(drawn, scored(model, drawn), strict=True):
-        assert (completion.logprobs - logprobs).abs().max() < 1e-4
+        assert (completion.behavior_logprobs - logprobs).abs().max() < 1e-4
 
 
 def test_a_stop_string_ends_a_completion_where_it_does_locally(engines):
@@ -104,7 +108,7 @@ def test_a_prompt_that_does_not_fit_fails_alone(engines):
     vllm.report()
     done = vllm.sample([asked[0], Request(raw, 1), asked[2]], Sampling(max_tokens=4, top_k=5))
     assert [c.ended == "error" for c in done] == [False, True, False]
-    assert not done[1].mask.any() and len(done[1].action) == 1
+    assert not done[1].action_mask.any() and len(done[1].action) == 1
     report = vllm.report()
     assert report["engine/failed"] == 1 and report["engine/tokens"] == sum(len(done[i].action) for i in (0, 2))
     collate([Episode(Prompt("test/train/0"), 0, i, [Turn(c)]) for i, c in enumerate(done)], model)

@@ -77,8 +77,8 @@ def test_a_sound_transfer_reaches_every_tensor(engine):
     before = engine.sample(requests(model, group_size=1), GREEDY)
     sync(engine, model, "")
     after = engine.sample(requests(model, group_size=1), GREEDY)
-    assert any(not torch.equal(a.logprobs, b.logprobs) for a, b in zip(before, after))
-    assert {c.version for c in after} == {engine._version}
+    assert any(not torch.equal(a.behavior_logprobs, b.behavior_logprobs) for a, b in zip(before, after))
+    assert {c.policy_version for c in after} == {engine._version}
     stored = engine.backend.report_weights()
     assert any(len(parts) == 3 for parts in stored.parts.values()) and any(len(p) == 2 for p in stored.parts.values())
     assert engine.report()["engine/canary_difference"] < 1e-5

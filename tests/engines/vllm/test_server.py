@@ -45,7 +45,7 @@ def agree(engine, model):
     theirs, ours = engine.sample(asked, sampling), local.sample(asked, sampling)
     assert plain(theirs) == plain(ours)
     for one, other in zip(theirs, ours, strict=True):
-        assert (one.logprobs - other.logprobs).abs().max() < 1e-4
+        assert (one.behavior_logprobs - other.behavior_logprobs).abs().max() < 1e-4
 
 
 def test_it_agrees_with_the_policy(text):
@@ -58,7 +58,7 @@ def test_a_push_arrives_exactly(text):
     engine.sync(model, 1)  # proves every tensor and the canary
     agree(engine, model)
     (completion, *_) = engine.sample(requests(model), Sampling(max_tokens=4))
-    assert completion.version == 1
+    assert completion.policy_version == 1
 
 
 def test_seeds_decide_the_draws_and_kept_ids_come_back(text):
@@ -67,10 +67,10 @@ def test_seeds_decide_the_draws_and_kept_ids_come_back(text):
     once, again = (engine.sample(requests(model), sampling) for _ in range(2))
     assert plain(once) == plain(again) and len({str(c.action.tolist()) for c in once}) > 6
     for completion in once:
-        kept = completion.extra["support_ids"].split(completion.extra["support_sizes"].tolist())
+        kept = completion.extra["packed_support_ids"].split(completion.extra["support_sizes"].tolist())
         assert len(kept) == len(completion.action)
         assert all(chosen in ids for chosen, ids in zip(completion.action, kept))
-        assert completion.mask.all() and torch.isfinite(completion.logprobs).all()
+        assert completion.action_mask.all() and torch.isfinite(completion.behavior_logprobs).all()
 
 
 def test_a_request_that_never_ends_is_given_up_and_the_server_goes_on(text):
@@ -81,7 +81,7 @@ def test_a_request_that_never_ends_is_given_up_and_the_server_goes_on(text):
         cut = engine.sample(requests(model)[:1], Sampling(max_tokens=450))
     finally:
         server.timeout_seconds = 60.0
-    assert [c.ended for c in cut] == ["error"] and not cut[0].mask.any()
+    assert [c.ended for c in cut] == ["error"] and not cut[0].action_mask.any()
     assert server.restarted == 0
     agree(engine, model)
 
@@ -101,7 +101,7 @@ def test_a_server_that_is_killed_comes_back_and_no_prompt_is_answered_twice(text
     assert server.restarted == 1
     assert until(lambda: not group(before))  # engine and workers of the killed one are gone
     assert plain(disturbed) == plain(undisturbed)
-    assert {c.version for c in disturbed} == {1}  # the weights of the last push, not those of the start
+    assert {c.policy_version for c in disturbed} == {1}  # the weights of the last push, not those of the start
     agree(engine, model)
 
 
@@ -144,7 +144,7 @@ def test_images_reach_a_pool(tmp_path):
         moved(model, 1.1)
         engine.sync(model, 1)
         agree(engine, model)
-        assert {c.version for c in engine.sample(requests(model), Sampling(max_tokens=4))} == {1}
+        assert {c.policy_version for c in engine.sample(requests(model), Sampling(max_tokens=4))} == {1}
     finally:
         engine.close()
 
