@@ -36,8 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     command, rest = words[0], words[1:]
     from mmrl.commands import COMMANDS
     from mmrl.commands.usage import USAGES
-    from mmrl.config import ConfigError
-    from mmrl.refusal import raised_on_purpose
+    from mmrl.errors import ConfigError, raised_on_purpose
 
     if command not in COMMANDS:
         print(f"mmrl: unknown command {command!r}; commands are {', '.join(COMMANDS)}", file=sys.stderr)

@@ -1,6 +1,6 @@
 """The nouns: ragged Python objects that travel between tasks, rollouts, engines and rewards.
 
-Nothing here is batched. `mmrl.batch.Batch` is the dense side; `mmrl.learners.collate` is the only door between them.
+Nothing here is batched. `mmrl.batch.Batch` is the dense side; `mmrl.data.collate` is the only door between them.
 Dims legend of the whole project: N rows, T choices, G group size, E episodes, H steps, V vocabulary, A action dims,
 K support ids, C,H,W image.
 """
@@ -120,7 +120,7 @@ class Episode:
     prompt: Prompt
     group: int  # shared by the episodes of one prompt; unique in an iteration over all ranks
     sample_index: int  # among the episodes of its group
-    turns: Sequence[Turn] = field(default_factory=list)  # a list, or the rows of a table: `mmrl.turns`
+    turns: Sequence[Turn] = field(default_factory=list)  # a list, or the rows of a table: `mmrl.transitions`
     scores: dict[str, float] = field(default_factory=dict)  # named by the task's verifiers
     reward: float = 0.0  # composed from the scores by a Reward; given at the last turn
     ended: Ended = "done"

@@ -32,7 +32,7 @@ from benchmark.command import child
 from benchmark.control import ALGORITHMS, summary
 from benchmark.process import versions
 
-from mmrl.proofs.effect import interval
+from mmrl.experiments.effect import interval
 
 
 def options(words: Sequence[str] | None = None) -> argparse.Namespace:

@@ -12,7 +12,8 @@ import hydra
 from omegaconf import DictConfig
 
 from mmrl.commands.sweep import evaluate_words, plain_words
-from mmrl.config import CONF, ConfigError
+from mmrl.config.compose import CONF
+from mmrl.errors import ConfigError
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 

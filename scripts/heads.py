@@ -20,8 +20,8 @@ from typing import Any
 
 from prove import Job, RunFailed  # of the script beside this one
 
-from mmrl.proofs.content import content
-from mmrl.proofs.effect import measured
+from mmrl.experiments.content import content
+from mmrl.experiments.effect import measured
 
 ROOT = Path(__file__).parent.parent
 COLUMN = "val/mean/success/mean"

@@ -82,7 +82,7 @@ from dataclasses import dataclass
 import torch
 
 from mmrl.batch import Batch
-from mmrl.stages.base import Annotator
+from mmrl.annotators.base import Annotator
 from mmrl.types import Context
 
 
@@ -110,7 +110,7 @@ ANNOTATOR_TEST = """import torch
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
-from mmrl.stages.{name} import {part}
+from mmrl.annotators.{name} import {part}
 from mmrl.types import Context, Sampling
 
 
@@ -176,10 +176,10 @@ SLOTS = {
         "TERMS",
     ),
     "annotator": Slot(
-        "stages",
+        "annotators",
         ANNOTATOR,
         ANNOTATOR_TEST,
-        "data: {{pipeline: [{name}], annotators: {{{name}: {{_target_: mmrl.stages.{name}.{part}}}}}}}",
+        "data: {{pipeline: [{name}], annotators: {{{name}: {{_target_: mmrl.annotators.{name}.{part}}}}}}}",
         "ANNOTATORS",
     ),
     "weighting": Slot(

@@ -20,12 +20,12 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from mmrl.callbacks.start import load_policy
-from mmrl.cli import load_run
-from mmrl.evaluation.intervals import mcnemar, wilson
+from mmrl.callbacks.warm_start import load_policy
+from mmrl.commands.cli import load_run
+from mmrl.evaluation.statistics.intervals import mcnemar, wilson
+from mmrl.experiments.effect import interval
 from mmrl.policies.base import evaluating
 from mmrl.policies.chains import Chain
-from mmrl.proofs.effect import interval
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mmrl.proofs.papers import page
+from mmrl.experiments.papers import page
 
 ROOT = Path(__file__).parent.parent
 

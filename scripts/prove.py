@@ -44,10 +44,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from mmrl.config import groups
-from mmrl.proofs.effect import measured, reached, spent, summary
-from mmrl.proofs.picture import curve, plot_curves
-from mmrl.proofs.stored import Plan, plan_of, proof_of, state, table, told
+from mmrl.config.compose import groups
+from mmrl.experiments.effect import measured, reached, spent, summary
+from mmrl.experiments.figure import curve, plot_curves
+from mmrl.experiments.stored import Plan, plan_of, proof_of, state, table, told
 
 ROOT = Path(__file__).parent.parent
 

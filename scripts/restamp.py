@@ -34,7 +34,7 @@ def config_of(words: Sequence[str]) -> dict[str, Any]:
     """The composed configuration without seed and folder."""
     from omegaconf import OmegaConf
 
-    from mmrl.config import compose
+    from mmrl.config.compose import compose
 
     plain: Any = OmegaConf.to_container(compose([*words, "run_dir=same"]), resolve=False)
     start = ((plain["trainer"].get("callbacks") or {}).get("warm_start") or {}).get("stages")
@@ -44,8 +44,8 @@ def config_of(words: Sequence[str]) -> dict[str, Any]:
 
 def record(recipes: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Content hash, configuration and weights of a tiny run by recipe and side, in the imported checkout."""
-    from mmrl.proofs.content import content
-    from mmrl.proofs.stored import plan_of
+    from mmrl.experiments.content import content
+    from mmrl.experiments.stored import plan_of
 
     sums: dict[tuple[str, ...], str] = {}
     result: dict[str, dict[str, Any]] = {}
@@ -85,7 +85,7 @@ def reason(stored: dict[str, str], before: dict[str, Any], now: dict[str, Any]) 
 
 def restamp(commit: str, recipes: Sequence[str]) -> dict[str, str | None]:
     """Store the current hashes where only code changed; returns the reason for each other recipe."""
-    from mmrl.proofs.stored import FOLDER, plan_of, proof_of, state
+    from mmrl.experiments.stored import FOLDER, plan_of, proof_of, state
 
     plans = [plan for name in recipes or sorted(p.stem for p in FOLDER.glob("*.json")) if (plan := plan_of(name))]
     stale = [plan.recipe for plan in plans if state(plan) == "stale"]

@@ -22,13 +22,13 @@ TIMED = ("second", "time/", "gib")
 
 def train(words: Sequence[str], folder: Path) -> dict[str, Any]:
     """Run two tiny iterations of these words; a hash of the weights, and the sorted metrics."""
-    from mmrl.cli import CLI
-    from mmrl.config import compose, to_lightning
+    from mmrl.commands.cli import CLI
+    from mmrl.config.compose import compose, to_lightning
     from tests.test_recipes import shrink
 
     cfg = compose([*shrink(tuple(words), folder), "trainer.max_epochs=2"])
     if "replay" not in cfg.data:
-        cfg.data.reward = {"_target_": "tests.runs.Alternating"}
+        cfg.data.reward = {"_target_": "tests.tiny_recipes.Alternating"}
     cli = CLI(to_lightning(cfg))
     cli.fit()
     result = {**cli.trainer.callback_metrics, **cli.datamodule.metrics}
@@ -41,7 +41,7 @@ def train(words: Sequence[str], folder: Path) -> dict[str, Any]:
 
 def record(recipes: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Results of a tiny run of each recipe."""
-    from mmrl.config import groups
+    from mmrl.config.compose import groups
 
     result = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,8 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from mmrl.commands.sweep import job_folder, job_words, train_words
-from mmrl.config import CONF, ConfigError, finish, to_lightning
+from mmrl.config.compose import CONF, finish, to_lightning
+from mmrl.errors import ConfigError
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
@@ -22,7 +23,7 @@ def main(cfg: DictConfig) -> None:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
-    from mmrl.cli import CLI
+    from mmrl.commands.cli import CLI
     from mmrl.commands.fit import train
     from mmrl.runs.signals import stop_request
 

@@ -24,7 +24,7 @@ from transformers import (
     Qwen3VLVideoProcessor,
 )
 
-from mmrl.policies.tiny import character_tokenizer, llava_parts, special_ids
+from mmrl.policies.text.tiny import character_tokenizer, llava_parts, special_ids
 
 VISION_TOKENS = ("<|vision_start|>", "<|vision_end|>", "<|video_pad|>")
 TEMPLATE = (

@@ -8,8 +8,8 @@ from omegaconf import OmegaConf
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
-from mmrl.config import compose
-from mmrl.proofs.stored import plan_of
+from mmrl.config.compose import compose
+from mmrl.experiments.stored import plan_of
 from mmrl.types import Context, Episode, Prompt, Sampling
 from tests.test_recipes import RECIPES, compose_words, plain_of
 

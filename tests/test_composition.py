@@ -15,9 +15,10 @@ import pytest
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
-from mmrl.cli import CLI
 from mmrl.columns import COLLATED
-from mmrl.config import ConfigError, compose, groups, to_lightning
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, groups, to_lightning
+from mmrl.errors import ConfigError
 from tests.laws.law_examples import ANNOTATORS, TERMS, WEIGHTINGS
 from tests.test_recipes import words_of
 

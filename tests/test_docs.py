@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from mmrl.__main__ import main
-from mmrl.cli import CLI
 from mmrl.columns import table
-from mmrl.config import CONF, compose, to_lightning
-from mmrl.proofs.stored import table as proofs
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import CONF, compose, to_lightning
+from mmrl.experiments.stored import table as proofs
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mmrl.config import CONF
+from mmrl.config.compose import CONF
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(file for name in ("mmrl", "tasks", "sims") for file in (ROOT / name).rglob("*.py"))
@@ -28,25 +28,29 @@ ALLOWED = {
 FORBIDDEN = {
     "mmrl": {"tasks", "sims", "tests"},
     "mmrl.ops": {"numpy", "transformers", "lightning", "gymnasium"},
-    **{f"mmrl.{name}": {"mmrl.policies", "mmrl.learners"} for name in ("rollouts", "rewards", "curricula", "episodes")},
-    **{f"mmrl.{name}": {"mmrl.learners", "mmrl.policies"} for name in ("objectives", "stages", "phases", "replay")},
-    "mmrl.policies": {"mmrl.learners", "mmrl.engines", "mmrl.rollouts", "mmrl.stages", "mmrl.objectives"},
-    "mmrl.engines": {"mmrl.learners", "mmrl.rollouts", "mmrl.stages", "mmrl.objectives"},
+    **{
+        f"mmrl.{name}": {"mmrl.policies", "mmrl.learners", "mmrl.data"}
+        for name in ("rollouts", "rewards", "curricula", "transforms", "objectives", "annotators")
+    },
+    "mmrl.learners.phases": {"mmrl.policies"},
+    "mmrl.data": {"mmrl.learners"},
+    "mmrl.policies": {
+        "mmrl.learners",
+        "mmrl.data",
+        "mmrl.engines",
+        "mmrl.rollouts",
+        "mmrl.annotators",
+        "mmrl.objectives",
+    },
+    "mmrl.engines": {"mmrl.learners", "mmrl.data", "mmrl.rollouts", "mmrl.annotators", "mmrl.objectives"},
 }
 SHARED = (
-    "learners",
-    "rollouts",
-    "stages",
-    "objectives",
-    "phases",
-    "replay",
-    "tools",
-    "engines",
-    "episodes",
-    "rewards",
-    "curricula",
-    "evaluation",
+    *("data", "learners", "rollouts", "annotators", "objectives", "tools", "engines", "transforms", "rewards"),
+    *("curricula", "evaluation"),
 )
+FOLDER_FILES = 14
+"""A folder with more modules than that needs rooms of its own; these have one equation or one message a file."""
+LARGE_FOLDERS = {"mmrl/ops", "mmrl/engines/vllm", "mmrl/objectives", "mmrl/annotators", "mmrl/datasets", "mmrl"}
 
 
 def module(file: Path) -> str:
@@ -99,6 +103,45 @@ def test_imports_run_one_way():
                 if within(name, package) and any(within(imported, entry) for entry in forbidden):
                     wrong.append(f"{name} imports {imported}")
     assert not wrong
+
+
+def room(name: str) -> str:
+    """The folder below mmrl/ that a module is in, or the module itself at the top."""
+    parts = name.split(".")
+    return ".".join(parts[:2]) if (ROOT / "mmrl" / parts[1]).is_dir() else name
+
+
+def test_no_two_folders_import_each_other():
+    """Neither directly nor in a longer circle, imports inside functions included; the command line is above all."""
+    modules = {module(file) for file in FILES if within(module(file), "mmrl")}
+    edges: dict[str, set[str]] = {}
+    for file in FILES:
+        name = module(file)
+        if name == "mmrl" or not within(name, "mmrl") or name == "mmrl.__main__":
+            continue
+        for imported in imports(file):
+            target = imported if imported in modules else imported.rpartition(".")[0]
+            if target in modules and target != "mmrl" and room(target) != room(name):
+                edges.setdefault(room(name), set()).add(room(target))
+
+    def reach(start: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            for target in edges.get(waiting.pop(), set()) - seen:
+                seen.add(target)
+                waiting.append(target)
+        return seen
+
+    circles = sorted(name for name in edges if name in reach(name))
+    assert not circles, f"folders that import each other in a circle: {circles}"
+
+
+def test_folders_hold_about_a_dozen_files():
+    for folder in {file.parent for file in FILES if within(module(file), "mmrl")}:
+        if str(folder.relative_to(ROOT)) not in LARGE_FOLDERS:
+            files = [file.name for file in folder.glob("*.py") if file.name != "__init__.py"]
+            assert len(files) <= FOLDER_FILES, f"{folder.relative_to(ROOT)} holds {len(files)} modules"
 
 
 def test_tensor_functions_need_torch_alone():
@@ -173,4 +216,4 @@ def test_there_is_one_loop():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "collect"
     }
     others = {caller for caller in callers if not within(caller, "mmrl.rollouts")}
-    assert others <= {"mmrl.learners.playing", "mmrl.evaluation.held_out"}
+    assert others <= {"mmrl.data.collector", "mmrl.evaluation.held_out"}

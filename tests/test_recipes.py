@@ -9,10 +9,10 @@ import torch
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from mmrl.cli import CLI
-from mmrl.config import CONF, compose, to_lightning
-from mmrl.proofs.stored import plan_of
-from tests.runs import Watcher
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import CONF, compose, to_lightning
+from mmrl.experiments.stored import plan_of
+from tests.tiny_recipes import Watcher
 
 RECIPES = sorted(file.stem for file in (CONF / "recipe").glob("*.yaml"))
 HEADER = {"title", "year", "source", "status", "differs"}
@@ -183,11 +183,11 @@ def learning_run(recipe: str, folder, last: int) -> DictConfig:
     """Iterations of the recipe at a tiny size, in which some episodes of each problem are rewarded; the last one has no
     episodes."""
     words = [*words_of(recipe, folder), f"trainer.max_epochs={last}", f"trainer.check_val_every_n_epoch={last}"]
-    words.append("trainer.callbacks.watcher={_target_: tests.runs.Watcher}")
-    words.append(f"data.transforms.none={{_target_: tests.runs.DropFrom, iteration: {last - 1}}}")
+    words.append("trainer.callbacks.watcher={_target_: tests.tiny_recipes.Watcher}")
+    words.append(f"data.transforms.none={{_target_: tests.tiny_recipes.DropFrom, iteration: {last - 1}}}")
     cfg = compose([*words, *NEEDED.get(recipe, ())])
     if "replay" not in cfg.data:  # there the simulator pays every decision
-        cfg.data.reward = {"_target_": "tests.runs.Alternating"}
+        cfg.data.reward = {"_target_": "tests.tiny_recipes.Alternating"}
     return cfg
 
 

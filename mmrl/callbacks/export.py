@@ -8,8 +8,8 @@ from typing import Any
 import lightning as L
 
 from mmrl import parallel
-from mmrl.commands.versions import environment
-from mmrl.evaluation.contract import ENVIRONMENT, differences, read_contract, warn, write_contract
+from mmrl.compatibility import ENVIRONMENT, differences, read_contract, warn, write_contract
+from mmrl.runs.versions import environment
 
 
 class Export(L.Callback):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import lightning as L
 
-from mmrl.evaluation.curves import plot_run
+from mmrl.evaluation.statistics.curves import plot_run
 
 
 class LearningCurve(L.Callback):

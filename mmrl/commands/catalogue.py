@@ -14,16 +14,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mmrl.config import CONF, ConfigError, groups
-from mmrl.proofs.stored import proof_of, told
-from mmrl.wiring import load
+from mmrl.config.compose import CONF, groups
+from mmrl.config.wiring import load
+from mmrl.errors import ConfigError
+from mmrl.experiments.stored import proof_of, told
 
 PARTS = {
-    "annotator": ("mmrl.stages", "mmrl.stages.base.Annotator"),
+    "annotator": ("mmrl.annotators", "mmrl.annotators.base.Annotator"),
     "term": ("mmrl.objectives", "mmrl.objectives.objective.Term"),
     "weighting": ("mmrl.objectives", "mmrl.objectives.weighting.Weighting"),
     "reward": ("mmrl.rewards", "mmrl.rewards.base.Reward"),
-    "transform": ("mmrl.episodes", "mmrl.episodes.base.EpisodeTransform"),
+    "transform": ("mmrl.transforms", "mmrl.transforms.base.EpisodeTransform"),
     "evaluator": ("mmrl.evaluation", "mmrl.evaluation.base.Evaluator"),
     "callback": ("mmrl.callbacks", "lightning.Callback"),
 }

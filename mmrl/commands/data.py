@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mmrl.bounds import LARGEST
 from mmrl.commands.usage import USAGES
-from mmrl.config import ConfigError
+from mmrl.config.bounds import LARGEST
+from mmrl.errors import ConfigError
 
 
 def data(words: Sequence[str]) -> None:

@@ -12,15 +12,15 @@ from rich.console import Console
 from rich.table import Table
 
 from mmrl.commands.data import options, switch
-from mmrl.config import ConfigError
 from mmrl.datasets.base import Dataset, Statistics
+from mmrl.datasets.contact_sheet import write_contact_sheet
+from mmrl.datasets.formats import open_dataset
 from mmrl.datasets.lerobot import layout
 from mmrl.datasets.lerobot.reader import LeRobotDataset
-from mmrl.datasets.opened import open_dataset
-from mmrl.datasets.recorded import OfflineEpisode
-from mmrl.datasets.sheet import write_contact_sheet
+from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.datasets.statistics import NOT_FINITE, TOO_LARGE, compute_statistics, find_anomalies
-from mmrl.outputs import writable
+from mmrl.errors import ConfigError
+from mmrl.runs.writable import writable
 
 SHOWN = ("min", "q01", "mean", "q99", "max", "std")
 _DRIFT = 0.05  # of a standard deviation, by which a stated mean may differ

@@ -13,16 +13,17 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from mmrl.callbacks.start import load_policy
-from mmrl.cli import CLI, load_run
+from mmrl.callbacks.warm_start import load_policy
+from mmrl.commands.cli import CLI, load_run
 from mmrl.commands.data import number, options, switch, whole
-from mmrl.commands.evaluation_words import parse
-from mmrl.config import ConfigError, compose
+from mmrl.commands.evaluation_arguments import parse
+from mmrl.config.compose import compose
+from mmrl.config.preflight import check_folder
 from mmrl.datasets.lerobot.writer import LeRobotWriter
-from mmrl.datasets.record import Actor, ExpertActor, PolicyActor
-from mmrl.datasets.record import record as played
-from mmrl.outputs import writable
-from mmrl.preflight import check_folder
+from mmrl.datasets.recording import Actor, ExpertActor, PolicyActor
+from mmrl.datasets.recording import record as played
+from mmrl.errors import ConfigError
+from mmrl.runs.writable import writable
 from mmrl.types import Sampling
 
 DECODES = get_args(get_type_hints(Sampling)["decode"])

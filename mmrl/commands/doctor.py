@@ -16,9 +16,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mmrl.commands.versions import PACKAGES, installed
-from mmrl.config import CONF, ConfigError, groups
+from mmrl.config.compose import CONF, groups
 from mmrl.engines.vllm.python import find_python, vllm_version
+from mmrl.errors import ConfigError
+from mmrl.runs.versions import PACKAGES, installed
 
 OPTIONAL = {
     "mmrl": "runs from a checkout: pip install -e .",

@@ -11,25 +11,26 @@ from typing import Any
 from rich.console import Console
 
 from mmrl.callbacks.progress import Progress
-from mmrl.callbacks.start import load_policy
-from mmrl.cli import CLI, load_run
+from mmrl.callbacks.warm_start import load_policy
+from mmrl.commands.cli import CLI, load_run
+from mmrl.commands.evaluation_arguments import Asked, parse
 from mmrl.commands.evaluation_data import check_protocol, earlier, measured_data
-from mmrl.commands.evaluation_words import Asked, parse
-from mmrl.commands.versions import environment, versions
-from mmrl.config import ConfigError
-from mmrl.evaluation import measured, report
-from mmrl.evaluation.clips import compose_video
-from mmrl.evaluation.contract import warn
-from mmrl.evaluation.film import EpisodeVideos, record_videos
-from mmrl.evaluation.page import HtmlReport
-from mmrl.evaluation.paired import PairedComparison, compare_checkpoints
+from mmrl.compatibility import warn
+from mmrl.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol, describe_evaluation, digest_instructions
-from mmrl.evaluation.result import EpisodesByCheckpoint, EvaluationResult
-from mmrl.evaluation.scenes import select_episodes
-from mmrl.evaluation.tables import format_metrics
-from mmrl.evaluation.video import write_video
-from mmrl.outputs import check_writable, writable
+from mmrl.evaluation.report import terminal_table
+from mmrl.evaluation.report.checkpoint_metrics import compute_metrics, compute_task_metrics, success_rates
+from mmrl.evaluation.report.html_report import HtmlReport
+from mmrl.evaluation.report.result import EpisodesByCheckpoint, EvaluationResult
+from mmrl.evaluation.report.tables import format_metrics
+from mmrl.evaluation.statistics.paired import PairedComparison, compare_checkpoints
+from mmrl.evaluation.video.clips import compose_video
+from mmrl.evaluation.video.encoder import write_video
+from mmrl.evaluation.video.recording import EpisodeVideos, record_videos
+from mmrl.evaluation.video.scenes import select_episodes
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint, read_manifest
+from mmrl.runs.versions import environment, versions
+from mmrl.runs.writable import check_writable, writable
 
 
 def evaluate(words: Sequence[str]) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def evaluate(words: Sequence[str]) -> dict[str, Any]:
         cli.trainer.validate(cli.model, data, verbose=False)
         played[title] = data.evaluation.latest
     compared = (
-        compare_checkpoints(played["before"], played["after"], measured.success_rates(data.evaluation))
+        compare_checkpoints(played["before"], played["after"], success_rates(data.evaluation))
         if len(played) > 1
         else {}
     )
@@ -104,7 +105,7 @@ def _record_videos(
 
 
 def _score(data: Any) -> str | None:
-    return next((rate.score_name for rate in measured.success_rates(data.evaluation).values()), None)
+    return next((rate.score_name for rate in success_rates(data.evaluation).values()), None)
 
 
 def _result(
@@ -122,12 +123,12 @@ def _result(
         "num_samples": held_out.num_samples,
         "seed": held_out.seed,
         "decodes": entries["decodes"],
-        "metrics": {title: measured.compute_metrics(held_out, decodes) for title, decodes in found.episodes.items()},
-        "tasks": {title: measured.compute_task_metrics(held_out, decodes) for title, decodes in found.episodes.items()},
+        "metrics": {title: compute_metrics(held_out, decodes) for title, decodes in found.episodes.items()},
+        "tasks": {title: compute_task_metrics(held_out, decodes) for title, decodes in found.episodes.items()},
         "comparison": {
             name: [
                 row | each.plain()
-                for row, each in zip(json.loads(report.to_json([p.comparison for p in parts])), parts)
+                for row, each in zip(json.loads(terminal_table.to_json([p.comparison for p in parts])), parts)
             ]
             for name, parts in compared.items()
         },
@@ -144,7 +145,7 @@ def _described(path: Path, trust: bool) -> dict[str, Any]:
 def _print(asked: Asked, result: dict[str, Any], compared: dict[str, list[PairedComparison]]) -> None:
     console = Console(width=None if Console().is_terminal else 140)
     for name, parts in compared.items():
-        console.print(report.format_table([part.comparison for part in parts], f"{asked.folder}: {name}"))
+        console.print(terminal_table.format_table([part.comparison for part in parts], f"{asked.folder}: {name}"))
         for part in parts:
             console.print(str(part), highlight=False)
     if not compared:

@@ -6,14 +6,14 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from mmrl.cli import CLI
-from mmrl.commands.evaluation_words import Asked
-from mmrl.commands.versions import environment
-from mmrl.config import ConfigError
-from mmrl.evaluation import measured
-from mmrl.evaluation.contract import ENVIRONMENT, NAME, differences, read_contract, warn
+from mmrl.commands.cli import CLI
+from mmrl.commands.evaluation_arguments import Asked
+from mmrl.compatibility import ENVIRONMENT, NAME, differences, read_contract, warn
+from mmrl.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol, describe_evaluation
-from mmrl.evaluation.result import EvaluationResult
+from mmrl.evaluation.report import checkpoint_metrics
+from mmrl.evaluation.report.result import EvaluationResult
+from mmrl.runs.versions import environment
 
 
 def measured_data(cli: CLI, asked: Asked) -> Any:
@@ -25,13 +25,13 @@ def measured_data(cli: CLI, asked: Asked) -> Any:
     if compared and (asked.num_samples or data.evaluation.num_samples) > 1:
         raise ConfigError("compare=... pairs one sample per problem; leave num_samples out, or measure one by one")
     try:
-        held_out = measured.override_evaluation(
+        held_out = checkpoint_metrics.override_evaluation(
             data.evaluation, data.sampling, asked.count, asked.num_samples, asked.decodes
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
     data.evaluation = held_out
-    if compared and not measured.success_rates(held_out):
+    if compared and not checkpoint_metrics.success_rates(held_out):
         raise ConfigError(
             "compare=... needs a score of 0 or 1 (an evaluator SuccessRate in data.evaluation.evaluators)"
         )
@@ -88,7 +88,7 @@ def check_protocol(folder: Path, here: Protocol, there: Protocol) -> None:
 
 
 def _runs(asked: Asked) -> list[Path]:
-    """The folders of the runs whose checkpoints are measured."""
+    """The folders of the runs whose checkpoints are checkpoint_metrics."""
     folders = [asked.folder]
     if asked.compare is not None:
         other = next((f for f in asked.compare.resolve().parents[:3] if (f / "config.yaml").exists()), None)

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import yaml
 
-from mmrl.cli import CLI
-from mmrl.commands.fit_words import check_dashed
-from mmrl.config import ConfigError, compose, groups, hydra_words, to_lightning
-from mmrl.overrides import check_groups
+from mmrl.commands.cli import CLI
+from mmrl.commands.fit_arguments import check_dashed
+from mmrl.config.compose import compose, groups, hydra_words, to_lightning
+from mmrl.config.overrides import check_groups
+from mmrl.errors import ConfigError
 from mmrl.runs.files import FULL
 from mmrl.runs.run_folder import checkpoints_of, own_folder, resume_command
 from mmrl.runs.signals import StopAfterIteration, StopRequest, stop_request

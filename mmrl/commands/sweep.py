@@ -12,7 +12,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from mmrl.config import SHORT, ConfigError, groups, hydra_words
+from mmrl.config.compose import SHORT, groups, hydra_words
+from mmrl.errors import ConfigError
 
 _WITH_VALUE = ("--cfg", "-c", "--package", "-p", "--config-dir", "-cd", "--experimental-rerun", "--info", "-i")
 _MANY = ("--multirun", "-m")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mmrl.curricula.base import Curriculum
-from mmrl.episodes.filter import earned
+from mmrl.groups import earned
 from mmrl.rng import derive_rng
 from mmrl.types import Context, Episode
 

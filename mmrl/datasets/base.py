@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.datasets.recorded import OfflineEpisode
+from mmrl.datasets.offline_episodes import OfflineEpisode
 
 Statistics = dict[str, np.ndarray]
 """Of one vector or camera: "min", "max", "mean", "std", "q01", "q99", each [D] or [C], and "count" [1]."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from mmrl.datasets.video import decode
+from mmrl.datasets.video_file import decode
 
 
 class Frames(ABC):

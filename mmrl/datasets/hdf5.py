@@ -12,9 +12,9 @@ import numpy as np
 from mmrl.datasets.base import Dataset, Feature, Statistics
 from mmrl.datasets.extras import hdf5
 from mmrl.datasets.frames import HDF5Frames
-from mmrl.datasets.recorded import OfflineEpisode
+from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.datasets.statistics import compute_statistics
-from mmrl.refusal import raised_on_purpose
+from mmrl.errors import raised_on_purpose
 from mmrl.strict_json import kind, need_object, parse_json, quote
 
 _REMEDY = "copy the file again from its source, or mend it"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, observed
-from mmrl.datasets.recorded import OfflineEpisode
+from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.strict_json import quote, read_json_object
 
 FILE = "main_data.hdf5"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, attributes, observed
-from mmrl.datasets.recorded import OfflineEpisode
+from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.strict_json import need_object, quote
 
 

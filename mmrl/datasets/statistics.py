@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.datasets.base import Dataset, Statistics
-from mmrl.datasets.recorded import LARGEST, OfflineEpisode
+from mmrl.datasets.offline_episodes import LARGEST, OfflineEpisode
 from mmrl.strict_json import need_object, quote
 
 NOT_FINITE, TOO_LARGE = "not finite", f"beyond {LARGEST:g}"

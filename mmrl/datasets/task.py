@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mmrl.datasets.opened import open_dataset
+from mmrl.datasets.formats import open_dataset
 from mmrl.types import Episode, Prompt, Task
 
 

@@ -26,7 +26,7 @@ class Engine(ABC):
     def act(self, observation: Mapping[str, Any], seeds: Sequence[int], sampling: Sampling) -> Sequence[Completion]:
         """One completion for each of n environments, from raw observations as arrays [n, ...] or lists.
 
-        Where the engine and its policy can, they are rows of a `mmrl.turns.ActionBatch`.
+        Where the engine and its policy can, they are rows of a `mmrl.transitions.ActionBatch`.
         Row i draws from seeds[i] alone.
         """
         requests = [

@@ -14,7 +14,7 @@ from mmrl.engines.base import Engine, contexts, distinct
 from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Policy, evaluating
 from mmrl.rng import Noise
-from mmrl.turns import ActionBatch
+from mmrl.transitions import ActionBatch
 from mmrl.types import Completion, Ended, Observation, Request, Sampling
 
 

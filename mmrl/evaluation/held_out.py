@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 from mmrl import parallel
-from mmrl.episodes.base import EpisodeTransform
 from mmrl.evaluation.base import Evaluator
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import score
 from mmrl.rollouts.base import Rollout
+from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode, Prompt, Sampling, Task
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.evaluation.contract import differences
+from mmrl.compatibility import differences
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.strict_json import need_object, quote, read_json_object
 from mmrl.types import Episode, Prompt, Task

@@ -12,17 +12,17 @@ from torch import nn
 
 from mmrl import parallel
 from mmrl.batch import Batch
-from mmrl.learners.finite import check_gradients, check_loss
+from mmrl.data.checks.finite import check_gradients, check_loss
+from mmrl.data.minibatches import UpdateEpoch
+from mmrl.learners.base import BaseLearner
 from mmrl.learners.flat import FlatParameters
+from mmrl.learners.flat_output import flatten_output, join_outputs, unflatten_output
 from mmrl.learners.idle import zero_coefficients
 from mmrl.learners.low_precision import refuse_lost_updates
-from mmrl.learners.parts import flatten_output, join_outputs, unflatten_output
-from mmrl.learners.reported import BaseLearner
 from mmrl.learners.schedules import options_of
-from mmrl.learners.windows import UpdateEpoch
-from mmrl.named import add_prefix, strip_prefix
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy
+from mmrl.prefix_keys import add_prefix, strip_prefix
 from mmrl.recorded import CapturedGraph
 from mmrl.types import PolicyOutput
 

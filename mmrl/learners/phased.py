@@ -14,16 +14,16 @@ from torch import Tensor, nn
 
 from mmrl import parallel
 from mmrl.batch import Batch
-from mmrl.learners.finite import check_loss
+from mmrl.data.checks.finite import check_loss
+from mmrl.learners.base import BaseLearner
 from mmrl.learners.idle import zero_coefficients
 from mmrl.learners.low_precision import refuse_lost_updates
+from mmrl.learners.phases.base import Phase, UpdateContext, part
+from mmrl.learners.phases.gradient_step import GradientStep
 from mmrl.learners.replayed import CapturedPhase
-from mmrl.learners.reported import BaseLearner
 from mmrl.learners.schedules import options_of
-from mmrl.named import strip_prefix
-from mmrl.phases.base import Phase, UpdateContext, part
-from mmrl.phases.descent import GradientStep
 from mmrl.policies.base import Policy
+from mmrl.prefix_keys import strip_prefix
 from mmrl.rng import derive_seed
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.batch import Batch
-from mmrl.named import add_prefix, strip_prefix
-from mmrl.phases.base import Phase, UpdateContext
+from mmrl.learners.phases.base import Phase, UpdateContext
+from mmrl.prefix_keys import add_prefix, strip_prefix
 from mmrl.recorded import CapturedGraph
 
 Draw = Callable[..., Tensor]

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Term
-from mmrl.ops.process import implicit_reward
+from mmrl.ops.process_reward import implicit_reward
 from mmrl.types import PolicyOutput
 
 

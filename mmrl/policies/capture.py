@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from mmrl.policies.cache import PreallocatedCache
-from mmrl.policies.prefix_attention import Prefix
+from mmrl.policies.text.cache import PreallocatedCache
+from mmrl.policies.text.packing.prefix_attention import Prefix
 from mmrl.recorded import VALUE_DEPENDENT
 
 log = logging.getLogger(__name__)

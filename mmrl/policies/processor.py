@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
-from mmrl.evaluation.contract import differences, flatten_entries
-from mmrl.policies.scale import Scale
+from mmrl.compatibility import differences, flatten_entries
+from mmrl.policies.vla.scale import Scale
 
 
 @dataclass(frozen=True)

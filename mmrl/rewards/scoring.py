@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mmrl.episodes.filter import grouped
+from mmrl.groups import grouped
 from mmrl.rewards.base import Reward
 from mmrl.types import Episode, Task
 

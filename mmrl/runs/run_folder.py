@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mmrl.config import ConfigError
+from mmrl.errors import ConfigError
 
 LOCK = ".lock"
 RESULTS = (

@@ -15,8 +15,8 @@ from benchmark import process
 from benchmark.ours import words
 from benchmark.settings import Settings
 from mmrl import parallel
-from mmrl.cli import CLI
-from mmrl.config import compose, to_lightning
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
 from mmrl.types import Context
 
 PHASES = ("prefill", "decode", "sync")

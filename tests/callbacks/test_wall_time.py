@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from tests.runs import fit
+from tests.tiny_recipes import fit
 
 
 def test_the_phases_make_up_the_iteration(tmp_path):

@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 
 from mmrl.__main__ import main
-from mmrl.config import compose
+from mmrl.config.compose import compose
+from mmrl.datasets.formats import open_dataset
 from mmrl.datasets.lerobot import layout
-from mmrl.datasets.opened import open_dataset
-from mmrl.datasets.record import record
+from mmrl.datasets.recording import record
 from sims.tabletop.sims import Reach
 from tests.datasets.episodes import episode, write
 

@@ -2,7 +2,7 @@ import pytest
 
 from mmrl.__main__ import main
 from mmrl.commands.catalogue import PARTS, classes, entries, overview, plural
-from mmrl.config import CONF, groups
+from mmrl.config.compose import CONF, groups
 
 
 def test_overview_counts_every_group(capsys):

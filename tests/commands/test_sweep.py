@@ -2,7 +2,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from mmrl.commands.sweep import evaluate_words, job_folder, job_words, plain_words, train_words
-from mmrl.config import ConfigError
+from mmrl.errors import ConfigError
 
 
 def test_words_of_a_sweep_are_spelled_out_and_keep_their_commas():

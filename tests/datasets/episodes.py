@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.datasets.lerobot.writer import LeRobotWriter
-from mmrl.datasets.recorded import OfflineEpisode
+from mmrl.datasets.offline_episodes import OfflineEpisode
 
 CONTRACT = {"sim": "toy", "chunk": 3, "colours": ["red", "blue"]}
 

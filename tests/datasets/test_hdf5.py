@@ -6,8 +6,8 @@ import h5py
 import numpy as np
 import pytest
 
+from mmrl.datasets.formats import open_dataset
 from mmrl.datasets.minari import MinariDataset
-from mmrl.datasets.opened import open_dataset
 from mmrl.datasets.robomimic import RobomimicDataset
 
 RNG = np.random.default_rng(0)

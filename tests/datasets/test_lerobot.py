@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mmrl.datasets.formats import open_dataset
 from mmrl.datasets.frames import VideoFrames
 from mmrl.datasets.lerobot import layout
 from mmrl.datasets.lerobot.reader import LeRobotDataset
-from mmrl.datasets.opened import open_dataset
 from mmrl.datasets.statistics import compute_statistics, find_anomalies
 from tests.datasets.episodes import CONTRACT, episode, write
 

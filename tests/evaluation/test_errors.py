@@ -6,19 +6,19 @@ import lightning as L
 import pytest
 import torch
 
-from mmrl.evaluation.accuracy import SuccessRate
+from mmrl.data.collate import collate
+from mmrl.data.minibatches import UpdateEpoch
 from mmrl.evaluation.held_out import HeldOut
-from mmrl.learners.collate import collate
-from mmrl.learners.windows import UpdateEpoch
+from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.rewards.compose import WeightedSum
-from mmrl.rollouts.env import EpisodicRollout
-from mmrl.rollouts.stream import FixedHorizon
+from mmrl.rollouts.env.episodic import EpisodicRollout
+from mmrl.rollouts.env.fixed_horizon import FixedHorizon
 from mmrl.types import Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
 from tests.evaluation.faulty import DivergingReach
-from tests.rollouts.test_env import Guess, context, play
-from tests.runs import fit
+from tests.rollouts.env.test_episodic import Guess, context, play
+from tests.tiny_recipes import fit
 
 SMALL = (
     "policy.hidden_size=32",

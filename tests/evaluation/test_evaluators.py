@@ -3,11 +3,11 @@ from math import isnan
 
 import pytest
 
-from mmrl.evaluation.accuracy import SuccessRate
-from mmrl.evaluation.by_task import SuccessRateByTask
-from mmrl.evaluation.intervals import wilson
-from mmrl.evaluation.means import CompletionLength, MeanScores
-from mmrl.evaluation.pass_at_k import PassAtK, pass_at_k
+from mmrl.evaluation.metrics.by_task import SuccessRateByTask
+from mmrl.evaluation.metrics.means import CompletionLength, MeanScores
+from mmrl.evaluation.metrics.pass_at_k import PassAtK, pass_at_k
+from mmrl.evaluation.metrics.success_rate import SuccessRate
+from mmrl.evaluation.statistics.intervals import wilson
 from mmrl.types import Episode, Prompt
 
 

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mmrl.evaluation.accuracy import SuccessRate
-from mmrl.evaluation.by_task import get_task, group_by_task
-from mmrl.evaluation.contract import differences, warn
+from mmrl.compatibility import differences, warn
 from mmrl.evaluation.held_out import HeldOut
-from mmrl.evaluation.measured import compute_task_metrics
-from mmrl.evaluation.paired import compare_checkpoints
+from mmrl.evaluation.metrics.by_task import get_task, group_by_task
+from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.evaluation.protocol import Protocol, describe_evaluation, digest_instructions
-from mmrl.evaluation.result import EvaluationResult
-from mmrl.rollouts.env import EpisodicRollout
+from mmrl.evaluation.report.checkpoint_metrics import compute_task_metrics
+from mmrl.evaluation.report.result import EvaluationResult
+from mmrl.evaluation.statistics.paired import compare_checkpoints
+from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.types import Episode, Prompt, Sampling
 from sims.tabletop import Reach
 from sims.task import SimTask
-from tests.rollouts.test_env import Guess, play
-from tests.runs import Counting
+from tests.rollouts.env.test_episodic import Guess, play
+from tests.tiny_recipes import Counting
 
 SIM = Reach(image_size=16, threads=1)
 TASK = SimTask(SIM, count=64)
@@ -172,7 +172,7 @@ def test_a_written_result_pairs_as_the_one_that_was_played(tmp_path):
 
 def test_some_states_play_as_they_do_among_all():
     """Videos of a few slots show the evaluated episodes."""
-    from tests.rollouts.test_env import context
+    from tests.rollouts.env.test_episodic import context
 
     evaluation = held_out(sampling={"sample": Sampling()})
     everyone = evaluation.play(TASK.on("held_out"), _Nothing(), context(TASK, Guess()), Sampling())

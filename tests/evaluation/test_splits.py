@@ -5,17 +5,17 @@ import numpy as np
 import pytest
 import torch
 
-from mmrl.rollouts.demonstrations import Demonstrations
-from mmrl.rollouts.pointing import Pointing
-from mmrl.rollouts.stream import FixedHorizon
+from mmrl.rollouts.env.fixed_horizon import FixedHorizon
+from mmrl.rollouts.offline.demonstrations import Demonstrations
+from mmrl.rollouts.offline.pointing import Pointing
 from sims.gym import GymSim
 from sims.gym.guard import Guard
 from sims.tabletop import Reach
 from sims.task import SimTask
 from tests.evaluation.faulty import SEEN, RememberingReach
 from tests.evaluation.test_errors import SMALL
-from tests.rollouts.test_env import Guess, context
-from tests.runs import fit
+from tests.rollouts.env.test_episodic import Guess, context
+from tests.tiny_recipes import fit
 
 
 @pytest.fixture(autouse=True)

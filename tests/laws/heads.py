@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from mmrl.batch import Batch
-from mmrl.policies.action_flow import ActionFlowPolicy
-from mmrl.policies.action_token import ActionTokenPolicy
 from mmrl.policies.base import Policy
 from mmrl.policies.chains import CPS, DDIM, DDPM, Chain, FlowNoise, FlowODE, FlowSDE, GaussianChunk, MeanFlow
-from mmrl.policies.pi0 import Pi0Policy
+from mmrl.policies.vla.flow import ActionFlowPolicy
+from mmrl.policies.vla.pi0.policy import Pi0Policy
+from mmrl.policies.vla.token import ActionTokenPolicy
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 from tests.checkpoints import pi0

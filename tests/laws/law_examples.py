@@ -11,8 +11,20 @@ from typing import Any
 import torch
 from torch import nn
 
+from mmrl.annotators.distillation_target import DistillationTarget
+from mmrl.annotators.gae import GAE
+from mmrl.annotators.group_advantage import GroupAdvantage
+from mmrl.annotators.importance import MaskedImportanceSampling, TruncatedImportanceSampling
+from mmrl.annotators.logprobs import Logprobs, OldLogprobs, ReferenceLogprobs
+from mmrl.annotators.mixed_advantage import MixedAdvantage
+from mmrl.annotators.output import OutputColumn
+from mmrl.annotators.process_advantage import ProcessAdvantage
+from mmrl.annotators.role_advantage import RoleAdvantage
+from mmrl.annotators.segments import CentredValues, SegmentAdvantage
+from mmrl.annotators.self_anchored import SelfAnchoredPenalty
+from mmrl.annotators.self_reward import SelfReward
+from mmrl.annotators.values import Values
 from mmrl.batch import Batch
-from mmrl.objectives.abstraction import ConstraintPenalty, DualLoss, RepresentationLoss
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import HintNegativeLogLikelihood, NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
@@ -23,29 +35,17 @@ from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.objectives.policy_chain import ChainSurrogate, DenoisingSurrogate
 from mmrl.objectives.policy_mixture import MixtureSurrogate
 from mmrl.objectives.preference import BradleyTerryLoss, DPOLoss
-from mmrl.objectives.probe import SelfRewardLoss
 from mmrl.objectives.q import ActorLoss, EntropyBonus, TDLoss, TemperatureLoss
 from mmrl.objectives.regularizer import KL, Entropy, LinearizedPenalty
+from mmrl.objectives.representation import ConstraintPenalty, DualLoss, RepresentationLoss
+from mmrl.objectives.self_reward import SelfRewardLoss
 from mmrl.objectives.value import SquaredValue
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.ops.nucleus import nucleus_entropy
-from mmrl.stages.advantage import GroupAdvantage
-from mmrl.stages.anchor import SelfAnchoredPenalty
-from mmrl.stages.blend import MixedAdvantage
-from mmrl.stages.cells import RoleAdvantage
-from mmrl.stages.correction import MaskedImportanceSampling, TruncatedImportanceSampling
-from mmrl.stages.gae import GAE
-from mmrl.stages.lead import DistillationTarget
-from mmrl.stages.logprobs import Logprobs, OldLogprobs, ReferenceLogprobs
-from mmrl.stages.output import OutputColumn
-from mmrl.stages.probe import SelfReward
-from mmrl.stages.process import ProcessAdvantage
-from mmrl.stages.segments import CentredValues, SegmentAdvantage
-from mmrl.stages.values import Values
 from mmrl.types import Context, PolicyOutput, Sampling
 
-SLOTS = ("mmrl.stages", "mmrl.objectives", "mmrl.methods")
+SLOTS = ("mmrl.annotators", "mmrl.objectives", "mmrl.methods")
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.ops.logprob import logprob_entropy
-from mmrl.stages.advantage import GroupAdvantage
 from mmrl.types import Context, PolicyOutput, Sampling
 
 PAIRS = torch.tensor(list(itertools.product((0, 1), repeat=2)))  # the four outcomes of a row

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from mmrl.annotators.gae import GAE
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
 from mmrl.ops.logprob import logprob_entropy
-from mmrl.stages.gae import GAE
 from mmrl.types import Context, PolicyOutput, Sampling
 
 LOGITS = torch.tensor([[0.3, -0.4], [0.8, 0.1]], dtype=torch.float64)  # [state, choice]

@@ -9,20 +9,20 @@ import pytest
 import torch
 
 from mmrl.batch import Batch
+from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.learners.collate import collate
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.weighting import TokenMean
 from mmrl.policies.base import Policy
-from mmrl.policies.control import ControlPolicy
-from mmrl.policies.statistics import NucleusEntropy
-from mmrl.policies.text import TextPolicy
-from mmrl.policies.vision import VisionLanguagePolicy
+from mmrl.policies.control.policy import ControlPolicy
+from mmrl.policies.text.policy import TextPolicy
+from mmrl.policies.text.statistics import NucleusEntropy
+from mmrl.policies.text.vision import VisionLanguagePolicy
 from mmrl.types import Episode, PolicyOutput, Prompt, Request, Sampling, Turn
 from tests.laws import heads
 from tests.laws.law_examples import TERMS, Example
-from tests.policies.oracle import TINY, decided
-from tests.policies.test_vision import LLAVA
+from tests.policies.text.oracle import TINY, decided
+from tests.policies.text.test_vision import LLAVA
 
 TEMPERATURES = (0.3, 0.7, 1.0, 2.0)
 TRUNCATIONS = {"none": {}, "top_k": {"top_k": 12}, "top_p": {"top_p": 0.9}, "min_p": {"min_p": 0.05}}

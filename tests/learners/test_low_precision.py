@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-from mmrl.cli import CLI
-from mmrl.config import compose, to_lightning
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
 from mmrl.learners.low_precision import (
     changed_fraction,
     keeps_small_steps,
     refuse_lost_updates,
     smallest_effective_rate,
 )
-from tests.runs import words
+from tests.tiny_recipes import words
 
 NORMAL = 0.02 * torch.randn(20_000, generator=torch.Generator().manual_seed(0))
 

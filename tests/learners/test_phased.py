@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.cli import CLI
-from mmrl.config import ConfigError, compose, to_lightning
-from tests.runs import QUIET
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
+from mmrl.errors import ConfigError
+from tests.tiny_recipes import QUIET
 
 
 class TwoStates(gymnasium.Env):

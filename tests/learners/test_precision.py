@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from mmrl import parallel
-from mmrl.cli import CLI
-from mmrl.config import compose, to_lightning
-from mmrl.policies.text import TextPolicy
-from tests.runs import words
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
+from mmrl.policies.text.policy import TextPolicy
+from tests.tiny_recipes import words
 
 
 class Typed(TextPolicy):

@@ -6,11 +6,11 @@ from torch import nn
 
 from mmrl import recorded
 from mmrl.batch import Batch
-from mmrl.cli import CLI
-from mmrl.config import compose, to_lightning
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
+from mmrl.learners.phases.base import Phase
 from mmrl.learners.replayed import CapturedPhase
-from mmrl.phases.base import Phase
-from tests.runs import QUIET
+from tests.tiny_recipes import QUIET
 
 
 def train(folder, recipe):

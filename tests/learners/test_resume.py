@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tests.run_files.processes import command, run
-from tests.runs import fit, words
+from tests.runs.processes import command, run
+from tests.tiny_recipes import fit, words
 
 RUNS = {
     "text": (
@@ -91,7 +91,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(uninterrupted, tmp_path):
 
 def test_a_killed_run_resumes_as_if_nothing_had_happened(uninterrupted, tmp_path):
     chosen, whole = uninterrupted
-    killer = "trainer.callbacks.killed={_target_: tests.runs.Killed, epoch: 2}"
+    killer = "trainer.callbacks.killed={_target_: tests.tiny_recipes.Killed, epoch: 2}"
     log = tmp_path / "log"
     status = run(command, ["fit", *words(tmp_path / "first", *chosen, f"trainer.max_epochs={LAST}", killer)], log)
     assert status == -signal.SIGKILL, log.read_text()[-3000:]

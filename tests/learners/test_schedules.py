@@ -8,7 +8,7 @@ import torch
 from mmrl.__main__ import main
 from mmrl.learners.one_cycle import OneCycle
 from mmrl.learners.schedules import apply_configuration, options_of
-from tests.runs import record, words
+from tests.tiny_recipes import record, words
 
 
 def linear(total):

@@ -82,6 +82,6 @@ OTHERS: list[Row] = [
     ("list phasess", "'phasess'", "'phases'"),
     ("list recipes policies", "one group", "recipes"),
     ("list recipe=grpo", "'recipe=grpo'", "Groups are"),
-    ("doctor fix", "no words", "fix"),
+    ("doctor fix", "no arguments", "fix"),
 ]
 """`mmrl ''` is the word that is empty."""

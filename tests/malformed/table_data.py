@@ -74,7 +74,10 @@ DATA: list[Row] = [
     ("weighting._target_=mmrl.objectives.weighting.ConstantLength", "length", "data.weighting"),
     ("weighting._target_=mmrl.objectives.weighting.Nope", "mmrl.objectives.weighting.Nope", "data.weighting"),
     ("data.transforms.drop_zero_variance.tolerance=-1", "drop_zero_variance", "tolerance"),
-    ("data.transforms.x={_target_: mmrl.episodes.refill.DynamicSampling, max_rounds: -1}", "max_rounds", ">= 0"),
+    (
+        "data.transforms.x={_target_: mmrl.transforms.dynamic_sampling.DynamicSampling, max_rounds: -1}",
+        *("max_rounds", ">= 0"),
+    ),
     ("reward.weights.exact=nan", "data.reward.weights.exact", "finite"),
     ("reward.weights.exact=abc", "data.reward", "abc"),
     ("reward.weights=5", "data.reward", "5"),

@@ -77,7 +77,7 @@ WORDS: list[tuple[str, str, str]] = [
     ("--config CONFIG --run_dir /dev/null", "run_dir", "folder"),
     ("--config CONFIG --ckpt_path /no/such.ckpt", "/no/such.ckpt", "no such file"),
     ("--config CONFIG --model torch.nn.Linear", "model", "LightningModule"),
-    ("--config CONFIG trainer.max_epochs=2", "Hydra words", "not both"),
+    ("--config CONFIG trainer.max_epochs=2", "Hydra overrides", "not both"),
     ("--trainer.max_epochs 2", "--config", "model"),
 ]
 

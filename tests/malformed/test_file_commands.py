@@ -124,7 +124,7 @@ def test_checkpoints_are_refused_by_every_command(kind, run, tmp_path, capsys):
     out = tmp_path / "out"
     fit = [*SFT, "task=arithmetic", f"run_dir={out}"]
     commanded([*fit, "trainer.max_epochs=2", f"ckpt_path={last}"], case, capsys)
-    commanded([*fit, f"trainer.callbacks.warm_start={{_target_: mmrl.callbacks.start.WarmStart, run_dir: {out}, "
+    commanded([*fit, f"trainer.callbacks.warm_start={{_target_: mmrl.callbacks.warm_start.WarmStart, run_dir: {out}, "
                f"checkpoint: {last}}}"], case, capsys)  # fmt: skip
     check_untrained(out)
 

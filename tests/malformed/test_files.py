@@ -8,14 +8,14 @@ import shutil
 import numpy as np
 import pytest
 
-from mmrl.callbacks.start import load_policy
+from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.evaluation_data import check_contract
-from mmrl.config import ConfigError
-from mmrl.datasets.opened import open_dataset
-from mmrl.evaluation.result import EvaluationResult
-from mmrl.learners.prompt_lengths import check_prompt_lengths
-from mmrl.policies.control import ControlPolicy
-from mmrl.policies.text import TextPolicy
+from mmrl.data.checks.prompt_lengths import check_prompt_lengths
+from mmrl.datasets.formats import open_dataset
+from mmrl.errors import ConfigError
+from mmrl.evaluation.report.result import EvaluationResult
+from mmrl.policies.control.policy import ControlPolicy
+from mmrl.policies.text.policy import TextPolicy
 from tasks.jsonl import JsonlTask
 from tests.malformed.files import datasets, images, jsonl, lengths, policies, runs
 from tests.malformed.files.case import Case

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mmrl.policies.text import TextPolicy
+from mmrl.policies.text.policy import TextPolicy
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 

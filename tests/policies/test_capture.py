@@ -6,10 +6,10 @@ import pickle
 import pytest
 import torch
 
-from mmrl.policies.text import TextPolicy
+from mmrl.policies.text.policy import TextPolicy
 from mmrl.rng import Noise
 from mmrl.types import Sampling
-from tests.policies.oracle import TINY
+from tests.policies.text.oracle import TINY
 
 PROMPTS, GROUP = 3, 4
 WINDOW = {**TINY, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from mmrl.callbacks.start import load_policy
+from mmrl.callbacks.warm_start import load_policy
 from mmrl.learners.learner import Learner
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.objective import Objective
-from mmrl.policies.action_token import ActionTokenPolicy
 from mmrl.policies.processor import Gripper, ImageTransform, Processor, digest, refuse_other
-from mmrl.policies.scale import Scale
+from mmrl.policies.vla.scale import Scale
+from mmrl.policies.vla.token import ActionTokenPolicy
 
 RNG = np.random.default_rng(0)
 # the second dimension never moves

@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor, CLIPTokenizer
 
-from mmrl.policies.action_token import ActionTokenPolicy
+from mmrl.policies.vla.token import ActionTokenPolicy
 from mmrl.rewards.progress import PairProgress, remaining_share, value_curve
 from mmrl.rewards.similarity import GoalBaselineSimilarity, goal_baseline_reward
 

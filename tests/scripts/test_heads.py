@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mmrl.cli import CLI
-from mmrl.config import compose, to_lightning
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mmrl.proofs.papers import page
+from mmrl.experiments.papers import page
 
 ROOT = Path(__file__).parents[2]
 

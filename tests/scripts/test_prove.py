@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from mmrl.proofs.stored import Plan, plan_of, state, told
+from mmrl.experiments.stored import Plan, plan_of, state, told
 
 spec = importlib.util.spec_from_file_location("prove", Path(__file__).parents[2] / "scripts" / "prove.py")
 prove = importlib.util.module_from_spec(spec)

@@ -60,7 +60,7 @@ def test_an_operation_with_another_name_keeps_results_and_another_loss_does_not(
 
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tmp_path / "copy")], check=True)
     name = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
-    state = "from mmrl.proofs.stored import plan_of, state; plan = plan_of('bradley_terry'); "
+    state = "from mmrl.experiments.stored import plan_of, state; plan = plan_of('bradley_terry'); "
     content = run(sys.executable, "-c", f"{state}print(plan.content()['method'])").strip()
     stored = tmp_path / "copy" / "docs" / "proofs" / "bradley_terry.json"
     stored.write_text(re.sub(r'"method": "[0-9a-f]{16}"', f'"method": "{content}"', stored.read_text()))

@@ -9,8 +9,8 @@ import torch
 
 from mmrl.engines.local import LocalEngine
 from mmrl.pickled import PICKLED
-from mmrl.policies.control import ControlPolicy
-from mmrl.rollouts.env import EpisodicRollout
+from mmrl.policies.control.policy import ControlPolicy
+from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.types import Context, Sampling
 from sims.gym import GymSim
 from sims.gym.guard import Guard

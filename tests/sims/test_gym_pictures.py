@@ -6,8 +6,8 @@ import pytest
 from gymnasium import spaces
 
 from mmrl.engines.local import LocalEngine
-from mmrl.policies.action_token import ActionTokenPolicy
-from mmrl.rollouts.env import EpisodicRollout
+from mmrl.policies.vla.token import ActionTokenPolicy
+from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.types import Context, Sampling
 from sims.gym.enums import mend_enums
 from sims.gym.minigrid import MiniGridSim

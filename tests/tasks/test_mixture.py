@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from mmrl.evaluation.by_task import SuccessRateByTask
+from mmrl.evaluation.metrics.by_task import SuccessRateByTask
 from mmrl.rng import derive_rng
 from tasks.arithmetic import Arithmetic
 from tasks.mixture import Mixture

@@ -7,7 +7,7 @@ from string import ascii_letters, digits
 from typing import Any
 
 from mmrl.tools.base import Tool, ToolError
-from mmrl.tools.markup import TagParser, ToolCall
+from mmrl.tools.call_parser import TagParser, ToolCall
 from mmrl.types import Prompt
 
 

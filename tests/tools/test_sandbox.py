@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mmrl.tools.hands import ToolExecutor
-from mmrl.tools.markup import ToolCall
+from mmrl.tools.call_parser import ToolCall
+from mmrl.tools.executor import ToolExecutor
 from mmrl.tools.sandbox import ExecutorDown, Limits, Python, Sandbox
 from tests.tools.confined import in_process
 

@@ -3,8 +3,8 @@
 import pytest
 
 from mmrl.tools.base import BadArguments, Tool
-from mmrl.tools.hands import FAULTS, TRUNCATED, ToolExecutor
-from mmrl.tools.markup import NoCall, TagParser, ToolCall, bind_arguments
+from mmrl.tools.call_parser import NoCall, TagParser, ToolCall, bind_arguments
+from mmrl.tools.executor import FAULTS, TRUNCATED, ToolExecutor
 from tests.tools.examples import Divide, Echo
 
 JSON = TagParser(open_tag="<call>", close_tag="</call>", answer_end="</answer>")

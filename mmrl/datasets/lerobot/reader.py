@@ -24,9 +24,9 @@ from mmrl.datasets.lerobot.info import (
     read_paths,
 )
 from mmrl.datasets.lerobot.table import as_array, opened_table, read_table, read_tasks
-from mmrl.datasets.recorded import OfflineEpisode, unusable
+from mmrl.datasets.offline_episodes import OfflineEpisode, unusable
 from mmrl.datasets.statistics import read_statistics
-from mmrl.datasets.video import duration_frames
+from mmrl.datasets.video_file import duration_frames
 from mmrl.strict_json import read_json_object
 
 _TOLERANCE_S = 1e-3  # of a timestamp, seconds: float32 after some hours, not a wrong rate

@@ -15,9 +15,9 @@ from mmrl.datasets.base import Feature, Statistics
 from mmrl.datasets.extras import arrow, parquet
 from mmrl.datasets.lerobot import layout
 from mmrl.datasets.lerobot.table import as_table, write_tasks
-from mmrl.datasets.recorded import OfflineEpisode
+from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.datasets.statistics import camera_statistics, sample_images, vector_statistics
-from mmrl.datasets.video import VideoWriter
+from mmrl.datasets.video_file import VideoWriter
 
 
 class LeRobotWriter:

@@ -19,10 +19,10 @@ from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.engines.base import Engine, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
-from mmrl.engines.vllm.proof import verify_canary, verify_weights
 from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
-from mmrl.engines.vllm.sent import AdapterFactors, FullWeights
-from mmrl.policies.served import refuse_mean
+from mmrl.engines.vllm.weight_update import AdapterFactors, FullWeights
+from mmrl.engines.vllm.weight_verification import verify_canary, verify_weights
+from mmrl.policies.text.generation import refuse_mean
 from mmrl.types import Completion, Observation, Request, Sampling
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,8 @@ class VllmEngine(Engine):
     """Samples text and vision-language policies with vLLM.
 
     Token ids and images go in, ids and log-probs come out, and no text is tokenised twice. The log-probs are those of
-    the distribution that was drawn from. After every transfer the weights are verified: see `mmrl.engines.vllm.proof`.
+    the distribution that was drawn from. After every transfer the weights are verified: see
+    `mmrl.engines.vllm.weight_verification`.
 
     Args:
         backend: where vLLM runs.

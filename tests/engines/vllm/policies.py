@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from mmrl.policies.text import TextPolicy
-from mmrl.policies.vision import VisionLanguagePolicy
+from mmrl.policies.text.policy import TextPolicy
+from mmrl.policies.text.vision import VisionLanguagePolicy
 from mmrl.rng import derive_seed
 from mmrl.types import Request
 from tests.checkpoints import TEXT, qwen2_5_vl

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.runs import fit
+from tests.tiny_recipes import fit
 
 pytestmark = pytest.mark.vllm
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.engines.vllm.backend import EngineFailure
 from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.in_process import InProcess
-from mmrl.learners.collate import collate
-from mmrl.policies.control import ControlPolicy
+from mmrl.policies.control.policy import ControlPolicy
 from mmrl.types import Episode, Prompt, Request, Sampling, Turn
 from tests.engines.vllm.policies import KINDS, moved, policy, requests
 

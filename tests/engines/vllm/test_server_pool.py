@@ -18,7 +18,7 @@ from mmrl.engines.vllm.client import image_data_url
 from mmrl.engines.vllm.diagnosis import diagnose
 from mmrl.engines.vllm.replica import Client, Launched
 from mmrl.engines.vllm.server import Server, words
-from tests.runs import free_port
+from tests.tiny_recipes import free_port
 
 STAND_IN = str(Path(__file__).with_name("stand_in.py"))
 DRAWING = Drawing(1.0, 0, 1.0, 0.0, 8, False, (), (), (), 0)

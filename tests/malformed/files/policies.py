@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from mmrl.policies.control import ControlPolicy
-from mmrl.policies.text import TextPolicy
+from mmrl.policies.control.policy import ControlPolicy
+from mmrl.policies.text.policy import TextPolicy
 from tests.malformed.files.case import Case
 
 SMALL = {

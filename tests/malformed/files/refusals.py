@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mmrl.__main__ import main
-from mmrl.refusal import raised_on_purpose
+from mmrl.errors import raised_on_purpose
 from tests.malformed.files.case import Case
 
 LINES, WIDTH, SECONDS = 12, 160, 20

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sims.contract import check_same
+from mmrl.compatibility import differences
 from sims.render.base import FAR_M
 from sims.tabletop import Reach
 from sims.tabletop.appearance import Appearance
@@ -67,7 +67,6 @@ def test_looks_follow_from_the_seed_and_are_saved():
 def test_what_is_seen_is_part_of_the_contract():
     sim = Reach(appearance={"camera_m": 0.1})  # as a config writes it
     assert sim.appearance == Appearance(camera_m=0.1)
-    with pytest.raises(ValueError, match="appearance: None was recorded"):
-        check_same(Reach().contract(), sim.contract())
-    with pytest.raises(ValueError, match="observe"):
-        check_same(Reach().contract(), Reach(observe=("rgb", "depth")).contract())
+    assert "appearance: null in training" in differences(Reach().contract(), sim.contract())[0]
+    (line,) = differences(Reach().contract(), Reach(observe=("rgb", "depth")).contract())
+    assert line.startswith("observe: ")

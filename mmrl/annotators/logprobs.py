@@ -1,0 +1,149 @@
+"""Log-probabilities of the stored choices under frozen weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from mmrl.annotators.base import Annotator
+from mmrl.batch import Batch
+from mmrl.columns import COLLATED
+from mmrl.types import Context, PolicyOutput
+
+
+def scored(
+    model: nn.Module,
+    batch: Batch,
+    column: Callable[[PolicyOutput], Tensor],
+    rows: int,
+    device: torch.device,
+) -> Tensor:
+    """One entry of the model's output for all rows, as of `said`."""
+    return said(model, batch, lambda there: column(model(there)), rows, device)
+
+
+@torch.no_grad()
+def said(model: nn.Module, batch: Batch, say: Callable[[Batch], Tensor], rows: int, device: torch.device) -> Tensor:
+    """What a model says of all rows, on the CPU, computed in evaluation mode `rows` rows at a time.
+
+    Episodes of one prompt go together, since a policy may read their prompt once.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        pieces = []
+        order = batch["prompt_id"].argsort(stable=True)
+        for piece in batch.select(order).split(rows):
+            there = Batch({name: part.to(device) for name, part in piece.items()})
+            pieces.append(say(there).float().cpu())
+    finally:
+        # each module's own mode: a frozen part may be in evaluation mode inside a training policy
+        for module, training in modes:
+            module.training = training
+    return torch.cat(pieces)[order.argsort()]
+
+
+def positive_rows(rows: int, part: str) -> None:
+    """Refuse a number of rows per forward pass that makes no progress."""
+    if rows < 1:
+        raise ValueError(f"{part}.rows must be at least 1, got {rows}")
+
+
+def reference_of(ctx: Context, part: str) -> nn.Module:
+    """The frozen copy of the starting policy that this part needs."""
+    if "reference" not in ctx.models:
+        raise KeyError(f"{part} needs a frozen copy of the starting policy: set model.reference=true")
+    return ctx.models["reference"]
+
+
+@dataclass(frozen=True)
+class ReferenceLogprobs(Annotator):
+    """How likely the frozen reference policy finds each stored choice.
+
+    Args:
+        rows: contexts per forward pass; lower it when memory runs out.
+    """
+
+    rows: int = 64
+
+    reads = COLLATED
+    writes = frozenset({"ref_logprobs"})
+    models = frozenset({"reference"})
+
+    def __post_init__(self) -> None:
+        positive_rows(self.rows, "reference_logprobs")
+
+    def __call__(self, batch: Batch, ctx: Context) -> Batch:
+        batch.require(self.reads, "annotator reference_logprobs")
+        reference = reference_of(ctx, "reference_logprobs")
+        return batch.with_columns(ref_logprobs=scored(reference, batch, _logprobs, self.rows, ctx.device))
+
+
+@dataclass(frozen=True)
+class OldLogprobs(Annotator):
+    """How likely the policy finds each stored choice before this iteration's updates, by the learner's own arithmetic.
+
+    Args:
+        rows: contexts per forward pass; lower it when memory runs out.
+    """
+
+    rows: int = 64
+
+    reads = COLLATED
+    writes = frozenset({"old_logprobs"})
+
+    def __post_init__(self) -> None:
+        positive_rows(self.rows, "old_logprobs")
+
+    def __call__(self, batch: Batch, ctx: Context) -> Batch:
+        batch.require(self.reads, "annotator old_logprobs")
+        return batch.with_columns(old_logprobs=scored(ctx.policy, batch, _logprobs, self.rows, ctx.device))
+
+
+@dataclass(frozen=True)
+class Logprobs(Annotator):
+    """How likely each stored choice is found before this iteration's updates, by whom and in which context one likes.
+
+    Args:
+        column: that it is written to.
+        model: one of the learner's models; none for the policy.
+        context: another context of `data.transforms`; none for the one in which the choice was made.
+        rows: contexts per forward pass; lower it when memory runs out.
+    """
+
+    column: str
+    model: str | None = None
+    context: str | None = None
+    rows: int = 64
+
+    reads = COLLATED
+
+    def __post_init__(self) -> None:
+        positive_rows(self.rows, "logprobs")
+
+    @property
+    def writes(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset({self.column})
+
+    @property
+    def models(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset() if self.model is None else frozenset({self.model})
+
+    @property
+    def contexts(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset() if self.context is None else frozenset({self.context})
+
+    def __call__(self, batch: Batch, ctx: Context) -> Batch:
+        batch.require(self.reads, f"annotator logprobs of {self.column!r}")
+        if self.model is not None and self.model not in ctx.models:
+            raise KeyError(f"annotator logprobs: the learner has no model {self.model!r}, only {sorted(ctx.models)}")
+        model = ctx.policy if self.model is None else ctx.models[self.model]
+        seen = batch if self.context is None else batch.with_context(self.context)
+        return batch.with_columns(**{self.column: scored(model, seen, _logprobs, self.rows, ctx.device)})
+
+
+def _logprobs(out: PolicyOutput) -> Tensor:
+    return out.logprobs

@@ -1,0 +1,61 @@
+"""Role advantages: compare rows across prompts, with one baseline per role or kind of problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from mmrl.annotators.base import Annotator
+from mmrl.batch import Batch
+from mmrl.ops.segments import role_advantage
+from mmrl.types import Context
+
+
+@dataclass(frozen=True)
+class RoleAdvantage(Annotator):
+    """Advantage of a row over the rows of its baseline group, the same for all its choices.
+
+    A = (r - mean) / (std + epsilon) over the rows, of all processes, that agree in every column of `group_by`: one role
+    and kind of problem (task-relative REINFORCE++ of Absolute Zero), or one turn of the completions of one prompt. The
+    reward of a row is for this row alone: nothing flows back from later ones.
+
+    Args:
+        group_by: columns of whole numbers or bools, one entry per row.
+        scale: divide by the group's sample standard deviation.
+        epsilon: added to it.
+    """
+
+    group_by: tuple[str, ...] = ("baseline_group",)
+    scale: bool = True
+    epsilon: float = 1e-6
+
+    writes = frozenset({"advantages"})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "group_by", tuple(self.group_by))  # configs give lists
+        if not self.group_by:
+            raise ValueError("role_advantage.group_by is empty: name the columns in which compared rows agree")
+        if self.epsilon < 0:
+            raise ValueError(f"role_advantage.epsilon must be >= 0, got {self.epsilon}")
+
+    @property
+    def reads(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset({"reward", "action_mask", *self.group_by})
+
+    def __call__(self, batch: Batch, ctx: Context) -> Batch:
+        batch.require(self.reads, "annotator role_advantage")
+        reward, mask = batch["reward"].float(), batch["action_mask"]
+        if not reward.isfinite().all():
+            raise ValueError("reward is not finite in some rows; check data.reward and what the rollout pays")
+        counted = mask.any(1)  # a row without a choice has nothing to be compared for
+        keys = [tuple(row) for row in zip(*(batch[name].tolist() for name in self.group_by))]
+        own = [(key, float(r)) for key, r, there in zip(keys, reward, counted) if there]
+        everyone = sorted(ctx.gather(own))  # in one order, however many processes there are
+        number = {key: i for i, key in enumerate(dict.fromkeys(key for key, _ in everyone))}
+        baseline_group = torch.tensor([number[key] for key, _ in everyone], dtype=torch.long)
+        rewards = torch.tensor([r for _, r in everyone], dtype=torch.float64)
+        advantage = role_advantage(rewards, baseline_group, self.scale, self.epsilon)
+        found = dict(zip(everyone, advantage.tolist()))  # equal rewards in one group have equal advantages
+        out = torch.tensor([found.get((key, float(r)), 0.0) for key, r in zip(keys, reward)], dtype=torch.float32)
+        return batch.with_columns(advantages=torch.where(mask, out[:, None], 0.0))

@@ -1,0 +1,41 @@
+"""Values of the stored rows under the policy's weights before the update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from mmrl.annotators.base import Annotator
+from mmrl.annotators.logprobs import positive_rows, scored
+from mmrl.batch import Batch
+from mmrl.columns import COLLATED
+from mmrl.types import Context, PolicyOutput
+
+
+@dataclass(frozen=True)
+class Values(Annotator):
+    """Return that the policy's value head predicts, for policies that do not store it while acting.
+
+    Args:
+        rows: contexts per forward pass; lower it when memory runs out.
+    """
+
+    rows: int = 64
+
+    reads = COLLATED
+    writes = frozenset({"values"})
+    needs = frozenset({"values"})
+
+    def __post_init__(self) -> None:
+        positive_rows(self.rows, "values")
+
+    def __call__(self, batch: Batch, ctx: Context) -> Batch:
+        batch.require(self.reads, "annotator values")
+        return batch.with_columns(values=scored(ctx.policy, batch, _values, self.rows, ctx.device))
+
+
+def _values(out: PolicyOutput) -> Tensor:
+    if out.values is None:
+        raise ValueError("annotator values: the policy predicts no values; set model.policy.value_head=true")
+    return out.values

@@ -1,0 +1,134 @@
+"""Warm start: train a policy's initial weights in earlier stages, each a run of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+
+from mmrl import parallel
+from mmrl.experiments.content import content
+from mmrl.policies.processor import refuse_other
+from mmrl.policies.weights import check_fits, checkpoint_weights
+from mmrl.runs import child_process
+from mmrl.runs.checkpoint_file import read_weights
+from mmrl.runs.files import replace_file
+
+log = logging.getLogger(__name__)
+
+
+class WarmStart(L.Callback):
+    """Run stages one after the other and load the last one's weights into the policy before training.
+
+    A stage is the arguments of an `mmrl fit` command. It runs in a process of its own, in <run_dir>/start/<name>, and
+    starts with the weights of the stage before it. A policy that was loaded from a path keeps its weights, and so does
+    a run that resumes. Where the environment variable MMRL_STARTS names a folder, the checkpoints of stages are cached
+    there, and stages with the same arguments, seed included, are loaded instead of run again.
+
+    Args:
+        run_dir: folder of the run.
+        stages: arguments of each stage, in order.
+        common: arguments that all stages share, such as the task and the policy.
+        checkpoint: start with these weights; with stages, the first of them does.
+        frozen_only: load only the weights that this run does not train, and initialise the others at random: a network
+            that is certain of the answers to an earlier task learns a new one more slowly than a fresh one.
+    """
+
+    def __init__(
+        self,
+        run_dir: str,
+        stages: dict[str, list[str]] | None = None,
+        common: list[str] | None = None,
+        checkpoint: str | None = None,
+        frozen_only: bool = False,
+    ):
+        self.run_dir, self.stages, self.common, self.checkpoint = Path(run_dir), stages or {}, common or [], checkpoint
+        self.frozen_only = frozen_only
+        self.trust = False  # whether the checkpoint may hold pickled objects; the command line says so
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        if stage != "fit" or trainer.ckpt_path is not None or getattr(pl_module.policy, "path", None) is not None:
+            return
+        checkpoint = self.checkpoint
+        for name, words in self.stages.items():
+            folder = self.run_dir / "start" / name
+            if trainer.is_global_zero:
+                self._run(name, words, folder, checkpoint)
+            checkpoint = str(folder / "checkpoints" / "last.ckpt")
+        parallel.barrier(trainer, "start")
+        if checkpoint is not None:
+            load_policy(pl_module.policy, checkpoint, self.frozen_only, self.trust)
+
+    def _run(self, name: str, words: list[str], folder: Path, checkpoint: str | None) -> None:
+        kept = _kept([*self.common, *words], checkpoint)
+        last = folder / "checkpoints" / "last.ckpt"
+        if kept is not None and kept.exists():
+            log.info("warm-start stage %r: taken from %s", name, kept)
+            _copy(kept, last)
+            return
+        # the stage is part of this run, so it may replace what an earlier start left in its folder
+        command = [*_shared(self.common, words), *words, f"run_dir={folder}", "overwrite=true"]
+        if checkpoint is not None:
+            command.append(f"trainer.callbacks.warm_start.checkpoint={checkpoint}")
+        if self.trust:
+            command.append("trust=true")
+        log.info("warm-start stage %r: mmrl fit %s", name, " ".join(command))
+        environment = {k: v for k, v in os.environ.items() if k not in _LAUNCHED}
+        child_process.run([sys.executable, "-m", "mmrl", "fit", *command], environment)
+        if kept is not None:
+            _copy(last, kept)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy as a whole, should another run look."""
+    with source.open("rb") as read, replace_file(target, f"{os.getpid()}.part") as write:
+        shutil.copyfileobj(read, write)
+
+
+def _shared(common: list[str], words: list[str]) -> list[str]:
+    """The common words without the groups for which the stage names another option: each can be given once."""
+    named = {word.partition("=")[0] for word in words}
+    return [word for word in common if "." in word.partition("=")[0] or word.partition("=")[0] not in named]
+
+
+def _kept(words: list[str], checkpoint: str | None) -> Path | None:
+    """Where a stage of these words that began with these weights is kept; None where nothing is."""
+    folder = os.environ.get("MMRL_STARTS")
+    if not folder:
+        return None
+    before = hashlib.sha256(Path(checkpoint).read_bytes()).hexdigest() if checkpoint else ""
+    key = hashlib.sha256(repr([content(words), words, before]).encode()).hexdigest()[:24]
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return Path(folder) / f"{key}.ckpt"
+
+
+_LAUNCHED = {"WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK"}
+
+
+def load_policy(policy: Any, checkpoint: str, frozen_only: bool = False, trust: bool = False) -> None:
+    """Give the policy the weights of a checkpoint; what is optional and not in it keeps its own, a value head say.
+
+    Args:
+        policy: gets the weights.
+        checkpoint: the file.
+        frozen_only: load only the weights that the policy does not train.
+        trust: whether pickled objects in the file may be loaded.
+    """
+    saved = read_weights(checkpoint, trust)
+    own = checkpoint_weights(saved, str(checkpoint))
+    refuse_other(saved.get("policy_contract"), policy.contract(), str(checkpoint))
+    kept = {name for name, part in policy.named_parameters() if frozen_only and part.requires_grad}
+    if frozen_only and not any(not part.requires_grad for part in policy.parameters()):
+        raise ValueError(
+            "trainer.callbacks.warm_start.frozen_only=true: this run's policy trains all its weights; freeze a part"
+        )
+    given = {name: tensor for name, tensor in own.items() if name not in kept}
+    wanted = {name: tensor for name, tensor in policy.state_dict().items() if name not in kept}
+    check_fits(wanted, given, str(checkpoint), may_lack=policy.optional)
+    policy.load_state_dict(given, strict=False)

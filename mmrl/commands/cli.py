@@ -1,0 +1,237 @@
+"""The command line of `mmrl fit`: parse, check the wiring, build, and run with Lightning."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ArgumentError, Namespace
+from lightning.fabric.plugins.io import CheckpointIO
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+from mmrl import parallel
+from mmrl.callbacks.warm_start import WarmStart
+from mmrl.config.decode_checks import check_decodes
+from mmrl.config.parser_errors import raised_in_callback, readable
+from mmrl.config.part_checks import check_parts
+from mmrl.config.part_errors import explain_error, place_of
+from mmrl.config.preflight import check_config, check_numbers, check_seed
+from mmrl.config.wiring import check_wiring
+from mmrl.config.yaml_files import check_yaml
+from mmrl.errors import ConfigError
+from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
+from mmrl.runs.checkpoint_io import CheckpointFiles
+
+# the words are ours to read; they stay in sys.argv, because further processes are started with the same command
+warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
+warnings.filterwarnings("ignore", message="Total length of `list` across ranks is zero")  # data.evaluation=null
+warnings.filterwarnings("ignore", message=".isinstance.treespec, LeafSpec.. is deprecated")  # inside Lightning
+
+
+class SavedConfig(SaveConfigCallback):
+    """Writes the fully resolved configuration into the run folder; `mmrl fit --config` takes it as it is."""
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if stage != "fit" or not trainer.is_global_zero:
+            return
+        folder = Path(self.config.run_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.parser.save(self.config, folder / "config.yaml", skip_none=False, overwrite=True, multifile=False)
+
+
+class CLI(LightningCLI):
+    """LightningCLI over any learner and data module.
+
+    Args:
+        args: command-line words, or the nested dictionary that `mmrl.config.compose.to_lightning` makes.
+        build: False parses and checks only; no model is made.
+    """
+
+    def __init__(self, args: Sequence[str] | dict[str, Any], build: bool = True):
+        self._build = build
+        self.checkpoints = CheckpointFiles()
+        self._failed: tuple[Any, dict[str, Any], Exception] | None = None  # the first part that could not be built
+        self._whole = False  # whether all parts are built
+        if isinstance(args, dict):
+            check_seed("seed", args.get("seed_everything"))
+            check_numbers(args)  # before the parser, which needs longer
+        try:
+            super().__init__(
+                LightningModule,
+                LightningDataModule,
+                subclass_mode_model=True,
+                subclass_mode_data=True,
+                run=False,
+                save_config_callback=SavedConfig,
+                seed_everything_default=0,
+                args=args if isinstance(args, dict) else list(args),
+                parser_kwargs={"exit_on_error": False},
+            )
+        except ArgumentError as error:
+            raise ConfigError(readable(str(error))) from error
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.add_argument("--recipe", type=str | None, default=None, help="name of the recipe, for messages")
+        parser.add_argument("--run_dir", type=str, default="runs/run", help="folder of this run")
+        parser.add_argument("--ckpt_path", type=str | None, default=None, help="checkpoint to resume from")
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        super().parse_arguments(parser, args)
+        check_config(self._plain())
+
+    def _plain(self) -> dict[str, Any]:
+        return self.config.as_dict() if isinstance(self.config, Namespace) else self.config
+
+    def before_instantiate_classes(self) -> None:
+        config = self._plain()
+        check_parts(config["model"], config["data"])
+        check_wiring(config["model"], config["data"], config.get("recipe"))
+        self.parser.add_instantiator(self._part, object)
+
+    def _part(self, class_type: Any, *args: Any, **kwargs: Any) -> Any:
+        """Build one part; what it raises is remembered, because the parser wraps it in texts of its own."""
+        try:
+            return class_type(*args, **kwargs)
+        except Exception as error:
+            if self._whole:  # an optimiser, which waited for its parameters
+                raise self._explain_error(class_type, kwargs, error) from error
+            self._failed = self._failed or (class_type, kwargs, error)
+            raise
+
+    def _explain_error(self, class_type: Any, given: dict[str, Any], error: Exception) -> ConfigError:
+        path = f"{class_type.__module__}.{class_type.__qualname__}"
+        return explain_error(error, place_of(self._plain(), path, given) or class_type.__name__, path, given)
+
+    def instantiate_classes(self) -> None:
+        if not self._build:
+            return
+        try:
+            super().instantiate_classes()
+        except ConfigError:
+            raise
+        except Exception as error:  # jsonargparse wraps what a constructor raised
+            if self._failed is not None:
+                raise self._explain_error(*self._failed) from self._failed[2]
+            cause = error.__cause__ or error
+            raise explain_error(cause, "model or data", type(cause).__name__) from cause
+        self._whole = True
+
+    def to_yaml(self) -> str:
+        """The whole configuration as YAML."""
+        return self.parser.dump(self.config, skip_none=False)
+
+    def build(self) -> None:
+        """Make the parts, where the constructor only parsed and checked."""
+        self._build = True
+        self.instantiate_classes()
+
+    def move_outputs(self, run_dirs: Sequence[str]) -> None:
+        """Let everything that a configuration file writes below its own run folder go below this run's.
+
+        Args:
+            run_dirs: run folders that the files name.
+        """
+        for old in run_dirs:
+            _move_outputs(self.config.get("trainer"), old.rstrip("/"), self.config.run_dir)
+            _move_outputs(self.config.get("data"), old.rstrip("/"), self.config.run_dir)
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """Lightning's Trainer, which saves and loads checkpoints by `CheckpointFiles`."""
+        given = self.config_init["trainer"].get("plugins") or []
+        plugins = list(given) if isinstance(given, (list, tuple)) else [given]
+        if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
+            plugins.append(self.checkpoints)
+        try:
+            return super().instantiate_trainer(plugins=plugins, **kwargs)
+        except Exception as error:  # what Lightning finds wrong with the trainer's words
+            text = " ".join(str(error).split())
+            raise ConfigError(f"trainer: {text} (trainer.callbacks.NAME=null takes a callback out)") from error
+
+    def fit(self, trust: bool = False) -> None:
+        """Train, from the start or from ckpt_path.
+
+        Args:
+            trust: also load pickled objects from ckpt_path and warm_start.checkpoint; their author can run any code.
+        """
+        path = self.config.ckpt_path
+        self.checkpoints.trust = trust
+        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, WarmStart):
+                callback.trust = trust
+        if path is not None:
+            check_resumable(path, trust, parallel.shards(self.trainer))
+        check_decodes(getattr(self.model, "policy", None), self.datamodule)
+        try:
+            self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=not trust if path else None)
+        except (MisconfigurationException, RuntimeError) as error:
+            if not isinstance(error, MisconfigurationException) and not raised_in_callback(error):
+                raise
+            text = " ".join(str(error).split())
+            raise ConfigError(f"trainer: {text} (trainer.callbacks.NAME=null takes a callback out)") from error
+
+
+OUTPUTS = ("run_dir", "save_dir", "dirpath", "default_root_dir", "logs", "path")
+"""Arguments that name where something is written; `path` is that of logged episodes, which stand in the run folder."""
+
+
+def _move_outputs(node: Any, old: str, new: str) -> None:
+    """Replace the folder `old` by `new` in every argument that names an output."""
+    pairs = enumerate(node) if isinstance(node, list) else vars(node).items() if isinstance(node, Namespace) else ()
+    pairs = node.items() if isinstance(node, dict) else pairs
+    for key, value in list(pairs):
+        if isinstance(value, str) and key in OUTPUTS and (value == old or value.startswith(f"{old}/")):
+            node[key] = new + value.removeprefix(old)
+        else:
+            _move_outputs(value, old, new)
+
+
+def check_resumable(path: str, trust: bool, shards: bool) -> None:
+    """Refuse, by name, a checkpoint that is not there, cannot be read, is not trusted or cannot be resumed.
+
+    Args:
+        path: `ckpt_path`.
+        trust: whether pickled objects may be loaded.
+        shards: whether this run's checkpoints are folders, a file for each process.
+    """
+    if not os.path.exists(path):
+        raise ConfigError(f"ckpt_path={path}: no such file; give a .ckpt file of a run's checkpoints folder")
+    if os.path.isdir(path):
+        if not (Path(path) / ".metadata").is_file():
+            raise ConfigError(f"ckpt_path={path}: a folder without a checkpoint; give a .ckpt of a checkpoints folder")
+        if not trust:
+            raise ConfigError(
+                f"ckpt_path={path}: a sharded checkpoint is read with pickle, which can run any code that it holds; "
+                "give trust=true if you know who wrote it"
+            )
+        return
+    if shards:
+        raise ConfigError(
+            f"ckpt_path={path}: the checkpoint of a run without sharding, which a sharded run cannot resume; begin "
+            f"with its weights: trainer.callbacks.warm_start.checkpoint={path}"
+        )
+    try:
+        checkpoint = read_checkpoint(path, trust)
+    except CheckpointError as error:
+        raise ConfigError(f"ckpt_path={error}") from error
+    if missing := [name for name in ("loops", "optimizer_states", "lr_schedulers", "epoch") if name not in checkpoint]:
+        raise ConfigError(
+            f"ckpt_path={path} has no {', '.join(missing)}, so it cannot be resumed, only begun with: "
+            f"trainer.callbacks.warm_start.checkpoint={path}"
+        )
+
+
+def load_run(config: str | Path, words: Sequence[str] = ()) -> CLI:
+    """The parts of a run, built again from its resolved configuration; `load_policy` gives them a checkpoint's weights.
+
+    Args:
+        config: the run's config.yaml.
+        words: LightningCLI words that change the configuration.
+    """
+    config = Path(config)
+    check_yaml(config)
+    return CLI(["--config", str(config), "--trainer.logger=false", "--trainer.callbacks=null", *words])

@@ -1,0 +1,174 @@
+"""Parse the arguments of `mmrl evaluate`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mmrl.config.bounds import LARGEST
+from mmrl.config.compose import ROOTS, SHORT
+from mmrl.errors import ConfigError
+
+OPTIONS = ("checkpoint", "compare", "count", "num_samples", "decode", "video", "video_episodes", "accept", "trust")
+_EMPTY = {
+    "checkpoint": "must be last, start or a file",
+    "compare": "must be start, a file or another run's folder",
+    "count": "must be a whole number of at least 1",
+    "num_samples": "must be a whole number of at least 1",
+    "video_episodes": "must be a whole number of at least 1",
+    "decode": "must be sample, argmax, mean, or a decode of the configuration",
+    "video": "must be true or false",
+}
+"""What is said of an option without a value."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One evaluation.
+
+    Args:
+        folder: of the run.
+        checkpoint: file to measure.
+        compare: file to measure before it, on the same problems and draws; None for no comparison.
+        against: folder with an earlier measurement to compare with, of this or another run; None for none.
+        count: held-out problems; None as configured.
+        num_samples: per problem; None as configured.
+        decodes: names of configured decodes, or sample, argmax, mean; empty for all that are configured.
+        video: record a video of the first held-out initial states of a simulator.
+        video_episodes: number of those states.
+        accept: entries of the simulator's contract that may differ from the training's; they are said in red.
+        trust: whether pickled objects in a checkpoint may be loaded; they can run any code.
+        words: LightningCLI arguments that change the configuration of the run.
+    """
+
+    folder: Path
+    checkpoint: Path
+    compare: Path | None = None
+    against: Path | None = None
+    count: int | None = None
+    num_samples: int | None = None
+    decodes: tuple[str, ...] = ()
+    video: bool = False
+    video_episodes: int = 6
+    accept: tuple[str, ...] = ()
+    trust: bool = False
+    words: tuple[str, ...] = field(default=())
+
+    @property
+    def checkpoints(self) -> dict[str, Path]:
+        """By title, in the order in which they are measured."""
+        if self.against is not None:
+            return {"after": self.checkpoint}
+        if self.compare is None:
+            return {self.checkpoint.stem: self.checkpoint}
+        return {"before": self.compare, "after": self.checkpoint}
+
+
+def parse(words: Sequence[str]) -> Asked:
+    """The words after `mmrl evaluate`: a run folder or a checkpoint, then key=value."""
+    if flags := [word for word in words if word.startswith("-")]:
+        raise ConfigError(f"{flags[0]}: options are written key=value, as in video=true; see `mmrl evaluate --help`")
+    places = [
+        word for word in words if "=" not in word or (word.partition("=")[0] not in OPTIONS and Path(word).exists())
+    ]
+    if len(places) != 1 or not places[0].strip():
+        unknown = [word for word in words if "=" in word and word.partition("=")[0] not in OPTIONS and "." not in word]
+        missing = f"; {unknown[0]} is neither an option nor a folder that is there" if unknown and not places else ""
+        raise ConfigError(
+            f"give one run folder or checkpoint, got {places}{missing}; for example "
+            "`mmrl evaluate runs/demo compare=start`"
+        )
+    given, more = {}, []
+    for word in words:
+        key, _, value = word.partition("=")
+        if key in OPTIONS and word not in places:
+            if given.setdefault(key, value) != value:
+                raise ConfigError(f"{key}={given[key]} and {key}={value}: give {key} once")
+            if not value.strip():
+                raise ConfigError(f"{word}: {_EMPTY.get(key, f'{key} is empty; leave it out or give a value')}")
+        elif word not in places:
+            more.append(_typed(key, value))
+    folder, file = _place(Path(places[0]))
+    if file is not None and "checkpoint" in given:
+        raise ConfigError(f"{places[0]} is a checkpoint already; leave out checkpoint={given['checkpoint']}")
+    other = given.get("compare")
+    measured = Path(other) if other is not None and (Path(other) / "config.yaml").exists() else None
+    return Asked(
+        folder=folder,
+        checkpoint=file or _checkpoint(folder, given.get("checkpoint", "last")),
+        compare=_checkpoint(folder, other) if other is not None and measured is None else None,
+        against=measured,
+        count=_number(given, "count"),
+        num_samples=_number(given, "num_samples"),
+        decodes=_names(given, "decode"),
+        video=_switch(given, "video"),
+        video_episodes=_number(given, "video_episodes") or 6,
+        accept=_names(given, "accept"),
+        trust=_switch(given, "trust"),
+        words=tuple(more),
+    )
+
+
+def _place(place: Path) -> tuple[Path, Path | None]:
+    """The run's folder, and the checkpoint when the place is one."""
+    if (place / "config.yaml").exists():
+        return place, None
+    if place.suffix == ".ckpt" and place.exists():
+        folder = next((f for f in place.resolve().parents[:3] if (f / "config.yaml").exists()), None)
+        if folder is None:
+            raise ConfigError(f"{place}: no config.yaml beside the checkpoints folder; keep checkpoints in their run")
+        return folder, place
+    raise ConfigError(f"{place}: neither the folder of a run (with a config.yaml) nor a .ckpt file")
+
+
+def _checkpoint(folder: Path, name: str) -> Path:
+    """A file by its short name (last, start, epoch=49) or by its path."""
+    for path in (folder / "checkpoints" / f"{name}.ckpt", folder / "checkpoints" / name, Path(name)):
+        if path.is_dir():
+            raise ConfigError(
+                f"{path} is a sharded checkpoint; make one file of it first: "
+                f"python -m lightning.pytorch.utilities.consolidate_checkpoint {path}"
+            )
+        if path.exists():
+            return path
+    there = sorted(file.stem for file in (folder / "checkpoints").glob("*.ckpt"))
+    raise ConfigError(f"no checkpoint {name!r} in {folder}; there are {there}")
+
+
+def _typed(key: str, value: str) -> str:
+    """sim.renderer=ray as --data.task.sim.renderer=ray."""
+    head, _, rest = key.partition(".")
+    if rest and head in SHORT:
+        return f"--{SHORT[head]}.{rest}={value}"
+    if rest and head in ROOTS:
+        return f"--{key}={value}"
+    known = [*OPTIONS, *(f"{slot}." for slot in (*SHORT, *ROOTS))]
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ConfigError(
+        f"{key}={value}: `mmrl evaluate` does not know {key!r}.{hint} Options are {', '.join(OPTIONS)}, and single "
+        "values of the run's configuration such as sim.renderer=ray or engine.max_rows=64"
+    )
+
+
+def _names(given: dict[str, str], name: str) -> tuple[str, ...]:
+    return tuple(given[name].strip("[]").replace(" ", "").split(",")) if name in given else ()
+
+
+def _number(given: dict[str, str], name: str) -> int | None:
+    if name not in given:
+        return None
+    if not (given[name].isascii() and given[name].isdigit()) or int(given[name]) < 1:
+        raise ConfigError(f"{name}={given[name]}: must be a whole number of at least 1")
+    if int(given[name]) > LARGEST:
+        raise ConfigError(f"{name}={given[name]}: must be at most {LARGEST}")
+    return int(given[name])
+
+
+def _switch(given: dict[str, str], name: str) -> bool:
+    word = given.get(name, "false").lower()
+    if word not in ("true", "false"):
+        raise ConfigError(f"{name}={given[name]}: must be true or false")
+    return word == "true"

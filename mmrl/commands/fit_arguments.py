@@ -1,0 +1,47 @@
+"""LightningCLI words of `mmrl fit`, --key value: what is refused before they are parsed."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from mmrl.config.compose import ROOTS, SHORT
+from mmrl.config.yaml_files import check_yaml
+from mmrl.errors import ConfigError
+
+_KNOWN = ("config", "seed_everything", "recipe", "run_dir", "ckpt_path", *ROOTS)
+_LISTED = re.compile(r"(trainer\.(?:callbacks|logger))\.")
+
+
+def check_dashed(words: Sequence[str]) -> None:
+    """Refuse files that are no configuration, short keys, and names in lists, which a written configuration has not."""
+    found = False
+    for number, word in enumerate(words):
+        if not word.startswith("--"):
+            continue
+        key, equals, value = word[2:].partition("=")
+        if key == "config":
+            value = value if equals else next(iter(words[number + 1 : number + 2]), "")
+            if not value or value.startswith("--"):
+                raise ConfigError("--config: give a file, as in --config runs/demo/config.yaml")
+            check_yaml(Path(value))
+            found = True
+            continue
+        head = key.partition(".")[0]
+        if head in SHORT:
+            raise ConfigError(f"--{key}: beside --config keys are written in full: --{SHORT[head]}{key[len(head) :]}")
+        if head.rstrip("+") not in _KNOWN:
+            near = difflib.get_close_matches(head, _KNOWN, n=1)
+            hint = f" Did you mean --{near[0]}?" if near else ""
+            raise ConfigError(f"--{key}: unknown option.{hint} There are {', '.join(f'--{name}' for name in _KNOWN)}")
+        if listed := _LISTED.match(key):
+            raise ConfigError(
+                f"--{key}: in a written configuration {listed[1]} is a list without names; change the file, or set it "
+                f"when the file is written: mmrl fit recipe=... {key}=... --print_config > config.yaml"
+            )
+    if not found:
+        raise ConfigError(
+            "LightningCLI arguments need --config FILE, which names model and data; see `mmrl fit --help`"
+        )

@@ -1,0 +1,277 @@
+"""Configuration: Hydra composes it, LightningCLI checks the types and builds the objects.
+
+`mmrl fit recipe=grpo policy.path=...` takes Hydra overrides, `mmrl fit --config run/config.yaml` is LightningCLI. Both
+build the same classes, and the second reads what the first wrote.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.errors import HydraException
+from hydra.utils import get_class, instantiate
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+from mmrl.config.overrides import check_effect, check_word, drop_leftovers, quote
+from mmrl.errors import ConfigError
+
+CONF = next(
+    folder
+    for folder in (Path(__file__).parents[1] / "conf", Path(__file__).parents[2] / "conf")
+    if (folder / "config.yaml").exists()
+)
+"""The folder of config groups: inside an installed package, or beside it in a checkout."""
+
+SHORT = {
+    "policy": "model.policy",
+    "objective": "model.objective",
+    "optimizer": "model.optimizer",
+    "scheduler": "model.scheduler",
+    "task": "data.task",
+    "sim": "data.task.sim",
+    "engine": "data.engine",
+    "rollout": "data.rollout",
+    "reward": "data.reward",
+    "curriculum": "data.curriculum",
+    "weighting": "data.weighting",
+    "sampling": "data.sampling",
+    "evaluation": "data.evaluation",
+}
+"""What `slot.key=value` stands for."""
+
+
+def _product(*factors: Any) -> int:
+    """${product:a,b}: how often something happens in a run."""
+    if any(isinstance(factor, bool) or not isinstance(factor, int) for factor in factors):
+        raise ConfigError(f"it is the product of {list(map(str, factors))}, and each must be a whole number (int)")
+    return math.prod(factors)
+
+
+OmegaConf.register_new_resolver("product", _product, replace=True)
+
+
+def _sim_size(name: str, *, _root_: DictConfig) -> Any:
+    """${sim:action_dims}: the chosen simulator's value for that argument of a policy."""
+    node = OmegaConf.select(_root_, "data.task.sim")
+    if node is None and hasattr(_class(OmegaConf.select(_root_, "data.task._target_")), "sizes"):
+        node = _root_.data.task  # a task that knows them without a simulator
+    if node is None:
+        raise ConfigError(f"policy.{name} comes from a simulator and there is none: name one with sim=..., or set it")
+    plain: Any = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
+    sizes = _sizes(json.dumps(plain, sort_keys=True))
+    if name not in sizes:
+        raise ConfigError(f"{plain['_target_']} does not say policy.{name} (it says {sorted(sizes)}): set it")
+    return sizes[name]
+
+
+@functools.cache
+def _sizes(sim: str) -> dict[str, Any]:
+    node = json.loads(sim)
+    try:
+        return instantiate(node).sizes()
+    except Exception as error:  # Hydra wraps what the simulator says
+        cause = " ".join(str(error.__cause__ or error).split())
+        raise ConfigError(f"data.task.sim ({node['_target_']}): {cause}") from error
+
+
+def _class(path: str | None) -> Any:
+    """What a `_target_` names; None where it names nothing."""
+    try:
+        return get_class(path) if path else None
+    except Exception:  # the typed parser says better what is wrong with it
+        return None
+
+
+def _build_processor(
+    path: str, action: str = "quantile", vectors: str = "mean_std", unscaled_dims: Sequence[int] = ()
+) -> Any:
+    """${normalised:FOLDER}: a policy.processor from the statistics of a dataset."""
+    from mmrl.datasets.processor_of_dataset import build_processor
+
+    return build_processor(path, action, vectors, unscaled_dims)  # type: ignore[arg-type]
+
+
+OmegaConf.register_new_resolver("sim", _sim_size, replace=True)
+OmegaConf.register_new_resolver("normalised", _build_processor, replace=True)
+
+SHARED = ("task", "sim", "policy")
+"""Slots that a warm-start stage takes over from the run that it prepares."""
+_SHARED_KEYS = tuple(f"{key}." for slot in SHARED for key in (slot, SHORT[slot]))
+
+PLAIN = ("seed", "run_dir", "ckpt_path")
+ROOTS = ("trainer", "model", "data")
+NEEDED = ("trainer", "learner", "data")
+"""Groups that no run can do without; what a learner or a data module needs, the typed parser knows."""
+
+
+def groups() -> dict[str, list[str]]:
+    """Every config group with its options."""
+    folders = sorted(folder for folder in CONF.iterdir() if folder.is_dir())
+    return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
+
+
+def hydra_words(words: Sequence[str]) -> list[str]:
+    """A user's words as Hydra overrides: short slot names spelled out, keys that a file leaves out allowed.
+
+    Typing errors are refused here or by the typed parser, so Hydra need not insist that a key is already there.
+    """
+    options = groups()
+    out = []
+    for word in words:
+        check_word(word)
+        key, value = word.split("=", 1)
+        key = key.lstrip("+~") if key.startswith(("+", "~")) else key
+        head, _, rest = key.partition(".")
+        if not rest and key in options:
+            if value not in options[key] and (value != "null" or key in NEEDED):
+                near = _suggest(value, options[key]) or f" {key} can be {options[key]}"
+                raise ConfigError(f"{key}={value}: no such {key}.{near}; `mmrl list {key}` says what each is")
+            out.append(f"~{key}" if value == "null" else f"{key}={value}")
+        elif rest and head in SHORT:
+            out.append(f"++{SHORT[head]}.{rest}={value}")
+        elif key in PLAIN or (rest and head in ROOTS):
+            out.append(f"++{key}={value}")
+        elif key in SHORT or key in ROOTS:
+            raise ConfigError(f"{key}={value}: {key!r} has no named options; set its keys, as in {key}.KEY=VALUE")
+        else:
+            known = [*PLAIN, *ROOTS, *SHORT, *options]
+            raise ConfigError(f"{key}: unknown key.{_suggest(head, known)} Top-level keys are {sorted(set(known))}")
+    return out
+
+
+def compose(words: Sequence[str]) -> DictConfig:
+    """The words composed over conf/, with the run folder filled in; still with Hydra's `_target_`."""
+    try:
+        overrides = [quote(override) for override in hydra_words(words)]
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            cfg = hydra_compose("config", overrides=overrides, return_hydra_config=True)
+        check_effect(cfg, overrides)
+        drop_leftovers(cfg, overrides, _class)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(str(error).strip()) from error
+    choices: Any = OmegaConf.to_container(cfg.hydra.runtime.choices)
+    return finish(cfg, choices, words)
+
+
+def finish(cfg: DictConfig, choices: Mapping[str, Any], words: Sequence[str]) -> DictConfig:
+    """Drop Hydra's own part, name the run folder, and tell the warm-start stages what they share with this run."""
+    chosen = {group: choices[group] for group in groups() if choices.get(group)}
+    plain: Any = OmegaConf.to_container(cfg, resolve=False)
+    cfg = OmegaConf.create({k: v for k, v in plain.items() if k != "hydra"})
+    cfg.choices = chosen
+    if cfg.get("run_dir") is None:
+        cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{_start_time()}"
+    start = OmegaConf.select(cfg, "trainer.callbacks.warm_start")
+    if start is not None:
+        start.common = [f"{group}={chosen[group]}" for group in SHARED if group in chosen]
+        start.common += [word for word in words if word.lstrip("+").startswith(_SHARED_KEYS)]
+        start.common.append(f"seed={cfg.seed}")
+    return cfg
+
+
+def _start_time() -> str:
+    """The time in the name of a run's folder, the same in the processes that Lightning launches for one run."""
+    if "LOCAL_RANK" not in os.environ:
+        os.environ["MMRL_STARTED"] = time.strftime("%Y%m%d-%H%M%S")
+    elif "MMRL_STARTED" not in os.environ:
+        raise ConfigError("run_dir: name the folder of the run when another program launches its processes")
+    return os.environ["MMRL_STARTED"]
+
+
+def to_lightning(cfg: DictConfig) -> dict[str, Any]:
+    """Convert the composed configuration to the nested dictionary that LightningCLI reads."""
+    try:
+        plain: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    except MissingMandatoryValue as error:
+        raise ConfigError(f"{error.full_key} is missing: give it as {_short(str(error.full_key))}=...") from error
+    except OmegaConfBaseException as error:
+        raise ConfigError(_explain_interpolation(cfg, error)) from error
+    except RecursionError as error:
+        raise ConfigError("an interpolation ${...} contains itself; write a value in its place") from error
+    unknown = sorted(set(plain) - {*PLAIN, *ROOTS, "choices", "paper", "prove"})
+    if unknown:
+        raise ConfigError(f"unknown top-level keys {unknown}; they must be under trainer, model or data")
+    for key in ("run_dir", "ckpt_path"):
+        if plain.get(key) is not None and not isinstance(plain[key], str):
+            plain[key] = _text(key, plain[key])
+    out = {root: to_class_path(plain[root]) for root in ROOTS}
+    for name in ("callbacks", "logger"):  # named here, so that they can be changed one by one; a list for Lightning
+        named = out["trainer"].get(name)
+        if isinstance(named, dict) and "class_path" not in named:
+            out["trainer"][name] = list(named.values())
+    return {
+        "seed_everything": plain["seed"],
+        "run_dir": plain["run_dir"],
+        "recipe": plain["choices"].get("recipe"),
+        "ckpt_path": plain.get("ckpt_path"),
+        **out,
+    }
+
+
+NAMED_PARTS = (
+    *("callbacks", "logger", "stages", "annotators", "transforms", "terms", "phases", "models"),
+    *("evaluators", "sampling", "weights", "statistics", "auxiliary_models"),
+)
+"""Dictionaries of named parts: a recipe takes one out by setting it to null."""
+
+
+def to_class_path(node: Any) -> Any:
+    """Hydra's {_target_: C, a: 1} as jsonargparse's {class_path: C, init_args: {a: 1}}, all the way down."""
+    if isinstance(node, list):
+        return [to_class_path(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    inner = {key: to_class_path(value) for key, value in node.items() if key != "_target_"}
+    for key in NAMED_PARTS:
+        if isinstance(inner.get(key), dict):
+            inner[key] = {name: part for name, part in inner[key].items() if part is not None}
+    if "_target_" not in node:
+        return inner
+    if not isinstance(node["_target_"], str):
+        raise ConfigError(f"_target_={node['_target_']!r}: must be a class's import path, as in torch.optim.AdamW")
+    return {"class_path": node["_target_"], "init_args": inner}
+
+
+def _text(key: str, value: Any) -> str:
+    """A number is a name too; a list or a mapping is none."""
+    if isinstance(value, (list, dict)):
+        raise ConfigError(f"{key} must be a text, got {value}; put it in quotes if it is meant as a name")
+    return str(value)
+
+
+def _explain_interpolation(cfg: DictConfig, error: OmegaConfBaseException) -> str:
+    """Which key could not be computed, what stands there, and why; of a refusal by a resolver of ours its own words."""
+    said = str(error).strip()
+    own = said.removeprefix("ConfigError raised while resolving interpolation: ")
+    key = str(error.full_key or "")
+    raw: Any = OmegaConf.to_container(cfg, resolve=False)
+    for part in key.replace("[", ".").replace("]", "").split("."):
+        raw = raw.get(part) if isinstance(raw, dict) else None
+    if own != said and "${product" not in str(raw):
+        return own.splitlines()[0]
+    cause = own.splitlines()[0].removeprefix("InterpolationResolutionError raised while resolving interpolation: ")
+    return f"{_short(key)}={raw} cannot be computed: {cause}; write a value in its place"
+
+
+def _short(key: str) -> str:
+    """A full key as one would type it: model.policy.path as policy.path."""
+    for short, full in sorted(SHORT.items(), key=lambda pair: -len(pair[1])):
+        if key == full or key.startswith(f"{full}."):
+            return short + key.removeprefix(full)
+    return key
+
+
+def _suggest(word: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""

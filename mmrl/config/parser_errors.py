@@ -1,0 +1,174 @@
+"""Format errors for users: which errors are messages, and the typed parser's long one as a line with the key."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import os
+import re
+import traceback
+import typing
+from dataclasses import dataclass, field
+
+_KEY = re.compile(r'^[Pp]arser key "(?P<key>[^"]+)":')
+_CLASS = re.compile(r"^Problem with given class_path '(?P<path>[^']+)':")
+_CALLABLE = re.compile(r"^Type typing\.Callable.* expects a function or a callable class: ")
+_NOISE = (
+    *("Does not validate", "Subtypes:", "Errors:", "Given value", "Expected a <class 'NoneType'>"),
+    *("Expected a path but", "Subclass types expect one of", "a class path (str)", "a dict with"),
+)
+
+_MANY = 15  # more keys than a reader wants to see where one is clearly meant
+_LONGEST = 120  # characters of a value
+
+
+def raised_in_callback(error: BaseException) -> bool:
+    """Whether a callback of Lightning raised the error: what its arguments ask for is not there."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and "/lightning/pytorch/callbacks/" in frames[-1].filename.replace(os.sep, "/")
+
+
+@dataclass
+class _Complaint:
+    """What is said at the deepest place of the parser's text.
+
+    Args:
+        keys: from the outermost to the innermost.
+        part: the class whose argument is meant, by import path.
+        texts: alternatives: what each type of a union says.
+        value: that was given, as text; None where the text does not say it.
+    """
+
+    depth: int
+    keys: list[str]
+    part: str | None
+    texts: list[str] = field(default_factory=list)
+    value: str | None = None
+    listed: bool = False  # whether it is one of the alternatives of a union, after which the value is said
+
+
+def readable(text: str) -> str:
+    """jsonargparse nests one level per key and class; the deepest complaint is the cause.
+
+    Its text looks like 'Parser key "model": ... Problem with given class_path 'C': ... Option 'x' is not accepted'.
+    """
+    if found := re.match(r"unrecognized arguments: --(?:trainer\.)?(\S+)", text):
+        part = "lightning.pytorch.Trainer" if "--trainer." in text else None
+        return (
+            f"{found[0].rpartition('--')[2]}: unknown key.{_alternatives(found[1], part) or ' See `mmrl fit --help`'}"
+        )
+    if found := re.match(r"argument --(\S+): expected one argument", text):
+        return f"{found[1]} needs a value, as in --{found[1]} VALUE"
+    best = _deepest(text)
+    if best is None:
+        return text.strip().splitlines()[0] if text.strip() else "the configuration cannot be read"
+    where = ".".join(best.keys)
+    if where == "seed_everything":
+        return f"seed must be a whole number from 0 to {2**32 - 1}, got {best.value}"
+    if found := re.match(r"Group '([^']+)' does not accept option '([^']+)'", best.texts[0]):
+        group, part = ("trainer", "lightning.pytorch.Trainer") if found[1] == "trainer" else (found[1], best.part)
+        return f"{'.'.join([*best.keys, group])}: unknown key {found[2]!r}.{_alternatives(found[2], part, group)}"
+    if found := re.match(r"the following arguments are required: (\S+)", best.texts[0]):
+        key = f"{where}.{found[1]}" if where else found[1]
+        return f"{key} is null or missing, and {best.part or 'the run'} needs it.{_options(key)}"
+    shown = f"{where} ({best.part})" if best.part else where
+    said = _plain(best)
+    return f"{shown}: {said}" if shown else said
+
+
+def _deepest(text: str) -> _Complaint | None:
+    best: _Complaint | None = None
+    stack: list[tuple[int, str, str]] = []  # (indent, "key" or "class", name)
+    lines = text.splitlines()
+    for number, raw in enumerate(lines):
+        line = raw.strip()
+        words = line.removeprefix("- ")
+        indent = len(raw) - len(raw.lstrip()) + len(line) - len(words)
+        if not words or words.startswith(_NOISE):
+            if words.startswith("Given value: ") and best is not None and best.listed and best.value is None:
+                best.value = _short(words.removeprefix("Given value: "))
+            continue
+        stack = [entry for entry in stack if entry[0] < indent]
+        if found := _KEY.match(words):
+            stack.append((indent, "key", found["key"]))
+            words = words[found.end() :].strip()
+        elif found := _CLASS.match(words):
+            stack.append((indent, "class", found["path"]))
+            words = words[found.end() :].strip()
+        if found := _CALLABLE.match(words):  # the class comes after what is wrong with it
+            words = words[found.end() :]
+            path = re.search(r"Got value: Namespace\(class_path='([^']+)'", "\n".join([words, *lines[number + 1 :]]))
+            if path:
+                stack.append((indent, "class", path[1]))
+            if key := _KEY.match(words):
+                stack.append((indent, "key", key["key"]))
+                words = words[key.end() :].strip()
+        words = re.sub(r"\. Got value: Namespace\(.*", "", words)
+        if not words:
+            continue
+        keys = [name for _, kind, name in stack if kind == "key"]
+        if best is None or len(stack) > best.depth:
+            parts = [name for _, kind, name in stack if kind == "class"]
+            best = _Complaint(len(stack), keys, parts[-1] if parts else None, listed=line.startswith("- "))
+        if best.depth == len(stack) and best.keys == keys and best.value is None:
+            best.texts.append(words)
+    return best
+
+
+def _plain(complaint: _Complaint) -> str:
+    text = complaint.texts[0]
+    if found := re.match(r"Option '([^']+)' is not accepted", text):
+        top = "" if complaint.keys or complaint.part else " The sections are trainer, model and data"
+        return f"unknown key {found[1]!r}.{_alternatives(found[1], complaint.part)}{top}"
+    if found := re.match(r"No module named '([^']+)'", text):
+        return f"{text}; install it, or put its folder on PYTHONPATH"
+    if found := re.match(r"(?:Not a valid|Import path does not correspond to a) subclass of (\w+)", text):
+        got = f"; got {complaint.value}" if complaint.value else ""
+        return f"must be a {found[1]}, named by its class in _target_ (class_path){got}"
+    if found := re.match(r"Expected '([^']+)' to be a subclass of <class '([^']+)'>", text):
+        return f"{found[1]} is no {found[2]}; name a class that is one"
+    wanted = []
+    for each in complaint.texts:
+        if found := re.match(r"Expected a dot import path string: (.*)", each):
+            wanted.append("an import path")
+            complaint.value = complaint.value or _short(found[1])
+        elif found := re.match(r"Expected an? (?:<class '([^']+)'>|(.+?))(?:\. Got value: (.*))?$", each):
+            kind = (found[1] or found[2]).replace("typing.", "").replace("collections.abc.", "")
+            wanted.append(kind.removeprefix("Literal[").removesuffix("]") if kind.startswith("Literal[") else kind)
+            complaint.value = complaint.value or _short(found[3] or "")
+    if not wanted:
+        return _short(text, 400)
+    return f"must be {' or '.join(wanted)}" + (f", got {complaint.value}" if complaint.value else "")
+
+
+def _short(value: str, longest: int = _LONGEST) -> str:
+    return value if len(value) <= longest else f"{value[:longest]} ..."
+
+
+def _options(key: str) -> str:
+    """How a part that is missing can be named."""
+    from mmrl.config.compose import groups
+
+    name = key.rpartition(".")[2]
+    return f" `mmrl list {name}` shows what it can be: {name}=NAME" if name in groups() else f" Set {key}"
+
+
+def _alternatives(word: str, part: str | None, group: str | None = None) -> str:
+    """What the constructor takes instead, or the argument of it that is a group of values."""
+    if part is None:
+        return ""
+    module, _, name = part.rpartition(".")
+    try:
+        made = getattr(importlib.import_module(module), name)
+        if group is not None and group != "trainer":
+            made = typing.get_type_hints(made.__init__)[group]
+    except (ImportError, AttributeError, KeyError, NameError):
+        return ""
+    known = [key for key in inspect.signature(made).parameters if key != "self"]
+    near = difflib.get_close_matches(word.split(".")[0], known, n=1)
+    if near and len(known) > _MANY:
+        return f" Did you mean {near[0]!r}?"
+    more = f" and {len(known) - _MANY} more" if len(known) > _MANY else ""
+    taken = f" It takes {', '.join(known[:_MANY]) or 'nothing'}{more}"
+    return (f" Did you mean {near[0]!r}?" if near else "") + taken

@@ -1,0 +1,105 @@
+"""Builds the small parts of a configuration once, so that what they refuse is said before a model is made."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from mmrl.config.part_errors import explain_error
+from mmrl.config.wiring import build_nested, load
+from mmrl.data.parity import Parity
+from mmrl.errors import ConfigError
+from mmrl.types import Sampling
+
+_PARTS = ("curriculum", "parity", "weighting", "sampling")
+_PLAIN = {"sampling": Sampling, "parity": Parity}
+"""Parts of one class, which a configuration need not name."""
+_NAMED = ("annotators", "transforms")
+_NULL = ("None", "Optional", "Any", "_empty")
+"""What the type of an argument that may be null has in it, or one that says nothing."""
+
+
+def check_parts(model: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    """Refuse arguments that a part's constructor refuses, naming the key: of parts that hold plain values only.
+
+    Args:
+        model: {class_path, init_args} of the learner.
+        data: {class_path, init_args} of the data module.
+
+    Raises:
+        ConfigError: with the key, the class and what its constructor says.
+    """
+    _check_nulls(model, "model")
+    _check_nulls(data, "data")
+    learner, module = model.get("init_args") or {}, data.get("init_args") or {}
+    for key, spec in _specs(learner, "model"):
+        _try(key, spec)
+    optimizer = learner.get("optimizer")
+    if isinstance(optimizer, Mapping) and learner.get("scheduler") is not None:
+        _try("model.scheduler", learner["scheduler"], _build(optimizer))
+    for name in _PARTS:
+        _try(f"data.{name}", module.get(name), kind=_PLAIN.get(name))
+    for name in _NAMED:
+        for part, spec in (module.get(name) or {}).items():
+            _try(f"data.{name}.{part}", spec)
+    held_out = (module.get("evaluation") or {}).get("init_args") or {}
+    for name, spec in (held_out.get("sampling") or {}).items():
+        _try(f"data.evaluation.sampling.{name}", spec, kind=Sampling)
+    for name, spec in (held_out.get("evaluators") or {}).items():
+        _try(f"data.evaluation.evaluators.{name}", spec)
+
+
+def _check_nulls(node: Any, key: str) -> None:
+    """Refuse null for an argument whose type has none; the typed parser lets it pass."""
+    if not isinstance(node, Mapping):
+        return
+    part = load(node["class_path"]) if "class_path" in node else None
+    inside = node.get("init_args") or {} if part is not None else node
+    known = inspect.signature(part).parameters if inspect.isclass(part) else {}
+    for name, value in inside.items():
+        if value is None and name in known:
+            kind = str(known[name].annotation)
+            if known[name].default is not None and not any(word in kind for word in _NULL):
+                raise ConfigError(f"{key}.{name} must be {kind}, got null ({node['class_path']}); leave it out")
+        _check_nulls(value, f"{key}.{name}")
+
+
+def _specs(node: Any, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Optimisers and terms of objectives, wherever they are."""
+    if not isinstance(node, Mapping):
+        return
+    inside = node.get("init_args") or {} if "class_path" in node else node
+    if key.endswith("optimizer") and "class_path" in node:
+        yield key, node
+    for name, value in inside.items():
+        if name == "terms" and isinstance(value, Mapping):
+            yield from ((f"{key}.terms.{term}", spec) for term, spec in value.items() if isinstance(spec, Mapping))
+        elif name != "policy":
+            yield from _specs(value, f"{key}.{name}")
+
+
+def _try(key: str, spec: Any, *first: Any, kind: type | None = None) -> None:
+    if not isinstance(spec, Mapping) or ("class_path" not in spec and kind is None):
+        return
+    path = spec.get("class_path") or f"{kind.__module__}.{kind.__qualname__}"  # type: ignore[union-attr]
+    arguments = (spec.get("init_args") or {}) if "class_path" in spec else spec
+    try:
+        _build({"class_path": path, "init_args": arguments}, *first)
+    except Exception as error:
+        raise explain_error(error, key, path, arguments) from error
+
+
+def _build(spec: Mapping[str, Any], *first: Any) -> Any:
+    """One part; an optimiser of a single number, a schedule of `first`."""
+    part, given = load(spec["class_path"]), spec.get("init_args") or {}
+    if not inspect.isclass(part):
+        return part
+    if issubclass(part, torch.optim.Optimizer):
+        return part([torch.nn.Parameter(torch.zeros(1))], **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a schedule before the first step of its optimiser
+        return part(*first, **{name: build_nested(value) for name, value in given.items()})

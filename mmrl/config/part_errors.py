@@ -1,0 +1,64 @@
+"""Convert what a constructor raised to one message that names the key, the class and the complaint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mmrl.errors import ConfigError, raised_on_purpose
+
+_LONGEST = 400  # characters of a complaint; some libraries print whole models
+_HINT = "change it or leave it out; MMRL_TRACEBACK=1 shows where it was refused"
+
+
+def explain_error(error: BaseException, key: str, part: str, arguments: Mapping[str, Any] | None = None) -> ConfigError:
+    """The error of a part: our own messages as they are, a library's with the key, the class and a remedy.
+
+    Args:
+        error: what the constructor raised.
+        key: of the part in the configuration.
+        part: its import path.
+        arguments: plain values that it was given, of which those that the complaint names are said.
+    """
+    if isinstance(error, ConfigError) or raised_on_purpose(error):
+        return ConfigError(str(error.args[0] if isinstance(error, KeyError) and error.args else error))
+    text = " ".join(str(error).split())
+    complaint = f"{type(error).__name__}: {text}" if len(text.split()) < 4 else text
+    if len(complaint) > _LONGEST:
+        complaint = f"{complaint[:_LONGEST]} ..."
+    told = _plain(arguments or {})
+    if "None" in complaint:
+        told |= {name: None for name, value in (arguments or {}).items() if value is None}
+    given = ", ".join(f"{name}={value!r}" for name, value in told.items())
+    return ConfigError(f"{key} ({part}): {complaint.rstrip('. ')}. It was given {given[:_LONGEST]}; {_HINT}")
+
+
+def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers, words and small collections of them; None says nothing."""
+    kinds = (bool, int, float, str, list, tuple, dict)
+    return {name: value for name, value in arguments.items() if isinstance(value, kinds) and value not in ({}, [])}
+
+
+def place_of(node: Any, path: str, arguments: Mapping[str, Any], key: str = "") -> str:
+    """Where in the configuration a class is named, with these plain arguments where it is named twice; "" for nowhere.
+
+    Args:
+        node: the configuration, or a part of it.
+        path: the class's import path.
+        arguments: what it was built with.
+    """
+    places = list(_places(node, path.rpartition(".")[2], key))
+    alike = [place for place, given in places if all(given.get(n) == v for n, v in _plain(arguments).items())]
+    return next(iter(alike or [place for place, _ in places]), "")
+
+
+def _places(node: Any, name: str, key: str) -> Any:
+    if isinstance(node, Mapping):
+        inside = node.get("init_args", {}) if "class_path" in node else node
+        if str(node.get("class_path", "")).rpartition(".")[2] == name:
+            yield key, inside or {}
+        for word, value in (inside or {}).items():
+            yield from _places(value, name, f"{key}.{word}" if key else word)
+    elif isinstance(node, (list, tuple)):
+        for number, value in enumerate(node):
+            yield from _places(value, name, f"{key}[{number}]")

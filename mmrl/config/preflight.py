@@ -1,0 +1,175 @@
+"""Check a composed configuration before anything of it is built."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mmrl.config.bounds import SEEDS, refusal
+from mmrl.errors import ConfigError
+
+MOST_ROWS = 10**7
+"""Episodes of an iteration; more do not fit into a machine's memory."""
+_FOLDERS = ("run_dir", "dirpath", "save_dir", "default_root_dir")
+_LONGEST_NAME = 255  # bytes, of every common file system
+
+
+def check_numbers(config: Mapping[str, Any]) -> None:
+    """Refuse numbers that are not finite, too large for any run, or outside of what an option may be.
+
+    Args:
+        config: nested plain values; a part is {_target_, ...} or {class_path, init_args}. Interpolations are skipped.
+    """
+    first = ("seed_everything", "trainer", "data")  # what the rest is computed from
+    ordered = {name: config[name] for name in (*first, *config) if name in config}
+    for key, value in _leaves(ordered):
+        if (wrong := refusal(key, value)) is not None:
+            raise ConfigError(f"{key} {wrong}")
+
+
+def check_config(config: Mapping[str, Any]) -> None:
+    """Refuse what no run can be meant by: numbers, folders, sizes, lengths, callbacks.
+
+    Args:
+        config: resolved: trainer, model, data, run_dir and so on, its parts as {class_path, init_args}.
+    """
+    check_seed("seed_everything", config.get("seed_everything"))
+    check_numbers(config)
+    for key, value in _leaves(config):
+        if key.rpartition(".")[2] in _FOLDERS and value is not None:
+            check_folder(key, value)
+    data, model, trainer = (config.get(name) or {} for name in ("data", "model", "trainer"))
+    _check_sizes(_arguments(data), trainer)
+    _check_lengths(_arguments(data), _arguments(model))
+    _check_callbacks(trainer.get("callbacks"), _arguments(data))
+
+
+def check_seed(key: str, value: Any) -> None:
+    """Refuse what is not a seed of NumPy."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= SEEDS:
+        raise ConfigError(f"{key} must be a whole number from 0 to {SEEDS}, got {value!r}")
+
+
+def _leaves(node: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Every plain value with its dotted key, as a user writes it."""
+    if isinstance(node, Mapping):
+        if "class_path" in node:
+            node = node.get("init_args") or {}
+        for name, value in node.items():
+            yield from _leaves(value, f"{key}.{name}" if key else str(name))
+    elif isinstance(node, (list, tuple)):
+        for number, value in enumerate(node):
+            yield from _leaves(value, f"{key}.{number}")
+    else:
+        yield key, node
+
+
+def _arguments(part: Any) -> Mapping[str, Any]:
+    return (part.get("init_args") or {}) if isinstance(part, Mapping) else {}
+
+
+def check_folder(key: str, name: Any) -> None:
+    """Refuse a folder that cannot be made, without making it."""
+    if not isinstance(name, (str, os.PathLike)):
+        raise ConfigError(f"{key} must be a folder's name (text), got {name!r}")
+    text = str(name)
+    if not text.strip():
+        if key == "run_dir":
+            raise ConfigError("run_dir is empty: name a folder, or leave it out for runs/RECIPE/TIME")
+        return  # a logger's "" is its default
+    if "://" in text:
+        return  # a remote file system, which Lightning writes to
+    if bad := [character for character in text if not character.isprintable()]:
+        raise ConfigError(f"{key}={text!r}: the character {bad[0]!r} is not allowed in a folder's name; use others")
+    if long := [part for part in Path(text).parts if len(os.fsencode(part)) > _LONGEST_NAME]:
+        raise ConfigError(
+            f"{key}: the name {long[0][:40]}... has {len(os.fsencode(long[0]))} bytes, file systems take at most "
+            f"{_LONGEST_NAME}; choose another folder"
+        )
+    place = Path(text)
+    there = next(parent for parent in (place, *place.absolute().parents) if os.path.lexists(parent))
+    if not there.is_dir():
+        raise ConfigError(f"{key}={text}: {there} is a file, not a folder; choose another one")
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"{key}={text}: {there} cannot be written ({error.strerror}); choose another folder"
+        ) from error
+
+
+def _check_sizes(data: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
+    prompts, group_size = data.get("num_prompts"), data.get("group_size")
+    if isinstance(prompts, int) and isinstance(group_size, int) and prompts * group_size > MOST_ROWS:
+        raise ConfigError(
+            f"data.num_prompts={prompts} times data.group_size={group_size} is {prompts * group_size} episodes an "
+            f"iteration, more than {MOST_ROWS}; lower one of them"
+        )
+    devices, cores = trainer.get("devices"), max(os.cpu_count() or 1, 8)
+    if isinstance(devices, int) and trainer.get("accelerator") == "cpu" and devices > cores:
+        raise ConfigError(f"trainer.devices={devices}: a process each, and there are {os.cpu_count()} cores; lower it")
+    if isinstance(devices, int) and not isinstance(devices, bool) and devices in (0, -2):
+        raise ConfigError(f"trainer.devices must be at least 1, or -1 for all, got {devices}")
+
+
+def _check_lengths(data: Mapping[str, Any], model: Mapping[str, Any]) -> None:
+    """Completions against the positions of a model that the configuration describes."""
+    config = _arguments(model.get("policy")).get("config")
+    _check_heads(config, "model.policy.config")
+    limit = config.get("max_position_embeddings") if isinstance(config, Mapping) else None
+    if not isinstance(limit, int):
+        return
+    held_out = _arguments(data.get("evaluation")).get("sampling") or {}
+    decodes = {"data.sampling": data.get("sampling")}
+    decodes |= {f"data.evaluation.sampling.{name}": part for name, part in held_out.items()}
+    for key, sampling in decodes.items():
+        asked = sampling.get("max_tokens") if isinstance(sampling, Mapping) else None
+        if isinstance(asked, int) and asked >= limit:
+            raise ConfigError(
+                f"{key}.max_tokens={asked} leaves no room for a prompt in the {limit} positions of the model "
+                "(model.policy.config.max_position_embeddings); lower max_tokens"
+            )
+
+
+def _check_heads(config: Any, key: str) -> None:
+    """Attention heads of a transformer that the configuration describes, at any depth."""
+    if not isinstance(config, Mapping):
+        return
+    size, heads, pairs = (config.get(name) for name in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
+    if isinstance(size, int) and isinstance(heads, int) and "head_dim" not in config and size % heads:
+        raise ConfigError(
+            f"{key}.hidden_size={size} is not divisible by {key}.num_attention_heads={heads}; change one of them"
+        )
+    if isinstance(heads, int) and isinstance(pairs, int) and heads % pairs:
+        raise ConfigError(
+            f"{key}.num_attention_heads={heads} is not divisible by {key}.num_key_value_heads={pairs}; change one"
+        )
+    for name, part in config.items():
+        _check_heads(part, f"{key}.{name}")
+
+
+def _check_callbacks(callbacks: Any, data: Mapping[str, Any]) -> None:
+    saved: dict[tuple, list[str]] = defaultdict(list)
+    for part in callbacks if isinstance(callbacks, list) else []:
+        given, name = _arguments(part), str(part.get("class_path", "")) if isinstance(part, Mapping) else ""
+        monitor = given.get("monitor")
+        if isinstance(monitor, str) and monitor.startswith("val/") and data.get("evaluation") is None:
+            raise ConfigError(
+                f"trainer.callbacks ({name}) waits for {monitor!r}, which nothing measures without data.evaluation; "
+                "name an evaluation, or take the callback out with trainer.callbacks.NAME=null"
+            )
+        if name.endswith(".ModelCheckpoint"):
+            when = tuple(given.get(key) for key in ("monitor", "mode", "every_n_train_steps", "every_n_epochs"))
+            saved[(*when, str(given.get("train_time_interval")))].append(f"{given.get('filename')!r}")
+    for when, files in saved.items():
+        if len(files) > 1:
+            raise ConfigError(
+                f"trainer.callbacks: {len(files)} ModelCheckpoint callbacks (filename {' and '.join(files)}) save "
+                f"alike, with every_n_epochs={when[3]}, and Lightning cannot tell them apart in a checkpoint; give one "
+                "another every_n_epochs, or take it out with trainer.callbacks.NAME=null"
+            )

@@ -1,0 +1,119 @@
+"""Check that the parts of a recipe fit together, before any model is built."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import torch
+
+from mmrl.columns import COLLATED
+from mmrl.errors import ConfigError
+
+PREDICTED = (
+    "needs {missing} from the policy; set model.policy.value_head=true for values, and name other numbers under "
+    "model.policy.statistics"
+)
+MODELS = "needs models {missing}; set model.reference=true, or name them under model.auxiliary_models"
+OTHERS = (
+    "asks for {missing}: name it under model.auxiliary_models if it is a model trained with the policy, or under "
+    "data.transforms if it is a context of the answers"
+)
+
+
+def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str | None) -> None:
+    """Follow the columns through the pipeline; raise with the recipe, the part and the column when one is missing.
+
+    Args:
+        model: {class_path, init_args} of the learner.
+        data: {class_path, init_args} of the data module.
+        recipe: its name, for messages.
+    """
+    where = f"recipe {recipe!r}: " if recipe else ""
+    learner, module = model["init_args"], data["init_args"]
+    if "phases" in learner:
+        check_phases(learner["phases"], module, where)
+        return
+    policy = learner["policy"]
+    policy_class, policy_args = load(policy["class_path"]), policy.get("init_args") or {}
+    predicted = policy_class.predicts(policy_args)
+    auxiliary_models = frozenset(learner.get("auxiliary_models") or ())
+    models = auxiliary_models | ({"reference"} if learner.get("reference") else set())
+    transforms = [build_nested(spec) for spec in (module.get("transforms") or {}).values() if spec is not None]
+    columns = COLLATED | policy_class.provides(policy_args) | load(module["rollout"]["class_path"]).writes
+    columns = columns.union(*(transform.writes for transform in transforms))
+    contexts = frozenset().union(*(transform.contexts for transform in transforms))
+
+    def need(wanted: frozenset[str], have: frozenset[str] | set[str], part: str, hint: str) -> None:
+        missing = sorted(name for name in wanted - set(have) if not name.startswith("obs."))
+        if missing:
+            raise ConfigError(f"{where}{part} {hint.format(missing=missing)}")
+
+    annotators = module.get("annotators") or {}
+    pipeline = module.get("pipeline") or []
+    for name in pipeline:
+        if pipeline.count(name) > 1:
+            raise ConfigError(f"{where}data.pipeline={pipeline} names {name!r} twice: once is enough, leave one out")
+        if annotators.get(name) is None:
+            raise ConfigError(f"{where}data.pipeline names {name!r}, but data.annotators has {sorted(annotators)}")
+        annotator = build(annotators[name])
+        part = f"annotator {name!r}"
+        need(annotator.reads, columns, part, "reads {missing}, and no part before it writes them")
+        need(annotator.needs, predicted, part, PREDICTED)
+        need(annotator.contexts, contexts, part, "takes the choices in context {missing}; data.transforms gives none")
+        need(annotator.models, models, part, MODELS)
+        columns |= annotator.writes
+    weighting = build(module["weighting"])
+    need(weighting.reads, columns, "the weighting", "reads {missing}, and no part writes them")
+    objective = learner["objective"].get("init_args", learner["objective"])
+    for name, spec in objective["terms"].items():
+        if spec is None:
+            raise ConfigError(f"{where}term {name!r} is null; leave it out instead")
+        term = build(spec)
+        need(term.reads, columns, f"term {name!r}", "reads {missing}, and no part writes them")
+        need(term.needs, predicted, f"term {name!r}", PREDICTED)
+        need(term.others, contexts | auxiliary_models, f"term {name!r}", OTHERS)
+    for name, column in (objective.get("row_masks") or {}).items():
+        need(
+            frozenset({column.removeprefix("~")}),
+            columns,
+            f"objective.row_masks[{name!r}]",
+            "reads {missing}, and no part writes them",
+        )
+
+
+def check_phases(phases: Mapping[str, Any], module: Mapping[str, Any], where: str) -> None:
+    """Follow the columns through the phases of an update."""
+    columns = {"loss_weights"} | (build(module["replay"]).writes if module.get("replay") else COLLATED)
+    for name, spec in phases.items():
+        if spec is None:
+            raise ConfigError(f"{where}phase {name!r} is null; leave it out instead")
+        phase = build_nested(spec)
+        missing = sorted(c for c in phase.reads - columns if not c.startswith(("obs.", "next.")))
+        if missing:
+            raise ConfigError(f"{where}phase {name!r} reads {missing}, and no part before it writes them")
+        columns |= phase.writes
+
+
+def load(path: str) -> Any:
+    """The class behind an import path."""
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def build(spec: Mapping[str, Any]) -> Any:
+    """A small part from its {class_path, init_args}; parts hold plain values only."""
+    return load(spec["class_path"])(**(spec.get("init_args") or {}))
+
+
+def build_nested(spec: Any) -> Any:
+    """Build a part whose arguments may be parts themselves; an optimiser waits for its parameters."""
+    if isinstance(spec, Mapping) and "class_path" in spec:
+        part = load(spec["class_path"])
+        arguments = {name: build_nested(value) for name, value in (spec.get("init_args") or {}).items()}
+        return partial(part, **arguments) if issubclass(part, torch.optim.Optimizer) else part(**arguments)
+    if isinstance(spec, Mapping):
+        return {name: build_nested(value) for name, value in spec.items()}
+    return [build_nested(value) for value in spec] if isinstance(spec, list) else spec

@@ -1,0 +1,105 @@
+"""Stop a run whose iterations leave nothing to learn from, and say why."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from mmrl.groups import grouped
+from mmrl.types import Episode
+
+log = logging.getLogger(__name__)
+
+ANSWER_LENGTH = 80  # characters of an answer that a message shows
+REMEDIES = (
+    "What to try: read what the policy writes and what the verifier expects; an easier task or a start that solves "
+    "some problems (trainer.callbacks.warm_start); "
+    "more episodes per prompt (data.group_size) or a higher "
+    "sampling.temperature, so that the episodes of one prompt differ; "
+    "longer answers (sampling.max_tokens); a reward with partial credit "
+    "(data.reward); a transform that drops less (data.transforms). data.max_empty_iterations changes the limit"
+)
+
+
+class NothingToLearn(RuntimeError):
+    """Too many iterations in a row left no episode to learn from."""
+
+
+class EmptyIterations:
+    """Counts iterations in a row without a row to learn from.
+
+    A run in which every episode earns the best reward that it has seen is finished: it ends as after its last
+    iteration. Any other run of `limit` empty iterations is an error.
+
+    Args:
+        limit: empty iterations in a row at which the run stops.
+    """
+
+    def __init__(self, limit: int):
+        if limit < 1:
+            raise ValueError(f"data.max_empty_iterations must be at least 1, got {limit}")
+        self.limit = limit
+        self.count = 0
+        self.rewards: tuple[float, float] | None = None  # least and greatest of the run
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"count": self.count, "rewards": self.rewards}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.count = state.get("count", 0)
+        rewards = state.get("rewards")
+        self.rewards = None if rewards is None else (rewards[0], rewards[1])
+
+    def observe(self, episodes: Sequence[Episode], rows: int, iteration: int) -> bool:
+        """Whether the run is finished because every problem is solved. Raises NothingToLearn where it is stuck.
+
+        Args:
+            episodes: light ones of all ranks, before any was dropped.
+            rows: that are left to learn from, on all ranks.
+            iteration: of these episodes.
+        """
+        earned = [episode.reward for episode in episodes if episode.ended != "error"]
+        if earned:
+            least, greatest = self.rewards or (earned[0], earned[0])
+            self.rewards = min(least, *earned), max(greatest, *earned)
+        self.count = 0 if rows else self.count + 1
+        if self.count < self.limit:
+            return False
+        if earned and self.rewards and self.rewards[0] < self.rewards[1] == min(earned):
+            log.warning(
+                "iteration %d: every episode of %d iterations in a row earned %g, the highest reward of this run; "
+                "there is nothing left to learn from these problems, and training ends here",
+                iteration,
+                self.count,
+                self.rewards[1],
+            )
+            return True
+        raise NothingToLearn(
+            f"{self.count} iterations in a row, up to iteration {iteration}, left no episode to learn from. "
+            f"{describe(episodes)}. {REMEDIES}"
+        )
+
+
+def describe(episodes: Sequence[Episode]) -> str:
+    """How many groups there were, what they scored, and the commonest answer."""
+    groups = grouped(episodes).values()
+    finished = [episode for episode in episodes if episode.ended != "error"]
+    failed = len(episodes) - len(finished)
+    parts = [f"The last one had {len(groups)} groups with {len(episodes)} episodes"]
+    if failed:
+        parts.append(f"{failed} of them ended in an error")
+    if finished:
+        alike = sum(len({round(episode.reward, 6) for episode in group}) == 1 for group in groups)
+        rewards = Counter(round(episode.reward, 6) for episode in finished).most_common(3)
+        parts.append(f"in {alike} groups all episodes earned the same")
+        parts.append("rewards " + ", ".join(f"{value:g} ({count} times)" for value, count in rewards))
+        names = sorted({name for episode in finished for name in episode.scores})
+        means = {n: [e.scores[n] for e in finished if n in e.scores] for n in names}
+        parts += [f"mean score {name} {sum(values) / len(values):.3g}" for name, values in means.items()]
+    answers = Counter(str(e.info["answer"]) for e in episodes if "answer" in e.info)
+    if answers:
+        answer, count = answers.most_common(1)[0]
+        parts.append(f"the commonest answer, {count} of {sum(answers.values())}, is {answer[:ANSWER_LENGTH]!r}")
+    return "; ".join(parts)

@@ -1,0 +1,147 @@
+"""Collate episodes into a batch of rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mmrl.batch import Batch
+from mmrl.policies.base import Policy, collate_rows
+from mmrl.transforms.base import EpisodeTransform
+from mmrl.transitions import columns_of
+from mmrl.types import Completion, Context, Episode, Turn
+
+log = logging.getLogger(__name__)
+
+
+def learnable(
+    episodes: Sequence[Episode], collected: Sequence[Episode], ctx: Context, transforms: Sequence[EpisodeTransform] = ()
+) -> Batch:
+    """The rows to learn from; when none is left, one that is masked, so that every rank can go on.
+
+    It has the columns of the others too: the transforms that write some are given it.
+    """
+    if any(episode.turns for episode in episodes):
+        return collate(episodes, ctx.policy)
+    spare = next((e for e in collected if e.turns), None)
+    if spare is None:
+        raise RuntimeError(
+            f"iteration {ctx.iteration}: all {len(collected)} episodes of task {ctx.task.name!r} ended in an error "
+            "before the first decision; see the log above"
+        )
+    log.warning("iteration %d: no episode is left to learn from", ctx.iteration)
+    left = [spare]
+    for transform in transforms:
+        if transform.writes or transform.contexts:
+            left = transform(left, ctx)
+    batch = collate(left, ctx.policy).select(torch.tensor([0]))
+    return batch.with_columns(action_mask=torch.zeros_like(batch["action_mask"]))
+
+
+def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:
+    """One row per turn, in order. The episode's composed reward is added to its last turn."""
+    columns = columns_of(episode.turns for episode in episodes)
+    return _by_turn(episodes, policy) if columns is None else _by_column(episodes, columns)
+
+
+def _by_column(episodes: Sequence[Episode], columns: dict[str, Tensor]) -> Batch:
+    """The same batch where the turns are the rows of one table: nothing is done once per row."""
+    played = [episode for episode in episodes if len(episode.turns)]
+    lengths = torch.tensor([len(episode.turns) for episode in played])
+    ends = lengths.cumsum(0) - 1
+    rows = int(lengths.sum())
+
+    def per_row(values: list) -> Tensor:
+        return torch.tensor(values).repeat_interleave(lengths)
+
+    last = torch.zeros(rows, dtype=torch.bool).index_fill(0, ends, True)
+    earned = per_row([float(episode.reward) for episode in played])
+    over = per_row([episode.ended in ("done", "length") for episode in played])
+    following = per_row([float(episode.bootstrap_value) for episode in played])
+    return Batch(
+        columns,
+        reward=columns["reward"] + torch.where(last, earned, 0.0),
+        group=per_row([episode.group for episode in played]),
+        prompt_id=torch.arange(rows),
+        prompt_length=torch.full((rows,), columns["obs.input_ids"].shape[1] if "obs.input_ids" in columns else 0),
+        episode=per_row([number for number, episode in enumerate(episodes) if len(episode.turns)]),
+        step=torch.arange(rows) - (ends + 1 - lengths).repeat_interleave(lengths),
+        episode_reward=earned,
+        is_last=last,
+        is_terminal=last & over,
+        bootstrap_value=torch.where(last, following, 0.0),
+        is_demo=per_row([episode.source == "demo" for episode in played]),
+    )
+
+
+def _by_turn(episodes: Sequence[Episode], policy: Policy) -> Batch:
+    rows: list[tuple[int, int, Episode, Turn]] = [
+        (number, step, episode, turn)
+        for number, episode in enumerate(episodes)
+        for step, turn in enumerate(episode.turns)
+    ]
+    if not rows:
+        raise ValueError("no turns to collate: every episode is empty")
+    done = [turn.completion for _, _, _, turn in rows]
+    last = [step == len(episode.turns) - 1 for _, step, episode, _ in rows]
+    prompts: dict[int, int] = {}  # by identity: the episodes of a group hold one observation
+    batch = Batch(
+        action=collate_rows("action", [c.action for c in done]),
+        behavior_logprobs=collate_rows("behavior_logprobs", [c.behavior_logprobs for c in done]),
+        action_mask=collate_rows("action_mask", [c.action_mask for c in done]),
+        group=torch.tensor([episode.group for _, _, episode, _ in rows]),
+        prompt_id=torch.tensor([prompts.setdefault(id(c.observation), len(prompts)) for c in done]),
+        prompt_length=torch.tensor([len(c.observation.get("input_ids", ())) for c in done]),
+        episode=torch.tensor([number for number, _, _, _ in rows]),
+        step=torch.tensor([step for _, step, _, _ in rows]),
+        reward=torch.tensor(
+            [turn.reward + (episode.reward if end else 0.0) for (_, _, episode, turn), end in zip(rows, last)]
+        ),
+        episode_reward=torch.tensor([float(episode.reward) for _, _, episode, _ in rows]),
+        is_last=torch.tensor(last),
+        is_terminal=torch.tensor(
+            [end and episode.ended in ("done", "length") for (_, _, episode, _), end in zip(rows, last)]
+        ),
+        bootstrap_value=torch.tensor(
+            [float(episode.bootstrap_value) if end else 0.0 for (_, _, episode, _), end in zip(rows, last)]
+        ),
+        is_demo=torch.tensor([episode.source == "demo" for _, _, episode, _ in rows]),
+        policy_version=torch.tensor([c.policy_version for c in done]),
+    )
+    values = [c.value for c in done]
+    given = [value for value in values if value is not None]
+    if len(given) == len(values):
+        batch["values"] = collate_rows("values", given)
+    elif given:
+        raise ValueError("some turns carry a value and some do not; all must come from the same kind of policy")
+    for name in sorted({name for c in done for name in c.extra}):
+        batch[name] = collate_rows(name, [_extra(c.extra, name) for c in done])
+    observations = policy.collate([c.observation for c in done])
+    batch |= {f"obs.{name}": column for name, column in observations.items()}
+    for context in sorted({name for c in done for name in c.others}):
+        batch |= _other(context, done, policy)
+    return batch
+
+
+def _other(context: str, done: Sequence[Completion], policy: Policy) -> dict[str, Any]:
+    """The columns of another context of the same choices."""
+    missing = sum(context not in c.others for c in done)
+    if missing:
+        raise ValueError(f"{missing} of {len(done)} rows have no context {context!r}; all rows of a batch must have it")
+    seen = [c.others[context] for c in done]
+    prompts: dict[int, int] = {}
+    own = {
+        "prompt_id": torch.tensor([prompts.setdefault(id(observation), len(prompts)) for observation in seen]),
+        "prompt_length": torch.tensor([len(observation.get("input_ids", ())) for observation in seen]),
+    }
+    return {f"other.{context}.{name}": column for name, column in {**policy.collate(seen), **own}.items()}
+
+
+def _extra(extra: dict, name: str) -> torch.Tensor:
+    if name not in extra:
+        raise ValueError(f"column {name!r} is given by some turns and not by others; all turns of a batch must have it")
+    return extra[name]

@@ -1,0 +1,156 @@
+"""Parity: compare the engine's log-probs with the learner's on the same tokens."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass, field
+
+import torch
+
+from mmrl.annotators.logprobs import positive_rows, scored
+from mmrl.batch import Batch
+from mmrl.data.checks.staleness import sampled_rows
+from mmrl.policies.base import Policy
+from mmrl.types import Context, PolicyOutput
+
+log = logging.getLogger(__name__)
+
+BOUNDS = {torch.float32: (1e-3, 1e-2), torch.float16: (1e-2, 1e-1), torch.bfloat16: (5e-2, 3e-1)}
+"""Mean |difference| in nats beyond which to warn and to refuse, by the precision in which the learner computes.
+
+float32 on a CPU differs by 1e-6 from one order of summation to another, with the 11 bits of TF32 in one of the two by
+up to 1e-3; a log-prob from logits of size 10 in the 11 bits of float16 is off by about 5e-3, in the 8 bits of bfloat16
+by about 4e-2. Other weights, another prompt or another temperature are off by 0.1 and more, except after tiny steps.
+"""
+OUTLIER = 10
+"""A single choice may differ this many times as much as the mean: the error grows where a choice is unlikely."""
+AT_ONCE = 16  # rows per forward pass
+
+
+@dataclass
+class Parity:
+    """Scores some of the rows again by the learner's arithmetic and compares with what the engine said.
+
+    It looks at the first iteration, also after a resume, and at every so many after it, at choices that the policy
+    made itself: forced choices and demonstrations have no log-probs to compare, and those of a log were made by other
+    weights (policy_version -1). parity/mean and parity/max are |difference| in nats. A run is refused when the mean
+    exceeds `refuse` or one choice ten times as much.
+
+    Args:
+        every: iterations between two looks.
+        rows: how many rows to score, over all ranks.
+        warn: mean |difference| in nats beyond which to warn; None takes what the learner's precision explains.
+        refuse: mean |difference| in nats beyond which to stop; None as for `warn`.
+    """
+
+    every: int = 10
+    rows: int = 64
+    warn: float | None = None
+    refuse: float | None = None
+    _looked: bool = field(default=False, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        positive_rows(self.rows, "parity")
+        if self.every < 1:
+            raise ValueError(f"parity.every must be at least 1, got {self.every}")
+        for name in ("warn", "refuse"):
+            if (bound := getattr(self, name)) is not None and bound <= 0:
+                raise ValueError(f"parity.{name} must be > 0 nats, got {bound}; data.parity=null does not look at all")
+
+    def __call__(self, batch: Batch, policy: Policy, ctx: Context) -> dict[str, float]:
+        """The metrics of this iteration, the same on all ranks; empty when it is not looked at.
+
+        Args:
+            batch: the rows of this rank.
+            policy: with the weights that the engine is said to have sampled them with.
+        """
+        planned = ctx.iteration % self.every == 0
+        if self._looked and not planned:
+            return {}
+        ranks = [rank for rank in ctx.gather([_compare(self._select_rows(batch, ctx), policy, ctx.device)]) if rank]
+        if not ranks:
+            return {}
+        self._looked = True
+        mean = math.fsum(rank.total for rank in ranks) / sum(rank.count for rank in ranks)
+        worst = max(ranks, key=lambda rank: rank.difference)
+        warn, refuse = self._bounds(policy, ctx.device)
+        if not (mean <= refuse and worst.difference <= OUTLIER * refuse):  # not a number is refused too
+            raise ValueError(_message(mean, worst, refuse, ctx) + _CAUSES)
+        if mean > warn or worst.difference > OUTLIER * warn:
+            log.warning("%s", _message(mean, worst, warn, ctx))
+        # a look that only a resume made is not logged: a resumed run has the numbers of the run that was not broken off
+        return {"parity/mean": mean, "parity/max": worst.difference} if planned else {}
+
+    def _select_rows(self, batch: Batch, ctx: Context) -> Batch:
+        """Rows with sampled choices, evenly spaced over those of this rank."""
+        sampled = sampled_rows(batch).nonzero().flatten()
+        count = min(len(sampled), max(self.rows // ctx.world_size, 1))
+        return batch.select(sampled[torch.arange(count) * len(sampled) // max(count, 1)])
+
+    def _bounds(self, policy: Policy, device: torch.device) -> tuple[float, float]:
+        warn, refuse = BOUNDS.get(precision_of(policy, device), BOUNDS[torch.float32])
+        refuse = self.refuse or refuse
+        return min(self.warn or warn, refuse), refuse
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """One rank's rows: how many choices, the sum of their |differences|, and the choice with the largest."""
+
+    count: int
+    total: float
+    difference: float
+    version: int
+    group: int
+    step: int
+    choice: int
+    engine: float
+    learner: float
+
+
+def _compare(batch: Batch, policy: Policy, device: torch.device) -> _Compared | None:
+    if not batch.rows:
+        return None
+    learner = scored(policy, batch, _logprobs, AT_ONCE, device)
+    difference = (learner - batch["behavior_logprobs"]).abs().masked_fill(~batch["action_mask"], 0.0)
+    # a log-prob that is not a number is the worst of all
+    row, choice = divmod(int(difference.nan_to_num(math.inf).argmax()), difference.shape[1])
+    return _Compared(  # type: ignore[call-arg]
+        int(batch["action_mask"].sum()),
+        float(difference.double().sum()),
+        float(difference[row, choice]),
+        *(int(batch[name][row]) for name in ("policy_version", "group", "step")),
+        choice,
+        float(batch["behavior_logprobs"][row, choice]),
+        float(learner[row, choice]),
+    )
+
+
+def precision_of(policy: Policy, device: torch.device) -> torch.dtype:
+    """In which the policy computes here: that of autocast, else that of its coarsest weights."""
+    if torch.is_autocast_enabled(device.type):
+        return torch.get_autocast_dtype(device.type)
+    dtypes = {p.dtype for p in policy.parameters() if p.is_floating_point()}
+    return max(dtypes, key=lambda dtype: torch.finfo(dtype).eps)
+
+
+def _message(mean: float, worst: _Compared, bound: float, ctx: Context) -> str:
+    return (
+        f"iteration {ctx.iteration}: the engine and the learner disagree about how likely the same choices are, by "
+        f"{mean:.2g} nats on average, more than {bound:.2g}, or by more than {OUTLIER} times that at one. Worst, by "
+        f"weights of version {worst.version}: group {worst.group}, row (step) {worst.step}, choice {worst.choice}: "
+        f"engine {worst.engine:.4g}, learner {worst.learner:.4g}"
+    )
+
+
+_CAUSES = (
+    ". Either the engine does not have the learner's weights (a sync or an adapter that did not arrive), or it reads "
+    "another prompt (chat template, images), or its log-probs are those before temperature or truncation "
+    "(data.sampling), or it computes in a lower precision: then say how much is right in data.parity.refuse, and "
+    "correct for it with objective=decoupled"
+)
+
+
+def _logprobs(out: PolicyOutput) -> torch.Tensor:
+    return out.logprobs

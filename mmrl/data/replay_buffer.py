@@ -1,0 +1,147 @@
+"""Replay buffer: uniform sampling of past transitions, with n-step returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mmrl.batch import Batch
+from mmrl.data.ring_buffer import RingBuffer
+
+CONTINUES, TRUNCATED, TERMINATED, FINAL = 0, 1, 2, 3
+"""End marks of stored rows: the next row follows; truncation, after which a final observation follows; termination;
+and the rows that hold a final observation, which are no transitions."""
+
+
+class ReplayBuffer:
+    """Replay buffer: the last transitions, sampled uniformly with replacement.
+
+    Each observation is stored once: the next transition's observation is this one's next observation. An episode that
+    is truncated, by a time limit or by the end of the iteration, is closed by a row that holds its final observation
+    and is never sampled, so that its value is bootstrapped; after termination the discount is 0.
+
+    A sample has the n-step reward = sum_{k<m} gamma^k r_k and the column discount = gamma^m, with m = n, or less where
+    the episode or segment ends before that. Source: Sutton and Barto, Reinforcement Learning, 2018, equation 7.1.
+
+    Args:
+        capacity: rows that are stored, the oldest being overwritten; their memory is bounded by it and reported.
+        batch_size: transitions of one gradient step.
+        gamma: discount factor of a reward one step later.
+        n_steps: rewards that are summed before the critic's value is added.
+        extra_columns: further columns that are stored.
+    """
+
+    def __init__(
+        self,
+        capacity: int = 1_000_000,
+        batch_size: int = 256,
+        gamma: float = 0.99,
+        n_steps: int = 1,
+        extra_columns: tuple[str, ...] = (),
+    ):
+        for name, value in (("capacity", capacity), ("batch_size", batch_size), ("n_steps", n_steps)):
+            if value < 1:
+                raise ValueError(f"data.replay.{name} must be at least 1, got {value}")
+        if not 0 <= gamma <= 1:
+            raise ValueError(f"data.replay.gamma must be in [0, 1], got {gamma}")
+        self.capacity, self.batch_size, self.gamma, self.n_steps = capacity, batch_size, gamma, n_steps
+        self.extra_columns = tuple(extra_columns)
+        self.storage = RingBuffer(capacity)
+        self.num_transitions = 0  # added so far, demonstrations included
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """Columns of a sample, beside the observations."""
+        return frozenset({"action", "reward", "discount", "action_mask", *self.extra_columns})
+
+    def add(self, rows: Batch, final: Batch) -> None:
+        """Append collated rows, and after each truncated episode or segment its final observation.
+
+        Args:
+            rows: whole episodes or segments, in order.
+            final: columns obs.* and "episode", one row for each of them that did not terminate, in order.
+        """
+        episode, last = rows["episode"], rows["is_last"]
+        closed = torch.isin(episode, final["episode"]) if len(final["episode"]) else torch.zeros_like(last)
+        open_end = last & ~closed & ~rows["is_terminal"]
+        if open_end.any():
+            raise ValueError(
+                f"episodes {episode[open_end].tolist()} neither terminated nor have a final observation; "
+                "collect them with mmrl.rollouts.env.fixed_horizon.FixedHorizon"
+            )
+        ends = torch.where(last & closed, TRUNCATED, CONTINUES)
+        ends = torch.where(rows["is_terminal"], TERMINATED, ends).to(torch.uint8)
+        # every row moves up by the rows of final observations before it
+        closes = (last & closed).long()
+        place = torch.arange(rows.rows) + closes.cumsum(0) - closes
+        final_place = place[last & closed] + 1
+        total = rows.rows + len(final_place)
+
+        def joined(column: Tensor, other: Tensor | None) -> Tensor:
+            out = column.new_zeros(total, *column.shape[1:])
+            out[place] = column
+            if other is not None and len(final_place):
+                out[final_place] = other
+            return out
+
+        names = [name for name in rows if name.startswith("obs.")]
+        columns = {name: joined(rows[name], final.get(name)) for name in names}
+        columns |= {name: joined(rows[name], None) for name in ("action", "reward", *self.extra_columns)}
+        columns["end"] = joined(ends, torch.full((len(final_place),), FINAL, dtype=torch.uint8))
+        self.storage.write(columns)
+        self.num_transitions += rows.rows
+
+    def sample(self, updates: int, rng: np.random.Generator) -> Batch:
+        """Sample the batches of several gradient steps: columns [updates, batch_size, ...]."""
+        index = self._sample_rows(updates * self.batch_size, rng)
+        reward, discount, next_row = self._n_step(index)
+        columns = self.storage.columns
+        action = columns["action"][index]
+        rows = {"action": action, "reward": reward, "discount": discount}
+        rows["action_mask"] = torch.ones(action.shape[:2], dtype=torch.bool)
+        rows |= {name: columns[name][index] for name in self.extra_columns}
+        for name in columns:
+            if name.startswith("obs."):
+                rows |= {name: columns[name][index], f"next.{name[4:]}": columns[name][next_row]}
+        return Batch({name: column.unflatten(0, (updates, self.batch_size)) for name, column in rows.items()})
+
+    def _sample_rows(self, count: int, rng: np.random.Generator) -> Tensor:
+        """Sample rows that are transitions, uniformly."""
+        end = self.storage.columns["end"]
+        found: list[Tensor] = []
+        while count > 0:
+            index = torch.from_numpy(rng.integers(self.storage.size, size=count))
+            index = index[end[index] != FINAL]
+            found.append(index)
+            count -= len(index)
+        return torch.cat(found)
+
+    def _n_step(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """n-step rewards, the discount of the bootstrapped value, and the row of the next observation."""
+        end, rewards = self.storage.columns["end"], self.storage.columns["reward"]
+        reward, factor = torch.zeros(len(index), dtype=rewards.dtype), torch.ones(len(index), dtype=rewards.dtype)
+        going, row = torch.ones(len(index), dtype=torch.bool), index
+        for _ in range(self.n_steps):
+            reward = reward + torch.where(going, factor * rewards[row], 0)
+            factor = torch.where(going, factor * self.gamma, factor)
+            factor = torch.where(going & (end[row] == TERMINATED), 0, factor)
+            next_row = (row + 1) % self.capacity
+            last = end[row] != CONTINUES
+            row = torch.where(going, next_row, row)
+            going = going & ~last
+        return reward, factor, row
+
+    def metrics(self) -> dict[str, float]:
+        """Rows in the buffer, and the memory of a full buffer."""
+        return {"replay/rows": float(self.storage.size), "replay/gib": self.storage.bytes / 2**30}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"storage": self.storage.state_dict(), "num_transitions": self.num_transitions}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.storage.load_state_dict(state["storage"])
+        self.num_transitions = state["num_transitions"]

@@ -1,0 +1,142 @@
+"""Off-policy iterations: collect transitions, store them in a replay buffer, and sample batches from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from mmrl import parallel
+from mmrl.batch import Batch
+from mmrl.curricula.base import Curriculum
+from mmrl.data.collate import collate
+from mmrl.data.collector import Collected
+from mmrl.data.loader import IterationLoader
+from mmrl.data.replay_buffer import ReplayBuffer
+from mmrl.data.rollout_data import RolloutData
+from mmrl.engines.base import Engine
+from mmrl.evaluation.held_out import HeldOut
+from mmrl.objectives.weighting import Weighting
+from mmrl.policies.base import Policy
+from mmrl.policies.control.uniform import UniformPolicy
+from mmrl.rewards.base import Reward
+from mmrl.rng import derive_rng
+from mmrl.rollouts.base import Rollout
+from mmrl.transforms.base import EpisodeTransform
+from mmrl.types import Context, Sampling, Task
+
+
+class ReplayData(RolloutData):
+    """Collect transitions with the current policy, then sample `gradient_steps` batches from the replay buffer.
+
+    A training step takes the batches of several gradient steps, columns [gradient steps, rows, ...].
+
+    The update-to-data ratio is `gradient_steps` over the decisions of an iteration. The buffer is that of one process.
+
+    Args:
+        task: problems and their verifier.
+        rollout: how prompts become decisions; truncated episodes need a final observation.
+        engine: what samples the policy.
+        reward: from named scores to one number per episode, given at its last decision.
+        weighting: how the rows of a batch share the loss.
+        curriculum: which prompts come next.
+        sampling: how training actions are drawn.
+        replay: the replay buffer.
+        transforms: applied to the episodes between scoring and collation, by name, run in the order given.
+        evaluation: what is measured on the held-out split, and how; None for nothing.
+        num_prompts: problems per iteration, over all ranks.
+        group_size: episodes per problem.
+        gradient_steps: per iteration.
+        learning_starts: number of first decisions of each process that are drawn uniformly from the action box;
+            training starts after them.
+        updates_per_step: gradient steps in one training step of Lightning, whose bookkeeping takes longer than the
+            update of a small network.
+        seed: of everything random; the same seed gives the same run.
+    """
+
+    several_processes = False
+
+    def __init__(
+        self,
+        task: Task,
+        rollout: Rollout,
+        engine: Engine,
+        reward: Reward,
+        weighting: Weighting,
+        curriculum: Curriculum,
+        sampling: Sampling,
+        replay: ReplayBuffer,
+        transforms: dict[str, EpisodeTransform] | None = None,
+        evaluation: HeldOut | None = None,
+        num_prompts: int = 1,
+        group_size: int = 1,
+        gradient_steps: int = 1,
+        learning_starts: int = 100,
+        updates_per_step: int = 64,
+        seed: int = 0,
+    ):
+        super().__init__(
+            task,
+            rollout,
+            engine,
+            reward,
+            weighting,
+            curriculum,
+            sampling,
+            transforms=transforms,
+            evaluation=evaluation,
+            num_prompts=num_prompts,
+            group_size=group_size,
+            seed=seed,
+        )
+        self.replay, self.gradient_steps = replay, gradient_steps
+        self.learning_starts, self.updates_per_step = learning_starts, updates_per_step
+        for name in ("gradient_steps", "learning_starts", "updates_per_step"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
+
+    def train_dataloader(self) -> IterationLoader:
+        return IterationLoader(self._iteration, math.ceil(self.gradient_steps / self.updates_per_step))
+
+    def _collection_state(self) -> dict[str, Any]:
+        return {**super()._collection_state(), "replay": parallel.gather([self.replay.state_dict()])}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.replay.load_state_dict(state["replay"][parallel.rank_and_size()[0]])
+
+    def _iteration(self) -> Iterator[Batch]:  # type: ignore[override]
+        ctx = self._context(self.trainer.lightning_module)
+        learner = ctx.policy
+        if self.replay.num_transitions < self.learning_starts:
+            ctx.policy = UniformPolicy(learner)
+        collected = self._next_collection(ctx)
+        self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
+        self._store(collected, learner)
+        self._finish_collection(ctx)
+        self.metrics |= self.replay.metrics()
+        self.iteration += 1
+        ready = all(parallel.gather([self.replay.num_transitions >= self.learning_starts]))
+        rng = derive_rng(self.seed, "replay", ctx.iteration, ctx.rank)
+        for start in range(0, self.gradient_steps, self.updates_per_step):
+            count = min(self.updates_per_step, self.gradient_steps - start)
+            yield self._with_weights(self.replay.sample(count, rng), ctx) if ready else Batch()
+
+    def _store(self, collected: Collected, policy: Policy) -> None:
+        episodes = [episode for episode in collected.episodes if episode.turns]
+        if not episodes:
+            return
+        followed = [(i, episode.following) for i, episode in enumerate(episodes) if episode.following is not None]
+        following = Batch(episode=torch.tensor([i for i, _ in followed], dtype=torch.long))
+        if followed:
+            seen = policy.collate([observation for _, observation in followed])
+            following = following.with_columns(**{f"obs.{name}": column for name, column in seen.items()})
+        self.replay.add(collate(episodes, policy), following)
+
+    def _with_weights(self, batches: Batch, ctx: Context) -> Batch:
+        """Compute the loss weights of each gradient step; DDP averages over the ranks."""
+        steps = [Batch({name: column[i] for name, column in batches.items()}) for i in range(batches.rows)]
+        weights = [self.weighting(batch, lambda value: parallel.total(value, ctx.device)) for batch in steps]
+        return batches.with_columns(loss_weights=torch.stack(weights) * ctx.world_size)

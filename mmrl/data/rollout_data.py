@@ -1,0 +1,296 @@
+"""The iteration: select -> collect -> score -> reshape -> collate -> annotate -> weigh -> learn.
+
+Reinforcement learning here is supervised learning on data that the policy makes, so the loop is a data module: one
+Lightning epoch is one iteration, and the training loader collects when it is iterated. The loader is sized, because
+Lightning prefetches from loaders without a length and would train on data of older weights.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import lightning as L
+
+from mmrl import parallel
+from mmrl.annotators.base import Annotator
+from mmrl.batch import Batch
+from mmrl.curricula.base import Curriculum
+from mmrl.data.checks.empty_iterations import EmptyIterations
+from mmrl.data.checks.finite import check_columns
+from mmrl.data.checks.prompt_lengths import check_prompt_lengths
+from mmrl.data.checks.staleness import measure_staleness
+from mmrl.data.collate import learnable
+from mmrl.data.collector import Collected, Collector
+from mmrl.data.loader import IterationLoader
+from mmrl.data.metrics import episode_metrics
+from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
+from mmrl.data.parity import Parity
+from mmrl.engines.base import Engine
+from mmrl.evaluation.held_out import HeldOut
+from mmrl.objectives.weighting import Weighting
+from mmrl.policies.base import evaluating
+from mmrl.rewards.base import Reward
+from mmrl.rewards.scoring import score
+from mmrl.rollouts.base import Rollout
+from mmrl.transforms.base import EpisodeTransform, check_group_size
+from mmrl.types import Context, Episode, Sampling, Task
+
+
+class RolloutData(L.LightningDataModule):
+    """Makes each iteration's data with the policy that is being trained.
+
+    Args:
+        task: problems and their verifier.
+        rollout: how prompts become episodes.
+        engine: what samples the policy.
+        reward: from named scores to one number per episode.
+        weighting: how choices share the loss.
+        curriculum: which prompts come next.
+        sampling: how training actions are drawn.
+        annotators: named annotators.
+        pipeline: their names, in the order in which they run.
+        transforms: applied to the episodes between scoring and collation, by name, run in the order given.
+        evaluation: what is measured on the held-out split, and how; None for nothing.
+        parity: compares the engine's log-probs with the learner's; None to trust the engine.
+        num_prompts: problems per iteration, over all ranks.
+        group_size: episodes per problem (G).
+        update_epochs: passes over an iteration's rows.
+        num_minibatches: minibatches per update epoch, one optimiser step each.
+        max_empty_iterations: in a row, after which the run stops and says why nothing is left to learn from.
+        seed: of everything random; the same seed gives the same run.
+    """
+
+    trainer: Any  # Lightning gives it before anything is asked of the loaders
+    several_processes = True  # whether each process may collect its share of an iteration
+    staleness = 0  # how many versions older than the learner's the weights may be that sample its rows
+
+    def __init__(
+        self,
+        task: Task,
+        rollout: Rollout,
+        engine: Engine,
+        reward: Reward,
+        weighting: Weighting,
+        curriculum: Curriculum,
+        sampling: Sampling,
+        annotators: dict[str, Annotator] | None = None,
+        pipeline: list[str] | None = None,
+        transforms: dict[str, EpisodeTransform] | None = None,
+        evaluation: HeldOut | None = None,
+        parity: Parity | None = None,
+        num_prompts: int = 32,
+        group_size: int = 8,
+        update_epochs: int = 1,
+        num_minibatches: int = 1,
+        max_empty_iterations: int = 5,
+        seed: int = 0,
+    ):
+        super().__init__()
+        self.num_prompts, self.group_size, self.seed = num_prompts, group_size, seed
+        self.update_epochs, self.num_minibatches = update_epochs, num_minibatches
+        for name in ("num_prompts", "group_size", "update_epochs", "num_minibatches"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
+        self.task, self.rollout, self.engine, self.reward = task, rollout, engine, reward
+        self.weighting, self.curriculum, self.sampling = weighting, curriculum, sampling
+        annotators = annotators or {}
+        self.pipeline = [(name, annotators[name]) for name in (pipeline or [])]
+        self.transforms = transforms or {}
+        check_group_size(self.transforms, group_size)
+        self.evaluation, self.parity = evaluation, parity
+        self.iteration = 0
+        self.empty = EmptyIterations(max_empty_iterations)
+        self.metrics: dict[str, float] = {}
+        self.last_episodes: list[Episode] = []  # of this rank, for callbacks that show them
+
+    # ---------------------------------------------------------------- Lightning's side
+
+    def setup(self, stage: str) -> None:
+        """Read all problems and check that they fit into the policy's context, before the first step."""
+        policy = self.trainer.lightning_module.policy
+        if stage == "fit":
+            check_prompt_lengths(self.task, policy, self.sampling.max_tokens)
+        if self.evaluation is not None:
+            longest = max(sampling.max_tokens for sampling in self.evaluation.sampling.values())
+            check_prompt_lengths(self.task.on(self.evaluation.split), policy, longest)
+
+    def train_dataloader(self) -> IterationLoader:
+        if getattr(self.trainer.lightning_module, "takes_update_epochs", False):
+            return IterationLoader(self._update_epochs, self.update_epochs)
+        return IterationLoader(
+            self._iteration, self.update_epochs * self.num_minibatches * self.trainer.accumulate_grad_batches
+        )
+
+    def val_dataloader(self) -> list | IterationLoader:
+        return [] if self.evaluation is None else IterationLoader(self._measure, 1)
+
+    def teardown(self, stage: str) -> None:
+        self.close()
+
+    def on_exception(self, exception: BaseException) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free what sampling holds; it may be called twice."""
+        self.engine.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        annotators = {name: annotator.state_dict() for name, annotator in self.pipeline}
+        start = {} if self.evaluation is None else self.evaluation.state_dict()
+        own = {"iteration": self.iteration, "empty": self.empty.state_dict()}
+        return {**own, "annotators": annotators, "start": start, **self._collection_state()}
+
+    def _collection_state(self) -> dict[str, Any]:
+        """State of the curriculum and the rollout, which collecting changes."""
+        return {
+            "curriculum": self.curriculum.state_dict(),
+            "rollout": parallel.gather([self.rollout.state_dict()]),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        rank, size = parallel.rank_and_size()
+        if len(state["rollout"]) != size:
+            raise ValueError(
+                f"the checkpoint holds simulator states of {len(state['rollout'])} processes, this run has {size}; "
+                "resume with the same trainer.devices"
+            )
+        self.iteration = state["iteration"]
+        self.empty.load_state_dict(state.get("empty", {}))
+        for name, annotator in self.pipeline:
+            annotator.load_state_dict(state.get("annotators", {}).get(name, {}))
+        if self.evaluation is not None:
+            self.evaluation.load_state_dict(state.get("start", {}))
+        self.curriculum.load_state_dict(state["curriculum"])
+        self.rollout.load_state_dict(state["rollout"][rank])
+
+    @property
+    def samples(self) -> bool:
+        """Whether the policy acts: in the rollout, or in held-out measurements."""
+        return self.rollout.samples or self.evaluation is not None
+
+    # ---------------------------------------------------------------- one iteration
+
+    def _iteration(self) -> Iterator[Batch]:
+        for epoch in self._update_epochs():
+            yield from epoch
+
+    def _update_epochs(self) -> Iterator[UpdateEpoch]:
+        learner = self.trainer.lightning_module
+        ctx = self._context(learner)
+        collected = self._next_collection(ctx)
+        self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
+        with parallel.precision(self.trainer):
+            batch = self._rows(collected, ctx)
+            self._finish_collection(ctx)
+            batch = self._annotate(batch, ctx)
+        if self.empty.observe(collected.sampled_everywhere, int(self.metrics["rollout/rows"]), ctx.iteration):
+            self.trainer.should_stop = True
+        self.iteration += 1
+        yield from split_update_epochs(
+            batch,
+            self.weighting,
+            update_epochs=self.update_epochs,
+            num_minibatches=self.num_minibatches,
+            accumulate=self.trainer.accumulate_grad_batches,
+            seed=self.seed,
+            iteration=ctx.iteration,
+            device=ctx.device,
+            whole_groups=getattr(learner, "whole_groups", False),
+        )
+
+    def _next_collection(self, ctx: Context) -> Collected:
+        """The collected episodes that this iteration learns from."""
+        return self._collect(ctx, self.iteration)
+
+    def _finish_collection(self, ctx: Context) -> None:
+        """Called when the rows of an iteration are complete: the engine may release its memory."""
+        self.engine.release_memory()
+
+    def _collect(self, ctx: Context, version: int) -> Collected:
+        """Collect with the weights of ctx.policy, which are those of `version`."""
+        with parallel.precision(self.trainer):
+            self.engine.report()  # an evaluation's share is not this iteration's
+            started = time.perf_counter()
+            self.engine.sync(ctx.policy, version)
+            synced = time.perf_counter()
+            collector = Collector(self.task, self.rollout, self.reward, self.curriculum, ctx)
+            with evaluating(ctx.policy):  # once, and not at every decision
+                sampled = collector.collect_prompts(self.num_prompts)
+                ctx.collect_prompts, ctx.collect_samples = collector.collect_more_prompts, collector.collect_samples
+                episodes = [episode for episode in sampled if episode.ended != "error"]
+                for transform in self.transforms.values():
+                    episodes = transform(episodes, ctx)
+        sampled_everywhere = parallel.gather([e.light() for e in sampled])
+        metrics = episode_metrics(
+            sampled_everywhere,
+            kept=sum(parallel.gather([len(episodes)])),
+            rows=sum(parallel.gather([sum(len(e.turns) for e in episodes)])),
+        )
+        metrics |= getattr(self.rollout, "metrics", dict)()
+        metrics |= {"time/sync": synced - started, **collector.metrics(time.perf_counter() - synced)}
+        return Collected(episodes, sampled, sampled_everywhere, self.engine.report() | metrics, ctx.policy)
+
+    def _annotate(self, batch: Batch, ctx: Context) -> Batch:
+        """Add the columns of every annotator of the pipeline."""
+        started = time.perf_counter()
+        for name, annotator in self.pipeline:
+            batch.require(annotator.reads, f"annotator {name!r}")
+            batch = annotator(batch, ctx)
+            check_columns(batch, annotator.writes, f"annotator {name!r}", self.trainer)
+            self.metrics |= {f"{name}/{key}": value for key, value in annotator.metrics(batch, ctx).items()}
+        self.metrics["time/annotators"] = time.perf_counter() - started
+        return batch
+
+    def _context(self, learner: Any) -> Context:
+        rank, size = parallel.rank_and_size()
+        return Context(
+            task=self.task,
+            engine=self.engine,
+            policy=learner.policy,
+            sampling=self.sampling,
+            seed=self.seed,
+            iteration=self.iteration,
+            group_size=self.group_size,
+            num_prompts=self.num_prompts,
+            rank=rank,
+            world_size=size,
+            device=learner.device,
+            models=learner.models,
+            progress=self._progress,
+            gather=parallel.gather,
+            score=partial(score, task=self.task, reward=self.reward),
+        )
+
+    def _rows(self, collected: Collected, ctx: Context) -> Batch:
+        """The rows to learn from, known to be young enough and sampled by the weights that are said to have."""
+        started = time.perf_counter()
+        batch = learnable(collected.episodes, collected.sampled, ctx, list(self.transforms.values()))
+        check_columns(batch, ("behavior_logprobs", "values", "reward", "bootstrap_value"), "the rollout", self.trainer)
+        self.metrics |= measure_staleness(batch, ctx, self.staleness)
+        if self.parity is not None:
+            self.metrics |= self.parity(batch, collected.policy, ctx)
+        self.metrics["time/collate"] = time.perf_counter() - started
+        return batch
+
+    def _progress(self, phase: str, done: int, of: int) -> None:
+        for callback in self.trainer.callbacks:
+            shown = getattr(callback, "on_rollout_progress", None)
+            if shown is not None:
+                shown(phase, done, of)
+
+    # ---------------------------------------------------------------- held-out numbers
+
+    def measure(self) -> dict[str, float]:
+        """The evaluators' numbers for the policy as it is; empty without an evaluation."""
+        if self.evaluation is None:
+            return {}
+        learner = self.trainer.lightning_module
+        self.engine.sync(learner.policy, self.iteration)
+        with parallel.precision(self.trainer):
+            return self.evaluation.measure(self.task, self.reward, self._context(learner))
+
+    def _measure(self) -> Iterator[dict[str, float]]:
+        yield self.measure()

@@ -1,0 +1,157 @@
+"""Record episodes of a simulator, one control step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mmrl.datasets.offline_episodes import OfflineEpisode
+from mmrl.engines.base import Engine
+from mmrl.rng import derive_rng, derive_seed
+from mmrl.types import Request, Sampling, Sim
+
+MAX_ENVS = 64  # environments, and therefore episodes in memory
+
+Rows = list[dict[str, Any]]
+"""The raw observation of every environment."""
+
+Actor = Callable[[Any, Rows, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
+"""(environment, observations, environments that go on, control step) to actions and what is played, each [n, A]."""
+
+
+@dataclass(frozen=True)
+class RecordedBatch:
+    """Episodes to write, and the number of episodes with simulator errors."""
+
+    episodes: list[OfflineEpisode]
+    errors: int
+
+
+class ExpertActor:
+    """Actor that runs the simulator's scripted expert, with normal noise on executed but not on recorded actions.
+
+    Args:
+        sim: that has one: `expert(env)` gives float32 [n, chunk, A].
+        seeds: of the episodes; the noise is theirs.
+        noise: standard deviation, in actions.
+    """
+
+    def __init__(self, sim: Sim, seeds: Sequence[int], noise: float):
+        self.script, self.noise = sim.expert, noise  # type: ignore[attr-defined]
+        self.rngs = [derive_rng("recording", seed) for seed in seeds]
+
+    def __call__(self, env: Any, rows: Rows, live: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+        actions = np.asarray(self.script(env), np.float32)[:, 0]
+        shape = actions.shape[1:]
+        shaken = np.stack([rng.standard_normal(shape) for rng in self.rngs])
+        return actions, (actions + self.noise * shaken).astype(np.float32) if self.noise else actions
+
+
+class PolicyActor:
+    """Actor that runs a policy, one inference per chunk.
+
+    Args:
+        engine: that has its weights.
+        sampling: how it chooses.
+        seeds: of the episodes; the draws are theirs.
+    """
+
+    def __init__(self, engine: Engine, sampling: Sampling, seeds: Sequence[int]):
+        self.engine, self.sampling, self.seeds = engine, sampling, seeds
+        self._chunks: dict[int, np.ndarray] = {}
+        self._next = 0
+
+    def __call__(self, env: Any, rows: Rows, live: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+        env_ids = np.flatnonzero(live).tolist()
+        if step == self._next:
+            requests = [Request(rows[i], derive_seed("recording", self.seeds[i], step)) for i in env_ids]
+            chunked = len(env.single_action_space.shape) == 2
+            for i, done in zip(env_ids, self.engine.sample(requests, self.sampling)):
+                output = np.asarray(done.output)
+                self._chunks[i] = output if chunked else output[None]
+            self._next = step + len(self._chunks[env_ids[0]])
+        left = self._next - step
+        shape = self._chunks[env_ids[0]].shape[1:]
+        actions = np.zeros((len(rows), *shape), self._chunks[env_ids[0]].dtype)
+        for i in env_ids:
+            actions[i] = self._chunks[i][-left]
+        return actions, actions
+
+
+def record(sim: Sim, seeds: Sequence[int], make_actor: Callable[[Sequence[int]], Actor]) -> Iterator[RecordedBatch]:
+    """Episodes from the initial states of `seeds`, some at a time.
+
+    Args:
+        sim: with one control step per decision, as `Sim.stepwise` gives it.
+        seeds: one per episode.
+        make_actor: gives what acts, for the seeds that are played side by side.
+    """
+    for start in range(0, len(seeds), MAX_ENVS):
+        some = list(seeds[start : start + MAX_ENVS])
+        env = sim.make(len(some))
+        try:
+            yield _play(env, some, make_actor(some))
+        finally:
+            env.close()
+
+
+def _play(env: Any, seeds: Sequence[int], actor: Actor) -> RecordedBatch:
+    shape = env.single_action_space.shape
+    if len(shape) == 2 and shape[0] != 1:
+        raise ValueError(f"a recording needs one control step per decision, {env} plays {shape[0]}: Sim.stepwise")
+    observation, _ = env.reset(seed=list(seeds))
+    count, space = len(seeds), env.action_space
+    steps_of: list[list[tuple[dict[str, Any], np.ndarray, np.ndarray, float]]] = [[] for _ in seeds]
+    over: list[tuple[bool, bool, bool, dict[str, float]] | None] = [None] * count
+    live, step = np.ones(count, bool), 0
+    while live.any():
+        rows = [_row(observation, i) for i in range(count)]
+        actions, played = actor(env, rows, live, step)
+        observation, rewards, terminated, truncated, infos = env.step(played.reshape(space.shape).astype(space.dtype))
+        errors = np.asarray(infos.get("error", np.zeros(count, bool)), bool)
+        for i in np.flatnonzero(live):
+            steps_of[i].append((rows[i], actions[i], played[i], float(rewards[i])))
+            if terminated[i] or truncated[i]:
+                scores = {n: float(c[i]) for n, c in infos.get("scores", {}).items() if not n.startswith("_")}
+                over[i] = (bool(terminated[i]), bool(truncated[i]), bool(errors[i]), scores)
+                live[i] = False
+        step += 1
+    ends = [end for end in over if end is not None]
+    whole = [_build_episode(seed, steps, end) for seed, steps, end in zip(seeds, steps_of, ends) if not end[2]]
+    return RecordedBatch(whole, errors=sum(end[2] for end in ends))
+
+
+def _row(observation: Any, i: int) -> dict[str, Any]:
+    if isinstance(observation, dict):
+        return {name: rows[i] for name, rows in observation.items()}
+    return {"state": observation[i]}
+
+
+def _build_episode(seed: int, steps: list, end: tuple[bool, bool, bool, dict[str, float]]) -> OfflineEpisode:
+    seen, actions, played, rewards = zip(*steps)
+    terminated, truncated, _, scores = end
+    names = [name for name, value in seen[0].items() if not isinstance(value, str)]
+    instruction = next((value for value in seen[0].values() if isinstance(value, str)), "")
+    chosen, done = (np.stack(rows).reshape(len(steps), -1) for rows in (actions, played))
+    return OfflineEpisode(
+        actions=chosen,
+        observations={name: _plain(np.stack([row[name] for row in seen])) for name in names},
+        instruction=instruction,
+        rewards=np.asarray(rewards, np.float32),
+        terminated=terminated,
+        truncated=truncated,
+        success=bool(scores["success"]) if "success" in scores else None,
+        seed=seed,
+        executed=None if chosen is done or np.array_equal(chosen, done) else done,
+        where=f"the episode of seed {seed}",
+        info={"scores": scores},
+    )
+
+
+def _plain(rows: np.ndarray) -> np.ndarray:
+    """Doubles as float32; one number per step as a vector of one."""
+    rows = rows.astype(np.float32) if rows.dtype == np.float64 else rows
+    return rows[:, None] if rows.ndim == 1 else rows

@@ -1,0 +1,84 @@
+"""Diversity of a policy's answers to one problem, and how often each problem is solved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log, nan
+from typing import Any
+
+from mmrl.evaluation.base import Evaluator
+from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_binary_score
+from mmrl.evaluation.metrics.support import get_answer
+from mmrl.evaluation.report.plots import COLOURS
+from mmrl.groups import grouped
+from mmrl.types import Episode
+
+
+def entropy(answers: Sequence[object]) -> float:
+    """-sum_a f_a log f_a in nats, f_a the share of answer a."""
+    shares = [count / len(answers) for count in Counter(answers).values()]
+    return -sum(share * log(share) for share in shares) + 0.0
+
+
+@dataclass(frozen=True)
+class AnswerEntropy(Evaluator):
+    """Entropy of the final answers to a problem, `mean` over problems in nats, and their number, `distinct`.
+
+    It may fall while the entropy of single tokens rises: other words, the same answer. Samples without an answer count
+    as one answer of their own. Source: The Invisible Leash, 2025, section 4, arXiv:2507.14843.
+    """
+
+    def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        groups = [[get_answer(episode) for episode in group] for group in grouped(drop_errors(episodes)).values()]
+        if all(answer is None for group in groups for answer in group):
+            return {"mean": nan, "distinct": nan, "errors": count_errors(episodes)}
+        return {
+            "mean": sum(map(entropy, groups)) / len(groups),
+            "distinct": sum(len(set(group)) for group in groups) / len(groups),
+            "errors": count_errors(episodes),
+        }
+
+
+@dataclass(frozen=True)
+class SolveRates(Evaluator):
+    """Shares of the problems that no sample solves, some do, and all do: `never`, `sometimes`, `always`.
+
+    Against the start: `risen` and `fallen`, shares of the problems that are solved more often, or less.
+
+    Args:
+        score_name: name of a score of 0 or 1 that the task gives.
+    """
+
+    score_name: str = "exact"
+
+    def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        rates = list(self.rates(episodes).values())
+        never, always = (sum(rate == end for rate in rates) / len(rates) for end in (0, 1))
+        out = {"never": never, "sometimes": 1 - never - always, "always": always, "mean": sum(rates) / len(rates)}
+        return {**out, "errors": count_errors(episodes)}
+
+    def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
+        before, after = self.rates(start), self.rates(episodes)
+        both = sorted(before.keys() & after.keys())
+        return {
+            "risen": sum(after[key] > before[key] for key in both) / len(both),
+            "fallen": sum(after[key] < before[key] for key in both) / len(both),
+        }
+
+    def rates(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        """By problem, the share of its finished samples that solve it."""
+        return {
+            group[0].prompt.key: sum(get_binary_score(episode, self.score_name) for episode in group) / len(group)
+            for group in grouped(drop_errors(episodes)).values()
+        }
+
+    def plot(self, axes: Any, start: Sequence[Episode], episodes: Sequence[Episode]) -> bool:
+        bins = [i / 10 for i in range(11)]
+        for colour, label, side in zip(COLOURS[1::-1], ("start", "now"), (start, episodes)):
+            axes.hist(list(self.rates(side).values()), bins, histtype="step", color=colour, label=label, linewidth=1.6)
+        axes.set_xlabel("share of samples that solve the problem")
+        axes.set_ylabel("problems")
+        axes.legend(frameon=False)
+        return True

@@ -1,0 +1,45 @@
+"""Episodes of a simulator with several tasks, task by task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mmrl.evaluation.base import Evaluator
+from mmrl.evaluation.metrics.success_rate import SuccessRate
+from mmrl.evaluation.statistics.power import quantile
+from mmrl.types import Episode
+
+
+def get_task(episode: Episode) -> str:
+    """The task's name: as its prompt says, else as the simulator reported, else the first part of its key."""
+    said = episode.prompt.info.get("task", episode.info.get("task"))
+    return str(said) if said is not None else episode.prompt.key.rsplit("/", 2)[0]
+
+
+def group_by_task(episodes: Sequence[Episode]) -> dict[str, list[Episode]]:
+    """Group episodes by task: tasks by name, episodes in order."""
+    names = sorted({get_task(episode) for episode in episodes})
+    return {name: [episode for episode in episodes if get_task(episode) == name] for name in names}
+
+
+@dataclass(frozen=True)
+class SuccessRateByTask(Evaluator):
+    """`SuccessRate` of every task of a simulator, as task/metric, and the mean over tasks with equal weights.
+
+    Args:
+        score_name: name of a score of 0 or 1 that every task gives.
+        level: share of repetitions in which an interval covers the true rate.
+    """
+
+    score_name: str = "success"
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        quantile(self.level)  # refuses a level that is none
+
+    def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        rate = SuccessRate(self.score_name, self.level)
+        each = {task: rate(part) for task, part in group_by_task(episodes).items()}
+        out = {f"{task}/{name}": value for task, metrics in each.items() for name, value in metrics.items()}
+        return {**out, "mean": sum(metrics["mean"] for metrics in each.values()) / len(each)}

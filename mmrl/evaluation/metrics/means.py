@@ -1,0 +1,40 @@
+"""Means of scores and completion lengths over episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import nan
+
+from mmrl.evaluation.base import Evaluator
+from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_score
+from mmrl.types import Episode
+
+
+@dataclass(frozen=True)
+class MeanScores(Evaluator):
+    """Mean of every named score over the finished episodes, and `errors`, the number of those left out."""
+
+    def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        valid = drop_errors(episodes)
+        names = sorted({name for episode in valid for name in episode.scores})
+        means = {name: sum(get_score(episode, name) for episode in valid) / len(valid) for name in names}
+        return {**means, "errors": count_errors(episodes)}
+
+
+@dataclass(frozen=True)
+class CompletionLength(Evaluator):
+    """Mean number of choices per finished episode, `mean`, and the fraction cut at the limit, `truncated_fraction`."""
+
+    def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        valid = drop_errors(episodes)
+        if not valid:
+            return {"mean": nan, "truncated_fraction": nan, "errors": count_errors(episodes)}
+        missing = [episode.prompt.key for episode in valid if "tokens" not in episode.info]
+        if missing:
+            raise KeyError(f"the episode of {missing[0]!r} has no info['tokens']; evaluators take Episode.light()")
+        return {
+            "mean": sum(episode.info["tokens"] for episode in valid) / len(valid),
+            "truncated_fraction": sum(episode.ended == "length" for episode in valid) / len(valid),
+            "errors": count_errors(episodes),
+        }

@@ -1,0 +1,104 @@
+"""Empirical support: right answers that a policy keeps, gains and loses against the start of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import Any
+
+from mmrl.evaluation.base import Evaluator
+from mmrl.evaluation.metrics.finished_episodes import drop_errors, get_binary_score
+from mmrl.groups import grouped
+from mmrl.types import Episode
+
+KINDS = ("preserved", "lost", "gained", "never")
+
+
+def count_support(before: Sequence[float], after: Sequence[float], min_fraction: float) -> dict[str, int]:
+    """Count right answers by where they are found: in both, before only, after only, in neither.
+
+    Found is what has a probability of at least `min_fraction`. Source: The Invisible Leash, 2025, section 2,
+    arXiv:2507.14843: preserved, shrinkage, expansion and out of support.
+    """
+    counts = dict.fromkeys(KINDS, 0)
+    for first, second in zip(before, after, strict=True):
+        kind = ("never", "gained", "lost", "preserved")[2 * (first >= min_fraction) + (second >= min_fraction)]
+        counts[kind] += 1
+    return counts
+
+
+def support_metrics(counts: Mapping[str, int]) -> dict[str, float]:
+    """Ratios of the support counts (SRR, NDR, SDS, NSCR in the paper); nan where the denominator is 0.
+
+    retained: of what was found, what still is, P / (P + S). discovered: of what is found, what is new, E / (P + E).
+    balance: their harmonic mean. net: (E - S) / (P + E + S).
+    """
+    p, s, e = counts["preserved"], counts["lost"], counts["gained"]
+    retained, discovered = p / (p + s) if p + s else nan, e / (p + e) if p + e else nan
+    both = retained + discovered
+    return {
+        "retained": retained,
+        "discovered": discovered,
+        "balance": 2 * retained * discovered / both if both > 0 else (0.0 if both == 0 else nan),
+        "net": (e - s) / (p + e + s) if p + e + s else nan,
+    }
+
+
+def get_answer(episode: Episode) -> str | None:
+    """The final answer of a light episode; None where it has none, as in a simulator."""
+    answer = episode.info.get("answer")
+    return None if answer is None else str(answer).strip()
+
+
+@dataclass(frozen=True)
+class EmpiricalSupport(Evaluator):
+    """Support dynamics (The Invisible Leash): distinct right answers that the start and the policy find.
+
+    A problem without a right answer in any sample of either counts once as never found; where episodes carry no
+    answers, a problem has one right answer: that it is solved.
+
+    Args:
+        score_name: name of a score of 0 or 1 that the task gives.
+        min_fraction: fraction of a problem's samples from which on an answer counts as found; None: one sample.
+    """
+
+    score_name: str = "exact"
+    min_fraction: float | None = None
+
+    def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        found = _right(episodes, self.score_name)
+        return {"found": float(sum(len(answers) for answers in found.values())), "problems": float(len(found))}
+
+    def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
+        counts = self.counts(start, episodes)
+        return {**{kind: float(count) for kind, count in counts.items()}, **support_metrics(counts)}
+
+    def counts(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, int]:
+        """Right answers by where they are found."""
+        first, second = _right(start, self.score_name), _right(episodes, self.score_name)
+        before, after = [], []
+        for key in first.keys() & second.keys():
+            for answer in sorted(first[key].keys() | second[key].keys()) or [""]:
+                before.append(first[key].get(answer, 0.0))
+                after.append(second[key].get(answer, 0.0))
+        return count_support(before, after, 1e-9 if self.min_fraction is None else self.min_fraction)
+
+    def plot(self, axes: Any, start: Sequence[Episode], episodes: Sequence[Episode]) -> bool:
+        counts = self.counts(start, episodes)
+        axes.bar(list(counts), list(counts.values()), color=("#4477aa", "#ee6677", "#228833", "#bbbbbb"))
+        axes.set_ylabel("right answers")
+        return True
+
+
+def _right(episodes: Sequence[Episode], score: str) -> dict[str, dict[str, float]]:
+    """Problem -> right answer -> its share of the problem's finished samples."""
+    out: dict[str, dict[str, float]] = {}
+    for group in grouped(drop_errors(episodes)).values():
+        shares: dict[str, float] = {}
+        for episode in group:
+            if get_binary_score(episode, score):
+                answer = get_answer(episode) or ""
+                shares[answer] = shares.get(answer, 0.0) + 1 / len(group)
+        out[group[0].prompt.key] = shares
+    return out

@@ -1,0 +1,93 @@
+"""Override the configured evaluation from the command line, and compute the metrics of a checkpoint."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import get_args
+
+from mmrl.evaluation.base import Evaluator
+from mmrl.evaluation.held_out import HeldOut
+from mmrl.evaluation.metrics.by_task import group_by_task
+from mmrl.evaluation.metrics.pass_at_k import PassAtK
+from mmrl.evaluation.metrics.success_rate import SuccessRate
+from mmrl.types import Episode, Sampling
+
+Metrics = Mapping[str, Mapping[str, Mapping[str, float]]]
+"""decode -> evaluator -> metrics."""
+
+TaskMetrics = Mapping[str, Metrics]
+"""decode -> task -> evaluator -> metrics."""
+
+
+def override_evaluation(
+    held_out: HeldOut, training: Sampling, count: int | None, num_samples: int | None, decodes: Sequence[str]
+) -> HeldOut:
+    """Override the configured evaluation with another number of problems or samples, or other decodes.
+
+    Several samples per problem are only of use under a decode that draws; pass@k is then measured beside every rate.
+
+    Args:
+        held_out: as configured.
+        training: of the run, for decodes that the evaluation does not name.
+        count: held-out problems; None as configured.
+        num_samples: per problem; None as configured.
+        decodes: names in `held_out.sampling`, or "sample", "argmax", "mean"; empty for all that are configured.
+    """
+    out = copy.copy(held_out)
+    out.count, out.num_samples = count or held_out.count, num_samples or held_out.num_samples
+    out.sampling = {name: _decode(name, held_out, training) for name in decodes or held_out.sampling}
+    if out.num_samples > 1 and not decodes:
+        drawn = {name: sampling for name, sampling in out.sampling.items() if sampling.decode == "sample"}
+        out.sampling = drawn or {"sample": _decode("sample", held_out, training)}
+    if out.num_samples > 1:
+        ks = [k for k in (1, 2, 4, 8, 16, 32, 64, 128, 256) if k < out.num_samples] + [out.num_samples]
+        rates = {name: part for name, part in held_out.evaluators.items() if isinstance(part, SuccessRate)}
+        passes: dict[str, Evaluator] = {
+            f"{name}_pass": PassAtK(ks, rate.score_name, rate.level) for name, rate in rates.items()
+        }
+        out.evaluators = {**held_out.evaluators, **passes}
+    return out
+
+
+def _decode(name: str, held_out: HeldOut, training: Sampling) -> Sampling:
+    if name in held_out.sampling:
+        return held_out.sampling[name]
+    ways = get_args(Sampling.__annotations__["decode"]) or ("sample", "argmax", "mean")
+    if name not in ways:
+        raise ValueError(f"decode={name}: give {', '.join(ways)} or a configured one of {sorted(held_out.sampling)}")
+    return replace(training, decode=name)  # type: ignore[arg-type]
+
+
+EpisodesByDecode = Mapping[str, Sequence[Episode]]
+"""decode -> light episodes."""
+
+
+def success_rates(held_out: HeldOut) -> dict[str, SuccessRate]:
+    """The evaluators that are success rates."""
+    return {name: part for name, part in held_out.evaluators.items() if isinstance(part, SuccessRate)}
+
+
+def compute_metrics(held_out: HeldOut, played: EpisodesByDecode) -> dict[str, dict[str, dict[str, float]]]:
+    """Compute the metrics of every evaluator for the episodes of each decode."""
+    return {
+        decode: {name: dict(evaluator(episodes)) for name, evaluator in held_out.evaluators.items()}
+        for decode, episodes in played.items()
+    }
+
+
+def compute_task_metrics(
+    held_out: HeldOut, played: EpisodesByDecode
+) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    """Compute the success rates of each task; empty where there is one task only."""
+    parts = {decode: group_by_task(episodes) for decode, episodes in played.items()}
+    if all(len(tasks) < 2 for tasks in parts.values()):
+        return {}
+    return {
+        decode: {
+            task: {name: rate(episodes) for name, rate in success_rates(held_out).items()}
+            for task, episodes in tasks.items()
+        }
+        for decode, tasks in parts.items()
+    }

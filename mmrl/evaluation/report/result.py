@@ -1,0 +1,107 @@
+"""Evaluation result on disk: the protocol and every episode, for later paired comparisons."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmrl.evaluation.metrics.by_task import get_task
+from mmrl.evaluation.protocol import NAME, Protocol
+from mmrl.strict_json import kind, need_object, parse_json
+from mmrl.types import Episode, Prompt
+
+EPISODES = "episodes.jsonl"
+
+_ENTRIES = (
+    *("checkpoint", "decode", "key", "slot", "sample_index", "seed", "task", "instruction", "ended", "error"),
+    *("scores", "decisions", "tokens"),
+)
+
+EpisodesByCheckpoint = Mapping[str, Mapping[str, Sequence[Episode]]]
+"""checkpoint -> decode -> light episodes."""
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """Episodes of all checkpoints and decodes under one protocol.
+
+    Args:
+        protocol: under which.
+        episodes: light episodes of every checkpoint and decode.
+    """
+
+    protocol: Protocol
+    episodes: EpisodesByCheckpoint
+
+    def write(self, folder: str | Path) -> list[Path]:
+        """<folder>/protocol.json and <folder>/episodes.jsonl, one episode a line."""
+        path = Path(folder) / EPISODES
+        rows = [
+            {"checkpoint": title, "decode": decode, **episode_row(episode)}
+            for title, decodes in self.episodes.items()
+            for decode, episodes in decodes.items()
+            for episode in episodes
+        ]
+        path.write_text("".join(json.dumps(each) + "\n" for each in rows))
+        return [self.protocol.write(folder), path]
+
+    @classmethod
+    def read(cls, folder: str | Path) -> EvaluationResult:
+        """What `write` left there."""
+        folder = Path(folder)
+        missing = [name for name in (NAME, EPISODES) if not (folder / name).exists()]
+        if missing:
+            raise ValueError(
+                f"{folder} holds no measurement ({', '.join(missing)} missing): run mmrl evaluate {folder}"
+            )
+        played: dict[str, dict[str, list[Episode]]] = {}
+        protocol, remedy = Protocol.read(folder), f"measure again: mmrl evaluate {folder}"
+        for number, line in enumerate((folder / EPISODES).read_bytes().split(b"\n"), start=1):
+            if line:
+                one = _read_row(line, f"{folder / EPISODES}:{number}", remedy)
+                played.setdefault(one["checkpoint"], {}).setdefault(one["decode"], []).append(_episode(one))
+        if not played:
+            raise ValueError(f"{folder / EPISODES} has no episodes; {remedy}")
+        return cls(protocol, played)
+
+
+def episode_row(episode: Episode) -> dict[str, Any]:
+    """Convert an episode to plain values."""
+    info = episode.info
+    return {
+        "key": episode.prompt.key,
+        "slot": episode.group,
+        "sample_index": episode.sample_index,
+        "seed": episode.prompt.info.get("seed"),
+        "task": get_task(episode),
+        "instruction": info.get("instruction"),
+        "ended": episode.ended,
+        "error": info.get("error"),
+        "scores": episode.scores,
+        "decisions": info.get("decisions"),
+        "tokens": info.get("tokens"),
+    }
+
+
+def _read_row(line: bytes, place: str, remedy: str) -> dict[str, Any]:
+    """One line of episodes.jsonl, with every entry that `episode_row` writes."""
+    one = need_object(parse_json(line, place, remedy, finite=False), place, remedy)
+    absent = [name for name in _ENTRIES if name not in one]
+    if absent:
+        raise ValueError(f"{place}: {absent} missing; {remedy}")
+    for name in ("checkpoint", "decode", "key"):
+        if not isinstance(one[name], str):
+            raise ValueError(f"{place}: {name} must be a text, is {kind(one[name])}; {remedy}")
+    for name, score in need_object(one["scores"], f"{place}: scores", remedy).items():
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            raise ValueError(f"{place}: score {name!r} must be a number, is {kind(score)}; {remedy}")
+    return one
+
+
+def _episode(one: Mapping[str, Any]) -> Episode:
+    known = {name: one[name] for name in ("instruction", "error", "decisions", "tokens") if one[name] is not None}
+    prompt = Prompt(one["key"], info={"seed": one["seed"], "task": one["task"]})
+    return Episode(prompt, one["slot"], one["sample_index"], scores=one["scores"], ended=one["ended"], info=known)

@@ -1,0 +1,127 @@
+"""Tile videos of episodes side by side, with instruction and outcome, and write them as MP4 or GIF."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+import imageio.v2 as imageio
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from mmrl.palette import BACKGROUND, GREEN, GREY, MARGIN, RED, WHITE
+
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+
+@dataclass(frozen=True)
+class VideoPanel:
+    """VideoPanel: the frames of one episode, uint8 [H, W, 3] each, and their captions.
+
+    Args:
+        frames: at least one; all panels of a video have frames of one size.
+        title: above the panel, for example "before".
+        outcome: below the panel once it has ended, for example "reached".
+        success: colours the outcome green or red; grey when unknown.
+    """
+
+    frames: Sequence[np.ndarray]
+    title: str
+    outcome: str = ""
+    success: bool | None = None
+
+
+def tile_panels(panels: Sequence[VideoPanel], instruction: str = "", height: int = 256) -> list[np.ndarray]:
+    """Frames uint8 [H', W', 3] with even sides that show the panels side by side.
+
+    The frames are enlarged to about `height` pixels by a whole factor where they are smaller. A panel that ends
+    early holds its last frame.
+    """
+    shape = _common_shape(panels)
+    factor = max(1, height // shape[0])
+    size = max(12, min(shape[:2]) * factor // 14)
+    font = ImageFont.load_default(size=size)
+    rows = zip_longest(*(panel.frames for panel in panels))
+    shown = [panel.frames[-1] for panel in panels]
+    made = []
+    for time, frames in enumerate(rows):
+        shown = [last if frame is None else frame for last, frame in zip(shown, frames)]
+        ended = [time >= len(panel.frames) - 1 for panel in panels]
+        made.append(_compose(panels, shown, ended, instruction, factor, font))
+    return made
+
+
+def write_video(frames: Sequence[np.ndarray], path: str | Path, fps: float = 20.0) -> Path:
+    """Write frames uint8 [H, W, 3] as MP4 (H.264, plays in browsers) or as an endless GIF, by the file's suffix."""
+    path = Path(path)
+    if not frames:
+        raise ValueError(f"no frames to write to {path}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".mp4":
+        if frames[0].shape[0] % 2 or frames[0].shape[1] % 2:
+            raise ValueError(f"{path}: H.264 needs even sides, the frames are {frames[0].shape[:2]}")
+        # macro_block_size=1: sides that are even but no multiples of 16 stay as they are
+        imageio.mimsave(
+            path, list(frames), fps=fps, codec="libx264", pixelformat="yuv420p", quality=8, macro_block_size=1
+        )
+    elif path.suffix == ".gif":
+        imageio.mimsave(path, list(frames), duration=1000 / fps, loop=0)
+    else:
+        raise ValueError(f"videos are written as .mp4 or .gif, not {path.suffix!r}: {path}")
+    return path
+
+
+def _common_shape(panels: Sequence[VideoPanel]) -> tuple[int, int, int]:
+    if not panels:
+        raise ValueError("no panels to tile")
+    for panel in panels:
+        if len(panel.frames) == 0:
+            raise ValueError(f"panel {panel.title!r} has no frames")
+    described = {(frame.shape, str(frame.dtype)) for panel in panels for frame in panel.frames}
+    (shape, dtype), *others = described
+    if others or dtype != "uint8" or len(shape) != 3 or shape[2] != 3:
+        raise ValueError(f"all frames must be uint8 [H, W, 3] of one size, got {sorted(described)}")
+    return shape
+
+
+def _compose(
+    panels: Sequence[VideoPanel],
+    frames: Sequence[np.ndarray],
+    ended: Sequence[bool],
+    instruction: str,
+    factor: int,
+    font: Font,
+) -> np.ndarray:
+    """One frame: instruction, titles, images, outcomes, from top to bottom."""
+    high, wide = (side * factor for side in frames[0].shape[:2])
+    line = int(1.4 * font.getbbox("Ag")[3])
+    top = (line if instruction else 0) + line
+    width = MARGIN + len(panels) * (wide + MARGIN)
+    canvas = Image.new("RGB", (_even(width), _even(top + high + line)), BACKGROUND)
+    draw = ImageDraw.Draw(canvas)
+    if instruction:
+        draw.text((width // 2, line // 2), _fit(instruction, width, font), WHITE, font, anchor="mm")
+    for position, (panel, frame) in enumerate(zip(panels, frames)):
+        left = MARGIN + position * (wide + MARGIN)
+        middle = left + wide // 2
+        canvas.paste(Image.fromarray(frame).resize((wide, high), Image.Resampling.NEAREST), (left, top))
+        draw.text((middle, top - line // 2), _fit(panel.title, wide, font), GREY, font, anchor="mm")
+        if ended[position]:
+            colour = GREY if panel.success is None else GREEN if panel.success else RED
+            draw.text((middle, top + high + line // 2), _fit(panel.outcome, wide, font), colour, font, anchor="mm")
+    return np.asarray(canvas)
+
+
+def _fit(text: str, width: int, font: Font) -> str:
+    """The text, cut with an ellipsis where it is wider than `width` pixels."""
+    if font.getlength(text) <= width - 2 * MARGIN:
+        return text
+    while text and font.getlength(text + "…") > width - 2 * MARGIN:
+        text = text[:-1]
+    return text + "…"
+
+
+def _even(side: int) -> int:
+    return side + side % 2

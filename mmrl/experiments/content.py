@@ -1,0 +1,192 @@
+"""What a run learns by, as one short hash: its composed configuration and the source of the parts that it names.
+
+Two runs of one hash differ in their seed alone. A proof whose hash is not today's is stale.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from mmrl.config.compose import CONF, compose
+
+OWN = ("mmrl", "tasks", "sims")
+MACHINERY = tuple(
+    f"mmrl.{name}"
+    for name in (
+        *("types", "batch", "columns", "config", "parallel"),
+        *("data", "learners", "capture", "callbacks", "engines", "policies"),
+    )
+)
+"""What carries every recipe. It is held to its own laws, and a change in it does not make all results stale."""
+HASHED = ("mmrl.learners.phases", "mmrl.data.replay_buffer", "mmrl.data.ring_buffer")
+"""Parts of these folders that a recipe chooses."""
+
+
+def content(words: Sequence[str]) -> str:
+    """The hash of the runs that these words make, warm-start stages included; the seed and the folder are not in it."""
+    return _content(tuple(words))
+
+
+@functools.cache
+def _content(words: tuple[str, ...]) -> str:
+    plain: Any = OmegaConf.to_container(compose(words), resolve=False)
+    trainer = plain["trainer"]
+    callbacks = trainer.get("callbacks") or {}
+    start = callbacks.get("warm_start") or {}
+    learned = {
+        "trainer": {name: value for name, value in trainer.items() if name not in ("callbacks", "logger")},
+        "callbacks": {name: value for name, value in callbacks.items() if name not in _usual()},
+        "model": plain["model"],
+        "data": plain["data"],
+        "begins": {name: start.get(name) for name in ("checkpoint", "frozen_only")},
+        "starts": {
+            name: content([*start["common"], *stage]) for name, stage in (start.get("stages") or {}).items() if stage
+        },
+    }
+    text = json.dumps([learned, sources(sorted(set(targets(learned))))], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _usual() -> frozenset[str]:
+    """The callbacks of every run: they write things down. What a recipe adds may end its training."""
+    return frozenset(OmegaConf.load(CONF / "trainer" / "default.yaml")["callbacks"])  # type: ignore[index]
+
+
+def targets(node: Any) -> Iterator[str]:
+    """Every import path that a configuration names."""
+    if isinstance(node, dict):
+        if isinstance(node.get("_target_"), str):
+            yield node["_target_"]
+        for value in node.values():
+            yield from targets(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from targets(value)
+
+
+def sources(paths: Sequence[str]) -> dict[str, str]:
+    """The code of each definition that these import paths reach, by its full name.
+
+    Reached is what a definition refers to by name, in its own module or through an import. Comments, docstrings,
+    annotations and layout do not count.
+    """
+    found: dict[str, str] = {}
+    waiting = [where for path in paths for where in _resolved(path)]
+    while waiting:
+        module, name = waiting.pop()
+        full = f"{module}.{name}"
+        if full in found:
+            continue
+        found[full], references = _definition(module, name)
+        waiting += references
+    return dict(sorted(found.items()))
+
+
+@functools.cache
+def _definition(module: str, name: str) -> tuple[str, list[tuple[str, str]]]:
+    """The code of a definition, bare, and what it refers to."""
+    read = _module(module)
+    bare = _Bare().visit(ast.parse(ast.unparse(read.definitions[name])))
+    return ast.dump(bare), list(_references(bare, read))
+
+
+@dataclass(frozen=True)
+class _Module:
+    name: str
+    definitions: dict[str, ast.stmt]
+    imports: dict[str, str]  # local name -> full path
+
+
+@functools.cache
+def _file(name: str) -> Path | None:
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        return None
+    return Path(spec.origin) if spec is not None and spec.origin and spec.origin.endswith(".py") else None
+
+
+@functools.cache
+def _module(name: str) -> _Module:
+    file = _file(name)
+    assert file is not None
+    definitions: dict[str, ast.stmt] = {}
+    imports: dict[str, str] = {}
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            definitions[node.name] = node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                definitions |= {inner.id: node for inner in ast.walk(target) if isinstance(inner, ast.Name)}
+        elif isinstance(node, ast.ImportFrom):
+            imports |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            imports |= {alias.asname: alias.name for alias in node.names if alias.asname}
+    return _Module(name, definitions, imports)
+
+
+def _resolved(path: str) -> list[tuple[str, str]]:
+    """(module, name) of an import path of ours that is not machinery; nothing for others."""
+    if path.split(".")[0] not in OWN or (_within(path, MACHINERY) and not _within(path, HASHED)):
+        return []
+    parts = path.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        module, name = ".".join(parts[:cut]), parts[cut]
+        if _file(module) is None:
+            continue
+        read = _module(module)
+        if name in read.definitions:
+            return [(module, name)]
+        if name in read.imports:
+            return _resolved(".".join([read.imports[name], *parts[cut + 1 :]]))
+        return []
+    return []
+
+
+def _within(path: str, packages: Sequence[str]) -> bool:
+    return any(path == each or path.startswith(f"{each}.") for each in packages)
+
+
+def _references(node: ast.AST, module: _Module) -> Iterator[tuple[str, str]]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
+            if inner.value.id in module.imports:  # a name in an imported module, or an attribute of an imported class
+                yield from _resolved(f"{module.imports[inner.value.id]}.{inner.attr}")
+        elif isinstance(inner, ast.Name):
+            if inner.id in module.definitions:
+                yield module.name, inner.id
+            elif inner.id in module.imports:
+                yield from _resolved(module.imports[inner.id])
+
+
+class _Bare(ast.NodeTransformer):
+    """Code without docstrings and annotations."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
+        node.annotation = ast.Constant(None)
+        self.generic_visit(node)
+        return node
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.returns = None
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+            node.body = [
+                each for each in node.body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+            ] or [ast.Pass()]
+        return super().generic_visit(node)

@@ -1,0 +1,35 @@
+"""Soft updates of target networks."""
+
+from __future__ import annotations
+
+from mmrl.batch import Batch
+from mmrl.learners.phases.base import Phase, UpdateContext, part
+from mmrl.ops.polyak import polyak_update
+
+
+class PolyakUpdate(Phase):
+    """PolyakUpdate: soft update of target networks, target += tau * (network - target).
+
+    Args:
+        targets: for each target network, by name, the network that it follows.
+        tau: in (0, 1]; 1 copies.
+        every: update in every `every`-th update (policy delay in TD3).
+    """
+
+    def __init__(self, targets: dict[str, str], tau: float = 0.005, every: int = 1):
+        self.targets, self.tau, self.every = targets, tau, every
+
+    @property
+    def models(self) -> frozenset[str]:
+        return frozenset(name.partition(".")[0] for name in (*self.targets, *self.targets.values()))
+
+    def check(self) -> None:
+        super().check()
+        if not 0 < self.tau <= 1:
+            raise ValueError(f"PolyakUpdate.tau must be in (0, 1], got {self.tau}")
+
+    def __call__(self, batch: Batch, ctx: UpdateContext) -> Batch:
+        for target, source in self.targets.items():
+            target_network, network = part(ctx.models, target), part(ctx.models, source)
+            polyak_update(list(target_network.parameters()), list(network.parameters()), self.tau)
+        return batch

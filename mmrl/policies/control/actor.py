@@ -1,0 +1,236 @@
+"""Actors for off-policy actor-critic methods: actions in a box, differentiable with respect to the parameters."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium import Space, spaces
+from torch import Tensor, nn
+
+from mmrl.batch import Batch
+from mmrl.policies import policy_folder
+from mmrl.policies.base import Action, Policy
+from mmrl.policies.control.encoder import ObservationEncoder
+from mmrl.policies.control.heads import Choices, Gaussian
+from mmrl.policies.control.policy import perceptron
+from mmrl.policies.control.squashed import Squashed, SquashedHead
+from mmrl.rng import Noise
+from mmrl.types import Observation, PolicyOutput, Sampling
+
+
+@dataclass(frozen=True)
+class ActionSample:
+    """Reparameterised actions of a policy in N contexts, with gradient."""
+
+    action: Tensor  # [N, A] in [-1, 1]
+    logprobs: Tensor  # [N, 1] nats; 0 for a deterministic actor
+
+
+class ActorPolicy(Policy):
+    """Actor for a Q-function: an encoder, a multilayer perceptron and an action in the box [low, high].
+
+    Args:
+        observation_dims: length of the state vector; None without one.
+        actions: A, dimensions of the action; of a simulator that takes a chunk, of all its steps together.
+        low: smallest action that the simulator is given, for each dimension or for all.
+        high: largest one.
+        hidden: widths of the hidden layers, with rectified linear units.
+        state: name of the observation that is the state vector.
+        image_size: pixels a side of the observation "image"; None without one.
+        image_features: width of what the image is reduced to.
+        action_shape: what the simulator is given, [A] unless said otherwise.
+        path: folder that `save_pretrained` wrote; its settings stand for all the others.
+    """
+
+    encoder: ObservationEncoder
+    low: Tensor
+    high: Tensor
+
+    def __init__(
+        self,
+        observation_dims: int | None = None,
+        actions: int | None = None,
+        low: float | list[float] = -1.0,
+        high: float | list[float] = 1.0,
+        hidden: Sequence[int] = (256, 256),
+        state: str = "state",
+        image_size: int | None = None,
+        image_features: int = 50,
+        action_shape: Sequence[int] | None = None,
+        path: str | None = None,
+        **own: Any,
+    ):
+        super().__init__()
+        sizes = {"observation_dims": observation_dims, "actions": actions}
+        encoder = {"state": state, "image_size": image_size, "image_features": image_features}
+        shape = None if action_shape is None else list(action_shape)
+        config = {**sizes, **encoder, "low": low, "high": high, "hidden": list(hidden), "action_shape": shape, **own}
+        self.config = config if path is None else policy_folder.settings(path, sizes)
+        self._build(**self.config)
+        if path is not None:
+            policy_folder.load(path, self)
+
+    def _build(
+        self,
+        observation_dims: int | None,
+        actions: int | None,
+        state: str,
+        image_size: int | None,
+        image_features: int,
+        low: float | list[float],
+        high: float | list[float],
+        hidden: list[int],
+        action_shape: list[int] | None,
+        **own: Any,
+    ) -> None:
+        if not actions:
+            raise ValueError(f"policy.actions must be at least 1 (or give policy.path), got {actions}")
+        self.actions, self.action_shape = actions, tuple(action_shape or [actions])
+        if math.prod(self.action_shape) != actions:
+            raise ValueError(f"policy.action_shape={self.action_shape} has not policy.actions={actions} entries")
+        self.encoder = ObservationEncoder(observation_dims, state, image_size, image_features)
+        widths = [self.encoder.width, *hidden]
+        self.actor = perceptron(widths, nn.ReLU)
+        self.head = self._head(widths[-1], actions, **own)
+        for name, bound in (("low", low), ("high", high)):
+            value = torch.as_tensor(bound).float().expand(actions).clone()
+            if not value.isfinite().all():
+                raise ValueError(f"policy.{name} must be finite, got {bound}: an actor in a box needs its bounds")
+            self.register_buffer(name, value, persistent=False)
+
+    @abstractmethod
+    def _head(self, features: int, actions: int, **own: Any) -> nn.Module: ...
+
+    @abstractmethod
+    def _choices(self, features: Tensor, temperature: Tensor) -> Choices: ...
+
+    @abstractmethod
+    def rsample(self, features: Tensor, noise: Tensor) -> ActionSample:
+        """Reparameterised sample given `features` [N, F] and standard normal noise [N, A], with gradient."""
+
+    @abstractmethod
+    def to_action(self, choice: Tensor) -> Tensor:
+        """Stored choices [N, A] as actions in [-1, 1]."""
+
+    @abstractmethod
+    def from_action(self, action: Tensor) -> Tensor:
+        """The choices that are stored for actions in [-1, 1]: the inverse of `to_action`."""
+
+    def features(self, observation: Mapping[str, Tensor]) -> Tensor:
+        """[N, F] what actor and critic read, from collated inputs."""
+        return self.encoder(observation)
+
+    def check_spaces(self, observation_space: Space, action_space: Any) -> None:
+        """Refuse a simulator whose states or actions are not those of this policy."""
+        self.encoder.check_space(observation_space)
+        fits = isinstance(action_space, spaces.Box) and action_space.shape == self.action_shape
+        low, high = (bound.cpu().numpy().reshape(self.action_shape) for bound in (self.low, self.high))
+        if not fits or bool((low != action_space.low).any()) or bool((high != action_space.high).any()):
+            raise ValueError(
+                f"the policy gives {self.action_shape} reals in [{self.low.tolist()}, {self.high.tolist()}], but the "
+                f"simulator takes {action_space}; set policy.actions, policy.low and policy.high to fit"
+            )
+
+    def encode(self, raw: Mapping[str, Any]) -> Observation:
+        return self.encoder.encode(raw, self)
+
+    def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
+        return self.encoder.encode_batch(raw, self)
+
+    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
+        return {name: torch.stack([row[name] for row in observations]) for name in observations[0]}
+
+    @torch.no_grad()
+    def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        features = self.features(observation)
+        choices = self._choices(features, features.new_full((len(features),), sampling.temperature))
+        if sampling.truncated:
+            choices = choices.truncate(sampling)
+        action = choices.draw(sampling, noise)
+        return self._build_action(action, choices.logprobs(action))
+
+    @torch.no_grad()
+    def act_uniformly(self, observation: Mapping[str, Any], noise: Noise) -> Action:
+        """Sample actions in N contexts, uniformly in the box."""
+        rows = len(next(iter(observation.values())))
+        action = (2 * noise.uniform(self.actions) - 1).to(self.device)
+        logprobs = action.new_full((rows, 1), -self.actions * math.log(2))
+        return self._build_action(self.from_action(action)[:, None], logprobs)
+
+    def _build_action(self, action: Tensor, logprobs: Tensor) -> Action:
+        share = (self.to_action(action[:, 0]) + 1) / 2
+        given = torch.lerp(self.low, self.high, share).view(-1, *self.action_shape).cpu().numpy()
+        return Action(action, logprobs, torch.ones_like(logprobs, dtype=torch.bool), list(given))
+
+    def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
+        """The choice behind an action of the simulator; what lies outside the box counts as its edge."""
+        action = torch.as_tensor(output, dtype=torch.float32).flatten()
+        low, high = self.low.cpu(), self.high.cpu()
+        return self.from_action((2 * (action - low) / (high - low) - 1).clamp(-1, 1))[None]
+
+    def forward(self, batch: Batch) -> PolicyOutput:
+        choices = self._choices(self.features(batch.observation()), batch["temperature"])
+        return PolicyOutput(choices.logprobs(batch["action"]), choices.entropy())
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        policy_folder.save(folder, self.config, self)
+
+
+class SquashedPolicy(ActorPolicy):
+    """SAC actor: a tanh-squashed Gaussian with a state-dependent std. Source: arXiv:1801.01290."""
+
+    def _head(self, features: int, actions: int) -> SquashedHead:  # type: ignore[override]
+        return SquashedHead(features, actions)
+
+    def _choices(self, features: Tensor, temperature: Tensor) -> Squashed:
+        return self.head(self.actor(features), temperature)
+
+    def rsample(self, features: Tensor, noise: Tensor) -> ActionSample:
+        return ActionSample(*self.head(self.actor(features)).rsample(noise))
+
+    def to_action(self, choice: Tensor) -> Tensor:
+        return choice.tanh()
+
+    def from_action(self, action: Tensor) -> Tensor:
+        return action.clamp(-1 + 1e-6, 1 - 1e-6).atanh()
+
+
+class DeterministicPolicy(ActorPolicy):
+    """TD3 actor: one action per state, with Gaussian exploration noise. Source: arXiv:1802.09477.
+
+    Args:
+        exploration_noise: standard deviation of that noise, with the box scaled to [-1, 1]; temperature multiplies it.
+    """
+
+    def __init__(self, *args: Any, exploration_noise: float = 0.1, **kwargs: Any):
+        if exploration_noise <= 0:
+            raise ValueError(
+                f"policy.exploration_noise must be > 0, got {exploration_noise}; for no noise use decode=argmax"
+            )
+        super().__init__(*args, exploration_noise=exploration_noise, **kwargs)
+
+    def _head(self, features: int, actions: int, exploration_noise: float) -> nn.Linear:  # type: ignore[override]
+        self.exploration_noise = exploration_noise
+        return nn.Linear(features, actions)
+
+    def _choices(self, features: Tensor, temperature: Tensor) -> Gaussian:
+        loc = self._action(features)
+        return Gaussian(loc, (temperature.log() + math.log(self.exploration_noise))[:, None].expand_as(loc))
+
+    def _action(self, features: Tensor) -> Tensor:
+        return self.head(self.actor(features)).float().tanh()
+
+    def rsample(self, features: Tensor, noise: Tensor) -> ActionSample:
+        return ActionSample(self._action(features), features.new_zeros(len(features), 1))
+
+    def to_action(self, choice: Tensor) -> Tensor:
+        return choice.clamp(-1, 1)
+
+    def from_action(self, action: Tensor) -> Tensor:
+        return action

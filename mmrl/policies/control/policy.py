@@ -1,0 +1,230 @@
+"""Actor-critic networks for simulators that return a state vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from gymnasium import Space, spaces
+from torch import Tensor, nn
+
+from mmrl.batch import Batch
+from mmrl.policies import policy_folder
+from mmrl.policies.base import Action, Policy, require_inputs
+from mmrl.policies.control.heads import CategoricalHead, Choices, GaussianHead
+from mmrl.rng import Noise
+from mmrl.types import Observation, PolicyOutput, Sampling
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU}
+
+
+class ControlPolicy(Policy):
+    """Actor-critic for state vectors: one multilayer perceptron for the policy, another for the value function.
+
+    Weights start orthogonal: gain sqrt(2) in hidden layers, 0.01 for the action, 1 for the value.
+    Source: Andrychowicz et al., "What matters in on-policy reinforcement learning?", 2021, section 3.2.
+
+    Args:
+        observation_dims: length of the state vector.
+        actions: how many actions there are (categorical), or how many dimensions the action has (gaussian).
+        kind: distribution of the action.
+        hidden: widths of the hidden layers, of actor and critic alike.
+        activation: between the layers.
+        low: smallest value that the simulator is given; the stored action is not clipped. Gaussian only.
+        high: largest value that the simulator is given.
+        log_std: where the logarithm of the standard deviation starts. Gaussian only.
+        state_dependent_std: whether the standard deviation is a function of the state. Gaussian only.
+        path: folder that `save_pretrained` wrote; its settings stand for all the others.
+    """
+
+    head: CategoricalHead | GaussianHead
+    low: Tensor
+    high: Tensor
+
+    def __init__(
+        self,
+        observation_dims: int | None = None,
+        actions: int | None = None,
+        kind: Literal["categorical", "gaussian"] = "categorical",
+        hidden: Sequence[int] = (64, 64),
+        activation: Literal["tanh", "relu", "silu"] = "tanh",
+        low: float | list[float] = -1.0,
+        high: float | list[float] = 1.0,
+        log_std: float = 0.0,
+        state_dependent_std: bool = False,
+        path: str | None = None,
+    ):
+        super().__init__()
+        sizes = {"observation_dims": observation_dims, "actions": actions}
+        choices = {"kind": kind, "hidden": list(hidden), "activation": activation, "low": low, "high": high}
+        config = {**sizes, **choices, "log_std": log_std, "state_dependent_std": state_dependent_std}
+        self.config = config if path is None else policy_folder.settings(path, sizes)
+        self._build(**self.config)
+        if path is not None:
+            policy_folder.load(path, self)
+
+    def _build(
+        self,
+        observation_dims: int | None,
+        actions: int | None,
+        kind: str,
+        hidden: list[int],
+        activation: str,
+        low: float | list[float],
+        high: float | list[float],
+        log_std: float,
+        state_dependent_std: bool,
+    ) -> None:
+        if not observation_dims or not actions:
+            raise ValueError(
+                "policy.observation_dims and policy.actions must be at least 1 (or give policy.path), "
+                f"got {observation_dims} and {actions}"
+            )
+        if kind not in ("categorical", "gaussian"):
+            raise ValueError(f"policy.kind must be categorical or gaussian, got {kind!r}")
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"policy.activation must be one of {sorted(ACTIVATIONS)}, got {activation!r}")
+        self.observation_dims, self.actions, self.discrete = observation_dims, actions, kind == "categorical"
+        self.actor = perceptron([observation_dims, *hidden], ACTIVATIONS[activation])
+        self.critic = perceptron([observation_dims, *hidden], ACTIVATIONS[activation])
+        width = [observation_dims, *hidden][-1]
+        self.value = nn.Linear(width, 1)
+        if self.discrete:
+            self.head = CategoricalHead(width, actions)
+        else:
+            self.head = GaussianHead(width, actions, log_std, state_dependent_std)
+        for name, bound in (("low", low), ("high", high)):
+            self.register_buffer(name, torch.as_tensor(bound).float().expand(actions).clone(), persistent=False)
+        self._orthogonal()
+
+    def _orthogonal(self) -> None:
+        gains = {layer: 0.01 for layer in self.head.modules()} | {self.value: 1.0}
+        for layer in self.modules():
+            if isinstance(layer, nn.Linear):
+                nn.init.orthogonal_(layer.weight, gains.get(layer, math.sqrt(2)))
+                nn.init.zeros_(layer.bias)
+
+    @classmethod
+    def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset({"values"})
+
+    @classmethod
+    def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset({"values"})
+
+    def check_spaces(self, observation_space: Space, action_space: Any) -> None:
+        """Refuse a simulator whose states or actions are not those of this policy."""
+        state = observation_space["state"] if isinstance(observation_space, spaces.Dict) else observation_space
+        if not isinstance(state, spaces.Box) or state.shape != (self.observation_dims,):
+            raise ValueError(
+                f"policy.observation_dims={self.observation_dims}, but the simulator's observations are {state}"
+            )
+        if self.discrete:
+            fits = isinstance(action_space, spaces.Discrete) and action_space.n == self.actions
+            fits = fits and action_space.start == 0
+            own = f"{self.actions} numbered actions (kind=categorical)"
+        else:
+            fits = isinstance(action_space, spaces.Box) and action_space.shape == (self.actions,)
+            fits = fits and bool((self.low.cpu().numpy() == action_space.low).all())
+            fits = fits and bool((self.high.cpu().numpy() == action_space.high).all())
+            own = f"{self.actions} reals in [{self.low.tolist()}, {self.high.tolist()}] (kind=gaussian)"
+        if not fits:
+            raise ValueError(
+                f"the policy gives {own}, but the simulator takes {action_space}; "
+                "set policy.kind, policy.actions, policy.low and policy.high to fit"
+            )
+
+    def encode(self, raw: Mapping[str, Any]) -> Observation:
+        require_inputs(raw, ["state"], self)
+        state = torch.tensor(raw["state"], dtype=torch.float32)
+        if state.shape != (self.observation_dims,):
+            raise ValueError(
+                f"policy.observation_dims={self.observation_dims}, but the simulator gives a state of shape "
+                f"{tuple(state.shape)}"
+            )
+        return {"state": state}
+
+    def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
+        require_inputs(raw, ["state"], self)
+        state = torch.from_numpy(np.array(raw["state"], dtype=np.float32))  # a copy: the simulator may reuse its buffer
+        if state.shape[1:] != (self.observation_dims,):
+            raise ValueError(
+                f"policy.observation_dims={self.observation_dims}, but the simulator gives states of shape "
+                f"{tuple(state.shape[1:])}"
+            )
+        return {"state": state}
+
+    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
+        return {"state": torch.stack([row["state"] for row in observations])}
+
+    def _choices(self, state: Tensor, temperature: Tensor) -> Any:
+        return self.head(self.actor(state), temperature)
+
+    def _values(self, state: Tensor) -> Tensor:
+        return self.value(self.critic(state)).float()[:, 0]
+
+    @torch.no_grad()
+    def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        choices, action = self._sample(observation["state"], sampling, noise)
+        return replace(
+            action, behavior_logprobs=choices.logprobs(action.action), values=self._values(observation["state"])
+        )
+
+    @torch.no_grad()
+    def act_batch(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        return self._sample(observation["state"], sampling, noise)[1]
+
+    @torch.no_grad()
+    def score_batch(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        scored = self(Batch(columns))
+        return {"behavior_logprobs": scored.logprobs, "values": scored.values}
+
+    def _sample(self, state: Tensor, sampling: Sampling, noise: Noise) -> tuple[Choices, Action]:
+        """What there was to choose from, and what was chosen, without log-probs and values."""
+        choices = self._choices(state, state.new_full((len(state),), sampling.temperature))
+        extra = {}
+        if sampling.truncated:
+            choices = choices.truncate(sampling)
+            extra["support_ids"] = choices.support_ids
+        action = choices.draw(sampling, noise)
+        mask = torch.ones(len(action), 1, dtype=torch.bool, device=action.device)
+        return choices, Action(action, None, mask, self._output(action), extra=extra)
+
+    def _output(self, action: Tensor) -> list[Any]:
+        """What the simulator is given: a number, or a vector inside the bounds."""
+        if self.discrete:
+            return action[:, 0].tolist()
+        return list(action[:, 0].clamp(self.low, self.high).cpu().numpy())
+
+    def forward(self, batch: Batch) -> PolicyOutput:
+        state = batch["obs.state"]
+        choices = self._choices(state, batch["temperature"])
+        if "support_ids" in batch:
+            choices = choices.restrict(batch["support_ids"])
+        return PolicyOutput(choices.logprobs(batch["action"]), choices.entropy(), self._values(state))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        policy_folder.save(folder, self.config, self)
+
+
+class Perceptron(nn.Sequential):
+    """Layers without hooks of their own: in small networks looking for hooks takes as long as the arithmetic."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self._modules.values():
+            x = layer.forward(x)
+        return x
+
+
+def perceptron(sizes: Sequence[int], activation: type[nn.Module]) -> Perceptron:
+    """Linear layers of these widths with the activation after each."""
+    if any(size < 1 for size in sizes):
+        raise ValueError(f"policy.hidden: every layer's width must be at least 1, got {list(sizes)[1:]}")
+    layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), activation())]
+    return Perceptron(*layers)

@@ -1,0 +1,162 @@
+"""Key-value cache of decoding with prefix sharing: a prompt is computed and stored once for its completions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
+
+from mmrl.policies.text.packing.prefix_attention import NAME, Prefix
+
+ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
+"""Layer types whose state is keys and values of all earlier tokens; the model's own masks do the windows."""
+SHARED_FROM = 64  # tokens of a prompt from which on storing it once is faster than copying it to its completions
+
+
+class PreallocatedLayer(DynamicLayer):
+    """Keys and values [N, heads, L, D] in buffers that are allocated for all new tokens at once.
+
+    The plain dynamic layer copies all that it holds at every token. Before `select` this is one: the prompts' rows.
+    After it, the prompts are either copied in front of their completions' tokens, or stay where they are as the
+    `Prefix` of the keys that `update` returns; an attention that ignores it reads the completion's own tokens only.
+    """
+
+    keys: Any  # tensors [N, heads, L, D], from the first tokens on
+    values: Any
+
+    def __init__(self, max_new_tokens: int):
+        super().__init__()
+        self.max_new_tokens = max_new_tokens
+        self.prefix: Prefix | None = None
+        self._buffers: Any = None  # keys and values with free space behind them, once allocated
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        if self._buffers is None:
+            return super().update(key_states, value_states, *args, **kwargs)
+        new = key_states.shape[-2]
+        self.grow(new)
+        self.keys[:, :, -new:], self.values[:, :, -new:] = key_states, value_states
+        if self.prefix is not None:
+            self.keys.prefix = self.prefix
+        return self.keys, self.values
+
+    def grow(self, new: int) -> None:
+        """Extend by `new` tokens, which are yet to be written."""
+        held = self.keys.shape[-2] + new
+        keys, values = self._buffers
+        if held > keys.shape[-2]:
+            raise RuntimeError(f"the cache holds {keys.shape[-2]} tokens at most, and {held} are written")
+        self.keys, self.values = keys[:, :, :held], values[:, :, :held]
+
+    def get_seq_length(self) -> int:
+        return super().get_seq_length() + (0 if self.prefix is None else self.prefix.length)
+
+    def share(self, owner: Tensor) -> None:
+        """Continue with completions [R] of the prompts `owner`, which are stored once."""
+        self.prefix = Prefix(self.keys, self.values, owner)
+        self._allocate(self.keys[:0, :, :0], self.values[:0, :, :0], len(owner))
+
+    def unshare(self) -> None:
+        """Copy the prompts to their completions after all, and drop the completions' own tokens."""
+        prefix = self.prefix
+        assert prefix is not None
+        self.prefix, self._buffers = None, None
+        self.keys, self.values = prefix.keys, prefix.values
+        self.batch_select_indices(prefix.owner)
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Rows `indices`, in that order and as often as they are named."""
+        if self.prefix is not None:
+            self.prefix = self.prefix.select(indices)
+        keys, values, held = self.keys[indices], self.values[indices], self.keys.shape[-2]
+        if self._buffers is None or len(indices) > len(self.keys):
+            self._allocate(keys, values, len(indices))
+            return
+        # fewer rows stay in the present buffers: new memory costs more than what is copied
+        self._buffers = self._buffers[0][: len(indices)], self._buffers[1][: len(indices)]
+        self.keys, self.values = self._buffers[0][:, :, :held], self._buffers[1][:, :, :held]
+        self.keys.copy_(keys)
+        self.values.copy_(values)
+
+    def _allocate(self, keys: Tensor, values: Tensor, rows: int) -> None:
+        """Allocate buffers with free space behind the present tokens."""
+        held = keys.shape[-2]
+        capacity = held + self.max_new_tokens if self._buffers is None else self._buffers[0].shape[-2]
+        buffers = [part.new_empty(rows, part.shape[1], capacity, part.shape[3]) for part in (keys, values)]
+        if held:
+            buffers[0][:, :, :held], buffers[1][:, :, :held] = keys, values
+        self._buffers = buffers[0], buffers[1]
+        self.keys, self.values = buffers[0][:, :, :held], buffers[1][:, :, :held]
+
+
+class PromptCache(DynamicCache):
+    """The cache of some prompts, which `expand` assigns to their completions."""
+
+    def expand(self, owner: Tensor) -> None:
+        """Continue with completions [R] of the prompts `owner`."""
+        self.batch_select_indices(owner)
+
+    def ignores_prefix(self) -> bool:
+        """Whether some layer's attention ignored the prompts in the last step."""
+        return False
+
+    def unshare(self) -> None:
+        """Copy the prompts to their completions after all, and drop the completions' own tokens."""
+
+
+class PreallocatedCache(PromptCache):
+    """A cache of preallocated layers, added as the model reaches them.
+
+    Args:
+        max_new_tokens: of a completion.
+        share_prefixes: whether the model's attention reads prompts that are stored once.
+    """
+
+    layers: list[PreallocatedLayer]  # type: ignore[assignment]
+
+    def __init__(self, max_new_tokens: int, share_prefixes: bool = False):
+        super().__init__()
+        self.layer_class_to_replicate = lambda: PreallocatedLayer(max_new_tokens)  # type: ignore[assignment]
+        self.share_prefixes = share_prefixes
+
+    def expand(self, owner: Tensor) -> None:
+        prompts = self.layers[0].keys.shape[0]
+        if self.share_prefixes and self.get_seq_length() >= SHARED_FROM and len(owner) > prompts:
+            for layer in self.layers:
+                layer.share(owner)
+        else:
+            super().expand(owner)
+
+    def grow(self, new: int) -> list[Tensor]:
+        """Extend by `new` tokens, which are yet to be written."""
+        held = []
+        for layer in self.layers:
+            layer.grow(new)
+            held += [layer.keys, layer.values]
+            held += [] if layer.prefix is None else [layer.prefix.keys, layer.prefix.values]
+        return held
+
+    def ignores_prefix(self) -> bool:
+        return any(layer.prefix is not None and not layer.prefix.used for layer in self.layers)
+
+    def unshare(self) -> None:
+        for layer in self.layers:
+            if layer.prefix is not None:
+                layer.unshare()
+
+
+def build_cache(config: Any, max_new_tokens: int) -> PromptCache:
+    """Build the cache for prompts and `max_new_tokens` further tokens; other architectures get transformers' own.
+
+    Args:
+        config: of the transformers model.
+    """
+    text = config.get_text_config(decoder=True)
+    types = set(getattr(text, "layer_types", None) or ATTENTION)
+    return (
+        PreallocatedCache(max_new_tokens, text._attn_implementation == NAME)
+        if types <= ATTENTION
+        else PromptCache(config=config)
+    )

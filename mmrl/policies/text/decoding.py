@@ -1,0 +1,152 @@
+"""Autoregressive sampling with a key-value cache."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mmrl.batch import Ragged
+from mmrl.ops.choice import draw
+from mmrl.policies.text.cache import PromptCache
+from mmrl.rng import Noise
+from mmrl.types import Sampling
+
+DROP_BELOW = 0.75  # share of live rows under which finished ones leave the batch; 10-25 % finished measured best
+
+
+@dataclass
+class Generated:
+    """Sampled tokens; a row is padded after its own length."""
+
+    ids: Tensor  # [N, T]
+    logprobs: Tensor  # [N, T] nats, of the distribution sampled from
+    lengths: Tensor  # [N]
+    stopped: Tensor  # [N] bool: ended by itself, not by the limit
+    support: tuple[Ragged, Tensor] | None  # ids that truncated sampling kept, and how many of a row's each choice has
+    seconds: dict[str, float]  # "prefill" and "decode"
+
+
+def generate(
+    step: Callable[..., Tensor],
+    inputs: Mapping[str, Any],
+    attention: Tensor,  # [N, P] of the left-padded prompts
+    positions: Tensor,  # [N, P], or [3, N, P] for models with rotary positions in three dimensions
+    owner: Tensor,  # [R] the prompt of each completion
+    cache: PromptCache,  # empty
+    sampling: Sampling,
+    noise: Noise,
+    stops: Callable[[Tensor], Tensor],
+) -> Generated:
+    """Draw R completions, each token by token until it has stopped or reached sampling.max_tokens.
+
+    The model reads every prompt once, and its completions continue from the cache.
+
+    Args:
+        step: runs the model on new inputs with a cache and returns the logits [N, V] of the next token.
+        stops: which rows [N] bool have ended, given their ids so far [N, t].
+    """
+    began = time.perf_counter()
+    rows, limit, device = len(owner), sampling.max_tokens, attention.device
+    drawn = _Drawn(rows, limit, device)
+    uniform = noise.uniform(limit).to(device)  # the same number for a row and a position, whoever else is in the batch
+    live = torch.arange(rows, device=device)  # rows still in the cache, in its order
+    logits = step(inputs, attention, positions, cache)[owner]
+    cache.expand(owner)
+    following = positions[..., owner, -1:] + 1
+    # without filling a new token sees all there is, and the model need not make a mask of it at every token
+    seen = None if attention.all() else attention[owner]
+    prefill = 0.0
+    for t in range(limit):
+        token, logprob, support = draw(
+            logits,
+            uniform[live, t],
+            temperature=sampling.temperature,
+            top_k=sampling.top_k,
+            top_p=sampling.top_p,
+            min_p=sampling.min_p,
+            greedy=sampling.decode == "argmax",
+        )
+        drawn.add(t, live, token, logprob, support)
+        running = drawn.running(t, live, stops)
+        if t == 0:
+            prefill = time.perf_counter() - began  # an accelerator has finished too: `running` was read
+        if t + 1 == limit or not running.any():
+            break
+        if running.float().mean() < DROP_BELOW:
+            keep = running.nonzero().flatten()
+            cache.batch_select_indices(keep)
+            live, token, following = live[keep], token[keep], following[..., keep, :]
+            seen = None if seen is None else seen[keep]
+        seen = None if seen is None else torch.cat([seen, seen.new_ones(len(live), 1)], dim=1)
+        new = {"input_ids": token[:, None]}, seen, following, cache
+        logits = step(*new) if t else _decode_first(step, *new)
+        following = following + 1
+    return drawn.result({"prefill": prefill, "decode": time.perf_counter() - began - prefill})
+
+
+def _decode_first(step: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """The first new tokens. A model with its own attention may ignore prompts that are stored once, or fail on them."""
+    cache: PromptCache = arguments[-1]
+    try:
+        logits = step(*arguments)
+        if not cache.ignores_prefix():
+            return logits
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        if not cache.ignores_prefix():
+            raise
+    cache.unshare()
+    return step(*arguments)
+
+
+class _Drawn:
+    """The rows drawn so far. Rows that have ended may continue for a while; the result is cut."""
+
+    def __init__(self, rows: int, limit: int, device: torch.device):
+        self.ids = torch.zeros(rows, limit, dtype=torch.long, device=device)
+        self.logprobs = torch.zeros(rows, limit, device=device)
+        self.lengths = torch.full((rows,), limit, device=device)
+        self.stopped = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.kept: list[tuple[int, Tensor, Tensor, Tensor]] = []  # choice, rows, their numbers of ids, ids end to end
+
+    def add(self, t: int, live: Tensor, token: Tensor, logprob: Tensor, support: Tensor | None) -> None:
+        self.ids[live, t], self.logprobs[live, t] = token, logprob
+        if support is not None:
+            inside = support >= 0
+            self.kept.append((t, live, inside.sum(1), support[inside].int()))
+
+    def running(self, t: int, live: Tensor, stops: Callable[[Tensor], Tensor]) -> Tensor:
+        """Which of the live rows go on after their choice t."""
+        ended = stops(self.ids[live, : t + 1]) & ~self.stopped[live]
+        self.lengths[live[ended]], self.stopped[live[ended]] = t + 1, True
+        return ~self.stopped[live]
+
+    def result(self, seconds: dict[str, float]) -> Generated:
+        longest = int(self.lengths.max())
+        inside = torch.arange(longest, device=self.ids.device) < self.lengths[:, None]
+        return Generated(
+            ids=torch.where(inside, self.ids[:, :longest], 0),
+            logprobs=torch.where(inside, self.logprobs[:, :longest], 0),
+            lengths=self.lengths,
+            stopped=self.stopped,
+            support=self._support(inside) if self.kept else None,
+            seconds=seconds,
+        )
+
+    def _support(self, inside: Tensor) -> tuple[Ragged, Tensor]:
+        """The kept ids of every row's choices [N, T] that are inside, row after row."""
+        sizes = torch.zeros_like(self.ids)
+        for t, live, counts, _ in self.kept:
+            sizes[live, t] = counts
+        sizes = torch.where(inside, sizes[:, : inside.shape[1]], 0)
+        # the ids stand by choice and then by row: the place of each among all choices, row after row
+        limit = self.ids.shape[1]
+        place = torch.cat([(live * limit + t).repeat_interleave(counts) for t, live, counts, _ in self.kept])
+        ids = torch.cat([ids for *_, ids in self.kept])
+        order = place.argsort(stable=True)
+        within = place[order] % limit < self.lengths[place[order] // limit]
+        return Ragged(ids[order[within]], sizes.sum(1).cpu()), sizes

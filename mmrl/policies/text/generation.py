@@ -1,0 +1,113 @@
+"""Interface between a language model's policy and an engine that samples from a copy of its weights."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from transformers.core_model_loading import revert_weight_conversion
+
+from mmrl.policies.base import Policy
+from mmrl.policies.text.adapters import Adapters, adapters_of, without_adapters
+from mmrl.policies.text.loading import merge_lora
+from mmrl.policies.text.tokenizer import join_messages
+from mmrl.types import Sampling
+
+CANARY = "A canary sings in 7 mines, 12 of them dark. "
+CANARY_TOKENS = 80  # more than two blocks of an engine's prefix cache, so that stale ones are noticed
+
+
+def refuse_mean(sampling: Sampling) -> None:
+    """Tokens cannot be averaged."""
+    if sampling.decode == "mean":
+        raise ValueError("decode=mean averages over ordered choices; tokens have no order: use argmax or sample")
+
+
+class ServedPolicy(Policy):
+    """A policy that writes text with a transformers model and its tokenizer or processor."""
+
+    model: Any
+    processor: Any
+    path: str | None
+
+    def refuse_long(self, tokens: int) -> None:
+        """Raise where a prompt of so many tokens leaves no room for a completion."""
+        if self.context_length is not None and tokens >= self.context_length:
+            raise ValueError(
+                f"a prompt of {tokens} tokens leaves no room for an answer in the {self.context_length} positions of "
+                "the model (max_position_embeddings); shorten the prompts"
+            )
+
+    def check_sampling(self, sampling: Sampling) -> None:
+        refuse_mean(sampling)
+
+    @property
+    def tokenizer(self) -> Any:
+        return getattr(self.processor, "tokenizer", self.processor)
+
+    @property
+    def context_length(self) -> int | None:
+        """max_position_embeddings of the language model."""
+        stated = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        return stated if isinstance(stated, int) and stated > 0 else None
+
+    @functools.cached_property
+    def token_characters(self) -> int:  # type: ignore[override]
+        return max(map(len, self.tokenizer.get_vocab()))
+
+    def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
+        """Ids with one placeholder per image, and the images. The engine expands the placeholders as `encode` does."""
+        return self._chat_ids(list(raw["messages"])), []
+
+    def stop_ids(self, strings: Sequence[str]) -> tuple[list[int], list[str]]:
+        """The ids that end a completion, and those of the stop `strings` that are not single special tokens."""
+        special = set(strings) & set(self.tokenizer.all_special_tokens)
+        ids = {*self._eos_ids(), *map(self.tokenizer.convert_tokens_to_ids, special)}
+        return sorted(ids), [s for s in strings if s not in special]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of chosen ids, as `act` returns it."""
+        return self.tokenizer.decode(ids, skip_special_tokens=True)
+
+    def export_weights(self) -> dict[str, Tensor]:
+        """The weights under transformers' checkpoint names: adapters merged, tied ones under each name."""
+        model = merge_lora(self.model)
+        state: dict[str, Tensor] = dict(model.state_dict())
+        for name in model._keys_to_ignore_on_save or ():
+            state.pop(name, None)
+        return revert_weight_conversion(model, state)
+
+    def adapters(self) -> Adapters:
+        """The weights that never change, and the low-rank factors that do."""
+        return adapters_of(self.model)
+
+    def save_base(self, folder: Path) -> None:
+        """Model, tokenizer or processor as transformers writes them, without adapters and value head."""
+        without_adapters(self.model).save_pretrained(folder)
+        self.processor.save_pretrained(folder)
+
+    def canary(self) -> Mapping[str, Any]:
+        text = CANARY
+        while len(self.tokenizer.encode(text, add_special_tokens=False)) < CANARY_TOKENS:
+            text += CANARY
+        return {"messages": ({"role": "user", "content": text},), "images": ()}
+
+    def _eos_ids(self) -> set[int]:
+        configured = self.model.generation_config.eos_token_id
+        ids = configured if isinstance(configured, list) else [configured]
+        return {i for i in [*ids, self.tokenizer.eos_token_id] if i is not None}
+
+    def _chat_ids(self, messages: list[dict[str, Any]]) -> list[int]:
+        text = self.prompt_text(messages)
+        # a chat template writes its own special tokens
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def prompt_text(self, messages: list[dict[str, Any]]) -> str:
+        """The messages as the text that the model reads."""
+        if self.processor.chat_template is None:
+            return join_messages(messages, self.tokenizer, self.path)
+        return self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)

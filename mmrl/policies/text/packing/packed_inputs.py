@@ -1,0 +1,164 @@
+"""Pack the tokens of a batch: each prompt once, and the network's inputs for any packing.
+
+Sequence b of a packed batch is: padding, the prompt without its last token, and then for each of its completions the
+prompt's last token and all choices but the last. Tokens that predict choices which all completions have in common are
+read once, before those of each completion. So a position predicts one choice, the positions of the choices are the last
+ones of the sequence, and no position is read that predicts nothing. Completions do not attend to each other.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from mmrl.batch import Ragged
+from mmrl.policies.text.packing.plan import Lengths, PackedBatch, sequence_size, shares_prefix
+
+
+@dataclass(frozen=True)
+class PackedInputs:
+    """The inputs of one forward pass over B packed sequences of L tokens, the last W of which are scored."""
+
+    tensors: dict[str, Any]  # by the names of the model's arguments
+    width: int
+    logit_index: Tensor  # [M] position among the B * W scored tokens; choices that are read once share one
+    choice_index: Tensor  # [M] position among the N * T choices of the batch
+
+
+class BatchTokens:
+    """BatchTokens: the tokens of a batch for packing: prompts [U, P] padded on the left, and choices [N, T].
+
+    Args:
+        observation: the columns of the U prompts: per token [U, P], the others ragged.
+        positions: rotary positions [U, P], or [3, U, P] in three dimensions.
+        emitted: ids [N, T].
+        lengths: of prompts and choices.
+        padding: id of padding tokens.
+    """
+
+    def __init__(
+        self, observation: Mapping[str, Any], positions: Tensor, emitted: Tensor, lengths: Lengths, padding: int
+    ):
+        self.lengths, self.device = lengths, emitted.device
+        self.prompts, self.prompt_width = observation["input_ids"].shape
+        self.rows, self.choices = emitted.shape
+        self.last = observation["input_ids"][:, -1]  # [U] last token of each prompt
+        self.ragged = {name: column for name, column in observation.items() if isinstance(column, Ragged)}
+        of = torch.from_numpy(lengths.prompt).to(self.device)
+        self.columns = {
+            name: _flatten(column, column[of, -1:], column.new_zeros(self.rows, self.choices - 1))
+            for name, column in observation.items()
+            if not isinstance(column, Ragged) and name not in ("input_ids", "attention_mask")
+        }
+        self.columns["input_ids"] = _flatten(
+            observation["input_ids"], observation["input_ids"][of, -1:], emitted[:, : self.choices - 1], padding
+        )
+        # choices follow the furthest position of the prompt, in all dimensions
+        furthest = positions.amax(-1) if positions.dim() == 2 else positions.amax((0, -1))
+        following = furthest[of][:, None] + torch.arange(1, self.choices, device=self.device)
+        following = following.expand(*positions.shape[:-2], *following.shape)
+        self.columns["position_ids"] = _flatten(positions, positions[..., of, -1:], following)
+
+    def has_images(self) -> bool:
+        """Whether some prompt has inputs that do not run along its tokens, such as images."""
+        return any(bool(column.lengths.any()) for column in self.ragged.values())
+
+    def pack(self, packed: PackedBatch, mask: Any) -> PackedInputs:
+        """The network's inputs for one packed batch; `mask` builds the attention mask of shared prompts."""
+        sizes = [sequence_size(sequence, self.lengths) for sequence in packed]
+        length, width = (max(column) for column in zip(*sizes))
+        source = np.full((len(packed), length), -1)  # of each token among those of all prompts and choices
+        completion, depth = np.full_like(source, -1), np.zeros_like(source)
+        logit_indices, choice_indices = [], []
+        for b, sequence in enumerate(packed):
+            common = self.lengths.common(sequence)
+            first, tails = (
+                self._completion_indices(sequence[0])[:common],
+                [self._completion_indices(row)[common:] for row in sequence],
+            )
+            head = np.concatenate([self._prompt_indices(sequence[0]), first])
+            own = [head, *tails]
+            counts = [len(part) for part in own]
+            tail = slice(length - sum(counts), None)
+            source[b, tail] = np.concatenate(own)
+            completion[b, tail] = np.repeat(np.arange(len(own)), counts)
+            depth[b, tail] = np.concatenate([np.arange(n) + (counts[0] if i else 0) for i, n in enumerate(counts)])
+            ends = length - sum(counts) + np.cumsum(counts)
+            for row, start, count in zip(sequence, ends[:-1], counts[1:]):
+                where = [np.arange(ends[0] - common, ends[0]), np.arange(start, start + count)]
+                logit_indices.append(np.concatenate(where) + b * width - (length - width))
+                choice_indices.append(row * self.choices + np.arange(common + count))
+        taken = torch.from_numpy(source).to(self.device)
+        inputs = {name: column[..., taken] for name, column in self.columns.items()}
+        if shares_prefix(packed):
+            inputs["attention_mask"] = mask(*(torch.from_numpy(part).to(self.device) for part in (completion, depth)))
+        else:
+            inputs["attention_mask"] = torch.from_numpy((source >= 0).astype(np.int64)).to(self.device)
+        owners = torch.tensor([self.lengths.prompt[sequence[0]] for sequence in packed])
+        for name, column in self.ragged.items():
+            values = column[owners].values
+            if len(values):
+                inputs[name] = values
+        logit_index, choice_index = (
+            torch.from_numpy(np.concatenate(parts)).to(self.device) for parts in (logit_indices, choice_indices)
+        )
+        return PackedInputs(inputs, width, logit_index, choice_index)
+
+    def without_common_choices(self) -> BatchTokens:
+        """The same tokens without common first choices: completions share the prompt alone."""
+        other = copy.copy(self)
+        other.lengths = replace(self.lengths, text=None)
+        return other
+
+    def _prompt_indices(self, row: int) -> np.ndarray:
+        """Indices of the tokens of the row's prompt, without the last."""
+        number = self.lengths.prompt[row]
+        end = (number + 1) * self.prompt_width - 1
+        return np.arange(end - self.lengths.prompt_lengths[number] + 1, end)
+
+    def _completion_indices(self, row: int) -> np.ndarray:
+        start = self.prompts * self.prompt_width + row * self.choices
+        return np.arange(start, start + self.lengths.choices[row])
+
+
+def _flatten(prompts: Tensor, last: Tensor, following: Tensor, padding: int = 0) -> Tensor:
+    """[..., U * P + N * T + 1]: a column over prompts, then over what predicts the choices; at -1 the padding."""
+    predicting = torch.cat([last, following], -1)
+    return F.pad(torch.cat([prompts.flatten(-2), predicting.flatten(-2)], -1), (0, 1), value=padding)
+
+
+def packed_mask(completion: Tensor, depth: Tensor, window: int | None = None) -> Tensor:
+    """Attention mask of packed sequences [B, 1, L, L] bool: a token attends to its prompt and completion up to itself.
+
+    Args:
+        completion: [B, L] 0 for tokens of the prompt and of common first choices, 1, 2, ... for those of a completion,
+            -1 for padding.
+        depth: [B, L] how many tokens stand before it in a sequence of its completion alone.
+        window: of sliding attention in tokens, or None; distances are those in a sequence of one completion.
+    """
+    order = torch.arange(completion.shape[1], device=completion.device)
+    asks, offers = completion[:, :, None], completion[:, None, :]
+    seen = ((offers == 0) | (offers == asks)) & (offers >= 0) & (order[:, None] >= order)
+    if window is not None:
+        seen &= depth[:, :, None] - depth[:, None, :] < window
+    return (seen | (order[:, None] == order))[:, None]  # padding sees itself: a softmax over nothing is not a number
+
+
+def annotate_mask(mask: Tensor, completion: Tensor) -> Tensor:
+    """Annotate a mask with its structure: `head` tokens of every sequence stand before the first completion in any of
+    them, and whether they are `causal`, each seeing all before it, as they do without padding.
+
+    Args:
+        mask: of `packed_mask`.
+        completion: [B, L] as there.
+    """
+    mask.head = int((completion < 1).all(0).cumprod(0).sum())  # type: ignore[attr-defined]
+    mask.causal = bool((completion >= 0).all())  # type: ignore[attr-defined]
+    return mask

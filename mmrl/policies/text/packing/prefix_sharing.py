@@ -1,0 +1,124 @@
+"""Prefix sharing: whether completions of one prompt may share a packed sequence, by architecture and by measurement."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mmrl.policies.text.packing.packed_inputs import BatchTokens, annotate_mask, packed_mask
+from mmrl.policies.text.packing.plan import Lengths, PackedBatch
+from mmrl.policies.text.packing.prefix_attention import NAME
+
+log = logging.getLogger(__name__)
+
+EXACT = 1e-3  # nats by which log-probs of shared and unshared sequences may differ, compared in fp32
+PROMPTS, COMPLETIONS = 2, 2  # that are compared
+
+
+class PrefixSharing:
+    """Decides for one model whether prefix sharing is exact. Nothing here depends on a model's name.
+
+    A packed sequence needs an attention mask over all pairs of tokens, so the attention has to accept one: that of
+    torch does, as booleans. A recurrence, a bias by distance or a mask of the model's own making does not follow from
+    it. So the first batch in which sharing would pay is scored both ways, and again when images or a window of
+    attention first come in. Weights in bf16 or fp16 are converted to fp32 for that: in bf16 a log-prob from logits of
+    size 10 is off by about 0.05 nats, and a wrong mask can change it by as little.
+    """
+
+    def __init__(self, config: Any):
+        text = config.get_text_config()
+        self.kinds = set(getattr(text, "layer_types", None) or ())
+        window = getattr(text, "sliding_window", None)
+        self.window: int | None = window if "sliding_attention" in self.kinds or not self.kinds else None
+        self.masks = text._attn_implementation == NAME and self.kinds <= {"full_attention", "sliding_attention"}
+        self.exact: dict[tuple[bool, bool], bool] = {}
+
+    def mask(self, completion: Tensor, depth: Tensor) -> Any:
+        """The attention mask in the form that the model accepts: one per kind of layer where it has two."""
+        if self.window is None:
+            return annotate_mask(packed_mask(completion, depth), completion)
+        narrow = packed_mask(completion, depth, self.window)
+        return {"full_attention": packed_mask(completion, depth), "sliding_attention": narrow} if self.kinds else narrow
+
+    def regime(self, tokens: BatchTokens) -> tuple[bool, bool]:
+        """The conditions that are verified separately: with or without images, within or beyond the window."""
+        lengths = tokens.lengths
+        longest = int((lengths.prompt_lengths[lengths.prompt] + lengths.choices).max())
+        return tokens.has_images(), self.window is not None and longest > self.window
+
+    def verify(self, tokens: BatchTokens, score: Callable[[list[PackedBatch]], Tensor], network: nn.Module) -> bool:
+        """Whether log-probs of shared and unshared sequences agree; `score` computes them for a packing."""
+        key = self.regime(tokens)
+        if key not in self.exact:
+            reason = _explain_sharded(network) or self._compare(_select_longest(tokens.lengths), score, network)
+            self.exact[key] = not reason
+            if reason:
+                log.warning(
+                    "prefix sharing is off, completions are scored one by one: this model cannot share it: %s", reason
+                )
+        return self.exact[key]
+
+    def _compare(self, sequences: PackedBatch, score: Callable[[list[PackedBatch]], Tensor], network: nn.Module) -> str:
+        """Why prefix sharing is not exact, or nothing."""
+        try:
+            with torch.no_grad(), _in_fp32(network):
+                alone = score([[(row,) for sequence in sequences for row in sequence]])
+                try:
+                    found = float((alone - score([sequences])).abs().max())
+                except torch.OutOfMemoryError:
+                    raise
+                except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+                    return f"it does not take the mask: {error}"  # whatever code of an architecture says about it
+        except torch.OutOfMemoryError:
+            return "too little memory to compare shared and unshared sequences in fp32"
+        return "" if found <= EXACT else f"log-probs would change by {found:.2g} nats"
+
+
+def _low_precision(network: nn.Module) -> list[Tensor]:
+    """Parameters and buffers in bf16 or fp16."""
+    every = (*network.parameters(), *network.buffers())
+    return [tensor for tensor in every if tensor.dtype in (torch.bfloat16, torch.float16)]
+
+
+def _explain_sharded(network: nn.Module) -> str:
+    """Why the two cannot be compared in fp32, or nothing."""
+    if not any(hasattr(tensor, "to_local") for tensor in _low_precision(network)):
+        return ""
+    return (
+        "its sharded weights are not fp32, and rounding hides a wrong mask; policy.dtype=float32 lets them be compared"
+    )
+
+
+@contextmanager
+def _in_fp32(network: nn.Module) -> Iterator[None]:
+    """Context without the dropout of adapters and without autocast, with weights of low precision as fp32 copies."""
+    modes = [(module, module.training) for module in network.modules()]
+    stored = [(tensor, tensor.data) for tensor in _low_precision(network)]
+    network.eval()
+    try:
+        for tensor, data in stored:
+            tensor.data = data.float()
+        with torch.autocast(next(network.parameters()).device.type, enabled=False):
+            yield
+    finally:
+        for tensor, data in stored:
+            tensor.data = data
+        for module, training in modes:
+            module.training = training
+
+
+def _select_longest(lengths: Lengths) -> PackedBatch:
+    """The longest completions of the longest prompts, as packed sequences; a single completion stands for two."""
+    total = lengths.prompt_lengths[lengths.prompt] + lengths.choices
+    order = np.argsort(-total, kind="stable")
+    sequences = []
+    for number in list(dict.fromkeys(lengths.prompt[order].tolist()))[:PROMPTS]:
+        rows = [row for row in order.tolist() if lengths.prompt[row] == number][:COMPLETIONS]
+        sequences.append(tuple((rows * COMPLETIONS)[:COMPLETIONS]))
+    return sequences

@@ -1,0 +1,301 @@
+"""Language models as policies: a row is an episode, its choices are tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from mmrl.batch import Batch, Ragged, pad_stack
+from mmrl.ops.choice import MASKED_LOGIT
+from mmrl.ops.masked import last_inside
+from mmrl.policies.base import Action, require_inputs
+from mmrl.policies.capture import Capture
+from mmrl.policies.text.architecture import build_model, refuse_recurrent
+from mmrl.policies.text.cache import build_cache
+from mmrl.policies.text.decoding import generate
+from mmrl.policies.text.generation import ServedPolicy, refuse_mean
+from mmrl.policies.text.loading import add_lora, checkpoint_error, load_model, merge_lora, refuse_empty, remove_dropout
+from mmrl.policies.text.packing import plan as packing
+from mmrl.policies.text.packing.packed_inputs import BatchTokens
+from mmrl.policies.text.packing.prefix_attention import enable_prefix_sharing
+from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
+from mmrl.policies.text.scoring import score_tokens
+from mmrl.policies.text.statistics import Statistic
+from mmrl.policies.text.tiny import character_tokenizer, special_ids
+from mmrl.policies.text.tokenizer import encode_answer, set_pad_token
+from mmrl.policies.weights import fill, read_weights
+from mmrl.rng import Noise
+from mmrl.types import Observation, PolicyOutput, Sampling
+
+
+class TextPolicy(ServedPolicy):
+    """Any causal language model of transformers whose layers are all attention.
+
+    Its dropout is off; that of adapters is what `lora` says.
+
+    Args:
+        path: hub id or folder of a checkpoint with its tokenizer.
+        config: instead of a path, an architecture with random weights and the character tokenizer: the arguments of
+            its transformers configuration, with `model_type`.
+        value_head: also predict the return before each token, for objectives that need it.
+        lora: arguments of `peft.LoraConfig`; the base stays frozen and exports are merged. None trains all weights.
+        dtype: of the loaded weights, as transformers names it; the compute precision is the Trainer's. Weights that
+            are trained in bfloat16 or float16 lose small updates (`mmrl.learners.low_precision`): keep them for `lora`.
+        attention: transformers attention implementation. Architectures that torch's ("sdpa") cannot compute run with
+            "eager" instead, with a warning.
+        gradient_checkpointing: trade time for memory in the learn step.
+        statistics: further numbers about each choice's distribution, by the names under which terms find them.
+    """
+
+    auto_model: Any = AutoModelForCausalLM
+    model: Any
+
+    def __init__(
+        self,
+        path: str | None = None,
+        config: dict[str, Any] | None = None,
+        value_head: bool = False,
+        lora: dict[str, Any] | None = None,
+        dtype: str = "float32",
+        attention: str = "sdpa",
+        gradient_checkpointing: bool = False,
+        statistics: dict[str, Statistic] | None = None,
+    ):
+        super().__init__()
+        if path is None and config is None:
+            raise ValueError("policy: give `path` (a hub id or a folder) or `config` (an architecture)")
+        self.path, self.statistics = path, dict(statistics or {})
+        if path is not None:
+            with checkpoint_error(path):
+                self.processor = self.load_processor(path)
+                model = build_model(
+                    lambda kind: load_model(self.auto_model, path, dtype=dtype, attn_implementation=kind), attention
+                )
+            set_pad_token(self.tokenizer, path)
+        else:
+            full, self.processor = self.random_parts(dict(config or {}))
+            model = build_model(
+                lambda kind: self.auto_model.from_config(full, dtype=dtype, attn_implementation=kind), attention
+            )
+        refuse_recurrent(model)
+        if gradient_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        self.hidden_size: int = model.config.get_text_config().hidden_size
+        enable_prefix_sharing(model.config)
+        self.prefix_sharing = PrefixSharing(model.config)
+        self.capture = Capture()
+        self.model = add_lora(remove_dropout(model), lora)
+        self.value_head = nn.Linear(self.hidden_size, 1) if value_head else None
+        if self.value_head is not None:
+            nn.init.zeros_(self.value_head.weight)
+            nn.init.zeros_(self.value_head.bias)
+            head = Path(path or "") / "value_head.safetensors"
+            if path is not None and head.exists():
+                fill(self.value_head, read_weights(head, "save the policy there again"), str(head))
+
+    @classmethod
+    def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        # `act` gives no values, since an engine may hold the language model alone: the annotator `values` writes them
+        return frozenset({"values"} if init_args.get("value_head") else ()).union(init_args.get("statistics") or ())
+
+    # ---------------------------------------------------------------- what a vision-language policy overrides
+
+    def load_processor(self, path: str) -> Any:
+        return refuse_empty(AutoTokenizer.from_pretrained(path, padding_side="left"))
+
+    def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:
+        """A configuration that fits the character tokenizer, and that tokenizer."""
+        tokenizer = character_tokenizer()
+        kind = config.pop("model_type", "qwen2")
+        return AutoConfig.for_model(kind, **config, **special_ids(tokenizer)), tokenizer
+
+    @property
+    def forbidden(self) -> list[int]:
+        """Ids that the policy may not emit, because the model would take them for inputs of another kind."""
+        return []
+
+    def encode(self, raw: Mapping[str, Any]) -> Observation:
+        require_inputs(raw, ["messages"], self)
+        if raw.get("images"):
+            raise ValueError(
+                f"{type(self).__name__} cannot see, but the prompt has {len(raw['images'])} image(s); "
+                "choose a vision-language policy, for example policy=tiny_vlm"
+            )
+        return {"input_ids": torch.tensor(self._chat_ids(list(raw["messages"])), dtype=torch.long)}
+
+    def extend(self, observation: Observation, ids: Tensor) -> Observation:
+        return {**observation, "input_ids": torch.cat([observation["input_ids"], ids])}
+
+    def tokenize(self, text: str) -> Tensor:
+        return torch.tensor(self.tokenizer.encode(text, add_special_tokens=False), dtype=torch.long)
+
+    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor | Ragged]:
+        """Prompts padded on the left, so that all completions start at the same place."""
+        return {
+            "input_ids": pad_stack([o["input_ids"] for o in observations], self.tokenizer.pad_token_id, left=True),
+            "attention_mask": pad_stack(
+                [torch.ones(len(o["input_ids"]), dtype=torch.long) for o in observations], left=True
+            ),
+        }
+
+    def positions(self, ids: Tensor, attention: Tensor, inputs: Mapping[str, Any]) -> Tensor:
+        """Rotary positions [N, L]: counted from the first token that is not padding."""
+        return (attention.cumsum(dim=1) - 1).clamp(min=0)
+
+    def extra_inputs(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Model inputs of prompts besides ids, mask and positions."""
+        return {}
+
+    # ---------------------------------------------------------------- acting
+
+    def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        return self.act_groups(observation, torch.arange(len(noise)), sampling, noise)
+
+    @torch.no_grad()
+    def act_groups(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
+        refuse_mean(sampling)
+        ids, attention = observation["input_ids"], observation["attention_mask"]
+        self.refuse_long(ids.shape[1])
+        inputs = {"input_ids": ids, **self.extra_inputs(observation)}
+        positions = self.positions(ids, attention, inputs)
+        owner = owner.to(ids.device)
+        stops = self._stops(sampling.stop)
+        cache = build_cache(self.model.config, sampling.max_tokens)
+        step = self.capture.step(self.model)
+
+        def logits(*read: Any) -> Tensor:
+            return self._mask_forbidden(step(*read))
+
+        made = generate(logits, inputs, attention, positions, owner, cache, sampling, noise, stops)
+        lengths = made.lengths.tolist()
+        return Action(
+            action=made.ids,
+            behavior_logprobs=made.logprobs,
+            action_mask=torch.arange(made.ids.shape[1], device=ids.device) < made.lengths[:, None],
+            output=[self.decode(row[:n]) for row, n in zip(made.ids.tolist(), lengths)],
+            ended=["done" if stop else "length" for stop in made.stopped.tolist()],
+            extra={} if made.support is None else dict(zip(("packed_support_ids", "support_sizes"), made.support)),
+            seconds=made.seconds,
+        )
+
+    def _stops(self, strings: Sequence[str]) -> Any:
+        ids, texts = self.stop_ids(strings)
+        final = torch.tensor(ids)
+        # a stop string ends in the newest token, and no character has more than four tokens
+        reach = 4 * max((len(s) for s in texts), default=0) + 4
+
+        def stops(ids: Tensor) -> Tensor:
+            ended = torch.isin(ids[:, -1], final.to(ids.device))
+            if texts:
+                newest = self.tokenizer.batch_decode(ids[:, -reach:], skip_special_tokens=True)
+                found = [any(s in text for s in texts) for text in newest]
+                ended = ended | torch.tensor(found, device=ids.device)
+            return ended
+
+        return stops
+
+    def _mask_forbidden(self, logits: Tensor) -> Tensor:
+        if not self.forbidden:
+            return logits
+        return logits.index_fill(-1, torch.tensor(self.forbidden, device=logits.device), MASKED_LOGIT)
+
+    # ---------------------------------------------------------------- learning
+
+    def forward(self, batch: Batch) -> PolicyOutput:
+        """Score the batch in the cheapest packing. Choices after the last one of `batch.score_mask` get zeros."""
+        tokens = self.extract_tokens(batch)
+        return self.score_packed(tokens, self.choose_packing(tokens, batch), batch)
+
+    def extract_tokens(self, batch: Batch) -> BatchTokens:
+        """The tokens of the batch, each prompt once."""
+        observation, action = batch.observation(), batch["action"]
+        # ids of forbidden kinds are scored as forced tokens, and never fed to the model
+        emitted = torch.where(self._is_forbidden(action), self.tokenizer.pad_token_id, action)
+        last = last_inside(batch.score_mask)
+        prompt_of = batch.get("prompt_id", torch.arange(batch.rows))
+        _, first, prompt_of = np.unique(prompt_of.cpu().numpy(), return_index=True, return_inverse=True)
+        prompts = {name: column[torch.from_numpy(first)] for name, column in observation.items()}
+        ids, attention = prompts["input_ids"], prompts["attention_mask"]
+        positions = self.positions(ids, attention, {"input_ids": ids, **self.extra_inputs(prompts)})
+        prompt_lengths, choices = torch.cat([attention.sum(1), last]).clamp(min=1).cpu().split([len(ids), len(action)])
+        # the same choice may have other kept ids and another temperature in another row
+        alike = "packed_support_ids" not in batch and bool((batch["temperature"] == batch["temperature"][:1]).all())
+        lengths = packing.Lengths(
+            prompt_of, prompt_lengths.numpy(), choices.numpy(), action.cpu().numpy() if alike else None
+        )
+        return BatchTokens(prompts, positions, emitted, lengths, self.tokenizer.pad_token_id)
+
+    def choose_packing(self, tokens: BatchTokens, batch: Batch) -> list[packing.PackedBatch]:
+        """The cheapest packing in which this model computes the same for every row as for the row alone."""
+        cost_model = packing.PackingCost.of_model(self.model.config.get_text_config(), self.device)
+        # a last token that stands for an image cannot be read once per completion
+        possible = self.prefix_sharing.masks and not self._is_forbidden(tokens.last).any()
+        max_tokens = packing.max_packed_tokens(self.hidden_size, self.device)
+        best = packing.plan_packing(tokens.lengths, cost_model, possible, self.one_pass, max_tokens)
+        if not (possible and (self.one_pass or any(map(packing.shares_prefix, best)))):
+            return best
+        plain = tokens.without_common_choices()
+        if self.prefix_sharing.verify(plain, lambda batches: self._score_batches(plain, batches, batch)[1], self.model):
+            return best
+        return packing.plan_packing(tokens.lengths, cost_model, False, self.one_pass, max_tokens)
+
+    def score_packed(self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch) -> PolicyOutput:
+        """Score the rows of the batch in these packed batches."""
+        choice_indices, *parts = self._score_batches(tokens, batches, batch)
+        size = batch["action"].shape
+        logprobs, entropy, *more = (
+            part.new_zeros(size.numel()).index_copy(0, choice_indices, part).view(size) for part in parts
+        )
+        extra = dict(zip(self.statistics, more))
+        return PolicyOutput(logprobs, entropy, more[-1] if self.value_head is not None else None, extra)
+
+    def _score_batches(self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch) -> list[Tensor]:
+        """Positions [M] in the batch, log-probs, entropies, statistics and, with a value head, values [M]."""
+        return [torch.cat(parts) for parts in zip(*(self._score_batch(tokens, packed, batch) for packed in batches))]
+
+    def _score_batch(self, tokens: BatchTokens, packed: packing.PackedBatch, batch: Batch) -> list[Tensor]:
+        """The same for one packed batch, by one call of the network."""
+        inputs = tokens.pack(packed, self.prefix_sharing.mask)
+        out = self.model(
+            **inputs.tensors,
+            use_cache=False,
+            logits_to_keep=inputs.width,
+            output_hidden_states=self.value_head is not None,
+        )
+        logits = self._mask_forbidden(out.logits[:, -inputs.width :]).flatten(0, 1)
+        # padding is scored too, as the first choice: leaving it out would take a copy of the logits
+        choice_index = inputs.choice_index.new_zeros(len(logits)).index_copy(0, inputs.logit_index, inputs.choice_index)
+        action = batch["action"].flatten()[choice_index]
+        forbidden = self._is_forbidden(action)
+        chosen = action.masked_fill(forbidden, self.tokenizer.pad_token_id)
+        logprobs, entropy = score_tokens(logits, chosen, batch, choice_index)
+        made = [logprobs.masked_fill(forbidden, 0.0), entropy]
+        temperature = batch["temperature"][choice_index // batch["action"].shape[1]]
+        made += [statistic(logits[:, None], temperature)[:, 0] for statistic in self.statistics.values()]
+        if self.value_head is not None:
+            hidden = out.hidden_states[-1][:, -inputs.width :].flatten(0, 1)
+            made.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())
+        return [inputs.choice_index, *(part[inputs.logit_index] for part in made)]
+
+    def _is_forbidden(self, ids: Tensor) -> Tensor:
+        return torch.isin(ids, torch.tensor(self.forbidden, dtype=ids.dtype, device=ids.device))
+
+    def encode_demonstration(self, raw: Mapping[str, Any], output: str) -> Tensor:
+        return torch.tensor(encode_answer(output, self.tokenizer, self.forbidden), dtype=torch.long)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Model, tokenizer or processor as transformers writes them; adapters are merged; the value head beside it."""
+        folder = Path(folder)
+        merge_lora(self.model).save_pretrained(folder)
+        self.processor.save_pretrained(folder)
+        if self.value_head is not None:
+            save_file(self.value_head.state_dict(), folder / "value_head.safetensors")
+        (folder / "mmrl_policy.json").write_text(json.dumps({"class": type(self).__name__}) + "\n")

@@ -1,0 +1,136 @@
+"""Policies whose only decision is a number: how good an answer is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+
+from mmrl.batch import Batch, pad_stack
+from mmrl.policies.base import Action, Policy, require_inputs
+from mmrl.policies.control.policy import perceptron
+from mmrl.policies.text.loading import checkpoint_error, load_model, refuse_empty, remove_dropout
+from mmrl.policies.text.tiny import character_tokenizer, special_ids
+from mmrl.policies.text.tokenizer import join_messages, set_pad_token
+from mmrl.policies.weights import fill, read_weights
+from mmrl.rng import Noise
+from mmrl.types import Observation, PolicyOutput, Sampling
+
+HEADS = ("score", "classifier")
+"""Beginnings of the names that transformers gives to the head of a sequence classifier."""
+
+
+class ScoringPolicy(Policy):
+    """A sequence classifier of transformers with one label: prompt and answer in, one number out.
+
+    Its `act` gives that number, `forward` predicts it as the row's value; a row has one choice, that means nothing.
+    With `hidden`, the language model is frozen and only a perceptron on the state of the last token learns: each
+    answer is then embedded once, when it is encoded.
+
+    Args:
+        path: hub id or folder of a classifier with its tokenizer; of a language model, its head starts at random.
+        config: instead of a path, an architecture with random weights and the character tokenizer.
+        hidden: widths of a perceptron on frozen embeddings; None learns the whole classifier.
+        dtype: of the loaded weights.
+    """
+
+    def __init__(
+        self,
+        path: str | None = None,
+        config: dict[str, Any] | None = None,
+        hidden: list[int] | None = None,
+        dtype: str = "float32",
+    ):
+        super().__init__()
+        if path is None and config is None:
+            raise ValueError("policy: give `path` (a hub id or a folder) or `config` (an architecture)")
+        self.path = path
+        if path is not None:
+            with checkpoint_error(path):
+                self.tokenizer: Any = refuse_empty(AutoTokenizer.from_pretrained(path))
+                # of a language model, the head starts at random
+                model = load_model(AutoModelForSequenceClassification, path, HEADS, num_labels=1, dtype=dtype)
+        else:
+            self.tokenizer = character_tokenizer()
+            full = {**(config or {}), **special_ids(self.tokenizer), "num_labels": 1}
+            made = AutoConfig.for_model(full.pop("model_type", "qwen2"), **full)
+            model = AutoModelForSequenceClassification.from_config(made, dtype=dtype)
+        set_pad_token(self.tokenizer, str(path))
+        model.config.pad_token_id = self.tokenizer.pad_token_id
+        self.model: Any = remove_dropout(model)
+        width = model.config.get_text_config().hidden_size
+        self.head: nn.Module | None = None
+        if hidden is not None:
+            widths = [width, *hidden]
+            self.head = nn.Sequential(perceptron(widths, nn.ReLU), nn.Linear(widths[-1], 1))
+            self.model.requires_grad_(False)
+            saved = Path(path or "") / "score_head.safetensors"
+            if path is not None and saved.exists():
+                fill(self.head, read_weights(saved, "save the policy there again"), str(saved))
+
+    @classmethod
+    def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset({"values"})
+
+    def encode(self, raw: Mapping[str, Any]) -> Observation:
+        require_inputs(raw, ["messages", "answer"], self)
+        ids = torch.tensor(self._ids(raw), dtype=torch.long)
+        if self.head is None:
+            return {"input_ids": ids}
+        with torch.no_grad():
+            ids = ids[None].to(self.device)
+            embedding = self.model.base_model(input_ids=ids).last_hidden_state[0, -1]
+        return {"embedding": embedding.float().cpu()}
+
+    def _ids(self, raw: Mapping[str, Any]) -> list[int]:
+        messages = [*raw["messages"], {"role": "assistant", "content": raw["answer"]}]
+        if self.tokenizer.chat_template is None:
+            text = join_messages(messages, self.tokenizer, self.path)
+        else:
+            text = self.tokenizer.apply_chat_template(messages, tokenize=False)
+        return [*self.tokenizer(text, add_special_tokens=False)["input_ids"], self.tokenizer.eos_token_id]
+
+    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
+        if self.head is not None:
+            return {"embedding": torch.stack([row["embedding"] for row in observations])}
+        ids = [row["input_ids"] for row in observations]
+        return {
+            "input_ids": pad_stack(ids, self.tokenizer.pad_token_id),
+            "attention_mask": pad_stack([torch.ones_like(row) for row in ids]),
+        }
+
+    def scores(self, observation: Mapping[str, Any]) -> Tensor:
+        """[N] of collated answers."""
+        if self.head is not None:
+            return self.head(observation["embedding"])[:, 0]
+        kept = {name: observation[name] for name in ("input_ids", "attention_mask")}
+        return self.model(**kept).logits[:, 0].float()
+
+    @torch.no_grad()
+    def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        scores = self.scores(observation)
+        nothing = torch.zeros(len(scores), 1, device=scores.device)
+        return Action(nothing.long(), nothing, nothing == 0, scores.tolist(), values=scores)
+
+    def forward(self, batch: Batch) -> PolicyOutput:
+        scores = self.scores(batch.observation())
+        nothing = scores.new_zeros(batch["action"].shape)
+        return PolicyOutput(nothing, nothing, scores)
+
+    def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
+        return torch.zeros(1, dtype=torch.long)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Classifier and tokenizer as transformers writes them, a perceptron beside them."""
+        folder = Path(folder)
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        if self.head is not None:
+            save_file(self.head.state_dict(), folder / "score_head.safetensors")
+        (folder / "mmrl_policy.json").write_text(json.dumps({"class": type(self).__name__}) + "\n")

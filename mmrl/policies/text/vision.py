@@ -1,0 +1,155 @@
+"""Vision-language models as policies: a text policy whose prompt also holds images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from transformers import AutoModelForImageTextToText, AutoProcessor
+
+from mmrl.batch import Ragged, pad_stack
+from mmrl.policies.base import require_inputs
+from mmrl.policies.text.loading import refuse_empty
+from mmrl.policies.text.policy import TextPolicy
+from mmrl.policies.text.tiny import llava_parts
+from mmrl.types import Observation
+
+PER_TOKEN = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
+"""Processor outputs that run along the tokens; every other one runs along images or patches and stays ragged."""
+
+
+class VisionLanguagePolicy(TextPolicy):
+    """Any image-text-to-text model of transformers with its processor. See TextPolicy for the arguments.
+
+    With `config` instead of `path` it is a LLaVA with random weights: `text_config` and `vision_config`.
+    """
+
+    auto_model: Any = AutoModelForImageTextToText
+
+    def load_processor(self, path: str) -> Any:
+        processor = AutoProcessor.from_pretrained(path)
+        if not hasattr(processor, "image_processor"):
+            raise ValueError(
+                f"its processor is a {type(processor).__name__}, which takes no images; use a text policy for it"
+            )
+        refuse_empty(processor.tokenizer).padding_side = "left"
+        return processor
+
+    def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:
+        kind = config.pop("model_type", "llava")
+        if kind != "llava":
+            raise ValueError(
+                f"policy.config: only llava can be built from a configuration alone, got {kind!r}; give a path"
+            )
+        return llava_parts(config)
+
+    @property
+    def forbidden(self) -> list[int]:
+        config = self.model.config
+        names = (
+            "image_token_id",
+            "image_token_index",
+            "video_token_id",
+            "vision_start_token_id",
+            "vision_end_token_id",
+        )
+        return sorted({i for name in names if isinstance(i := getattr(config, name, None), int)})
+
+    def encode(self, raw: Mapping[str, Any]) -> Observation:
+        require_inputs(raw, ["messages", "images"], self)
+        messages, images = list(raw["messages"]), raw["images"]
+        slots = sum(
+            part.get("type") == "image" for m in messages if not isinstance(m["content"], str) for part in m["content"]
+        )
+        if slots != len(images):
+            raise ValueError(
+                f"the prompt's messages have {slots} image part(s) but the prompt brings {len(images)} image(s)"
+            )
+        messages = _expand_content(messages)
+        options = {"return_mm_token_type_ids": True} if self._wants_types else {}
+        made = self.processor(
+            text=[self.prompt_text(messages)],
+            images=[Image.fromarray(image) for image in images] or None,
+            return_tensors="pt",
+            add_special_tokens=False,
+            **options,
+        )
+        return {k: v[0] if k in PER_TOKEN else v for k, v in made.items() if k != "attention_mask"}
+
+    def extend(self, observation: Observation, ids: Tensor) -> Observation:
+        along = {k: v for k, v in observation.items() if k in PER_TOKEN}  # what is written later is text: type 0
+        return super().extend(observation, ids) | {
+            k: torch.cat([v, v.new_zeros(len(ids))]) for k, v in along.items() if k != "input_ids"
+        }
+
+    def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
+        return self._chat_ids(_expand_content(raw["messages"])), list(raw["images"])
+
+    def canary(self) -> Mapping[str, Any]:
+        """The text's canary after an image: two ramps and their product."""
+        ramp = np.linspace(0, 255, 48)
+        across, down = np.meshgrid(ramp, ramp)
+        image = np.stack([across, down, across * down / 255], axis=-1).astype(np.uint8)
+        (message,) = super().canary()["messages"]
+        content = [{"type": "image"}, {"type": "text", "text": message["content"]}]
+        return {"messages": ({"role": "user", "content": content},), "images": (image,)}
+
+    @property
+    def _wants_types(self) -> bool:
+        return hasattr(self._inner, "get_rope_index")
+
+    @property
+    def _inner(self) -> Any:
+        model = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+        return model.model
+
+    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor | Ragged]:
+        out: dict[str, Tensor | Ragged] = dict(super().collate(observations))
+        names = {name for row in observations for name in row} - {"input_ids"}
+        for name in sorted(names):
+            rows = [row[name] for row in observations if name in row]
+            out[name] = (
+                pad_stack(rows, left=True) if name in PER_TOKEN else _build_ragged(name, observations, rows[0][:0])
+            )
+        return out
+
+    def extra_inputs(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Pixels of all images end to end; inputs that run along the tokens as they are."""
+        out: dict[str, Tensor] = {}
+        for name, column in observation.items():
+            if name in ("input_ids", "attention_mask"):
+                continue
+            out[name] = column.values if isinstance(column, Ragged) else column
+        return out
+
+    def positions(self, ids: Tensor, attention: Tensor, inputs: Mapping[str, Any]) -> Tensor:
+        """Plain positions, or [3, N, L] (time, height, width) where the model rotates in three dimensions.
+
+        They are always given: such models otherwise go on from the offsets that their last call left behind.
+        """
+        if not self._wants_types:
+            return super().positions(ids, attention, inputs)
+        grids = {k: v for k, v in inputs.items() if k.endswith("grid_thw") or k == "mm_token_type_ids"}
+        positions, _ = self._inner.get_rope_index(ids, attention_mask=attention, **grids)
+        return positions
+
+
+def _build_ragged(name: str, observations: Sequence[Observation], nothing: Tensor) -> Ragged:
+    """One input of all rows; completions of a prompt hold the same tensor, which is stored once."""
+    given = [row.get(name, nothing) for row in observations]
+    distinct = {id(part): part for part in given}
+    number = {key: i for i, key in enumerate(distinct)}
+    sizes = torch.tensor([len(part) for part in distinct.values()])
+    return Ragged(torch.cat(list(distinct.values())), sizes, torch.tensor([number[id(part)] for part in given]))
+
+
+def _expand_content(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A plain string becomes one text part: processors' templates differ in what they accept."""
+    return [
+        {**m, "content": [{"type": "text", "text": m["content"]}]} if isinstance(m["content"], str) else m
+        for m in messages
+    ]

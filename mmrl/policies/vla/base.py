@@ -1,0 +1,200 @@
+"""What policies with a camera, an instruction and a chunk of actions share: inputs, vision, saving and loading."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from mmrl.policies.base import Policy, require_inputs
+from mmrl.policies.processor import Processor
+from mmrl.policies.text.loading import checkpoint_error
+from mmrl.policies.vla.instruction_tokenizer import instruction_tokenizer
+from mmrl.policies.vla.transformer import ContextTransformer
+from mmrl.policies.vla.value import StateValue, image_text_state
+from mmrl.policies.vla.vision_encoder import SMALL_CONVNEXT, VisionEncoder
+from mmrl.policies.weights import fill, read_weights
+from mmrl.strict_json import need_object, read_json_object
+from mmrl.types import Observation
+
+_REMEDY = "give a folder that save_pretrained wrote (policy.path)"
+
+Reads = Literal["shared", "detached", "own"]
+"""What a value reads: the context as the policy read it (its gradient trains the transformer), the same without that
+gradient, or the inputs through layers of its own."""
+
+
+class ActionPolicy(Policy):
+    """Image, instruction and proprioception in, a chunk of H x A numbers out. Subclasses bring `body` and a head.
+
+    Args:
+        architecture: constructor arguments that the saved weights depend on; `path` replaces them.
+        words: that are one token each; others are spelt.
+        freeze_vision: the encoder, its pooling and the word embeddings stay fixed; visual tokens are then kept with
+            the sampled rows instead of images, and learning does not run the encoder again.
+        processor: between the simulator or dataset and the network; None for the saved one, or for no change.
+        path: folder written by save_pretrained.
+    """
+
+    body: ContextTransformer
+    value_head: StateValue | None
+    critic: Reads
+
+    def __init__(
+        self,
+        architecture: dict[str, Any],
+        words: Sequence[str],
+        freeze_vision: bool,
+        processor: Processor | None,
+        path: str | None,
+    ):
+        super().__init__()
+        if architecture["vision_args"] is None:
+            architecture["vision_args"] = SMALL_CONVNEXT
+        saved = {} if path is None else self._read_config(path)
+        self.architecture = saved.get("architecture", architecture)
+        self.processor = Processor.resolve(processor, saved.get("processor"), f"policy.path={path}")
+        self.tokenizer = instruction_tokenizer(words) if path is None else _read_tokenizer(path)
+        self.path, self.freeze_vision = path, freeze_vision
+        self.cached_inputs = frozenset({"image"}) if freeze_vision else frozenset()
+        self._spelt: dict[str, Tensor] = {}
+        self.action_dims, self.chunk = self.architecture["action_dims"], self.architecture["chunk"]
+        self.proprio_dims, width = self.architecture["proprio_dims"], self.architecture["hidden_size"]
+        own = self.architecture
+        self.vision = VisionEncoder(own["vision"], own["vision_args"], width, width, own["visual_tokens"])
+
+    def _ready(self) -> None:
+        """Load and freeze, when all modules are there."""
+        if self.path is not None:
+            self._load(Path(self.path))
+        if self.freeze_vision:
+            self.vision.requires_grad_(False)
+            self.body.words.requires_grad_(False)
+
+    def encode(self, raw: Mapping[str, Any]) -> Observation:
+        """{"image" uint8 [H, W, 3], "proprio" [P], "instruction" str} as tensors; words become ids [L]."""
+        raw = self.processor.encode(raw)
+        require_inputs(raw, ("image", "proprio", "instruction"), self)
+        text = str(raw["instruction"])
+        if text not in self._spelt:
+            ids = self.tokenizer(text)["input_ids"]
+            self._spelt[text] = torch.tensor(ids or [self.tokenizer.unk_token_id])
+        image = torch.as_tensor(np.asarray(raw["image"]))
+        proprio = torch.as_tensor(np.asarray(raw["proprio"], dtype=np.float32))
+        if image.dtype != torch.uint8 or image.dim() != 3 or image.shape[2] != 3:
+            raise ValueError(f"observation 'image' must be uint8 [H, W, 3], got {image.dtype} {tuple(image.shape)}")
+        if proprio.shape != (self.proprio_dims,):
+            raise ValueError(
+                f"observation 'proprio' has shape {tuple(proprio.shape)}, "
+                f"but policy.proprio_dims is {self.proprio_dims}"
+            )
+        return {"image": image, "instruction": self._spelt[text], "proprio": proprio}
+
+    @torch.no_grad()
+    def cache_features(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
+        return {"visual": self._look(observation)[0]} if self.freeze_vision else {}
+
+    def contract(self) -> dict[str, Any]:
+        """The processor, and the shape of an action."""
+        return {**self.processor.contract(), "action.chunk": self.chunk, "action.dims": self.action_dims}
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """config.json (architecture and processor), model.safetensors (weights) and tokenizer/."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        config = {
+            "policy": type(self).__name__,
+            "architecture": self.architecture,
+            "processor": self.processor.to_dict(),
+        }
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        save_file(
+            {k: v.detach().contiguous().cpu() for k, v in self.state_dict().items()}, folder / "model.safetensors"
+        )
+        self.tokenizer.save_pretrained(folder / "tokenizer")
+
+    def _load(self, folder: Path) -> None:
+        path = folder / "model.safetensors"
+        # a value head may be new, or no longer wanted; anything else is another network than config.json describes
+        fill(self, read_weights(path, _REMEDY), str(path), self.optional)
+
+    def _look(self, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
+        """Visual tokens [N, K, D] and map logits: from the image, or the tokens that were stored instead of it."""
+        if "visual" in observation:
+            return observation["visual"], None
+        require_inputs(observation, ("image", "instruction"), self)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.freeze_vision):
+            present = self._present(observation)[..., None].float()
+            words = self.body.words(observation["instruction"]) * present
+            return self.vision(observation["image"], words.sum(dim=1) / present.sum(dim=1))
+
+    def _critic(self) -> StateValue:
+        """Layers that predict the return from what `critic` says."""
+        width = self.architecture["hidden_size"]
+        own = (self.architecture["visual_tokens"] + 1) * width + self.proprio_dims
+        return StateValue(own if self.critic == "own" else width, width)
+
+    def _values(self, summary: Tensor, visual: Tensor, observation: Mapping[str, Any]) -> Tensor | None:
+        """Values [N], or None without a value head; `summary` [N, D] is what the policy found in the context."""
+        if self.value_head is None:
+            return None
+        if self.critic == "own":
+            words = self.body.words(observation["instruction"]).detach()
+            proprio = observation["proprio"]
+            return self.value_head(image_text_state(visual.detach(), words, self._present(observation), proprio))
+        return self.value_head(summary if self.critic == "shared" else summary.detach())
+
+    def _present(self, observation: Mapping[str, Any]) -> Tensor:
+        """[N, L] bool, False where a shorter instruction was filled up."""
+        return observation["instruction"] != self.tokenizer.pad_token_id
+
+    def _complete(self, observation: Mapping[str, Any]) -> bool:
+        """Whether all instructions are equally long, found out where that is quick: then no mask is needed."""
+        require_inputs(observation, ("instruction", "proprio"), self)
+        present = self._present(observation)
+        return present.device.type == "cpu" and bool(present.all())
+
+    def _encode_chunk(self, output: Any) -> Tensor:
+        """Encode a demonstrated chunk as float32 [H, A], in the policy's units."""
+        real = torch.as_tensor(np.asarray(output, dtype=np.float32))
+        if real.shape != (self.chunk, self.action_dims):
+            raise ValueError(
+                f"a demonstrated action has shape {tuple(real.shape)}, but the policy's chunk and action_dims make "
+                f"({self.chunk}, {self.action_dims})"
+            )
+        if not real.isfinite().all():
+            step, number = (~real.isfinite()).nonzero()[0].tolist()
+            raise ValueError(
+                f"a demonstrated action is {real[step, number].item()} in control step {step}, dimension {number}: no "
+                "choice stands for it; repair or drop the episode (`mmrl data inspect` lists such numbers)"
+            )
+        return torch.as_tensor(self.processor.encode_action(real.numpy()))
+
+    @classmethod
+    def _read_config(cls, path: str) -> dict[str, Any]:
+        file = Path(path) / "config.json"
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"policy.path={path}: no config.json there; give a folder written by save_pretrained"
+            )
+        config = read_json_object(file, _REMEDY)
+        if config.get("policy") != cls.__name__:
+            raise ValueError(f"{file} is not of an {cls.__name__}; policy.path must name a folder that it saved")
+        architecture = need_object(config.get("architecture"), f"{file}: architecture", _REMEDY)
+        # the weights are in the folder
+        vision = need_object(architecture.get("vision_args"), f"{file}: architecture.vision_args", _REMEDY)
+        architecture["vision_args"] = {**vision, "pretrained": False}
+        config["architecture"] = architecture
+        return config
+
+
+def _read_tokenizer(path: str) -> PreTrainedTokenizerFast:
+    with checkpoint_error(path):
+        return PreTrainedTokenizerFast.from_pretrained(Path(path) / "tokenizer")

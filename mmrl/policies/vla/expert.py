@@ -1,0 +1,131 @@
+"""ActionExpert: the network of continuous action heads, a transformer over control steps that attends to a context."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+
+from mmrl.policies.vla.chain import Prefix
+
+
+class ActionExpert(nn.Module):
+    """Predictions [M, H, A] at noisy chunks x [M, H, A] and times [M], given a context encoded once per decision.
+
+    Token h is an MLP of (a projection of x_h, time) plus the place h; each block attends to the tokens, then to the
+    context.
+    Source: pi0: A Vision-Language-Action Flow Model, 2024, appendix B, arXiv:2410.24164. Differs: the expert attends to
+    the last layer of the context, by cross-attention.
+
+    Args:
+        hidden_size: width of the context and of the expert. layers: blocks. heads: attention heads.
+        intermediate_size: of the blocks' MLPs. action_dims: A. chunk: H.
+        predicts_std: predict a log-std too.
+        reads_end_time: read the time that a transition leads to, too. Predictions then change slowly with time, because
+            the loss has their derivative.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        layers: int,
+        heads: int,
+        intermediate_size: int,
+        action_dims: int,
+        chunk: int,
+        predicts_std: bool,
+        reads_end_time: bool = False,
+    ):
+        super().__init__()
+        d = hidden_size
+        self.gradient_checkpointing = False
+        self.enter = nn.Linear(action_dims, d)  # a few numbers beside d of time would be drowned
+        self.mix = nn.Sequential(nn.Linear(2 * d, d), nn.SiLU(), nn.Linear(d, d))
+        self.span = nn.Linear(d, d, bias=False) if reads_end_time else None
+        if self.span is not None:  # a step of any length starts with the velocity where it begins
+            nn.init.zeros_(self.span.weight)
+        self.place = nn.Parameter(0.02 * torch.randn(chunk, d))
+        self.context = nn.LayerNorm(d)
+        self.key = nn.Linear(d, layers * d, bias=False)
+        self.value = nn.Linear(d, layers * d, bias=False)
+        self.blocks = nn.ModuleList(_Block(d, heads, intermediate_size) for _ in range(layers))
+        self.leave = nn.LayerNorm(d)
+        self.output = nn.Linear(d, action_dims)
+        self.log_std = nn.Linear(d, action_dims) if predicts_std else None
+        if self.log_std is not None:  # the std starts in the middle of its range
+            nn.init.zeros_(self.log_std.weight)
+            nn.init.zeros_(self.log_std.bias)
+
+    def prefix(self, hidden: Tensor, present: Tensor) -> Prefix:
+        """Keys and values of the context [N, L, D] for every block, each [N, blocks, L, D]; present [N, L] bool."""
+        hidden = self.context(hidden)
+        count = len(self.blocks)
+        shape = (*hidden.shape[:2], count, hidden.shape[2])
+        return (
+            self.key(hidden).view(shape).transpose(1, 2),
+            self.value(hidden).view(shape).transpose(1, 2),
+            present,
+        )
+
+    def forward(
+        self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The prediction and, if there is one, the log-std, both float32 [M, H, A]; `end_time` [M] where it is read."""
+        keys, values, present = prefix
+        dtype = self.place.dtype
+        clock = self._clock(time, end_time)[:, None].expand(-1, x.shape[1], -1)
+        token = self.mix(torch.cat([self.enter(x.to(dtype)), clock], dim=-1)) + self.place
+        seen = present[:, None, None]
+        for number, block in enumerate(self.blocks):
+            if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
+                token = checkpoint(block, token, keys[:, number], values[:, number], seen, use_reentrant=False)
+            else:
+                token = block(token, keys[:, number], values[:, number], seen)
+        token = self.leave(token)
+        return self.output(token).float(), None if self.log_std is None else self.log_std(token).float()
+
+    def _clock(self, time: Tensor, end_time: Tensor | None) -> Tensor:
+        """[M, D] what every token is told of the times."""
+        size, dtype = self.place.shape[1], self.place.dtype
+        if self.span is None:
+            return time_features(time, size).to(dtype)
+        length = torch.zeros_like(time) if end_time is None else time - end_time
+        clock, span = (time_features(value, size, SLOW).to(dtype) for value in (time, length))
+        return clock + self.span(span)
+
+
+SLOW = 0.5  # shortest period of a clock whose derivative enters the loss
+
+
+def time_features(time: Tensor, size: int, shortest: float = 0.004) -> Tensor:
+    """[M, size] sines and cosines of time in [0, 1], with periods from the shortest to 4, evenly in the logarithm."""
+    share = torch.linspace(0, 1, size // 2, device=time.device)
+    angle = 2 * math.pi * time.float()[:, None] / (shortest * (4 / shortest) ** share)
+    return torch.cat([angle.sin(), angle.cos()], dim=-1)
+
+
+class _Block(nn.Module):
+    """Attention among the control steps, attention to the context, MLP; each behind a norm, each added."""
+
+    def __init__(self, d: int, heads: int, intermediate_size: int):
+        super().__init__()
+        self.heads = heads
+        self.norms = nn.ModuleList(nn.LayerNorm(d) for _ in range(3))
+        self.among = nn.Linear(d, 3 * d, bias=False)
+        self.joined = nn.Linear(d, d, bias=False)
+        self.query = nn.Linear(d, d, bias=False)
+        self.looked = nn.Linear(d, d, bias=False)
+        self.mlp = nn.Sequential(nn.Linear(d, intermediate_size), nn.GELU(), nn.Linear(intermediate_size, d))
+
+    def forward(self, token: Tensor, key: Tensor, value: Tensor, seen: Tensor) -> Tensor:
+        q, k, v = self.among(self.norms[0](token)).chunk(3, dim=-1)
+        token = token + self.joined(self._attend(q, k, v, None))
+        token = token + self.looked(self._attend(self.query(self.norms[1](token)), key, value, seen))
+        return token + self.mlp(self.norms[2](token))
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (q, k, v))
+        return scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)

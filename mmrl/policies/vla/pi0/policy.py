@@ -1,0 +1,275 @@
+"""pi0 of transformers as a policy: cloned, trained from rewards, saved for transformers again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from transformers import PI0ForConditionalGeneration
+
+from mmrl.batch import pad_stack
+from mmrl.policies.base import require_inputs
+from mmrl.policies.chains import Chain
+from mmrl.policies.processor import Processor
+from mmrl.policies.text.loading import add_lora, checkpoint_error, load_model, merge_lora, remove_dropout
+from mmrl.policies.vla.action_padding import ActionPadding
+from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
+from mmrl.policies.vla.chains.base import check_teacher
+from mmrl.policies.vla.pi0.network import Pi0Network, enable_gradient_checkpointing
+from mmrl.policies.vla.pi0.reading import Pi0Reading
+from mmrl.policies.vla.value import StateValue
+from mmrl.policies.weights import fill, read_weights
+from mmrl.strict_json import read_json_object
+from mmrl.types import Observation
+
+HEADS = ("value_head", "log_std")  # modules of ours beside the transformers model
+OWN, EXTRA = "mmrl_policy.json", "mmrl_heads.safetensors"
+
+
+class Pi0Policy(ChainPolicy):
+    """`PI0ForConditionalGeneration`: camera images and an instruction are read once, an expert denoises the chunk.
+
+    The chain has the model's whole state, `horizon` steps of all its dimensions; the `chunk` first steps of the
+    simulator's dimensions are choices, the others follow the flow without noise, and nothing is trained on them. See
+    ChainPolicy. Cloning prolongs a demonstrated chunk by its last action where the model thinks farther ahead; the
+    timesteps are drawn as the chain says (Beta(1.5, 1) as in the paper).
+
+    Published weights: path=lerobot/pi0_base reader=google/paligemma2-3b-mix-224 (3.2 B parameters that are read, 0.31 B
+    of them the expert; chunks of 50, 32 dimensions; transformers converts the names). It was tested at tiny sizes
+    only. By arithmetic, with three cameras (816 tokens) and bfloat16: keys and values of a context take 15 MB a row,
+    held twice while the chain is played, so lower engine.max_rows; reading it costs about 4 TFLOP, a transition 0.03.
+    Source: Black et al., "pi0", 2024, arXiv:2410.24164; frozen context as in pi_RL, 2025, section 5, arXiv:2510.25889.
+    Differs: the critic reads the context and the body, not what the expert found.
+
+    Args:
+        path: hub id or folder of a checkpoint.
+        chain: a flow, since the model predicts a velocity.
+        teacher: sampler of a frozen copy whose chunks are the distillation targets; None for `chain`.
+        action_dims: A, numbers per control step, at most the model's max_action_dim.
+        chunk: H, control steps per decision, at most the horizon.
+        proprio_dims: length of the proprioception vector, at most the model's max_state_dim.
+        cameras: observations that are images, in the order in which the model reads them.
+        horizon: control steps that the model thinks ahead; None for the checkpoint's chunk_size. No weight depends on
+            it, and the cost of a transition grows with it.
+        reader: hub id or folder of tokenizer and image processor where `path` has none; None for `path`.
+        timesteps_per_sample: denoising timesteps drawn for each demonstrated row, in one pass.
+        freeze_vision: the image tower and its projection stay fixed.
+        freeze_context: the whole vision-language model stays fixed and is read without gradient; the expert learns.
+        lora: arguments of `peft.LoraConfig`, for the linear layers of every part that is not frozen; exports are
+            merged. None trains all weights of those parts.
+        gradient_checkpointing: trade time for memory in the learn step.
+        value_head: predict the return of the state, per row, from the mean of the context and the body.
+        critic: whether that gradient trains the context too ("shared") or not ("detached").
+        dtype: of the loaded weights, as transformers names it; the compute precision is the Trainer's.
+        attention: transformers attention implementation.
+        processor: between the simulator or dataset and the network; None for what the checkpoint says.
+    """
+
+    optional = HEADS
+
+    def __init__(
+        self,
+        path: str,
+        chain: Chain,
+        teacher: Chain | None = None,
+        action_dims: int = 7,
+        chunk: int = 5,
+        proprio_dims: int = 8,
+        cameras: Sequence[str] = ("image",),
+        horizon: int | None = None,
+        reader: str | None = None,
+        timesteps_per_sample: int = 1,
+        freeze_vision: bool = False,
+        freeze_context: bool = True,
+        lora: dict[str, Any] | None = None,
+        gradient_checkpointing: bool = False,
+        value_head: bool = False,
+        critic: Literal["shared", "detached"] = "detached",
+        dtype: str = "float32",
+        attention: str = "sdpa",
+        processor: Processor | None = None,
+    ):
+        super().__init__()
+        if chain.prediction_type != "velocity":
+            raise ValueError(
+                f"policy.chain {type(chain).__name__} needs a network that predicts the {chain.prediction_type}, "
+                "but pi0 predicts a velocity: take FlowSDE, CPS, FlowNoise or FlowODE"
+            )
+        check_teacher(chain, teacher)
+        self.path, self.chain, self.teacher = path, chain, teacher
+        self.timesteps_per_sample, self.critic = timesteps_per_sample, critic
+        self.action_dims, self.chunk, self.proprio_dims = action_dims, chunk, proprio_dims
+        self.cameras = tuple(cameras)
+        changes = {} if horizon is None else {"chunk_size": horizon}
+        with checkpoint_error(path):
+            self.reading = Pi0Reading(reader or path, len(self.cameras))
+            model = _load_model(path, dtype=dtype, attn_implementation=attention, **changes)
+        self.horizon: int = model.config.chunk_size
+        self.action_padding = _action_padding(model.config, action_dims, chunk, proprio_dims)
+        self.processor = _resolve_processor(path, self.reading, processor)
+        # simulators' actions and ranges end at 1; standard deviations do not
+        self.bound = None if self.processor.action.kind == "mean_std" else 1.0
+        if gradient_checkpointing:
+            enable_gradient_checkpointing(model)
+        self.model: Any = _freeze(remove_dropout(model), freeze_vision, freeze_context, lora)
+        self.network = Pi0Network(model)
+        self._add_heads(model.config, value_head)
+
+    def _add_heads(self, config: Any, value_head: bool) -> None:
+        """The critic, and the standard deviations of a chain that predicts them; as saved, if they were."""
+        width = config.vlm_config.text_config.hidden_size
+        self.value_head = StateValue(width + self.proprio_dims, min(width, 512)) if value_head else None
+        self.log_std = (
+            nn.Linear(config.dit_config.hidden_size, config.max_action_dim) if self.chain.predicts_std else None
+        )
+        if self.log_std is not None:  # the std starts in the middle of its range
+            nn.init.zeros_(self.log_std.weight)
+            nn.init.zeros_(self.log_std.bias)
+        file = Path(self.path) / EXTRA
+        saved = read_weights(file, "save the policy there again") if file.is_file() else {}
+        for name in HEADS:
+            part = {key.removeprefix(f"{name}."): value for key, value in saved.items() if key.startswith(f"{name}.")}
+            if part and getattr(self, name) is not None:
+                fill(getattr(self, name), part, f"{file}: {name}")
+
+    # ---------------------------------------------------------------- what it reads
+
+    def encode(self, raw: Mapping[str, Any]) -> Observation:
+        """{camera uint8 [H, W, 3], ..., "proprio" [P], "instruction" str} as images [cameras, H, W, 3] and ids [L]."""
+        raw = self.processor.encode(raw)
+        require_inputs(raw, (*self.cameras, "proprio", "instruction"), self)
+        images = [torch.as_tensor(np.asarray(raw[name])) for name in self.cameras]
+        for name, image in zip(self.cameras, images):
+            if image.dtype != torch.uint8 or image.dim() != 3 or image.shape[2] != 3:
+                raise ValueError(
+                    f"observation {name!r} must be uint8 [H, W, 3], got {image.dtype} {tuple(image.shape)}"
+                )
+            if image.shape != images[0].shape:
+                raise ValueError(
+                    f"cameras {self.cameras[0]!r} and {name!r} have images of {tuple(images[0].shape)} and "
+                    f"{tuple(image.shape)}; give them one size with policy.processor.images"
+                )
+        proprio = torch.as_tensor(np.asarray(raw["proprio"], dtype=np.float32))
+        if proprio.shape != (self.proprio_dims,):
+            raise ValueError(
+                f"observation 'proprio' has shape {tuple(proprio.shape)}, "
+                f"but policy.proprio_dims is {self.proprio_dims}"
+            )
+        ids = self.reading.ids(str(raw["instruction"]))
+        return {"images": torch.stack(images), "input_ids": ids, "proprio": proprio}
+
+    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
+        """Shorter instructions are filled up at the end."""
+        ids = [row["input_ids"] for row in observations]
+        return {
+            "images": torch.stack([torch.as_tensor(row["images"]) for row in observations]),
+            "input_ids": pad_stack(ids, self.reading.pad_id),
+            "attention_mask": pad_stack([torch.ones_like(row) for row in ids]),
+            "proprio": torch.stack([torch.as_tensor(row["proprio"]) for row in observations]),
+        }
+
+    def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
+        """The chunk [H, A] itself, the end of a chain of no transition."""
+        real = np.asarray(output, dtype=np.float32)
+        if real.shape != (self.chunk, self.action_dims):
+            raise ValueError(
+                f"a demonstrated action has shape {real.shape}, but the policy's chunk and action_dims make "
+                f"({self.chunk}, {self.action_dims})"
+            )
+        return torch.as_tensor(self.processor.encode_action(real))
+
+    def contract(self) -> dict[str, Any]:
+        """The processor, the cameras, and the shape of an action."""
+        sizes = {"action.chunk": self.chunk, "action.dims": self.action_dims, "action.horizon": self.horizon}
+        return {**self.processor.contract(), "cameras": list(self.cameras), **sizes}
+
+    # ---------------------------------------------------------------- the network of the chain
+
+    def encode_context(self, observation: Mapping[str, Any]) -> EncodedContext:
+        require_inputs(observation, ("images", "input_ids", "attention_mask", "proprio"), self)
+        mask, proprio = observation["attention_mask"], observation["proprio"].float()
+        inputs = {
+            "input_ids": observation["input_ids"],
+            "attention_mask": mask,
+            "pixel_values": self.reading.pixels(observation["images"]).to(self.model.dtype),
+        }
+        prefix, hidden = self.network.read(inputs, proprio)
+        if self.value_head is None:
+            return EncodedContext(prefix)
+        hidden = hidden if self.critic == "shared" else hidden.detach()
+        mean = (hidden * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+        return EncodedContext(prefix, self.value_head(torch.cat([mean.float(), proprio], dim=-1)))
+
+    def predict(
+        self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        found = self.network.decode_actions(prefix, x, time)
+        log_std = None if self.log_std is None else self.log_std(found.to(self.log_std.weight.dtype)).float()
+        return self.network.velocity(found).float(), log_std
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Model and processor as transformers writes them, adapters merged; our heads and the processor beside them."""
+        folder = Path(folder)
+        merge_lora(self.model).save_pretrained(folder)
+        self.reading.save(folder, self.processor)
+        heads = {
+            f"{name}.{key}": value.detach().contiguous().cpu()
+            for name in HEADS
+            if getattr(self, name) is not None
+            for key, value in getattr(self, name).state_dict().items()
+        }
+        if heads:
+            save_file(heads, folder / EXTRA)
+        own = {"class": type(self).__name__, "processor": self.processor.to_dict()}
+        (folder / OWN).write_text(json.dumps(own, indent=2) + "\n")
+
+
+def _load_model(path: str, **options: Any) -> Any:
+    """The transformers model. Weights that it needs and does not get are refused, not drawn at random."""
+    unread = ("model.dit.embed_tokens", "dit.embed_tokens")  # unused by the forward pass
+    model = load_model(PI0ForConditionalGeneration, path, unread, **options)
+    return model.train()  # as other new modules are; transformers loads for evaluation
+
+
+def _action_padding(config: Any, action_dims: int, chunk: int, proprio_dims: int) -> ActionPadding | None:
+    for word, given, most, name in (
+        ("action_dims", action_dims, config.max_action_dim, "max_action_dim"),
+        ("chunk", chunk, config.chunk_size, "chunk_size (policy.horizon)"),
+        ("proprio_dims", proprio_dims, config.max_state_dim, "max_state_dim"),
+    ):
+        if not 1 <= given <= most:
+            raise ValueError(f"policy.{word}={given}, but the checkpoint's {name} is {most}")
+    padding = ActionPadding(chunk, action_dims, config.chunk_size, config.max_action_dim)
+    return padding if padding.entries_per_step else None
+
+
+def _resolve_processor(path: str, reading: Pi0Reading, given: Processor | None) -> Processor:
+    """As given, or as saved by us, or the statistics that came with the checkpoint."""
+    file = Path(path) / OWN
+    if file.is_file():
+        saved = read_json_object(file, "save the policy there again").get("processor")
+    else:
+        units = reading.units()
+        saved = None if units is None else units.to_dict()
+    return Processor.resolve(given, saved, f"policy.path={path}")
+
+
+def _freeze(model: Any, freeze_vision: bool, freeze_context: bool, lora: dict[str, Any] | None) -> nn.Module:
+    """The model with what may learn, adapted where it may."""
+    vlm = model.model.vlm
+    model.model.dit.embed_tokens.requires_grad_(False)  # unused: the expert is given embeddings
+    if freeze_context:
+        vlm.requires_grad_(False)
+    if freeze_vision:
+        vlm.vision_tower.requires_grad_(False)
+        vlm.multi_modal_projector.requires_grad_(False)
+    if lora is None:
+        return model
+    open_layers = [n for n, m in model.named_modules() if isinstance(m, nn.Linear) and m.weight.requires_grad]
+    return add_lora(model, {"target_modules": open_layers, **lora})

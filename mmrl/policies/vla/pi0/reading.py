@@ -1,0 +1,71 @@
+"""How pi0 reads: instruction and camera images as its own processor makes them, and that processor's units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PI0Processor
+
+from mmrl.policies.processor import Processor
+from mmrl.policies.vla.scale import Scale
+
+
+class Pi0Reading:
+    """The tokenizer and image processor of a checkpoint.
+
+    Args:
+        path: hub id or folder that has them.
+        cameras: number of images per observation.
+    """
+
+    def __init__(self, path: str, cameras: int):
+        self.processor: Any = PI0Processor.from_pretrained(path)
+        self.cameras = cameras
+        self._ids: dict[str, Tensor] = {}
+
+    @property
+    def pad_id(self) -> int:
+        """What fills up shorter instructions; masked."""
+        return self.processor.tokenizer.pad_token_id or 0
+
+    def ids(self, instruction: str) -> Tensor:
+        """Token ids [L]: places for the images, then the instruction."""
+        if instruction not in self._ids:
+            own = self.processor
+            images = own.image_token * own.image_seq_length * self.cameras
+            text = f"{images}{own.tokenizer.bos_token}{instruction}\n"
+            self._ids[instruction] = torch.tensor(own.tokenizer(text)["input_ids"])
+        return self._ids[instruction]
+
+    def pixels(self, images: Tensor) -> Tensor:
+        """Normalised pixels [N, cameras, 3, h, w] of uint8 images [N, cameras, H, W, 3], on their device."""
+        flat = list(images.flatten(0, 1).movedim(-1, 1))
+        pixels = self.processor.image_processor(flat, return_tensors="pt")["pixel_values"]
+        return pixels.to(images.device).unflatten(0, images.shape[:2])
+
+    def units(self) -> Processor | None:
+        """The statistics that came with the checkpoint, as `policy.processor` says them; None when there are none."""
+        own = self.processor
+        if own.state_mean is None and own.actions_mean is None:
+            return None
+        state = _scale(own.state_mean, own.state_std)
+        return Processor(
+            vectors={} if state.kind == "identity" else {"proprio": state},
+            action=_scale(own.actions_mean, own.actions_std),
+        )
+
+    def save(self, folder: Path, units: Processor) -> None:
+        """The processor as transformers reads it, with the statistics that it can express."""
+        state = units.vectors.get("proprio", Scale())
+        for name, scale in (("state", state), ("actions", units.action)):
+            plain = scale.kind == "mean_std" and all(scale.mask)
+            setattr(self.processor, f"{name}_mean", list(scale.offset) if plain else None)
+            setattr(self.processor, f"{name}_std", list(scale.width) if plain else None)
+        self.processor.save_pretrained(folder)
+
+
+def _scale(mean: list[float] | None, std: list[float] | None) -> Scale:
+    return Scale() if mean is None or std is None else Scale("mean_std", tuple(mean), tuple(std))

@@ -1,0 +1,166 @@
+"""A vision-language-action policy whose actions are tokens: every action dimension is one of a few hundred bins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mmrl.batch import Batch
+from mmrl.policies.base import Action
+from mmrl.policies.processor import Processor
+from mmrl.policies.vla.base import ActionPolicy, Reads
+from mmrl.policies.vla.bins import (
+    Layout,
+    bin_centres,
+    choice_logprobs,
+    draw_bins,
+    entropy_nats,
+    to_bins,
+    without_twins,
+)
+from mmrl.policies.vla.instruction_tokenizer import WORDS
+from mmrl.policies.vla.transformer import ActionTransformer
+from mmrl.rng import Noise
+from mmrl.types import PolicyOutput, Sampling
+
+
+class ActionTokenPolicy(ActionPolicy):
+    """Image, instruction and proprioception in; a chunk of binned actions out, in one forward pass.
+
+    The causal transformer reads [visual tokens, words, proprioception, one query per control step]. The query of step
+    h gives A x B logits, so the T = H * A choices of a decision (step after step, dimension after dimension) are
+    independent given the context. Choice t is bin b of B equal intervals of [-1, 1].
+    Source: Kim et al., "OpenVLA", arXiv 2406.09246, section 3.2 (bins); Kim et al., arXiv 2502.19645, section 4.1
+    (parallel decoding of a chunk). Differs: bins have equal width, decoded at their centres, and an own output head
+    instead of reused text tokens.
+
+    Args:
+        vision: timm model that supports features_only.
+        vision_args: further arguments of timm.create_model; None gives the small encoder `SMALL_CONVNEXT`.
+        visual_tokens: tokens that the image becomes.
+        hidden_size: width of the transformer.
+        layers: depth of the transformer.
+        heads: attention heads.
+        intermediate_size: width of the transformer's gated MLP.
+        action_dims: A, numbers per control step.
+        chunk: H, control steps per decision.
+        bins: B, ids per number.
+        layout: how ids and numbers belong together; see `mmrl.policies.vla.bins.Layout`.
+        proprio_dims: length of the proprioception vector.
+        words: that are one token each; others are spelt.
+        freeze_vision: the encoder, its pooling and the word embeddings stay fixed; visual tokens are then kept with
+            the sampled rows instead of images, and learning does not run the encoder again.
+        value_head: predict the return of the state, per row.
+        critic: what the value reads: the context as the policy read it ("shared", its gradient trains the
+            transformer), the same without that gradient ("detached"), or the inputs through layers of its own ("own").
+        processor: between the simulator or dataset and the network; None for the saved one, or for no change.
+        path: folder written by save_pretrained; its architecture and words replace those given here.
+    """
+
+    def __init__(
+        self,
+        vision: str = "convnext_atto",
+        vision_args: dict[str, Any] | None = None,
+        visual_tokens: int = 8,
+        hidden_size: int = 128,
+        layers: int = 2,
+        heads: int = 4,
+        intermediate_size: int = 256,
+        action_dims: int = 3,
+        chunk: int = 5,
+        bins: int = 256,
+        layout: Layout = "equal",
+        proprio_dims: int = 13,
+        words: Sequence[str] = WORDS,
+        freeze_vision: bool = False,
+        value_head: bool = False,
+        critic: Reads = "shared",
+        processor: Processor | None = None,
+        path: str | None = None,
+    ):
+        given = dict(
+            vision=vision,
+            vision_args=vision_args,
+            visual_tokens=visual_tokens,
+            hidden_size=hidden_size,
+            layers=layers,
+            heads=heads,
+            intermediate_size=intermediate_size,
+            action_dims=action_dims,
+            chunk=chunk,
+            bins=bins,
+            layout=layout,
+            proprio_dims=proprio_dims,
+        )
+        super().__init__(given, words, freeze_vision, processor, path)
+        other = ("vision", "vision_args", "visual_tokens", "layout")
+        body = {k: v for k, v in self.architecture.items() if k not in other}
+        self.bins, self.layout = body["bins"], self.architecture.get("layout", "equal")
+        self.body = ActionTransformer(vocabulary=len(self.tokenizer), **body)
+        self.critic = critic
+        self.value_head = self._critic() if value_head else None
+        self._ready()
+
+    @classmethod
+    def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset({"values"} if init_args.get("value_head") else ())
+
+    @classmethod
+    def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
+        return frozenset({"choice_logprobs", "map_logits"}) | cls.provides(init_args)
+
+    @torch.no_grad()
+    def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
+        """Draw a chunk. decode="mean" acts with the expectation over the bins and stores the bin it falls in."""
+        visual, _ = self._look(observation)
+        logits, values = self._think(visual, observation)
+        chosen, logprobs, support_ids = draw_bins(logits, sampling, noise)
+        centres = bin_centres(self.bins, logits.device, self.layout)
+        real = centres[chosen]
+        if sampling.decode == "mean":
+            temperature = logits.new_full((len(logits),), sampling.temperature)
+            every = choice_logprobs(logits, temperature, support_ids)
+            real = every.exp() @ centres
+            chosen = to_bins(real, self.bins, self.layout)
+            logprobs = every.gather(2, chosen[..., None])[..., 0]
+        return Action(
+            action=chosen,
+            behavior_logprobs=logprobs,
+            action_mask=torch.ones_like(chosen, dtype=torch.bool),
+            output=list(self.processor.decode(real.view(-1, self.chunk, self.action_dims).cpu().numpy())),  # type: ignore[arg-type]
+            values=values,
+            extra={} if support_ids is None else {"support_ids": support_ids},
+            cached_features={"visual": visual} if self.freeze_vision else {},
+        )
+
+    def forward(self, batch: Batch) -> PolicyOutput:
+        """Score stored bins [N, T].
+
+        extra: choice_logprobs [N, T, B], and map_logits [N, K, h, w] when the rows have images.
+        """
+        batch.require({"action", "temperature"}, type(self).__name__)
+        observation = batch.observation()
+        visual, maps = self._look(observation)
+        logits, values = self._think(visual, observation)
+        logprobs = choice_logprobs(logits, batch["temperature"], batch.get("support_ids"))
+        extra = {"choice_logprobs": logprobs} | ({} if maps is None else {"map_logits": maps})
+        chosen = logprobs.gather(2, batch["action"][..., None])[..., 0]
+        return PolicyOutput(chosen, entropy_nats(logprobs), values, extra)
+
+    def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
+        """Bins [T] of real actions [H, A], which the processor takes to [-1, 1]."""
+        return to_bins(self._encode_chunk(output), self.bins, self.layout).flatten()
+
+    def contract(self) -> dict[str, Any]:
+        layout = {} if self.layout == "equal" else {"action.layout": self.layout}
+        return {**super().contract(), "action.bins": self.bins, **layout}
+
+    def _think(self, visual: Tensor, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
+        """Logits [N, T, B] and values [N]."""
+        present = None if self._complete(observation) else self._present(observation)
+        logits, summary = self.body(visual, observation["instruction"], present, observation["proprio"])
+        logits = without_twins(logits, self.layout)
+        return logits, self._values(summary, visual, observation)

@@ -1,0 +1,158 @@
+"""Rollouts of a fixed number of decisions per environment and iteration, cut into segments of episodes."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mmrl.rng import Noise, derive_seed
+from mmrl.rollouts.base import Rollout
+from mmrl.rollouts.env.autoreset import AutoresetAdapter, EpisodeEnd
+from mmrl.rollouts.env.segment_builder import EnvTrajectory, SegmentBuilder
+from mmrl.transitions import ActionBatch
+from mmrl.types import Context, Episode, Prompt, Task
+
+log = logging.getLogger(__name__)
+
+
+class FixedHorizon(Rollout):
+    """Collect `num_envs * horizon` decisions per iteration; episodes go on over the end of an iteration.
+
+    A segment is a piece of an episode: up to its end ("done", "time", "error") or the end of the iteration
+    ("cut"). Each is one Episode in a group of its own. What follows a segment that did not terminate is worth the
+    policy's value of the final observation. A failure ends its segment as an error: none of it is trained on.
+
+    In autoreset mode next_step some environments spend steps on resetting, so that the last step of an iteration can
+    yield more decisions than are wanted; those are played but not trained on.
+
+    Prompts count only at the very start, as the environments' first initial states. Whole episodes, for evaluation, are
+    played by `mmrl.rollouts.env.episodic.EpisodicRollout`.
+
+    Args:
+        num_envs: environments per process.
+        horizon: decisions per environment and iteration, on average.
+        max_errors: failures of the simulator in one iteration beyond which the run stops.
+        stats_window_size: number of last finished episodes over which the mean return is reported.
+    """
+
+    def __init__(self, num_envs: int = 8, horizon: int = 32, max_errors: int = 10, stats_window_size: int = 100):
+        for name, value in (("num_envs", num_envs), ("horizon", horizon), ("stats_window_size", stats_window_size)):
+            if value < 1:
+                raise ValueError(f"rollout.{name} must be at least 1, got {value}")
+        self.num_envs, self.horizon, self.max_errors = num_envs, horizon, max_errors
+        self.stats_window_size = stats_window_size
+        self._env: AutoresetAdapter | None = None
+        self._saved: dict[str, Any] | None = None  # simulator state to go on from, until the simulator is known
+        self._checked: Any = None  # the policy that was last compared with the simulator
+        self._trajectories = [EnvTrajectory() for _ in range(num_envs)]
+        self._returns: deque[float] = deque(maxlen=stats_window_size)
+        self._env_steps = self._errors = 0
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        """Segments with `num_envs * horizon` turns together; prompts and episodes play no part after the start."""
+        if ctx.purpose != "train":
+            raise ValueError(
+                f"FixedHorizon cuts episodes and cannot play those of purpose {ctx.purpose!r}: "
+                "set data.evaluation.rollout to mmrl.rollouts.env.episodic.EpisodicRollout"
+            )
+        env = self._open(prompts, ctx)
+        wanted, errors = self.num_envs * self.horizon, self._errors
+        builder, draws = SegmentBuilder(ctx.task.name, wanted), self._draws(ctx)
+        while builder.rows < wanted:
+            acting = env.acting_envs
+            seeds = draws.integers(acting if len(acting) < self.num_envs else slice(None))
+            acts = ctx.engine.act(env.observed(acting), seeds, ctx.sampling)
+            outputs = acts.output if isinstance(acts, ActionBatch) else [completion.output for completion in acts]
+            step = env.step(acting, outputs, lambda w: self._episode_seed(w, ctx, following=1))
+            builder.add(self._trajectories, acting, acts, step)
+            self._env_steps += len(acting)
+            for w, end in step.ends.items():
+                self._count(self._trajectories[w], end, ctx.task)
+            if self._errors - errors > self.max_errors:
+                raise RuntimeError(
+                    f"{ctx.task.name} failed {self._errors - errors} times in iteration {ctx.iteration}, more than "
+                    f"rollout.max_errors={self.max_errors}; the log has every failure"
+                )
+            ctx.progress("rollout", builder.rows, wanted)
+        for w, trajectory in enumerate(self._trajectories):
+            builder.cut(trajectory, env.observation(w))
+        return builder.finish(ctx, first_group=ctx.rank * wanted)
+
+    def metrics(self) -> dict[str, float]:
+        """Mean return of the last `stats_window_size` finished episodes, environment steps, simulator errors."""
+        counts = {"env_steps": float(self._env_steps), "sim_errors": float(self._errors)}
+        return counts | ({f"return_{self.stats_window_size}": float(np.mean(self._returns))} if self._returns else {})
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the environments between two iterations, without simulators that cannot be saved."""
+        simulator = self._saved
+        if self._env is not None:
+            try:
+                simulator = self._env.state_dict()
+            except NotImplementedError as error:
+                log.warning("this checkpoint has no simulator state, resuming will start new episodes: %s", error)
+        kept = ("num_episodes", "episode_return", "episode_length")
+        return {
+            "simulator": simulator,
+            "trajectories": [{name: getattr(trajectory, name) for name in kept} for trajectory in self._trajectories],
+            "returns": list(self._returns),
+            "env_steps": self._env_steps,
+            "errors": self._errors,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if len(state["trajectories"]) != self.num_envs:
+            raise ValueError(
+                f"rollout.num_envs is {self.num_envs}, the checkpoint has {len(state['trajectories'])} environments"
+            )
+        self._trajectories = [EnvTrajectory(**trajectory) for trajectory in state["trajectories"]]
+        self._returns = deque(state["returns"], maxlen=self.stats_window_size)
+        self._env_steps, self._errors = state["env_steps"], state["errors"]
+        self._env, self._saved = None, state["simulator"]
+        if self._saved is None and self._env_steps:
+            log.warning("the checkpoint has no simulator state: the environments start new episodes")
+            for trajectory in self._trajectories:
+                trajectory.end_episode()
+
+    def _open(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> AutoresetAdapter:
+        """The environments, reset on first use, with spaces checked against the policy."""
+        for w, trajectory in enumerate(self._trajectories):
+            trajectory.number = ctx.rank * self.num_envs + w
+        if self._env is None:
+            if not hasattr(ctx.task, "sim"):
+                raise ValueError(f"FixedHorizon needs a task with a simulator, but {ctx.task.name!r} has none")
+            self._env = AutoresetAdapter(ctx.task.sim.make(self.num_envs))
+            if self._saved is None:
+                first = [prompt.info["seed"] for _, prompt in prompts][: self.num_envs] if not self._env_steps else []
+                self._env.reset([*first, *(self._episode_seed(w, ctx) for w in range(len(first), self.num_envs))])
+            else:
+                self._env.load_state_dict(self._saved)
+                self._saved = None
+        if self._checked is not ctx.policy and hasattr(ctx.policy, "check_spaces"):
+            ctx.policy.check_spaces(self._env.venv.single_observation_space, self._env.venv.single_action_space)
+        self._checked = ctx.policy
+        return self._env
+
+    def _episode_seed(self, w: int, ctx: Context, following: int = 0) -> int:
+        """Seed of the current or a following episode of environment `w`: one of the task's initial states."""
+        trajectory = self._trajectories[w]
+        index = derive_seed(ctx.seed, "life", trajectory.number, trajectory.num_episodes + following) % len(ctx.task)
+        return ctx.task[index].info["seed"]
+
+    def _draws(self, ctx: Context) -> Noise:
+        """Seeds of this iteration's decisions, one stream per environment."""
+        key = (ctx.seed, ctx.purpose, ctx.iteration)
+        return Noise([derive_seed(*key, trajectory.number) for trajectory in self._trajectories])
+
+    def _count(self, trajectory: EnvTrajectory, end: EpisodeEnd, task: Task) -> None:
+        """Count returns and failures of whole episodes, independent of where segments are cut."""
+        if end.error is not None:
+            self._errors += 1
+            log.warning("environment %d of %s failed: %s", trajectory.number, task.name, end.error)
+        else:
+            self._returns.append(trajectory.episode_return)
+        trajectory.end_episode()

@@ -1,0 +1,141 @@
+"""Rollout that replays the episodes of a dataset, for imitation and offline learning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from mmrl.compatibility import differences
+from mmrl.datasets.base import Dataset
+from mmrl.datasets.formats import open_dataset
+from mmrl.datasets.offline_episodes import Decision, OfflineEpisode
+from mmrl.rollouts.base import Rollout
+from mmrl.rollouts.env.episodic import mask_unplayed
+from mmrl.rollouts.offline.demonstrations import seeded
+from mmrl.types import Completion, Context, Episode, Prompt, Turn
+
+
+class OfflineRollout(Rollout):
+    """Offline rollout: one episode of a dataset per prompt, cut into the policy's chunks.
+
+    A prompt of the task `offline` names its episode; prompt i of any other task is given episode i, modulo their
+    number. At the end of an episode a chunk is filled up with the last action, and the choices of the filled control
+    steps are masked. Episodes that failed are left out.
+
+    Args:
+        path: of the dataset: a LeRobotDataset v3.0 or Minari folder, or a robomimic file.
+        stride: control steps between two decisions that are trained on; None for the policy's chunk, as the episode
+            would have been played. 1 learns from every control step.
+        include_failures: use episodes that are flagged as failures too.
+        cache_episodes: keep the encoded episodes in memory, for small sets that are used many times.
+        ignore_contract: accept episodes of another simulator than the task's.
+    """
+
+    samples = False
+
+    writes = frozenset({"row_seed"})
+
+    def __init__(
+        self,
+        path: str | None = None,
+        stride: int | None = None,
+        include_failures: bool = False,
+        cache_episodes: bool = False,
+        ignore_contract: bool = False,
+    ):
+        if path is None:
+            raise ValueError("rollout=offline needs a dataset: rollout.path=FOLDER, or task=offline task.path=FOLDER")
+        if stride is not None and stride < 1:
+            raise ValueError(f"rollout.stride must be at least 1, got {stride}")
+        self.path, self.stride, self.include_failures, self.cache_episodes, self.ignore_contract = (
+            path,
+            stride,
+            include_failures,
+            cache_episodes,
+            ignore_contract,
+        )
+        self._dataset: Dataset | None = None
+        self._indices: list[int] = []
+        self._cache: dict[int, Episode] = {}
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        dataset = self._open(ctx)
+        ctx.progress("rollout", 0, len(prompts))
+        episodes = []
+        for slot, prompt in prompts:
+            episodes.append(self._episode(dataset, slot, prompt, ctx))
+            ctx.progress("rollout", len(episodes), len(prompts))
+        return episodes
+
+    def _open(self, ctx: Context) -> Dataset:
+        """The dataset, checked against the task at the first call."""
+        if self._dataset is None:
+            dataset = open_dataset(self.path)
+            stated, ours = dataset.contract, ctx.task.contract()
+            if stated and ours and not self.ignore_contract and (lines := differences(stated, ours, "in the dataset")):
+                raise ValueError(
+                    f"rollout.path={self.path} was recorded in another simulator than the task's:\n  "
+                    + "\n  ".join(lines)
+                    + "\nset the sim's options to those of the recording, or rollout.ignore_contract=true"
+                )
+            dataset.check()
+            flagged = [dataset.success(n) for n in range(len(dataset))]
+            self._indices = [n for n, success in enumerate(flagged) if self.include_failures or success is not False]
+            if not self._indices:
+                raise ValueError(
+                    f"rollout.path={self.path}: all {len(dataset)} episodes failed; rollout.include_failures=true"
+                )
+            self._dataset = dataset
+        return self._dataset
+
+    def _episode(self, dataset: Dataset, slot: int, prompt: Prompt, ctx: Context) -> Episode:
+        number = prompt.info.get("episode_index", self._indices[prompt.index % len(self._indices)])
+        cached = self._cache.get(number)
+        if cached is None:
+            cached = _turns(dataset[number], self.stride, prompt, ctx)
+            if self.cache_episodes:
+                self._cache[number] = cached
+        return Episode(
+            prompt,
+            group=slot,
+            sample_index=0,
+            turns=seeded(cached.turns, slot, ctx),
+            ended=cached.ended,
+            source="demo",
+            info=dict(cached.info),
+        )
+
+    def close(self) -> None:
+        """Give the files back."""
+        if self._dataset is not None:
+            self._dataset.close()
+
+
+def _turns(episode: OfflineEpisode, stride: int | None, prompt: Prompt, ctx: Context) -> Episode:
+    chunk = ctx.policy.chunk
+    decisions = list(episode.decisions(chunk, stride))
+    scores = {} if episode.success is None else {"success": float(episode.success)}
+    return Episode(
+        prompt,
+        group=0,
+        sample_index=0,
+        turns=[Turn(_completion(decision, chunk, ctx), decision.reward) for decision in decisions],
+        ended=episode.ended,
+        info={"scores": scores, "seed": episode.seed, "source_episode": episode.where},
+    )
+
+
+def _completion(decision: Decision, chunk: int | None, ctx: Context) -> Completion:
+    action = ctx.policy.encode_demonstration(decision.raw, decision.output)
+    completion = Completion(
+        observation=ctx.policy.encode(decision.raw),
+        action=action,
+        behavior_logprobs=torch.zeros(len(action)),
+        action_mask=torch.ones(len(action), dtype=torch.bool),
+        output=decision.output,
+        extra={"temperature": torch.tensor(1.0)},
+    )
+    if chunk is not None:
+        mask_unplayed(completion, decision.executed)
+    return completion

@@ -1,0 +1,65 @@
+"""Preference pairs: two answers to a prompt, of which one was preferred."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from mmrl.rollouts.base import Rollout
+from mmrl.rollouts.offline.demonstrations import demonstration
+from mmrl.transforms.best_worst import stated
+from mmrl.types import Context, Episode, Prompt, Request, Turn
+
+
+def answers(prompt: Prompt) -> tuple[str, str]:
+    """The preferred and the other answer of a prompt."""
+    missing = [name for name in ("chosen", "rejected") if name not in prompt.info]
+    if missing:
+        raise ValueError(f"prompt {prompt.key!r} has no {missing}; pairs come from a task such as task=preferences")
+    return prompt.info["chosen"], prompt.info["rejected"]
+
+
+class PreferencePairs(Rollout):
+    """Both answers of every prompt as episodes of one group, chosen and rejected; the policy did not sample them."""
+
+    samples = False
+
+    writes = frozenset({"preference"})
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        out = []
+        for slot, prompt in prompts:
+            for sample_index, (answer, sign) in enumerate(zip(answers(prompt), (1, -1))):
+                raw = {**prompt.observation, "answer": answer}  # for those that read it with the prompt
+                turn = Turn(demonstration(raw, answer, ctx))
+                out.append(stated(Episode(prompt, slot, sample_index, [turn], source="demo"), sign))
+        first = out[::2]
+        for one, other in zip(first, out[1::2]):  # one object for the pair, so that the prompt is read once
+            other.turns[0].completion.observation = _shared(one, other)
+        return out
+
+
+def _shared(one: Episode, other: Episode) -> dict:
+    mine, theirs = one.turns[0].completion.observation, other.turns[0].completion.observation
+    same = mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
+    return mine if same else theirs
+
+
+class ScoredPairs(Rollout):
+    """Score both answers of every prompt with a reward model (accuracy on preference pairs).
+
+    The episode's scores are `right`, whether the preferred answer got more, and `margin`, how much more.
+    """
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        requests = [
+            Request({**prompt.observation, "answer": answer}, 0) for _, prompt in prompts for answer in answers(prompt)
+        ]
+        done = ctx.engine.sample(requests, ctx.sampling)
+        out = []
+        for (slot, prompt), chosen, rejected in zip(prompts, done[::2], done[1::2]):
+            margin = float(chosen.output) - float(rejected.output)
+            scores = {"right": float(margin > 0), "margin": margin}
+            out.append(Episode(prompt, slot, 0, [Turn(chosen)], info={"scores": scores}))
+        return out

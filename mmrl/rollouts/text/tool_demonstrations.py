@@ -1,0 +1,71 @@
+"""Demonstrations with tool calls: the turns are the task's script, the tools execute its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from mmrl.rollouts.offline.demonstrations import seeded
+from mmrl.rollouts.text.tools import ActiveEpisode, ToolUse
+from mmrl.tools.base import Tool
+from mmrl.tools.call_parser import ToolCallParser
+from mmrl.types import Completion, Context, Episode, Observation, Prompt, Sampling
+
+
+class ToolDemonstrations(ToolUse):
+    """Demonstrations of tool use, one per prompt, from the task's script; the tokens of results are masked.
+
+    Args:
+        tools: as for ToolUse, and so are parser and max_turns.
+        parser: how the script writes its calls.
+        max_turns: calls that are executed.
+        cache_episodes: keep the encoded demonstrations in memory, for small sets that are used many times.
+    """
+
+    writes = frozenset({"row_seed"})
+
+    def __init__(
+        self,
+        tools: dict[str, Tool],
+        parser: ToolCallParser | None = None,
+        max_turns: int = 4,
+        cache_episodes: bool = False,
+    ):
+        super().__init__(tools, parser, max_turns)
+        self.cache_episodes = cache_episodes
+        self._cache: dict[str, Episode] = {}
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        known = dict(self._cache) if self.cache_episodes else {}
+        wanted = [(slot, prompt) for slot, prompt in prompts if prompt.key not in known]
+        for episode in super().collect(wanted, replace(ctx, group_size=1)):
+            known[episode.prompt.key] = replace(episode, source="demo")
+        if self.cache_episodes:
+            self._cache = known
+        return [
+            replace(known[prompt.key], group=slot, turns=seeded(known[prompt.key].turns, slot, ctx))
+            for slot, prompt in prompts
+        ]
+
+    def sample(self, ready: Sequence[ActiveEpisode], ctx: Context, sampling: Sampling) -> list[Completion]:
+        return [self._scripted_turn(play, ctx) for play in ready]
+
+    def _scripted_turn(self, play: ActiveEpisode, ctx: Context) -> Completion:
+        prompt, turn = play.episode.prompt, play.script.turns
+        turns = ctx.task.script(prompt.index)
+        text = turns[min(turn, len(turns) - 1)]
+        known = play.script.known
+        seen: Observation = known[id(play.script.raw)] if turn else ctx.policy.encode(play.script.raw)
+        # only the answer ends with the end of the text
+        last = turn >= len(turns) - 1
+        ids = ctx.policy.encode_demonstration(play.script.raw, text) if last else ctx.policy.tokenize(text)
+        return Completion(
+            observation=seen,
+            action=ids,
+            behavior_logprobs=torch.zeros(len(ids)),
+            action_mask=torch.ones(len(ids), dtype=torch.bool),
+            output=text,
+            extra={"temperature": torch.tensor(1.0)},
+        )

@@ -1,0 +1,55 @@
+"""Preference pairs from samples: the best and the worst completion of each group."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+import torch
+
+from mmrl.groups import grouped, has_zero_variance
+from mmrl.transforms.base import EpisodeTransform
+from mmrl.types import Context, Episode, Turn
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BestWorst(EpisodeTransform):
+    """Keeps of each group the episode with the highest reward, preferred, and the one with the lowest, not preferred.
+
+    Groups whose rewards are all equal are left out. Of equals the first episode counts.
+
+    Args:
+        length_penalty: subtracted from the reward for every choice of the policy.
+    """
+
+    length_penalty: float = 0.0
+
+    writes = frozenset({"preference"})
+
+    def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
+        out: list[Episode] = []
+        groups = grouped(episodes)
+        for group in groups.values():
+            if has_zero_variance(group, "reward", 0.0):
+                continue
+            earned = [episode.reward - self.length_penalty * episode.tokens for episode in group]
+            best, worst = earned.index(max(earned)), earned.index(min(earned))
+            if best != worst:
+                out += [stated(group[best], 1), stated(group[worst], -1)]
+        spare = next((episode for episode in episodes if episode.turns), None)
+        if spare is not None and not out:
+            log.warning("best_worst: in all %d groups every episode earned the same", len(groups))
+            return [stated(spare, 0)]  # which is not trained on
+        return out
+
+
+def stated(episode: Episode, sign: int) -> Episode:
+    """The episode with column `preference` on all its rows: 1 preferred, -1 not, 0 neither."""
+    return replace(episode, turns=[_stated(turn, sign) for turn in episode.turns])
+
+
+def _stated(turn: Turn, sign: int) -> Turn:
+    extra = {**turn.completion.extra, "preference": torch.tensor(float(sign))}
+    return replace(turn, completion=replace(turn.completion, extra=extra))

@@ -1,0 +1,69 @@
+"""Cells span processes, and what a tree is worth is centred on its leaves."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mmrl.annotators.role_advantage import RoleAdvantage
+from mmrl.annotators.segments import CentredValues
+from mmrl.batch import Batch
+from mmrl.types import Context, Sampling
+
+
+def context(gather=list):
+    return Context(None, None, None, Sampling(), seed=0, iteration=0, gather=gather)
+
+
+def batch(reward, baseline_group, mask=None):
+    n = len(reward)
+    there = torch.ones(n, 2, dtype=torch.bool) if mask is None else mask
+    return Batch(
+        reward=torch.tensor(reward),
+        baseline_group=torch.tensor(baseline_group),
+        step=torch.arange(n) % 2,
+        action_mask=there,
+    )
+
+
+def test_two_processes_compare_as_one():
+    reward, baseline_group = [1.0, -0.5, -1.0, 1.0, 0.3], [0, 0, 0, 0, 1]
+    whole = RoleAdvantage()(batch(reward, baseline_group), context())["advantages"]
+    assert_close(whole[:, 0], torch.tensor([0.848875, -0.606339, -1.09141, 0.848875, 0.0]), atol=2e-6, rtol=0)
+    items = [((c,), r) for r, c in zip(torch.tensor(reward).tolist(), baseline_group)]
+    for share in (slice(0, 2), slice(2, 5)):
+        gather = lambda own: [*items[:2], *items[2:]]  # noqa: E731
+        part = RoleAdvantage()(batch(reward[share], baseline_group[share]), context(gather))["advantages"]
+        assert torch.equal(part, whole[share])
+
+
+def test_rows_without_a_choice_are_compared_with_nobody():
+    mask = torch.tensor([[True, True], [True, False], [False, False]])
+    out = RoleAdvantage(("step",), scale=False)(batch([1.0, 4.0, 9.0], [0, 0, 0], mask), context())["advantages"]
+    assert (out == 0).all()  # rows 0 and 2 share a step, and 2 chose nothing
+
+
+def test_bad_settings_and_rewards_are_refused():
+    with pytest.raises(ValueError, match="by is empty"):
+        RoleAdvantage(())
+    with pytest.raises(ValueError, match="reward is not finite"):
+        RoleAdvantage()(batch([torch.nan, 1.0], [0, 0]), context())
+
+
+def tree(final, inner=0.25):
+    """Rows of two inner tokens and one of the leaf, the last row cut short."""
+    values = torch.tensor([[inner, inner, v] for v in final])
+    mask = torch.ones(len(final), 3, dtype=torch.bool)
+    return Batch(values=values, group=torch.zeros(len(final), dtype=torch.long), action_mask=mask)
+
+
+def test_values_of_whole_rows_are_refused():
+    result = tree([1.0, -1.0, -1.0, -1.0])
+    with pytest.raises(ValueError, match="of every choice"):
+        CentredValues()(result.with_columns(values=result["values"][:, 0]), context())
+
+
+def test_leaves_are_centred_on_each_other():
+    out = CentredValues()(tree([1.0, -1.0, -1.0, -1.0]), context())["advantages"]
+    assert_close(out[:, 2], torch.tensor([1.5, -0.5, -0.5, -0.5]))
+    assert_close(out[:, 0], torch.full((4,), 0.25 + 0.5))
+    assert (CentredValues()(tree([-1.0] * 4, inner=-1.0), context())["advantages"] == 0).all()

@@ -1,0 +1,100 @@
+"""Iterations that leave nothing to learn from: what stops, what is said, and what does not move."""
+
+import pytest
+import torch
+
+from mmrl.__main__ import main
+from mmrl.data.checks.empty_iterations import EmptyIterations, NothingToLearn
+from mmrl.transforms.dynamic_sampling import DynamicSampling
+from mmrl.transforms.filter import DropZeroVariance
+from mmrl.types import Episode, Prompt
+from tests.tiny_recipes import words
+
+
+def groups(*rewards: list[float]) -> list[Episode]:
+    return [
+        Episode(Prompt(f"sums/train/{g}"), g, a, reward=r, scores={"exact": r}, info={"answer": "7" if r else "none"})
+        for g, episodes in enumerate(rewards)
+        for a, r in enumerate(episodes)
+    ]
+
+
+def test_a_stuck_run_names_groups_scores_the_commonest_answer_and_remedies():
+    empty = EmptyIterations(3)
+    assert not empty.observe(groups([0.0, 1.0]), 2, 0)
+    wrong = groups([0.0, 0.0, 0.0], [0.0, 0.0, 0.0])
+    assert not empty.observe(wrong, 0, 1) and not empty.observe(wrong, 0, 2)
+    with pytest.raises(NothingToLearn) as stopped:
+        empty.observe(wrong, 0, 3)
+    for words_of_it in (
+        "3 iterations in a row, up to iteration 3",
+        "2 groups with 6 episodes",
+        "in 2 groups all episodes earned the same",
+        "rewards 0 (6 times)",
+        "mean score exact 0",
+        "the commonest answer, 6 of 6, is 'none'",
+        "data.group_size",
+        "data.max_empty_iterations",
+    ):
+        assert words_of_it in str(stopped.value)
+
+
+def test_rows_in_between_begin_the_count_again_and_a_resume_does_not():
+    empty = EmptyIterations(2)
+    wrong = groups([0.0, 0.0])
+    assert not empty.observe(wrong, 0, 0)
+    assert not empty.observe(groups([0.0, 1.0]), 2, 1)
+    assert not empty.observe(wrong, 0, 2)
+    resumed = EmptyIterations(2)
+    resumed.load_state_dict(empty.state_dict())
+    with pytest.raises(NothingToLearn):
+        resumed.observe(wrong, 0, 3)
+
+
+def test_a_run_that_solves_every_problem_is_finished_and_one_that_always_earned_the_same_is_stuck():
+    solved = groups([1.0, 1.0])
+    finished = EmptyIterations(2)
+    assert not finished.observe(groups([0.0, 1.0]), 2, 0)
+    assert not finished.observe(solved, 0, 1)
+    assert finished.observe(solved, 0, 2)
+    constant = EmptyIterations(1)
+    with pytest.raises(NothingToLearn, match=r"rewards 1 \(2 times\)"):
+        constant.observe(solved, 0, 0)
+
+
+def run_words(folder, *more: str) -> list[str]:
+    return ["fit", *words(folder, "data.evaluation=null", *more)]
+
+
+def test_a_run_without_a_difference_between_episodes_ends_with_an_error_and_no_policy(tmp_path, capfd):
+    none = "data.transforms.none={_target_: tests.tiny_recipes.DropFrom, iteration: 0}"
+    more = (none, "trainer.max_epochs=9", "data.max_empty_iterations=2", "data.num_minibatches=1")
+    assert main(run_words(tmp_path, *more)) == 1
+    reported = capfd.readouterr().err
+    assert "2 iterations in a row, up to iteration 1, left no episode" in reported and "Traceback" not in reported
+    assert not (tmp_path / "policy").exists()
+
+
+def test_iterations_without_rows_leave_weights_moments_and_schedule_alone(tmp_path):
+    none = "data.transforms.none={_target_: tests.tiny_recipes.DropFrom, iteration: 2}"
+    schedule = "model.scheduler.total_iters=20"
+    assert main(run_words(tmp_path / "short", "trainer.max_epochs=2", schedule)) == 0
+    assert main(run_words(tmp_path / "long", none, "trainer.max_epochs=4", schedule)) == 0
+    short, long = (
+        torch.load(tmp_path / name / "record" / "rank0.pt", weights_only=False) for name in ("short", "long")
+    )
+    for name, value in short["weights"].items():
+        assert torch.equal(value, long["weights"][name]), name
+    one, other = short["optimizer"][0], long["optimizer"][0]
+    assert one["param_groups"] == other["param_groups"]
+    for key, state in one["state"].items():
+        assert all(torch.equal(value, other["state"][key][name]) for name, value in state.items())
+
+
+@pytest.mark.parametrize("transform", [DropZeroVariance(), DynamicSampling()])
+def test_transforms_that_compare_episodes_need_two_of_them(transform, tmp_path, capfd):
+    name = f"{type(transform).__module__}.{type(transform).__name__}"
+    more = (f"data.transforms.drop_zero_variance._target_={name}", "data.group_size=1")
+    assert main(run_words(tmp_path, *more)) in (1, 2)
+    reported = capfd.readouterr().err
+    assert "data.transforms.drop_zero_variance" in reported and "data.group_size=1" in reported

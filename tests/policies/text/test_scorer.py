@@ -1,0 +1,73 @@
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mmrl.data.collate import collate
+from mmrl.engines.local import LocalEngine
+from mmrl.policies.text.scorer import ScoringPolicy
+from mmrl.rewards.learned import ClassifierReward
+from mmrl.rollouts.offline.pairs import PreferencePairs, ScoredPairs
+from mmrl.types import Completion, Context, Episode, Sampling, Turn
+from tasks.preferences.task import Preferences
+
+TINY = {
+    "model_type": "qwen2",
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+}
+TASK = Preferences()
+
+
+@pytest.fixture(scope="module", params=[None, [8]], ids=["classifier", "embedding"])
+def policy(request):
+    torch.manual_seed(0)
+    return ScoringPolicy(config=TINY, hidden=request.param)
+
+
+def context(policy):
+    engine = LocalEngine()
+    engine.sync(policy, 0)
+    return Context(TASK, engine, policy, Sampling(), seed=0, iteration=0)
+
+
+PROMPTS = [(slot, TASK[slot]) for slot in range(3)]
+
+
+def test_forward_says_what_act_says(policy):
+    """Padding, order and company of an answer do not change its score."""
+    judged = ScoredPairs().collect(PROMPTS, context(policy))
+    rows = collate(PreferencePairs().collect(PROMPTS, context(policy)), policy)
+    assert rows["preference"].tolist() == [1, -1] * 3 and rows["group"].tolist() == [0, 0, 1, 1, 2, 2]
+    values = policy(rows).values.detach()
+    margins = torch.tensor([episode.info["scores"]["margin"] for episode in judged])
+    assert_close(values[::2] - values[1::2], margins, atol=1e-5, rtol=1e-4)
+    assert [e.info["scores"]["right"] for e in judged] == [float(m > 0) for m in margins]
+
+
+def test_an_export_scores_alike(policy, tmp_path):
+    policy.save_pretrained(tmp_path)
+    again = ScoringPolicy(path=str(tmp_path), hidden=None if policy.head is None else [8])
+    rows = collate(PreferencePairs().collect(PROMPTS, context(policy)), policy)
+    assert_close(again(rows).values, policy(rows).values)
+
+
+def test_an_exported_classifier_is_a_reward(tmp_path):
+    torch.manual_seed(0)
+    policy = ScoringPolicy(config=TINY)
+    policy.save_pretrained(tmp_path)
+    judged = ScoredPairs().collect(PROMPTS[:1], context(policy))[0]
+    done = [
+        Completion({}, torch.zeros(1), torch.zeros(1), torch.ones(1), PROMPTS[0][1].info[n])
+        for n in ("chosen", "rejected")
+    ]
+    group = [Episode(PROMPTS[0][1], 0, i, [Turn(c)]) for i, c in enumerate(done)]
+    best, worst = ClassifierReward(str(tmp_path), device="cpu")(group)
+    assert_close(best - worst, judged.info["scores"]["margin"], atol=1e-5, rtol=1e-4)
+
+
+def test_a_frozen_model_stays(policy):
+    learns = {name.split(".")[0] for name, p in policy.named_parameters() if p.requires_grad}
+    assert learns == ({"model"} if policy.head is None else {"head"})

@@ -1,0 +1,107 @@
+"""SIGTERM and Ctrl-C end a run with a checkpoint, the words to resume with and the status of the signal."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import lightning as L
+import pytest
+
+from mmrl.runs.checkpoint_file import read_checkpoint, read_manifest
+from tests.runs.processes import run
+from tests.runs.words import fit
+from tests.tiny_recipes import ROOT
+
+
+class Signalled(L.Callback):
+    """Sends this process a signal after the first micro-batch of an iteration, or when training starts."""
+
+    def __init__(self, number: int, epoch: int, times: int = 1, start: bool = False):
+        self.number, self.epoch, self.times, self.start = number, epoch, times, start
+
+    def on_fit_start(self, *_):
+        if self.start:
+            os.kill(os.getpid(), self.number)
+
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.current_epoch == self.epoch:
+            for _ in range(self.times):
+                os.kill(os.getpid(), self.number)
+            self.epoch = -1
+
+
+def words(number, epoch=1, **more):
+    given = {"_target_": "tests.runs.test_signals.Signalled", "number": int(number), "epoch": epoch, **more}
+    inner = ", ".join(f"{name}: {value}" for name, value in given.items())
+    return f"trainer.callbacks.signalled={{{inner}}}", "trainer.check_val_every_n_epoch=1", "trainer.max_epochs=3"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_ends_after_its_iteration_and_resumes_as_if_it_had_not(number, tmp_path, capsys):
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    quiet = (
+        "trainer.callbacks.last.every_n_epochs=50",
+        "trainer.callbacks.curve=null",
+    )  # the stop makes the checkpoint
+    with pytest.raises(SystemExit) as ended:
+        fit(tmp_path / "run", *words(number), *quiet)
+    assert ended.value.code == 128 + number
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    message = capsys.readouterr().err
+    assert f"stopped by {number.name}" in message and f"--ckpt_path {last}" in message
+    assert read_manifest(last)["epoch"] == 1 and not (tmp_path / "run" / "policy").exists()
+    assert {each: signal.getsignal(each) for each in before} == before
+
+    assert fit(tmp_path / "run", *words(number, -1), *quiet, f"ckpt_path={last}") == 0
+    assert fit(tmp_path / "whole", *words(number, -1), *quiet[1:]) == 0
+    for name in ("model.safetensors",):
+        resumed, whole = (tmp_path / folder / "policy" / name for folder in ("run", "whole"))
+        assert resumed.read_bytes() == whole.read_bytes()
+
+
+def test_the_checkpoint_is_not_written_twice(tmp_path):
+    with pytest.raises(SystemExit):
+        fit(tmp_path, *words(signal.SIGTERM, 0))
+    assert read_checkpoint(tmp_path / "checkpoints" / "last.ckpt")["epoch"] == 0
+
+
+def test_before_the_first_iteration_a_run_ends_at_once(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        fit(tmp_path, *words(signal.SIGTERM, -1, start="true"))
+    assert ended.value.code == 143
+    assert "there is no checkpoint yet" in capsys.readouterr().err
+
+
+def interrupt_twice(folder):
+    fit(folder, *words(signal.SIGINT, times=2))
+
+
+def test_a_second_ctrl_c_ends_at_once(tmp_path):
+    assert run(interrupt_twice, tmp_path) == 130
+    assert read_manifest(tmp_path / "checkpoints" / "last.ckpt")["epoch"] == 0  # of the iteration before
+
+
+PARENT = """
+import os, sys
+from mmrl.runs import child_process
+child_process.run([sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"], os.environ)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
+def test_a_stage_dies_with_a_run_that_is_killed():
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, env=environment)
+    number = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait(30)
+    for _ in range(100):
+        try:
+            os.kill(number, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    os.kill(number, signal.SIGKILL)
+    pytest.fail("the stage outlived the run")

@@ -1,0 +1,261 @@
+"""Runs of seconds for tests: a task that random policies score on, the words of a tiny run, and what a run leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+
+from mmrl.batch import Batch
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
+from mmrl.data.minibatches import UpdateEpoch
+from mmrl.learners.phases.base import UpdateContext
+from mmrl.rewards.base import Reward
+from mmrl.transforms.base import EpisodeTransform
+from mmrl.types import Context, Episode, Prompt, Task
+
+OWN = ("recipe=sft", "recipe=ppo_control", "recipe=demo_vla", "recipe=sac", "recipe=td3")
+ROOT = Path(__file__).parent.parent
+TEXT = (
+    "recipe=grpo",
+    "task=arithmetic",
+    "data.task._target_=tests.tiny_recipes.Counting",
+    "policy=tiny_text",
+    "policy.config.hidden_size=32",
+    "policy.config.intermediate_size=64",
+    "policy.config.num_hidden_layers=2",
+    "data.num_prompts=6",
+    "data.group_size=4",
+    "data.num_minibatches=2",
+    "data.sampling.max_tokens=5",
+    "data.reward.weights={exact: 0.5, digits: 1.0}",
+    "data.evaluation.count=4",
+    "optimizer.eps=1e-3",
+)
+QUIET = (
+    "trainer.accelerator=cpu",
+    "trainer.callbacks.warm_start.stages=null",
+    "trainer.logger=false",
+    "trainer.callbacks.progress=null",
+    "trainer.enable_progress_bar=false",
+)
+
+
+@dataclass(frozen=True)
+class Counting(Task):
+    """Write digits: `digits` is the share of five characters that are one, `exact` whether any is."""
+
+    split: str = "train"
+    image: bool = False  # before the words
+    name = "counting"
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> Prompt:
+        words = f"{'count ' * (index % 4)}{index}="
+        key = f"counting/{self.split}/{index}"
+        if not self.image:
+            return Prompt(key, ({"role": "user", "content": words},))
+        image = np.random.default_rng(index).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+        content = [{"type": "image"}, {"type": "text", "text": words}]
+        return Prompt(key, ({"role": "user", "content": content},), (image,))
+
+    def on(self, split: str) -> Counting:
+        return replace(self, split=split)
+
+    def score(self, episode: Episode) -> dict[str, float]:
+        count = sum(character.isdigit() for character in episode.output)
+        return {"digits": count / 5, "exact": float(count > 0)}
+
+
+class Recorder(L.Callback):
+    """Writes, for each rank, the rows of every micro-batch, the metrics of every iteration and the final state."""
+
+    def __init__(self, folder: str):
+        self.folder = Path(folder)
+        self.minibatches: list[list[tuple]] = []
+        self.metrics: list[dict[str, float]] = []
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        if "discount" in batch or not batch:  # sampled from the replay buffer, for several updates at once
+            self.minibatches.append([(0, tuple(column.flatten().tolist())) for _, column in sorted(batch.items())])
+            return
+        for piece in batch if isinstance(batch, UpdateEpoch) else [batch]:
+            actions = [tuple(row[mask].tolist()) for row, mask in zip(piece["action"], piece["action_mask"])]
+            weights = piece["loss_weights"].sum(1).tolist()
+            self.minibatches.append([(g, a) for g, a, w in zip(piece["group"].tolist(), actions, weights) if w > 0])
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        self.metrics.append({k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")})
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        learned = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("train/")}
+        played = {k: v for k, v in trainer.datamodule.metrics.items() if not ("second" in k or k.startswith("time/"))}
+        self.metrics.append({**learned, **played})
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        left = {
+            "weights": {name: whole(value) for name, value in pl_module.state_dict().items()},
+            "optimizer": [o.state_dict() for o in trainer.optimizers] if trainer.world_size == 1 else None,
+            "data": trainer.datamodule.state_dict(),
+            "minibatches": self.minibatches,
+            "metrics": self.metrics,
+        }
+        torch.save(left, self.folder / f"rank{trainer.global_rank}.pt")
+
+
+def whole(value: torch.Tensor) -> torch.Tensor:
+    """The tensor with the shards of all processes."""
+    return value.full_tensor().clone() if hasattr(value, "full_tensor") else value.clone()
+
+
+class Killed(L.Callback):
+    """Ends the process without warning in the middle of an iteration."""
+
+    def __init__(self, epoch: int):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        if trainer.current_epoch == self.epoch:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def override(base: Sequence[str], more: Sequence[str]) -> list[str]:
+    """The words of both, without those of `base` whose key is in `more`: a key may be given once."""
+    given = {word.partition("=")[0] for word in more}
+    return [*(word for word in base if word.partition("=")[0] not in given), *more]
+
+
+def words(folder: Path, *more: str) -> list[str]:
+    """A text run unless `more` begins with another recipe of its own."""
+    recorder = f"trainer.callbacks.recorder={{_target_: tests.tiny_recipes.Recorder, folder: '{folder}/record'}}"
+    base = () if more and more[0] in OWN else TEXT
+    return override([*base, *QUIET, f"run_dir='{folder}'", recorder], more)
+
+
+def fit(folder: Path, *more: str) -> dict[str, Any]:
+    """Run in this process, with parts made afresh."""
+    CLI(to_lightning(compose(words(folder, *more)))).fit()
+    return record(folder)
+
+
+def command(folder: Path, *more: str) -> dict[str, Any]:
+    """Run as a user does: the words to `python -m mmrl fit` in a process of its own."""
+    done = start(words(folder, *more))
+    _, errors = done.communicate(timeout=120)
+    assert done.returncode == 0, errors[-30000:]
+    return record(folder)
+
+
+def start(words: Sequence[str]) -> subprocess.Popen:
+    keep = ("PATH", "HOME", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "LANG")
+    environment = {k: v for k, v in os.environ.items() if k in keep} | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    line = [sys.executable, "-m", "mmrl", "fit", *words]
+    return subprocess.Popen(
+        line, env=environment, cwd=ROOT, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+
+
+def free_port() -> int:
+    """A TCP port of this machine that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def record(folder: Path, rank: int = 0) -> dict[str, Any]:
+    return torch.load(folder / "record" / f"rank{rank}.pt", weights_only=False)
+
+
+class Alternating(Reward):
+    """Pays the episodes of a problem 0 and 1 in turn, so that a policy without any training has something to learn."""
+
+    def __call__(self, group: Sequence[Episode]) -> list[float]:
+        if len(group) == 1 and isinstance(group[0].output, str):  # answers that are judged one by one
+            return [float(zlib.crc32(group[0].output.encode()) % 2)]
+        return [float((place + episode.group + episode.group // 2) % 2) for place, episode in enumerate(group)]
+
+
+@dataclass(frozen=True)
+class DropFrom(EpisodeTransform):
+    """Drops every episode from one iteration on.
+
+    Args:
+        iteration: the first one that is left without episodes.
+    """
+
+    iteration: int
+
+    def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
+        return [] if ctx.iteration >= self.iteration else episodes
+
+
+class Watcher(L.Callback):
+    """Notes which terms have a gradient at all, and the weights and schedules at the end of every iteration."""
+
+    def __init__(self) -> None:
+        self.terms: set[str] = set()
+        self.start: dict[str, torch.Tensor] = {}
+        self.ends: list[dict[str, torch.Tensor]] = []
+        self.schedules: list[list[int]] = []
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self.start = weights_of(pl_module)
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        with torch.enable_grad():
+            if hasattr(pl_module, "phases"):
+                self._watch_phases(pl_module, batch)
+            else:
+                for piece in batch if isinstance(batch, UpdateEpoch) else [batch]:
+                    self._watch(pl_module.objective, pl_module.outputs(piece), piece, pl_module.parameters(), "")
+
+    def _watch(self, objective: Any, out: Any, batch: Batch, parameters: Any, prefix: str) -> None:
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        shares = objective._weighted_sums(batch)
+        for name, term in objective.terms.items():
+            value = shares[objective.row_masks.get(name)].sum(term(out, batch), name)
+            if value.requires_grad:
+                result = torch.autograd.grad(value, trained, allow_unused=True, retain_graph=True)
+                if any(part is not None and part.abs().max() > 0 for part in result):
+                    self.terms.add(prefix + name)
+
+    def _watch_phases(self, learner: Any, batches: Batch) -> None:
+        if not batches:
+            return
+        batch = Batch({name: column[0] for name, column in batches.items()})
+        noise = torch.Generator().manual_seed(0)
+        draw = partial(torch.randn, generator=noise)
+        update = UpdateContext(
+            learner._models_by_name(), lambda *shape: draw(*shape), lambda loss: None, lambda numbers: None
+        )
+        for name, phase in learner.phases.items():
+            if name in learner.gradient_phases:
+                out = phase.output(batch, update)
+                self._watch(phase.objective, out, batch, learner._own_parameters[name], f"{name}/")
+            elif phase.writes:
+                batch = phase(batch, update)
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        self.ends.append(weights_of(pl_module))
+        self.schedules.append([each.scheduler.last_epoch for each in trainer.lr_scheduler_configs])
+
+
+def weights_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """A copy of every parameter."""
+    return {name: value.detach().clone() for name, value in module.named_parameters()}
