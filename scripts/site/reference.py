@@ -1,0 +1,172 @@
+"""MkDocs hook: a page for each kind of part, from the signatures and docstrings of its classes and from conf/."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+sys.path.append(str(Path(__file__).parent))
+
+from classes import ROOT, Class, Sources, split_doc
+
+
+@dataclass(frozen=True)
+class Slot:
+    name: str
+    use: str  # how a command line chooses one
+    bases: tuple[str, ...]
+    package: str = ""  # of the parts, where others are for internal use
+
+
+SLOTS = (
+    Slot("tasks", "`task=NAME`, `task.KEY=VALUE` on the command line.", ("mmrl.types.Task",)),
+    Slot("sims", "`sim=NAME`, `sim.KEY=VALUE`, with `task=sim`.", ("mmrl.types.Sim",), "sims."),
+    Slot("policies", "`policy=NAME`, `policy.KEY=VALUE`.", ("mmrl.policies.base.Policy",)),
+    Slot("chains", "Action heads: `policy.chain._target_=CLASS`.", ("mmrl.policies.vla.chains.base.Chain",)),
+    Slot("rollouts", "`rollout=NAME`, `rollout.KEY=VALUE`.", ("mmrl.rollouts.base.Rollout",)),
+    Slot(
+        "rewards",
+        "`reward._target_=CLASS`, `reward.KEY=VALUE`.",
+        ("mmrl.rewards.base.Reward", "mmrl.rewards.frames.FrameReward"),
+    ),
+    Slot(
+        "annotators",
+        "`data.annotators.NAME._target_=CLASS`; `data.pipeline` lists those that run.",
+        ("mmrl.annotators.base.Annotator",),
+    ),
+    Slot("transforms", "`data.transforms.NAME._target_=CLASS`.", ("mmrl.transforms.base.EpisodeTransform",)),
+    Slot(
+        "terms",
+        "`objective.terms.NAME._target_=CLASS`, `objective.coefficients.NAME=NUMBER`.",
+        ("mmrl.objectives.objective.Term",),
+    ),
+    Slot("weightings", "`weighting._target_=CLASS`.", ("mmrl.objectives.weighting.Weighting",)),
+    Slot("curricula", "`curriculum=NAME`, `curriculum.KEY=VALUE`.", ("mmrl.curricula.base.Curriculum",)),
+    Slot("engines", "`engine=NAME`, `engine.KEY=VALUE`.", ("mmrl.engines.base.Engine",)),
+    Slot(
+        "phases",
+        "`phases=NAME`, `model.phases.NAME.KEY=VALUE`, with `learner=phased`.",
+        ("mmrl.learners.phases.base.Phase",),
+    ),
+    Slot("evaluators", "`evaluation.evaluators.NAME._target_=CLASS`.", ("mmrl.evaluation.base.Evaluator",)),
+    Slot(
+        "callbacks", "`trainer.callbacks.NAME._target_=CLASS`.", ("lightning.Callback", "lightning.pytorch.callbacks.")
+    ),
+    Slot("tools", "`rollout.tools`, with `rollout=wiki` as an example.", ("mmrl.tools.base.Tool",)),
+)
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages `reference/<slot>.md` and their index."""
+    from mkdocs.structure.files import File
+
+    for path, text in pages().items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def pages(root: Path = ROOT) -> dict[str, str]:
+    """The Markdown of every page, by its path below docs/."""
+    sources = Sources("mmrl", "tasks", "sims", root=root)
+    uses = _uses(root / "conf")
+    rows = []
+    out = {}
+    for slot in SLOTS:
+        found = [part for part in sources.of(*slot.bases) if part.path.startswith(slot.package)]
+        if not found:
+            raise ValueError(f"no class derives from {', '.join(slot.bases)}; correct SLOTS in {__file__}")
+        out[f"reference/{slot.name}.md"] = _page(slot, found, sources, uses, root)
+        base = sources.classes.get(slot.bases[0])
+        says = split_doc(base.doc)[0] if base else "Lightning's callbacks."
+        rows.append(f"| [{slot.name}]({slot.name}.md) | {len(found)} | {_cell(says)} | {_cell(slot.use)} |")
+    head = "# Reference\n\nEvery part that can be put into a slot, from its source: class, arguments, use.\n\n"
+    table = "| slot | parts | the interface | on the command line |\n|---|---|---|---|\n"
+    out["reference/index.md"] = head + table + "\n".join(rows) + "\n"
+    return out
+
+
+def _page(slot: Slot, found: list[Class], sources: Sources, uses: dict[str, list[str]], root: Path) -> str:
+    lines = [f"# {slot.name.capitalize()}", "", slot.use, ""]
+    for base in filter(None, map(sources.classes.get, slot.bases)):
+        lines += _interface(base, root)
+    lines += ["| part | what it does |", "|---|---|"]
+    lines += [f"| [`{part.name}`](#{part.name.lower()}) | {_cell(split_doc(part.doc)[0])} |" for part in found]
+    for part in found:
+        lines += ["", *_entry(part, sources, uses.get(part.path, []), root)]
+    return "\n".join(lines) + "\n"
+
+
+def _interface(base: Class, root: Path) -> Iterator[str]:
+    first, rest = split_doc(base.doc)
+    yield from (f"## Interface: {base.name}", "", _plain(first), "", _plain(rest), "", "```python")
+    yield from (f"from {base.path.rpartition('.')[0]} import {base.name}", "```", "")
+    methods = [method for method in base.methods if not method.name.startswith("_") or method.name == "__call__"]
+    yield from ("| method | what it does |", "|---|---|")
+    for method in methods:
+        open_ = "abstractmethod" in map(ast.unparse, method.decorator_list)
+        said = split_doc(ast.get_docstring(method) or "")[0]
+        returns = f" -> {ast.unparse(method.returns)}" if method.returns else ""
+        arguments = ", ".join(item.arg for item in method.args.args if item.arg not in ("self", "cls"))
+        yield f"| `{method.name}({arguments}){returns}` | {'**to write.** ' if open_ else ''}{_cell(said)} |"
+    yield from ("", f"Source: {_source(base, root)}", "")
+
+
+def _entry(part: Class, sources: Sources, uses: list[str], root: Path) -> Iterator[str]:
+    first, rest = split_doc(part.doc)
+    yield from (f"## {part.name}", "", _plain(first), "")
+    if rest:
+        yield from (_plain(rest), "")
+    yield f"`{part.path}` ({_source(part, root)})"
+    if uses:
+        yield from ("", f"Used by {', '.join(f'`{use}`' for use in uses)}.")
+    arguments = sources.arguments(part.path)
+    if arguments:
+        yield from ("", "| argument | type | default | meaning |", "|---|---|---|---|")
+    for item in arguments:
+        yield f"| `{item.name}` | {_code(item.type)} | {_code(item.default)} | {_cell(item.meaning)} |"
+    if not arguments:
+        yield from ("", "It takes no arguments.")
+
+
+def _source(part: Class, root: Path) -> str:
+    place = part.file.relative_to(root)
+    return f"[{place}](../../{place}#L{part.node.lineno})"
+
+
+def _uses(conf: Path) -> dict[str, list[str]]:
+    """By class: the options of conf/ that name it, as words of a command line; recipes last."""
+    out: dict[str, list[str]] = {}
+    files = sorted(conf.glob("*/*.yaml"), key=lambda file: (file.parent.name == "recipe", file))
+    for file in files:
+        for path in dict.fromkeys(_targets(yaml.safe_load(file.read_text()))):
+            out.setdefault(path, []).append(f"{file.parent.name}={file.stem}")
+    return out
+
+
+def _targets(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("_target_"), str):
+            yield node["_target_"]
+        for value in node.values():
+            yield from _targets(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _targets(value)
+
+
+def _plain(text: str) -> str:
+    return text.replace("<", "&lt;")
+
+
+def _cell(text: str) -> str:
+    return _plain(" ".join(text.split())).replace("|", "\\|")
+
+
+def _code(text: str) -> str:
+    return f"`{text}`".replace("|", "\\|") if text else ""
