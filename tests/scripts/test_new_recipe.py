@@ -42,7 +42,7 @@ def test_the_walk_of_contributing_works_as_it_stands(checkout):
     assert lint.returncode == 0, lint.stdout
 
 
-@pytest.mark.parametrize("slot, package", [("annotator", "stages"), ("weighting", "objectives")])
+@pytest.mark.parametrize("slot, package", [("annotator", "annotators"), ("weighting", "objectives")])
 def test_every_kind_of_part_begins_with_something_that_works(checkout, slot, package):
     assert run(f"python scripts/new_recipe.py my_part --slot {slot}", checkout).returncode == 0
     done = run(f"python -m pytest -q tests/{package}/test_my_part.py", checkout)
