@@ -8,7 +8,7 @@ from mmrl.annotators.self_anchored import SelfAnchoredPenalty
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.regularizer import LinearizedPenalty
-from mmrl.types import Context, PolicyOutput, Sampling
+from mmrl.types import Collector, Context, PolicyOutput, Sampling
 
 CTX = Context(None, None, None, Sampling(), seed=0, iteration=0)
 ENTROPY = torch.tensor([[0.1, 0.2, 0.3], [0.4, 2.0, 9.0]])
@@ -51,7 +51,12 @@ def test_the_anchor_is_what_was_found_first_and_outlives_a_resume():
 
 def test_all_ranks_count_together():
     there = torch.tensor([0.5, 3.0], dtype=torch.float64)
-    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, gather=lambda items: [*items, there])
+
+    class Ranks(Collector):
+        def gather(self, items):
+            return [*items, there]
+
+    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, collector=Ranks())
     annotator = SelfAnchoredPenalty("nucleus_entropy", target=0.0)
     batch = annotator(Batch(action_mask=MASK, nucleus_entropy=ENTROPY), ctx)
     # seven entries, the quantile lies at place 4.8 between .5 and 2: 2 and 3 count
