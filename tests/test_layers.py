@@ -227,5 +227,7 @@ def test_there_is_one_loop():
         for node in ast.walk(tree(file))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "collect"
     }
-    others = {caller for caller in callers if not within(caller, "mmrl.rollouts")}
+    others = {
+        caller for caller in callers if not any(within(caller, f"mmrl.{name}") for name in ("rollouts", "methods"))
+    }
     assert others <= {"mmrl.data.collector", "mmrl.evaluation.held_out"}
