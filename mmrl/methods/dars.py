@@ -42,10 +42,6 @@ class AdaptiveSampling(EpisodeTransform):
     success_threshold: float = 1.0
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        if ctx.collect_samples is None:
-            raise RuntimeError(
-                "adaptive_sampling: this loop cannot sample further completions; leave it out of data.transforms"
-            )
         groups = grouped(episodes)
         indices: dict[int, range] = {}
         for slot, group in groups.items():
@@ -54,7 +50,7 @@ class AdaptiveSampling(EpisodeTransform):
             extra = extra_samples(right, len(group), self.max_group_size, self.rule, self.scaled)
             if extra:
                 indices[slot] = range(first, first + extra)
-        for episode in ctx.collect_samples(indices):
+        for episode in ctx.collector.collect_samples(indices):
             if episode.ended != "error":
                 groups[episode.group].append(episode)
         return [episode for group in groups.values() for episode in group]

@@ -145,8 +145,7 @@ class TreeSearch(Rollout):
         fresh = [
             self._children(tree, done[i * self.width : (i + 1) * self.width], most, ctx) for i, tree in enumerate(trees)
         ]
-        assert ctx.score is not None
-        ctx.score([episode for leaves in fresh for _, episode in leaves])
+        ctx.collector.score([episode for leaves in fresh for _, episode in leaves])
         for tree, leaves in zip(trees, fresh):
             self._go_on(tree, leaves, most)
 

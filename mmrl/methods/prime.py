@@ -145,13 +145,13 @@ class ProcessAdvantage(Annotator):
         mask = batch["action_mask"]
         said = implicit_reward(batch[self.column], batch[self.reference], mask).sum(1) > 0
         right = (said == (batch["episode_reward"] > 0.5))[mask.any(1)]
-        hits, count = map(sum, zip(*ctx.gather([(int(right.sum()), len(right))])))
+        hits, count = map(sum, zip(*ctx.collector.gather([(int(right.sum()), len(right))])))
         return {"agreement": hits / count} if count else {}
 
 
 def _whitened(value: torch.Tensor, mask: torch.Tensor, ctx: Context) -> torch.Tensor:
     inside = value[mask].double()
-    parts = ctx.gather([(len(inside), float(inside.sum()), float(inside.square().sum()))])
+    parts = ctx.collector.gather([(len(inside), float(inside.sum()), float(inside.square().sum()))])
     count, total, squares = map(sum, zip(*parts))
     mean = total / max(count, 1)
     variance = max(squares - count * mean**2, 0.0) / max(count - 1, 1)

@@ -95,8 +95,7 @@ class SelfCorrection(Rollout):
             if failed:
                 episode.info["error"] = "the engine gave no completion for an attempt"
         alone = [replace(episode, turns=episode.turns[-1:], info={}) for episode in episodes]
-        assert ctx.score is not None
-        ctx.score(alone)
+        ctx.collector.score(alone)
         for episode, judged in zip(episodes, alone):
             episode.info["attempts"].append(dict(judged.scores))
             episode.info["earned"].append(judged.reward)

@@ -113,17 +113,13 @@ class Hinted(Rollout):
         self.known: dict[int, float] = {}  # share for the next visit, by the prompt's index
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        if ctx.score is None:
-            raise RuntimeError(
-                "rollout=hinted adapts to the scores of the completions; it is no rollout for measurements"
-            )
         visits = [self._visit(slot, prompt, ctx) for slot, prompt in prompts]
         for number in range(self.rounds):
             asked = [(visit, index) for visit in visits for index in visit.sample_indices[number :: self.rounds]]
             requests = [visit.request(index, ctx) for visit, index in asked]
             played = ctx.engine.sample(requests, ctx.sampling)
             latest = [visit.episode(index, done, ctx) for (visit, index), done in zip(asked, played)]
-            ctx.score(latest)
+            ctx.collector.score(latest)
             for visit in visits:
                 self._learn(visit, [episode for episode in latest if episode.group == visit.slot])
             ctx.progress("rollout", number + 1, self.rounds)

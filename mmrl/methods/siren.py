@@ -181,7 +181,7 @@ class SelfAnchoredPenalty(Annotator):
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         batch.require(self.reads, "annotator self_anchored_penalty")
         mask, value = batch["action_mask"], batch[self.column]
-        everyone = torch.cat(ctx.gather([value[mask].double()]))
+        everyone = torch.cat(ctx.collector.gather([value[mask].double()]))
         if not len(everyone):
             return batch.with_columns(penalty_slope=torch.zeros(mask.shape))
         threshold = everyone.quantile(self.quantile)

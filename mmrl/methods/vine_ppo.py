@@ -93,8 +93,7 @@ class StepValues(Rollout):
             group, ids = states[number]
             done = whole(done, ids, ctx)
             tried.append(Episode(prompts[group].prompt, number, 0, [Turn(done)], ended=done.ended))
-        assert ctx.score is not None
-        ctx.score(tried)
+        ctx.collector.score(tried)
         earned: dict[int, list[float]] = {}
         for episode in tried:
             if episode.ended != "error":

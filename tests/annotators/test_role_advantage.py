@@ -6,11 +6,21 @@ from torch.testing import assert_close
 
 from mmrl.annotators.role_advantage import RoleAdvantage
 from mmrl.batch import Batch
-from mmrl.types import Context, Sampling
+from mmrl.types import Collector, Context, Sampling
 
 
-def context(gather=list):
-    return Context(None, None, None, Sampling(), seed=0, iteration=0, gather=gather)
+class Ranks(Collector):
+    """A process that knows what all of them hold, as gathered."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def gather(self, items):
+        return self.items
+
+
+def context(collector=None):
+    return Context(None, None, None, Sampling(), seed=0, iteration=0, collector=collector or Collector())
 
 
 def batch(reward, baseline_group, mask=None):
@@ -30,8 +40,7 @@ def test_two_processes_compare_as_one():
     assert_close(whole[:, 0], torch.tensor([0.848875, -0.606339, -1.09141, 0.848875, 0.0]), atol=2e-6, rtol=0)
     items = [((c,), r) for r, c in zip(torch.tensor(reward).tolist(), baseline_group)]
     for share in (slice(0, 2), slice(2, 5)):
-        gather = lambda own: [*items[:2], *items[2:]]  # noqa: E731
-        part = RoleAdvantage()(batch(reward[share], baseline_group[share]), context(gather))["advantages"]
+        part = RoleAdvantage()(batch(reward[share], baseline_group[share]), context(Ranks(items)))["advantages"]
         assert torch.equal(part, whole[share])
 
 

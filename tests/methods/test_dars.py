@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mmrl.methods.dars import AdaptiveSampling, extra_samples
-from mmrl.types import Completion, Context, Episode, Prompt, Sampling, Turn
+from mmrl.types import Collector, Completion, Context, Episode, Prompt, Sampling, Turn
 from tests.tiny_recipes import fit
 
 
@@ -40,20 +40,21 @@ def episode(slot, sample_index, reward):
 def test_groups_are_joined_and_failures_stay_out():
     asked = {}
 
-    def collect_samples(indices):
-        asked.update(indices)
-        more = [episode(slot, number, 1.0) for slot, wanted in indices.items() for number in wanted]
-        more[0].ended = "error"
-        return more
+    class Supply(Collector):
+        def collect_samples(self, indices):
+            asked.update(indices)
+            more = [episode(slot, number, 1.0) for slot, wanted in indices.items() for number in wanted]
+            more[0].ended = "error"
+            return more
 
     episodes = [episode(slot, i, float(i < right)) for slot, right in ((0, 8), (5, 2)) for i in range(8)]
-    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=8, collect_samples=collect_samples)
+    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=8, collector=Supply())
     out = AdaptiveSampling(rule="hardness")(episodes, ctx)
     assert asked == {5: range(8, 16)}
     assert [(e.group, e.sample_index) for e in out] == [(0, i) for i in range(8)] + [(5, i) for i in range(8)] + [
         (5, i) for i in range(9, 16)
     ]
-    with pytest.raises(RuntimeError, match="cannot sample further completions"):
+    with pytest.raises(RuntimeError, match="only the training loop samples further episodes"):
         AdaptiveSampling()(episodes, Context(None, None, None, Sampling(), seed=0, iteration=0))
 
 

@@ -20,7 +20,7 @@ from mmrl.methods.deep_search import (
     upper_bound,
 )
 from mmrl.rewards.compose import WeightedSum
-from mmrl.rewards.scoring import score
+from mmrl.rewards.scoring import Scorer
 from mmrl.rng import derive_rng
 from mmrl.rollouts.text.transcript import Transcript
 from mmrl.types import Completion, Context, Sampling
@@ -96,8 +96,16 @@ class Pieces:
 
 def searched(engine, group_size=3, slots=(1, 2), **options):
     task = Counting()
-    ctx = Context(task, engine, POLICY, Sampling(max_tokens=8), seed=0, iteration=0, group_size=group_size)
-    ctx.score = lambda episodes: score(episodes, task, REWARD)
+    ctx = Context(
+        task,
+        engine,
+        POLICY,
+        Sampling(max_tokens=8),
+        seed=0,
+        iteration=0,
+        group_size=group_size,
+        collector=Scorer(task, REWARD),
+    )
     return TreeSearch(tokens=2, width=3, **options).collect([(slot, task[slot]) for slot in slots], ctx)
 
 

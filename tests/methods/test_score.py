@@ -11,7 +11,7 @@ from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.methods.score import CorrectionGain, SelfCorrection, SelfCorrectionDemonstrations
 from mmrl.rewards.compose import WeightedSum
-from mmrl.rewards.scoring import score
+from mmrl.rewards.scoring import Scorer, score
 from mmrl.rollouts.offline.demonstrations import Demonstrations
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.types import Completion, Context, Sampling
@@ -44,8 +44,16 @@ class Says:
 
 def played(rollout, engine, sampling=None, group_size=1, slots=(3,)):
     task = Counting()
-    ctx = Context(task, engine, POLICY, sampling or Sampling(), seed=0, iteration=0, group_size=group_size)
-    ctx.score = lambda episodes: score(episodes, task, REWARD)
+    ctx = Context(
+        task,
+        engine,
+        POLICY,
+        sampling or Sampling(),
+        seed=0,
+        iteration=0,
+        group_size=group_size,
+        collector=Scorer(task, REWARD),
+    )
     episodes = rollout.collect([(slot, task[slot]) for slot in slots], ctx)
     score(episodes, task, REWARD)
     return episodes

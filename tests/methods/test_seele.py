@@ -1,7 +1,5 @@
 """Hints as long as half accuracy needs: the curve, the rows, and what is remembered."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,7 @@ from mmrl.engines.local import LocalEngine
 from mmrl.methods.seele import Hinted, HintNegativeLogLikelihood, Response, fitted
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rewards.compose import WeightedSum
-from mmrl.rewards.scoring import score
+from mmrl.rewards.scoring import Scorer
 from mmrl.types import Context, Sampling
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, decided
@@ -29,9 +27,9 @@ def policy():
 def context(policy, group_size=8, iteration=0):
     engine = LocalEngine()
     engine.sync(policy, 0)
-    judge = partial(score, task=TASK, reward=WeightedSum({"exact": 1.0}))
+    scorer = Scorer(TASK, WeightedSum({"exact": 1.0}))
     sampling = Sampling(max_tokens=3)
-    return Context(TASK, engine, policy, sampling, seed=0, iteration=iteration, group_size=group_size, score=judge)
+    return Context(TASK, engine, policy, sampling, seed=0, iteration=iteration, group_size=group_size, collector=scorer)
 
 
 def test_the_curve_by_hand():

@@ -11,7 +11,7 @@ from mmrl.batch import Batch
 from mmrl.methods.siren import LinearizedPenalty, SelfAnchoredPenalty, nucleus_entropy
 from mmrl.objectives.objective import Objective
 from mmrl.ops import logprob
-from mmrl.types import Context, PolicyOutput, Sampling
+from mmrl.types import Collector, Context, PolicyOutput, Sampling
 
 
 @pytest.fixture(params=[1 << 24, 12, 3], ids=["whole", "by rows", "by choices"])
@@ -108,7 +108,12 @@ def test_the_anchor_is_what_was_found_first_and_outlives_a_resume():
 
 def test_all_ranks_count_together():
     there = torch.tensor([0.5, 3.0], dtype=torch.float64)
-    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, gather=lambda items: [*items, there])
+
+    class Ranks(Collector):
+        def gather(self, items):
+            return [*items, there]
+
+    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, collector=Ranks())
     annotator = SelfAnchoredPenalty("nucleus_entropy", target=0.0)
     batch = annotator(Batch(action_mask=MASK, nucleus_entropy=ENTROPY), ctx)
     # seven entries, the quantile lies at place 4.8 between .5 and 2: 2 and 3 count

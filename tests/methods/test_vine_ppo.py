@@ -8,7 +8,7 @@ from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.methods.vine_ppo import SegmentAdvantage, StepValues, segment_advantage
 from mmrl.rewards.compose import WeightedSum
-from mmrl.rewards.scoring import score
+from mmrl.rewards.scoring import Scorer, score
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.types import Completion, Context, Sampling
 from tests.rollouts.text.test_tools import POLICY
@@ -46,8 +46,16 @@ class Tries:
 
 def played(rollout, engine, sampling=None, group_size=1, slots=(1,)):
     task = Counting()
-    ctx = Context(task, engine, POLICY, sampling or Sampling(max_tokens=20), seed=0, iteration=0, group_size=group_size)
-    ctx.score = lambda episodes: score(episodes, task, REWARD)
+    ctx = Context(
+        task,
+        engine,
+        POLICY,
+        sampling or Sampling(max_tokens=20),
+        seed=0,
+        iteration=0,
+        group_size=group_size,
+        collector=Scorer(task, REWARD),
+    )
     episodes = rollout.collect([(slot, task[slot]) for slot in slots], ctx)
     score(episodes, task, REWARD)
     return episodes, ctx

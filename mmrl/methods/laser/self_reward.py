@@ -144,7 +144,7 @@ class SelfReward(Annotator):
         reference = batch["ref_logprobs"] if self.reference is None else self.reference
         counted = self_reward_mask.any(1)
         mine = (int((right & counted).sum()), int((~right & counted).sum()))
-        ones, zeros = map(sum, zip(*ctx.gather([mine])))
+        ones, zeros = map(sum, zip(*ctx.collector.gather([mine])))
         return batch.with_columns(
             self_reward=self_reward(batch["old_logprobs"], reference, self_reward_mask, self.scale),
             self_reward_weight=balanced_weights(right, counted, ones, zeros),
@@ -154,7 +154,7 @@ class SelfReward(Annotator):
         """Mean self-reward of right and of wrong completions, on the rows to learn from."""
         counted = batch["self_reward_mask"].any(1)
         right = _right(batch["episode_reward"], batch["self_reward_mask"])
-        parts = ctx.gather([[batch["self_reward"][counted & of].double() for of in (right, ~right)]])
+        parts = ctx.collector.gather([[batch["self_reward"][counted & of].double() for of in (right, ~right)]])
         sums = [(sum(float(part[k].sum()) for part in parts), sum(len(part[k]) for part in parts)) for k in (0, 1)]
         return {name: total / count for name, (total, count) in zip(("right", "wrong"), sums) if count}
 
