@@ -26,7 +26,9 @@ PARTS = {
     "evaluator": ("mmrl.evaluation", "mmrl.evaluation.base.Evaluator"),
     "callback": ("mmrl.callbacks", "lightning.Callback"),
 }
-"""Parts that a recipe names by import path: the package that holds them, and their base class."""
+"""Parts that a recipe names by import path: the package that holds the shared ones, and their base class."""
+METHODS = "mmrl.methods"
+"""The package of the parts that one paper alone needs, whatever their kind."""
 WIDTH = 100
 """Columns of the output, unless the terminal is narrower."""
 
@@ -110,8 +112,9 @@ def describe_option(group: str, option: str) -> str:
 
 
 def classes(name: str) -> list[Source]:
-    """The concrete parts of one kind that a package defines, by import path."""
-    return find_subclasses(*PARTS[name])
+    """The concrete parts of one kind, those of single papers included, by import path."""
+    package, base = PARTS[name]
+    return find_subclasses((package, METHODS), base)
 
 
 def plural(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,11 +66,11 @@ def find_source(path: str) -> Source | None:
     return find_source(imported) if imported and imported != path else None
 
 
-def find_subclasses(package: str, base: str) -> list[Source]:
-    """The concrete subclasses that the modules of a package define, by import path."""
+def find_subclasses(packages: Iterable[str], base: str) -> list[Source]:
+    """The concrete subclasses that the modules of packages define, by import path."""
     root = find_source(base)
     found = []
-    for module in _walk_modules(package):
+    for module in (module for package in packages for module in _walk_modules(package)):
         for node in _parse(module).body:  # type: ignore[union-attr]
             if root is not None and isinstance(node, ast.ClassDef):
                 source = Source(f"{module}.{node.name}", node)

@@ -4,7 +4,7 @@ import pkgutil
 
 import pytest
 
-from mmrl.commands.catalogue.listing import PARTS
+from mmrl.commands.catalogue.listing import METHODS, PARTS
 from mmrl.commands.catalogue.sources import find_missing_packages, find_source, find_subclasses
 from mmrl.config.wiring import load
 
@@ -13,14 +13,15 @@ from mmrl.config.wiring import load
 def test_the_sources_give_the_classes_and_docstrings_that_an_import_gives(name):
     package, base_path = PARTS[name]
     base, imported = load(base_path), {}
-    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+    roots = [(root, importlib.import_module(root)) for root in (package, METHODS)]
+    for module in (m for name, root in roots for m in pkgutil.walk_packages(root.__path__, f"{name}.")):
         for part in vars(importlib.import_module(module.name)).values():
             own = inspect.isclass(part) and part.__module__ == module.name
             if own and issubclass(part, base) and part is not base and not inspect.isabstract(part):
                 summary = " ".join(inspect.cleandoc(part.__doc__ or "").split("\n\n")[0].split())
                 imported[f"{part.__module__}.{part.__qualname__}"] = summary
     assert imported
-    assert {source.path: source.summary for source in find_subclasses(package, base_path)} == imported
+    assert {source.path: source.summary for source in find_subclasses((package, METHODS), base_path)} == imported
 
 
 def test_a_class_is_found_where_a_package_imports_it_from():
