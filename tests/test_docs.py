@@ -13,7 +13,7 @@ from mmrl.columns import table
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import CONF, compose, to_lightning
 from mmrl.experiments.stored import table as proofs
-from tests.test_recipes import shrink
+from tests.test_recipes import SMALL, shrink
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -64,8 +64,8 @@ def test_every_fit_of_the_pages_is_a_run(words, tmp_path, monkeypatch):
 
 
 class Guide:
-    """Executes the blocks of a how-to guide in one folder: its first `mmrl fit` at a tiny size, the others up to the
-    typed configuration, everything else as it stands but for the number of recorded episodes."""
+    """Executes the blocks of a how-to guide in one folder: its first `mmrl fit` without a checkpoint at a tiny size,
+    the others up to the typed configuration, everything else as it stands but for the number of recorded episodes."""
 
     def __init__(self) -> None:
         self.fitted = False
@@ -103,7 +103,7 @@ class Guide:
             assert words == ["export", "PYTHONPATH=$PWD"] or program in ("pip", "tensorboard"), words
 
     def _fit(self, words: list[str]) -> None:
-        if self.fitted:
+        if self.fitted or compose(words).choices.policy not in SMALL:
             CLI(to_lightning(compose(words)), build=False)
             return
         folder = next((word.partition("=")[2] for word in words if word.startswith("run_dir=")), "runs/first")

@@ -12,8 +12,13 @@ from typing import Any
 import yaml
 
 sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[2]))
 
-from classes import ROOT, Class, Sources, split_doc
+from signatures import arguments, docstring, methods, split_docstring
+
+from mmrl.commands.catalogue.sources import Source, find_source, find_subclasses
+
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -21,12 +26,14 @@ class Slot:
     name: str
     use: str  # how a command line chooses one
     bases: tuple[str, ...]
-    package: str = ""  # of the parts, where others are for internal use
+    packages: tuple[str, ...] = ("mmrl",)
 
 
 SLOTS = (
-    Slot("tasks", "`task=NAME`, `task.KEY=VALUE` on the command line.", ("mmrl.types.Task",)),
-    Slot("sims", "`sim=NAME`, `sim.KEY=VALUE`, with `task=sim`.", ("mmrl.types.Sim",), "sims."),
+    Slot(
+        "tasks", "`task=NAME`, `task.KEY=VALUE` on the command line.", ("mmrl.types.Task",), ("mmrl", "tasks", "sims")
+    ),
+    Slot("sims", "`sim=NAME`, `sim.KEY=VALUE`, with `task=sim`.", ("mmrl.types.Sim",), ("sims",)),
     Slot("policies", "`policy=NAME`, `policy.KEY=VALUE`.", ("mmrl.policies.base.Policy",)),
     Slot("chains", "Action heads: `policy.chain._target_=CLASS`.", ("mmrl.policies.vla.chains.base.Chain",)),
     Slot("rollouts", "`rollout=NAME`, `rollout.KEY=VALUE`.", ("mmrl.rollouts.base.Rollout",)),
@@ -55,10 +62,8 @@ SLOTS = (
         ("mmrl.learners.phases.base.Phase",),
     ),
     Slot("evaluators", "`evaluation.evaluators.NAME._target_=CLASS`.", ("mmrl.evaluation.base.Evaluator",)),
-    Slot(
-        "callbacks", "`trainer.callbacks.NAME._target_=CLASS`.", ("lightning.Callback", "lightning.pytorch.callbacks.")
-    ),
-    Slot("tools", "`rollout.tools`, with `rollout=wiki` as an example.", ("mmrl.tools.base.Tool",)),
+    Slot("callbacks", "`trainer.callbacks.NAME._target_=CLASS`.", ("lightning.Callback",)),
+    Slot("tools", "`rollout.tools`, with `rollout=wiki` as an example.", ("mmrl.tools.base.Tool",), ("mmrl", "tasks")),
 )
 
 
@@ -71,71 +76,81 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def pages(root: Path = ROOT) -> dict[str, str]:
+def pages() -> dict[str, str]:
     """The Markdown of every page, by its path below docs/."""
-    sources = Sources("mmrl", "tasks", "sims", root=root)
-    uses = _uses(root / "conf")
+    uses = _uses(ROOT / "conf")
     rows = []
     out = {}
     for slot in SLOTS:
-        found = [part for part in sources.of(*slot.bases) if part.path.startswith(slot.package)]
+        found = find_parts(slot)
         if not found:
             raise ValueError(f"no class derives from {', '.join(slot.bases)}; correct SLOTS in {__file__}")
-        out[f"reference/{slot.name}.md"] = _page(slot, found, sources, uses, root)
-        base = sources.classes.get(slot.bases[0])
-        says = split_doc(base.doc)[0] if base else "Lightning's callbacks."
-        rows.append(f"| [{slot.name}]({slot.name}.md) | {len(found)} | {_cell(says)} | {_cell(slot.use)} |")
+        out[f"reference/{slot.name}.md"] = _page(slot, found, uses)
+        base = find_source(slot.bases[0])
+        said = (
+            split_docstring(docstring(base))[0] if base and base.module.startswith("mmrl") else "Lightning's callbacks."
+        )
+        rows.append(f"| [{slot.name}]({slot.name}.md) | {len(found)} | {_cell(said)} | {_cell(slot.use)} |")
     head = "# Reference\n\nEvery part that can be put into a slot, from its source: class, arguments, use.\n\n"
     table = "| slot | parts | the interface | on the command line |\n|---|---|---|---|\n"
     out["reference/index.md"] = head + table + "\n".join(rows) + "\n"
     return out
 
 
-def _page(slot: Slot, found: list[Class], sources: Sources, uses: dict[str, list[str]], root: Path) -> str:
+def find_parts(slot: Slot) -> list[Source]:
+    """The public classes that can be put into a slot."""
+    found = [part for base in slot.bases for part in find_subclasses(slot.packages, base)]
+    return [part for part in found if not part.node.name.startswith("_")]
+
+
+def _page(slot: Slot, found: list[Source], uses: dict[str, list[str]]) -> str:
     lines = [f"# {slot.name.capitalize()}", "", slot.use, ""]
-    for base in filter(None, map(sources.classes.get, slot.bases)):
-        lines += _interface(base, root)
+    for base in filter(None, map(find_source, slot.bases)):
+        if base.module.startswith("mmrl"):
+            lines += _interface(base)
     lines += ["| part | what it does |", "|---|---|"]
-    lines += [f"| [`{part.name}`](#{part.name.lower()}) | {_cell(split_doc(part.doc)[0])} |" for part in found]
+    lines += [f"| [`{part.node.name}`](#{part.node.name.lower()}) | {_cell(part.summary)} |" for part in found]
     for part in found:
-        lines += ["", *_entry(part, sources, uses.get(part.path, []), root)]
+        lines += ["", *_entry(part, uses.get(part.path, []))]
     return "\n".join(lines) + "\n"
 
 
-def _interface(base: Class, root: Path) -> Iterator[str]:
-    first, rest = split_doc(base.doc)
-    yield from (f"## Interface: {base.name}", "", _plain(first), "", _plain(rest), "", "```python")
-    yield from (f"from {base.path.rpartition('.')[0]} import {base.name}", "```", "")
-    methods = [method for method in base.methods if not method.name.startswith("_") or method.name == "__call__"]
+def _interface(base: Source) -> Iterator[str]:
+    first, rest = split_docstring(docstring(base))
+    yield from (f"## Interface: {base.node.name}", "", _plain(first), "", _plain(rest), "", "```python")
+    yield from (f"from {base.module} import {base.node.name}", "```", "")
     yield from ("| method | what it does |", "|---|---|")
-    for method in methods:
-        open_ = "abstractmethod" in map(ast.unparse, method.decorator_list)
-        said = split_doc(ast.get_docstring(method) or "")[0]
+    for method in methods(base):
+        if method.name.startswith("_") and method.name != "__call__":
+            continue
+        to_write = "**to write.** " if "abstractmethod" in map(ast.unparse, method.decorator_list) else ""
+        said = split_docstring(ast.get_docstring(method) or "")[0]
         returns = f" -> {ast.unparse(method.returns)}" if method.returns else ""
-        arguments = ", ".join(item.arg for item in method.args.args if item.arg not in ("self", "cls"))
-        yield f"| `{method.name}({arguments}){returns}` | {'**to write.** ' if open_ else ''}{_cell(said)} |"
-    yield from ("", f"Source: {_source(base, root)}", "")
+        taken = ", ".join(item.arg for item in method.args.args if item.arg not in ("self", "cls"))
+        yield f"| {_code(f'{method.name}({taken}){returns}')} | {to_write}{_cell(said)} |"
+    yield from ("", f"Source: {_link(base)}", "")
 
 
-def _entry(part: Class, sources: Sources, uses: list[str], root: Path) -> Iterator[str]:
-    first, rest = split_doc(part.doc)
-    yield from (f"## {part.name}", "", _plain(first), "")
+def _entry(part: Source, uses: list[str]) -> Iterator[str]:
+    first, rest = split_docstring(docstring(part))
+    yield from (f"## {part.node.name}", "", _plain(first), "")
     if rest:
         yield from (_plain(rest), "")
-    yield f"`{part.path}` ({_source(part, root)})"
+    yield f"`{part.path}` ({_link(part)})"
     if uses:
         yield from ("", f"Used by {', '.join(f'`{use}`' for use in uses)}.")
-    arguments = sources.arguments(part.path)
-    if arguments:
-        yield from ("", "| argument | type | default | meaning |", "|---|---|---|---|")
-    for item in arguments:
-        yield f"| `{item.name}` | {_code(item.type)} | {_code(item.default)} | {_cell(item.meaning)} |"
-    if not arguments:
+    taken = arguments(part)
+    if not taken:
         yield from ("", "It takes no arguments.")
+        return
+    yield from ("", "| argument | type | default | meaning |", "|---|---|---|---|")
+    for item in taken:
+        yield f"| `{item.name}` | {_code(item.type)} | {_code(item.default)} | {_cell(item.meaning)} |"
 
 
-def _source(part: Class, root: Path) -> str:
-    place = part.file.relative_to(root)
+def _link(part: Source) -> str:
+    folder = part.module.replace(".", "/")
+    place = f"{folder}.py" if (ROOT / f"{folder}.py").is_file() else f"{folder}/__init__.py"
     return f"[{place}](../../{place}#L{part.node.lineno})"
 
 
