@@ -44,8 +44,9 @@ def config_of(words: Sequence[str]) -> dict[str, Any]:
 
 def record(recipes: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Content hash, configuration and weights of a tiny run by recipe and side, in the imported checkout."""
-    from mmrl.experiments.content import content
     from mmrl.experiments.stored import plan_of
+
+    from mmrl.experiments.content import content
 
     sums: dict[tuple[str, ...], str] = {}
     result: dict[str, dict[str, Any]] = {}

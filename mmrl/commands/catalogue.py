@@ -17,7 +17,8 @@ from rich.text import Text
 from mmrl.config.compose import CONF, groups
 from mmrl.config.wiring import load
 from mmrl.errors import ConfigError
-from mmrl.experiments.stored import proof_of, told
+from mmrl.experiments.experiment import FOLDER as EXPERIMENTS
+from mmrl.experiments.results import format_result, read_result
 
 PARTS = {
     "annotator": ("mmrl.annotators", "mmrl.annotators.base.Annotator"),
@@ -50,7 +51,9 @@ def show(words: Sequence[str]) -> None:
 
 def overview() -> list[Row]:
     """Every group with its number of options."""
-    rows = [(plural(name), f"{len(options)}: {', '.join(options)}") for name, options in groups().items()]
+    rows = [
+        (plural(name), f"{len(options)}: {', '.join(options)}") for name, options in (groups() | _experiments()).items()
+    ]
     for name in PARTS:
         made = classes(name)
         rows.append((plural(name), f"{len(made)}: {', '.join(part.__name__ for part in made)}"))
@@ -59,7 +62,7 @@ def overview() -> list[Row]:
 
 def entries(word: str) -> list[Row]:
     """(name, meaning) of every option of a group, in singular or plural."""
-    folders = groups()
+    folders = groups() | _experiments()
     known = {form: name for name in (*folders, *PARTS) for form in (name, plural(name))}
     if word not in known:
         near = difflib.get_close_matches(word, known, n=1)
@@ -68,7 +71,13 @@ def entries(word: str) -> list[Row]:
     name = known[word]
     if name in PARTS:
         return [(f"{part.__module__}.{part.__qualname__}", first_line(part)) for part in classes(name)]
+    if name == "experiment":
+        return [(recipe, _format_experiment(recipe)) for recipe in folders[name]]
     return [(option, meaning(name, option)) for option in folders[name]]
+
+
+def _experiments() -> dict[str, list[str]]:
+    return {"experiment": sorted(file.stem for file in EXPERIMENTS.glob("*.yaml"))}
 
 
 def meaning(group: str, option: str) -> str:
@@ -76,7 +85,7 @@ def meaning(group: str, option: str) -> str:
     text = (CONF / group / f"{option}.yaml").read_text()
     node = yaml.safe_load(text) or {}
     if "paper" in node:
-        return _paper(node["paper"]) + _verdict(option)
+        return _paper(node["paper"]) + (f"; {format_result(result)}" if (result := read_result(option)) else "")
     comments = []
     for line in text.splitlines():
         if line.startswith("# @package"):
@@ -125,10 +134,10 @@ def _documented(path: str) -> str:
         return f"needs the package {error.name!r}, which is not installed here; see `mmrl doctor`"
 
 
-def _verdict(recipe: str) -> str:
-    """What the recipe's stored proof says; nothing where there is none."""
-    proof = proof_of(recipe)
-    return "" if proof is None else f"; {told(proof)}"
+def _format_experiment(recipe: str) -> str:
+    """The stored result of a recipe, or how to get it."""
+    result = read_result(recipe)
+    return f"not run: python scripts/reproduce.py {recipe}" if result is None else format_result(result)
 
 
 def _paper(paper: dict[str, Any]) -> str:
