@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from mmrl.experiments.content import content
+from mmrl.experiments.content import hash_content
 from mmrl.experiments.effect import measure
 from mmrl.experiments.runner import RunFailed, SeedRun
 
@@ -72,7 +72,7 @@ def is_finished(run: SeedRun) -> bool:
 
 
 def _list_run(side: str, words: tuple[str, ...], seed: int, runs: Path) -> SeedRun:
-    known = content([word for word in words if not word.startswith("trainer.callbacks.warm_start.checkpoint=")])
+    known = hash_content([word for word in words if not word.startswith("trainer.callbacks.warm_start.checkpoint=")])
     return SeedRun("heads", side, seed, words, known, runs / f"{side}-{known[:12]}-{seed}")
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from mmrl.config.compose import CONF, compose
 from mmrl.errors import ConfigError
-from mmrl.experiments.content import content
+from mmrl.experiments.content import hash_content
 
 FOLDER = CONF / "experiment"
 TARGETS = ("max_before", "min_after", "min_gain", "max_cost")
@@ -89,9 +89,9 @@ class Experiment:
             sides["baseline"] = [*recipe, *self.overrides, *(word for word in own if word not in recipe)]
         return sides
 
-    def content(self, with_baseline: bool = True) -> dict[str, str]:
+    def hash_sides(self, with_baseline: bool = True) -> dict[str, str]:
         """Content hash of each side."""
-        return {side: content(words) for side, words in self.sides(with_baseline).items()}
+        return {side: hash_content(words) for side, words in self.sides(with_baseline).items()}
 
     def check_evaluation_interval(self, with_baseline: bool = True) -> None:
         """Refuse a side whose last evaluation is not after its last iteration: the sides would be compared unequally.

@@ -23,14 +23,28 @@ def read_result(recipe: str, folder: Path = FOLDER) -> dict[str, Any] | None:
 
 def write_result(result: Mapping[str, Any], folder: Path) -> Path:
     """Write a result as JSON and its figure beside it."""
+    path = write_json(result, folder)
+    plot_curves(result, f"{result['recipe']}: {format_result(result)}", path.with_suffix(".png"))
+    return path
+
+
+def write_json(result: Mapping[str, Any], folder: Path) -> Path:
+    """Write a result as JSON, the points of each run on one line."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result['recipe']}.json"
     head = json.dumps({key: value for key, value in result.items() if key != "curves"}, indent=2)
     curves = ",\n".join(f'    "{side}": {json.dumps(runs)}' for side, runs in result["curves"].items())
-    path.write_text(f'{head[:-2]},\n  "curves": {{\n{curves}\n  }}\n}}\n')  # the points of a run on one line
-    title = f"{result['recipe']}: {format_result(result)}"
-    plot_curves(result, title, path.with_suffix(".png"))
+    path.write_text(f'{head[:-2]},\n  "curves": {{\n{curves}\n  }}\n}}\n')
     return path
+
+
+def with_hashes(result: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
+    """The result with today's content hashes; those of its runs are kept under `measured_content`."""
+    measured = result.get("measured_content", result["content"])
+    names = [name for name in result if name != "measured_content"]
+    at = names.index("content") + 1
+    entries = {**result, "content": dict(hashes), "measured_content": measured}
+    return {name: entries[name] for name in [*names[:at], "measured_content", *names[at:]]}
 
 
 def result_state(experiment: Experiment, folder: Path = FOLDER) -> str:
@@ -39,7 +53,7 @@ def result_state(experiment: Experiment, folder: Path = FOLDER) -> str:
     if result is None:
         return "missing"
     enough = len(result["seeds"]) >= len(experiment.seed_list)
-    return "current" if enough and result.get("content") == experiment.content() else "stale"
+    return "current" if enough and result.get("content") == experiment.hash_sides() else "stale"
 
 
 def format_result(result: Mapping[str, Any]) -> str:

@@ -141,7 +141,7 @@ def run_experiments(
     with ThreadPoolExecutor(workers) as pool:
         finished: dict[str, dict[tuple[str, int], dict[str, Any] | None]] = {}
         futures: dict[Future, tuple[Experiment, SeedRun]] = {}
-        contents = {experiment.recipe: experiment.content(with_baseline) for experiment in experiments}
+        contents = {experiment.recipe: experiment.hash_sides(with_baseline) for experiment in experiments}
         for experiment in experiments:
             name = experiment.recipe
             listed = list_runs(experiment, contents[name], seeds or experiment.seed_list, runs)

@@ -19,7 +19,7 @@ def test_the_recipe_of_a_baseline_replaces_that_of_the_method():
         "baseline": ["recipe=reinforce", "data.num_prompts=4", "optimizer.lr=1e-4"],
     }
     assert one.sides(with_baseline=False) == {"method": ["recipe=grpo", "data.num_prompts=4"]}
-    assert one.content()["method"] != one.content()["baseline"]
+    assert one.hash_sides()["method"] != one.hash_sides()["baseline"]
 
 
 def test_seeds_are_a_number_or_a_list():

@@ -46,7 +46,7 @@ def finish(runs: Path, contents, after) -> list[SeedRun]:
 
 def test_a_second_call_runs_what_is_missing_and_writes_the_result(tmp_path, monkeypatch):
     """Five of six runs have ended; only the sixth is run."""
-    contents = EXPERIMENT.content()
+    contents = EXPERIMENT.hash_sides()
     rest = dict(AFTER)
     missing = rest.pop(("baseline", 1))
     finish(tmp_path / "runs", contents, rest)
@@ -72,7 +72,7 @@ def test_a_second_call_runs_what_is_missing_and_writes_the_result(tmp_path, monk
 
 def test_a_result_is_stale_when_its_runs_would_differ_today(tmp_path):
     assert result_state(EXPERIMENT, tmp_path) == "missing"
-    finish(tmp_path / "runs", EXPERIMENT.content(), AFTER)
+    finish(tmp_path / "runs", EXPERIMENT.hash_sides(), AFTER)
     run_experiments([EXPERIMENT], [0, 1, 2], 2, tmp_path / "runs", tmp_path)
     other, more = replace(EXPERIMENT, overrides=("data.num_prompts=8",)), replace(EXPERIMENT, seeds=5)
     assert result_state(EXPERIMENT, tmp_path) == "current"
@@ -88,9 +88,9 @@ def test_a_failed_run_names_its_log(tmp_path):
 
 
 def test_a_metric_that_is_not_written_is_an_error_of_its_recipe(tmp_path):
-    finish(tmp_path / "runs", EXPERIMENT.content(), AFTER)
+    finish(tmp_path / "runs", EXPERIMENT.hash_sides(), AFTER)
     other = replace(EXPERIMENT, metric="val/other/mean")
     with pytest.raises(ConfigError, match="val/other/mean"):
-        runner.build_result(other, other.content(), {("method", 0): {"rows": [{}], "seconds": 1.0, "seed": 0}}, "")
+        runner.build_result(other, other.hash_sides(), {("method", 0): {"rows": [{}], "seconds": 1.0, "seed": 0}}, "")
     errors = run_experiments([other], [0], 1, tmp_path / "runs", tmp_path / "out")
     assert "val/other/mean" in errors["grpo"] and not (tmp_path / "out").exists()
