@@ -28,7 +28,9 @@ PARTS = {
     "evaluator": ("mmrl.evaluation", "mmrl.evaluation.base.Evaluator"),
     "callback": ("mmrl.callbacks", "lightning.Callback"),
 }
-"""Parts that a recipe names by import path: the package that holds them, and their base class."""
+"""Parts that a recipe names by import path: the package that holds the shared ones, and their base class."""
+METHODS = "mmrl.methods"
+"""The package of the parts that one paper alone needs, whatever their kind."""
 
 Row = tuple[str, str]
 
@@ -90,16 +92,16 @@ def meaning(group: str, option: str) -> str:
 
 
 def classes(name: str) -> list[type]:
-    """The concrete parts of one kind that a package defines, by import path."""
+    """The concrete parts of one kind, those of single papers included, by import path."""
     package, base_path = PARTS[name]
     base = load(base_path)
-    root = importlib.import_module(package)
     found = set()
-    for module in pkgutil.walk_packages(root.__path__, f"{package}."):
-        for value in vars(importlib.import_module(module.name)).values():
-            own = inspect.isclass(value) and value.__module__ == module.name
-            if own and issubclass(value, base) and value is not base and not inspect.isabstract(value):
-                found.add(value)
+    for root in (package, METHODS):
+        for module in pkgutil.walk_packages(importlib.import_module(root).__path__, f"{root}."):
+            for value in vars(importlib.import_module(module.name)).values():
+                own = inspect.isclass(value) and value.__module__ == module.name
+                if own and issubclass(value, base) and value is not base and not inspect.isabstract(value):
+                    found.add(value)
     return sorted(found, key=lambda part: (part.__module__, part.__qualname__))
 
 
