@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mmrl.rewards.base import Reward
-from mmrl.types import Episode, Group
+from mmrl.types import Episode
 
 RewardFunction = Callable[[Any, Any], float]
 """(completion, answer) -> reward: the policy's last output, a text or an action, and `Prompt.answer`."""
@@ -27,7 +27,7 @@ class FunctionReward(Reward):
         self.function = _load(function) if isinstance(function, str) else function
         self.name = getattr(self.function, "__qualname__", type(self.function).__name__)
 
-    def __call__(self, group: Group) -> Sequence[float]:
+    def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
         return [self._reward(episode) for episode in group]
 
     def _reward(self, episode: Episode) -> float:
