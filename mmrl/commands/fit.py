@@ -32,6 +32,8 @@ def fit(words: Sequence[str]) -> Path | None:
 
     --print_config prints the resolved file instead, and there is no folder.
     """
+    if {"-h", "--help"} & set(words):
+        CLI(["--help"], build=False)  # prints LightningCLI's options and exits
     only_print = "--print_config" in words
     words, switches = _split_switches([word for word in words if word != "--print_config"])
     dashed = any(word.startswith("--") for word in words)
