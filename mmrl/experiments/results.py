@@ -10,7 +10,6 @@ from typing import Any
 
 from mmrl.config.compose import CONF
 from mmrl.experiments.experiment import Experiment
-from mmrl.experiments.figure import plot_curves
 
 FOLDER = CONF.parent / "docs" / "results"
 
@@ -19,13 +18,6 @@ def read_result(recipe: str, folder: Path = FOLDER) -> dict[str, Any] | None:
     """The stored result of a recipe; None if there is none."""
     path = folder / f"{recipe}.json"
     return json.loads(path.read_text()) if path.exists() else None
-
-
-def write_result(result: Mapping[str, Any], folder: Path) -> Path:
-    """Write a result as JSON and its figure beside it."""
-    path = write_json(result, folder)
-    plot_curves(result, f"{result['recipe']}: {format_result(result)}", path.with_suffix(".png"))
-    return path
 
 
 def write_json(result: Mapping[str, Any], folder: Path) -> Path:

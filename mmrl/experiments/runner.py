@@ -20,8 +20,8 @@ from mmrl.config.compose import CONF
 from mmrl.errors import ConfigError
 from mmrl.experiments.effect import compute_usage, cost_to_threshold, measure, summarise
 from mmrl.experiments.experiment import Experiment
-from mmrl.experiments.figure import read_curve
-from mmrl.experiments.results import write_result
+from mmrl.experiments.figure import plot_curves, read_curve
+from mmrl.experiments.results import format_result, write_json
 
 
 class RunFailed(Exception):
@@ -113,6 +113,13 @@ def _measure(experiment: Experiment, run: Mapping[str, Any]) -> dict[str, Any]:
     if experiment.threshold is not None and experiment.cost is not None:
         return cost_to_threshold(run, experiment.metric, experiment.threshold, experiment.cost)
     return measure(run, experiment.metric, experiment.per_task)
+
+
+def write_result(result: Mapping[str, Any], folder: Path) -> Path:
+    """Write a result as JSON and its figure beside it."""
+    path = write_json(result, folder)
+    plot_curves(result, f"{result['recipe']}: {format_result(result)}", path.with_suffix(".png"))
+    return path
 
 
 def run_experiments(
