@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mmrl.config.compose import CONF, groups
+from mmrl.config.renamed import find_new_name
 from mmrl.config.wiring import load
 from mmrl.errors import ConfigError
 from mmrl.experiments.stored import proof_of, told
@@ -62,6 +63,8 @@ def entries(word: str) -> list[Row]:
     folders = groups()
     known = {form: name for name in (*folders, *PARTS) for form in (name, plural(name))}
     if word not in known:
+        if new := find_new_name("commands", "list", word):
+            raise ConfigError(f"{word} was renamed to {new}")
         near = difflib.get_close_matches(word, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ConfigError(f"no group {word!r}.{hint} Groups are {', '.join(sorted(map(plural, (*folders, *PARTS))))}")
