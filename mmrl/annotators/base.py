@@ -22,7 +22,7 @@ class Annotator(ABC):
     def __call__(self, batch: Batch, ctx: Context) -> Batch: ...
 
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
-        """Numbers about the rows as this annotator leaves them, the same on all ranks (`ctx.gather` is collective)."""
+        """Metrics of the rows as this annotator leaves them, the same on all ranks: see `ctx.collector.gather`."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
-from mmrl.ops.importance import mask_ratio, truncate_ratio
-from mmrl.ops.ratio import ImportanceSamplingLevel, log_ratio
+from mmrl.ops.ratio import ImportanceSamplingLevel, log_ratio, mask_ratio, truncate_ratio
 from mmrl.types import Context
 
 
@@ -47,7 +46,7 @@ class ImportanceWeights(Annotator):
         ratio, weights = self._ratio(batch)[sampled].double(), batch["importance_weights"][sampled].double()
         cut = (self.bound(self._ratio(batch), sampled)[sampled] != self._ratio(batch)[sampled]).double()
         mine = (len(ratio), *(float(part.sum()) for part in (ratio, cut, weights, weights.square())))
-        count, ratios, cuts, total, squares = map(math.fsum, zip(*ctx.gather([mine])))
+        count, ratios, cuts, total, squares = map(math.fsum, zip(*ctx.collector.gather([mine])))
         if not count:
             return {}
         ess = total**2 / (count * squares) if squares else 0.0

@@ -8,7 +8,7 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
-from mmrl.ops.segments import role_advantage
+from mmrl.ops.advantage import role_advantage
 from mmrl.types import Context
 
 
@@ -51,7 +51,7 @@ class RoleAdvantage(Annotator):
         counted = mask.any(1)  # a row without a choice has nothing to be compared for
         keys = [tuple(row) for row in zip(*(batch[name].tolist() for name in self.group_by))]
         own = [(key, float(r)) for key, r, there in zip(keys, reward, counted) if there]
-        everyone = sorted(ctx.gather(own))  # in one order, however many processes there are
+        everyone = sorted(ctx.collector.gather(own))  # in one order, however many processes there are
         number = {key: i for i, key in enumerate(dict.fromkeys(key for key, _ in everyone))}
         baseline_group = torch.tensor([number[key] for key, _ in everyone], dtype=torch.long)
         rewards = torch.tensor([r for _, r in everyone], dtype=torch.float64)

@@ -29,6 +29,8 @@ SWITCHES = ("trust", "overwrite")
 
 def fit(words: Sequence[str]) -> None:
     """Hydra overrides (key=value) or LightningCLI arguments (--key value); --print_config prints the resolved file."""
+    if {"-h", "--help"} & set(words):
+        CLI(["--help"], build=False)  # prints LightningCLI's options and exits
     only_print = "--print_config" in words
     words, switches = _split_switches([word for word in words if word != "--print_config"])
     dashed = any(word.startswith("--") for word in words)

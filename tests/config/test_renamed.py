@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from mmrl.columns import COLUMNS
-from mmrl.commands import data_record, evaluation_arguments
-from mmrl.commands.catalogue import entries
+from mmrl.commands import evaluation_arguments
+from mmrl.commands.catalogue.listing import find_group
+from mmrl.commands.data import RECORD_OPTIONS
 from mmrl.commands.data_record import record
 from mmrl.commands.fit import fit
 from mmrl.config.compose import CONF, groups
@@ -113,7 +114,7 @@ def test_an_old_file_is_refused_with_its_renamed_classes_and_keys(tmp_path):
         (["--data.init_args.passes=2"], "data.init_args.passes was renamed to data.init_args.update_epochs"),
         (
             ["--data.rollout", "mmrl.rollouts.tree.TreeSearch"],
-            "data.rollout: mmrl.rollouts.tree.TreeSearch was renamed to mmrl.rollouts.text.tree.TreeSearch",
+            "data.rollout: mmrl.rollouts.tree.TreeSearch was renamed to mmrl.methods.deep_search.TreeSearch",
         ),
     ],
 )
@@ -133,7 +134,7 @@ def test_old_arguments_of_the_other_commands_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"^episodes was renamed to num_episodes$"):
         record(["sim=reach", "episodes=3"])
     with pytest.raises(ConfigError, match=r"^stages was renamed to annotators$"):
-        entries("stages")
+        find_group("stages")
 
 
 def test_a_part_of_ones_own_may_have_any_name():
@@ -165,8 +166,8 @@ def test_every_present_name_of_the_table_is_there_and_every_old_one_is_not():
         assert find_new_path(f"{old}.{own[0]}") == f"{new}.{own[0]}"
     assert set(table["columns"].values()) <= set(COLUMNS) and not set(table["columns"]) & set(COLUMNS)
     assert set(table["commands"]["evaluate"].values()) <= set(evaluation_arguments.OPTIONS)
-    assert set(table["commands"]["record"].values()) <= set(data_record.OPTIONS)
-    assert all(entries(name) for name in table["commands"]["list"].values())
+    assert set(table["commands"]["record"].values()) <= set(RECORD_OPTIONS)
+    assert all(find_group(name) for name in table["commands"]["list"].values())
 
 
 def test_every_present_name_of_a_part_is_in_a_recipe_and_every_value_is_taken():
