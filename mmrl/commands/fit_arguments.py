@@ -1,4 +1,4 @@
-"""LightningCLI words of `mmrl fit`, --key value: what is refused before they are parsed."""
+"""Checks of `mmrl fit --key value` before LightningCLI parses it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _KNOWN = ("config", "seed_everything", "recipe", "run_dir", "ckpt_path", *ROOTS)
 _LISTED = re.compile(r"(trainer\.(?:callbacks|logger))\.")
 
 
-def check_dashed(words: Sequence[str]) -> None:
-    """Refuse files that are no configuration, short keys, and names in lists, which a written configuration has not."""
+def check_dashed(arguments: Sequence[str]) -> None:
+    """Refuse files that are no configuration, short keys, and named parts, which a file holds as lists."""
     found = False
-    for number, word in enumerate(words):
-        if not word.startswith("--"):
+    for number, argument in enumerate(arguments):
+        if not argument.startswith("--"):
             continue
-        key, equals, value = word[2:].partition("=")
+        key, equals, value = argument[2:].partition("=")
         if key == "config":
-            value = value if equals else next(iter(words[number + 1 : number + 2]), "")
+            value = value if equals else next(iter(arguments[number + 1 : number + 2]), "")
             if not value or value.startswith("--"):
                 raise ConfigError("--config: give a file, as in --config runs/demo/config.yaml")
             check_yaml(Path(value))
