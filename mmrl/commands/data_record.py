@@ -19,6 +19,7 @@ from mmrl.commands.data import RECORD_OPTIONS, parse_count, parse_number, parse_
 from mmrl.commands.evaluation_arguments import parse
 from mmrl.config.compose import compose
 from mmrl.config.preflight import check_folder
+from mmrl.config.renamed import find_new_name
 from mmrl.datasets.lerobot.writer import LeRobotWriter
 from mmrl.datasets.recording import Actor, ExpertActor, PolicyActor
 from mmrl.datasets.recording import record as record_episodes
@@ -41,12 +42,14 @@ class Source:
 def record(arguments: Sequence[str]) -> None:
     """Write episodes as a LeRobotDataset v3.0, failures among them, flagged."""
     given, more = split_options(arguments, RECORD_OPTIONS)
-    if not given.get("out", "").strip():
-        raise ConfigError("out=FOLDER is missing: name the folder where the dataset goes")
     for argument in more:
+        if new := find_new_name("commands", "record", argument.partition("=")[0]):
+            raise ConfigError(f"{argument.partition('=')[0]} was renamed to {new}")
         near = difflib.get_close_matches(argument.partition("=")[0], RECORD_OPTIONS, n=1)
         if "=" in argument and "." not in argument.partition("=")[0] and near:
             raise ConfigError(f"{argument}: unknown option. Did you mean {near[0]!r}?")
+    if not given.get("out", "").strip():
+        raise ConfigError("out=FOLDER is missing: name the folder where the dataset goes")
     if given.get("format", "lerobot") != "lerobot":
         raise ConfigError(f"format={given['format']}: datasets are written as format=lerobot")
     split, offset = given.get("split", "train"), parse_count(given, "offset", 0, 0)

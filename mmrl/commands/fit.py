@@ -27,8 +27,11 @@ SWITCHES = ("trust", "overwrite")
 """Options of this start alone: they are read from the command line, and no configuration file can set them."""
 
 
-def fit(arguments: Sequence[str]) -> None:
-    """Hydra overrides (key=value) or LightningCLI arguments (--key value); --print_config prints the resolved file."""
+def fit(arguments: Sequence[str]) -> Path | None:
+    """Train by Hydra overrides (key=value) or LightningCLI arguments (--key value), and return the run's folder.
+
+    --print_config prints the resolved file instead, and there is no folder.
+    """
     if {"-h", "--help"} & set(arguments):
         CLI(["--help"], build=False)  # prints LightningCLI's options and exits
     only_print = "--print_config" in arguments
@@ -53,8 +56,9 @@ def fit(arguments: Sequence[str]) -> None:
             cli.move_outputs(_run_dirs(arguments))
         if only_print:
             print(cli.to_yaml(), end="")
-            return
+            return None
         train(cli, request, **switches)
+        return Path(cli.config.run_dir)
 
 
 def train(cli: CLI, request: StopRequest, trust: bool = False, overwrite: bool = False) -> None:
