@@ -107,7 +107,7 @@ OmegaConf.register_new_resolver("normalised", _build_processor, replace=True)
 
 SHARED = ("task", "sim", "policy")
 """Slots that a warm-start stage takes over from the run that it prepares."""
-_SHARED_KEYS = tuple(f"{key}." for slot in SHARED for key in (slot, SHORT[slot]))
+_SHARED_KEYS = tuple(key for slot in SHARED for key in (f"{slot}.", f"{SHORT[slot]}.", f"{SHORT[slot]}=null"))
 
 PLAIN = ("seed", "run_dir", "ckpt_path")
 ROOTS = ("trainer", "model", "data")
