@@ -33,7 +33,7 @@ class Rollout(ABC):
 
 
 def worded(prompt: Prompt) -> Mapping[str, Any]:
-    """The observation of a prompt that is put in words: one object for the group, so that it is encoded once."""
+    """The observation of a prompt that is put in words."""
     if not prompt.messages:
         raise ValueError(f"prompt {prompt.key!r} has no messages: tasks of simulators are played with rollout=env")
     return prompt.observation

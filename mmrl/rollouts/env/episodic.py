@@ -79,7 +79,6 @@ def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, 
     while live:
         raws = _rows(observation, live)
         if decision == 0:
-            raws = _shared(raws, episodes)
             for episode, raw in zip(episodes, raws):
                 if "instruction" in raw:
                     episode.info["instruction"] = str(raw["instruction"])
@@ -129,20 +128,17 @@ def _rows(observation: Any, env_ids: Sequence[int]) -> list[dict[str, Any]]:
     return [{"state": observation[i]} for i in env_ids]
 
 
-def _shared(raws: list[dict[str, Any]], episodes: Sequence[Episode]) -> list[dict[str, Any]]:
-    """One object per group: its episodes start in the same state, so the engine encodes it once."""
-    first: dict[int, dict[str, Any]] = {}
-    return [first.setdefault(episode.group, raw) for episode, raw in zip(episodes, raws)]
-
-
 def _requests(
     raws: list[dict[str, Any]], episodes: Sequence[Episode], env_ids: Sequence[int], decision: int, ctx: Context
 ) -> list[Request]:
     key = (ctx.seed, ctx.purpose, ctx.iteration)
-    return [
-        Request(raw, derive_seed(*key, episodes[i].group, episodes[i].sample_index, decision))
-        for raw, i in zip(raws, env_ids)
-    ]
+    requests = []
+    for raw, i in zip(raws, env_ids):
+        group = episodes[i].group
+        seed = derive_seed(*key, group, episodes[i].sample_index, decision)
+        # the episodes of a group start in the same state
+        requests.append(Request(raw, seed, prompt_id=None if decision else group))
+    return requests
 
 
 def mask_unplayed(completion: Completion, executed: int) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from mmrl.rollouts.base import Rollout, turn_seed, worded
 from mmrl.rollouts.text.transcript import Transcript
-from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
+from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
 
 class SelfCorrection(Rollout):
@@ -52,7 +52,6 @@ class SelfCorrection(Rollout):
         )
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        known: dict[int, Observation] = {}
         episodes, scripts = [], []
         for slot, prompt in prompts:
             raw = worded(prompt)
@@ -60,7 +59,7 @@ class SelfCorrection(Rollout):
                 episodes.append(
                     Episode(prompt, group=slot, sample_index=sample_index, info={"attempts": [], "earned": []})
                 )
-                scripts.append(Transcript(raw, known))
+                scripts.append(Transcript(raw, slot))
         for number in range(self.num_attempts):
             self._attempt(number, episodes, scripts, ctx)
             for episode, script in zip(episodes, scripts):

@@ -16,7 +16,7 @@ class SingleTurn(Rollout):
         for slot, prompt in prompts:
             raw = worded(prompt)
             for sample_index in ctx.sample_indices(slot):
-                requests.append(Request(raw, turn_seed(slot, sample_index, ctx)))
+                requests.append(Request(raw, turn_seed(slot, sample_index, ctx), prompt_id=slot))
                 episodes.append(Episode(prompt, group=slot, sample_index=sample_index))
         ctx.progress("rollout", 0, len(requests))
         for episode, completion in zip(episodes, ctx.engine.sample(requests, ctx.sampling)):

@@ -12,7 +12,7 @@ from mmrl.rng import derive_seed
 from mmrl.rollouts.base import Rollout, worded
 from mmrl.rollouts.text.transcript import Transcript
 from mmrl.rollouts.text.tree_nodes import Node, back_up, chosen, frontier_score, nodes, upper_bound
-from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
+from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
 
 class TreeSearch(Rollout):
@@ -49,10 +49,9 @@ class TreeSearch(Rollout):
         self.exploration, self.right = exploration, right
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        known: dict[int, Observation] = {}
         trees = []
         for slot, prompt in prompts:
-            root = Node(Transcript(worded(prompt), known))
+            root = Node(Transcript(worded(prompt), slot))
             trees.append(_Tree(slot, prompt, root, root))
         most = math.ceil(ctx.sampling.max_tokens / self.tokens)
         for number in range(self.expansions):
