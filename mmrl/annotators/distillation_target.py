@@ -37,7 +37,6 @@ class DistillationTarget(Annotator):
         positive_rows(self.rows, "distillation_target")
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator distillation_target")
         reference = reference_of(ctx, "distillation_target")
         if not hasattr(reference, "distillation_target"):
             raise ValueError(f"distillation_target: {type(reference).__name__} has no chain from noise to actions")

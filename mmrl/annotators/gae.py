@@ -42,7 +42,6 @@ class GAE(Annotator):
                 raise ValueError(f"gae.{name} must be in [0, 1], got {getattr(self, name)}")
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator gae")
         values, mask = batch["values"].float(), batch["action_mask"]
         per_row = values.dim() == 1
         timeline = Timeline(batch, torch.ones(len(values), 1, dtype=torch.bool) if per_row else mask)

@@ -38,7 +38,6 @@ class GroupAdvantage(Annotator):
             raise ValueError(f"group_advantage.epsilon must be >= 0, got {self.epsilon}")
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator group_advantage")
         ids, entry = batch["episode"].unique(return_inverse=True)
         rows = torch.arange(len(entry))
         first = rows.new_zeros(len(ids)).scatter_reduce(0, entry, rows, "amin", include_self=False)

@@ -34,7 +34,6 @@ class ImportanceWeights(Annotator):
         """The weights [N, T] from the ratios, 0 outside the mask."""
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator importance_weights")
         mask = batch["action_mask"]
         weights = self.bound(self._ratio(batch), mask)
         return batch.with_columns(importance_weights=torch.where(batch["is_demo"][:, None] & mask, 1.0, weights))

@@ -77,7 +77,6 @@ class ReferenceLogprobs(Annotator):
         positive_rows(self.rows, "reference_logprobs")
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator reference_logprobs")
         reference = reference_of(ctx, "reference_logprobs")
         return batch.with_columns(ref_logprobs=scored(reference, batch, _logprobs, self.rows, ctx.device))
 
@@ -99,7 +98,6 @@ class OldLogprobs(Annotator):
         positive_rows(self.rows, "old_logprobs")
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator old_logprobs")
         return batch.with_columns(old_logprobs=scored(ctx.policy, batch, _logprobs, self.rows, ctx.device))
 
 
@@ -137,7 +135,6 @@ class Logprobs(Annotator):
         return frozenset() if self.context is None else frozenset({self.context})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, f"annotator logprobs of {self.column!r}")
         if self.model is not None and self.model not in ctx.models:
             raise KeyError(f"annotator logprobs: the learner has no model {self.model!r}, only {sorted(ctx.models)}")
         model = ctx.policy if self.model is None else ctx.models[self.model]

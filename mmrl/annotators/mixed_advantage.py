@@ -45,7 +45,6 @@ class MixedAdvantage(Annotator):
         return frozenset({"advantages", "action_mask", "group", "episode", self.column})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator mixed_advantage")
         own = zero_outside(batch["advantages"], batch["action_mask"])
         ids, entry = batch["episode"].unique(return_inverse=True)
         score = torch.zeros(len(ids)).index_add(0, entry, batch[self.column].float()).clamp(0, 1)

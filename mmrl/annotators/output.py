@@ -41,7 +41,6 @@ class OutputColumn(Annotator):
         return frozenset({self.column or self.part})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, f"annotator output_column of {self.part!r}")
         (column,) = self.writes
         return batch.with_columns(**{column: scored(ctx.policy, batch, self._part, self.rows, ctx.device)})
 

@@ -44,7 +44,6 @@ class ProcessAdvantage(Annotator):
         return frozenset({"action_mask", "group", "episode", "step", "episode_reward", self.column, self.reference})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator process_advantage")
         mask = batch["action_mask"]
         timeline = Timeline(batch, mask)
         token = self.scale * implicit_reward(batch[self.column], batch[self.reference], mask)

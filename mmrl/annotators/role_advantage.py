@@ -44,7 +44,6 @@ class RoleAdvantage(Annotator):
         return frozenset({"reward", "action_mask", *self.group_by})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator role_advantage")
         reward, mask = batch["reward"].float(), batch["action_mask"]
         if not reward.isfinite().all():
             raise ValueError("reward is not finite in some rows; check data.reward and what the rollout pays")

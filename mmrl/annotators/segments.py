@@ -33,7 +33,6 @@ class SegmentAdvantage(Annotator):
             raise ValueError(f"segment_advantage.gamma must be in (0, 1], got {self.gamma}")
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator segment_advantage")
         columns = batch["values"], batch["segment"], batch["reward"].float(), batch["action_mask"]
         return batch.with_columns(advantages=segment_advantage(*columns, gamma=self.gamma))
 
@@ -49,7 +48,6 @@ class CentredValues(Annotator):
     writes = frozenset({"advantages"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator centred_values")
         if batch["values"].dim() == 1:
             raise ValueError(
                 "annotator centred_values needs a value of every choice, as rollout=tree writes them; these are of rows"

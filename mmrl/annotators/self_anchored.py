@@ -46,7 +46,6 @@ class SelfAnchoredPenalty(Annotator):
         return frozenset({"action_mask", self.column})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator self_anchored_penalty")
         mask, value = batch["action_mask"], batch[self.column]
         everyone = torch.cat(ctx.collector.gather([value[mask].double()]))
         if not len(everyone):

@@ -33,7 +33,6 @@ class SelfReward(Annotator):
         return frozenset(known if self.reference is not None else known | {"ref_logprobs"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator self_reward")
         self_reward_mask, right = batch["self_reward_mask"], _right(batch["episode_reward"], batch["self_reward_mask"])
         reference = batch["ref_logprobs"] if self.reference is None else self.reference
         counted = self_reward_mask.any(1)

@@ -31,7 +31,6 @@ class Values(Annotator):
         positive_rows(self.rows, "values")
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator values")
         return batch.with_columns(values=scored(ctx.policy, batch, _values, self.rows, ctx.device))
 
 
