@@ -8,7 +8,7 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
-from mmrl.ops.segments import role_advantage
+from mmrl.ops.advantage import role_advantage
 from mmrl.types import Context
 
 

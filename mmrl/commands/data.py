@@ -9,6 +9,10 @@ from mmrl.commands.usage import USAGES
 from mmrl.config.bounds import LARGEST
 from mmrl.errors import ConfigError
 
+RECORD_OPTIONS = (
+    *("num_episodes", "out", "run", "policy", "checkpoint", "decode", "noise", "video", "format", "offset", "split"),
+)
+
 
 def data(words: Sequence[str]) -> None:
     """record or inspect, or how to use them."""

@@ -15,10 +15,11 @@ from rich.console import Console
 
 from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.cli import CLI, load_run
-from mmrl.commands.data import number, options, switch, whole
+from mmrl.commands.data import RECORD_OPTIONS, number, options, switch, whole
 from mmrl.commands.evaluation_arguments import parse
 from mmrl.config.compose import compose
 from mmrl.config.preflight import check_folder
+from mmrl.config.renamed import find_new_name
 from mmrl.datasets.lerobot.writer import LeRobotWriter
 from mmrl.datasets.recording import Actor, ExpertActor, PolicyActor
 from mmrl.datasets.recording import record as played
@@ -27,19 +28,6 @@ from mmrl.runs.writable import writable
 from mmrl.types import Sampling
 
 DECODES = get_args(get_type_hints(Sampling)["decode"])
-OPTIONS = (
-    "num_episodes",
-    "out",
-    "run",
-    "policy",
-    "checkpoint",
-    "decode",
-    "noise",
-    "video",
-    "format",
-    "offset",
-    "split",
-)
 
 
 @dataclass(frozen=True)
@@ -53,13 +41,15 @@ class Source:
 
 def record(words: Sequence[str]) -> None:
     """Write episodes as a LeRobotDataset v3.0, failures among them, flagged."""
-    given, more = options(words, OPTIONS)
-    if not given.get("out", "").strip():
-        raise ConfigError("out=FOLDER is missing: name the folder where the dataset goes")
+    given, more = options(words, RECORD_OPTIONS)
     for word in more:
-        near = difflib.get_close_matches(word.partition("=")[0], OPTIONS, n=1)
+        if new := find_new_name("commands", "record", word.partition("=")[0]):
+            raise ConfigError(f"{word.partition('=')[0]} was renamed to {new}")
+        near = difflib.get_close_matches(word.partition("=")[0], RECORD_OPTIONS, n=1)
         if "=" in word and "." not in word.partition("=")[0] and near:
             raise ConfigError(f"{word}: unknown option. Did you mean {near[0]!r}?")
+    if not given.get("out", "").strip():
+        raise ConfigError("out=FOLDER is missing: name the folder where the dataset goes")
     if given.get("format", "lerobot") != "lerobot":
         raise ConfigError(f"format={given['format']}: datasets are written as format=lerobot")
     split, offset = given.get("split", "train"), whole(given, "offset", 0, 0)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mmrl.config.bounds import LARGEST
 from mmrl.config.compose import ROOTS, SHORT
+from mmrl.config.renamed import find_new_name
 from mmrl.errors import ConfigError
 
 OPTIONS = ("checkpoint", "compare", "count", "num_samples", "decode", "video", "video_episodes", "accept", "trust")
@@ -97,8 +98,8 @@ def parse(words: Sequence[str]) -> Asked:
     measured = Path(other) if other is not None and (Path(other) / "config.yaml").exists() else None
     return Asked(
         folder=folder,
-        checkpoint=file or _checkpoint(folder, given.get("checkpoint", "last")),
-        compare=_checkpoint(folder, other) if other is not None and measured is None else None,
+        checkpoint=file or find_checkpoint(folder, given.get("checkpoint", "last")),
+        compare=find_checkpoint(folder, other) if other is not None and measured is None else None,
         against=measured,
         count=_number(given, "count"),
         num_samples=_number(given, "num_samples"),
@@ -123,7 +124,7 @@ def _place(place: Path) -> tuple[Path, Path | None]:
     raise ConfigError(f"{place}: neither the folder of a run (with a config.yaml) nor a .ckpt file")
 
 
-def _checkpoint(folder: Path, name: str) -> Path:
+def find_checkpoint(folder: Path, name: str) -> Path:
     """A file by its short name (last, start, epoch=49) or by its path."""
     for path in (folder / "checkpoints" / f"{name}.ckpt", folder / "checkpoints" / name, Path(name)):
         if path.is_dir():
@@ -144,6 +145,8 @@ def _typed(key: str, value: str) -> str:
         return f"--{SHORT[head]}.{rest}={value}"
     if rest and head in ROOTS:
         return f"--{key}={value}"
+    if new := find_new_name("commands", "evaluate", key):
+        raise ConfigError(f"{key} was renamed to {new}")
     known = [*OPTIONS, *(f"{slot}." for slot in (*SHORT, *ROOTS))]
     near = difflib.get_close_matches(key, known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -27,8 +27,13 @@ SWITCHES = ("trust", "overwrite")
 """Words about this start of a run alone: they come from the command line, and no configuration file can give them."""
 
 
-def fit(words: Sequence[str]) -> None:
-    """Hydra overrides (key=value) or LightningCLI arguments (--key value); --print_config prints the resolved file."""
+def fit(words: Sequence[str]) -> Path | None:
+    """Train by Hydra overrides (key=value) or LightningCLI arguments (--key value), and return the run's folder.
+
+    --print_config prints the resolved file instead, and there is no folder.
+    """
+    if {"-h", "--help"} & set(words):
+        CLI(["--help"], build=False)  # prints LightningCLI's options and exits
     only_print = "--print_config" in words
     words, switches = _split_switches([word for word in words if word != "--print_config"])
     dashed = any(word.startswith("--") for word in words)
@@ -49,8 +54,9 @@ def fit(words: Sequence[str]) -> None:
             cli.move_outputs(_run_dirs(words))
         if only_print:
             print(cli.to_yaml(), end="")
-            return
+            return None
         train(cli, request, **switches)
+        return Path(cli.config.run_dir)
 
 
 def train(cli: CLI, request: StopRequest, trust: bool = False, overwrite: bool = False) -> None:

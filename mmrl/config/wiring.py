@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
 from mmrl.columns import COLLATED
+from mmrl.config.renamed import find_new_name
 from mmrl.errors import ConfigError
 
 PREDICTED = (
@@ -49,7 +50,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     def need(wanted: frozenset[str], have: frozenset[str] | set[str], part: str, hint: str) -> None:
         missing = sorted(name for name in wanted - set(have) if not name.startswith("obs."))
         if missing:
-            raise ConfigError(f"{where}{part} {hint.format(missing=missing)}")
+            raise ConfigError(f"{where}{part} {hint.format(missing=missing)}{_explain_columns(missing)}")
 
     annotators = module.get("annotators") or {}
     pipeline = module.get("pipeline") or []
@@ -57,7 +58,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         if pipeline.count(name) > 1:
             raise ConfigError(f"{where}data.pipeline={pipeline} names {name!r} twice: once is enough, leave one out")
         if annotators.get(name) is None:
-            raise ConfigError(f"{where}data.pipeline names {name!r}, but data.annotators has {sorted(annotators)}")
+            _refuse_annotator(name, annotators, where)
         annotator = build(annotators[name])
         part = f"annotator {name!r}"
         need(annotator.reads, columns, part, "reads {missing}, and no part before it writes them")
@@ -93,8 +94,22 @@ def check_phases(phases: Mapping[str, Any], module: Mapping[str, Any], where: st
         phase = build_nested(spec)
         missing = sorted(c for c in phase.reads - columns if not c.startswith(("obs.", "next.")))
         if missing:
-            raise ConfigError(f"{where}phase {name!r} reads {missing}, and no part before it writes them")
+            raise ConfigError(
+                f"{where}phase {name!r} reads {missing}, and no part before it writes them{_explain_columns(missing)}"
+            )
         columns |= phase.writes
+
+
+def _refuse_annotator(name: str, annotators: Mapping[str, Any], where: str) -> None:
+    if new := find_new_name("parts", "data.annotators", name):
+        raise ConfigError(f"{where}data.pipeline: {name} was renamed to {new}")
+    raise ConfigError(f"{where}data.pipeline names {name!r}, but data.annotators has {sorted(annotators)}")
+
+
+def _explain_columns(missing: Sequence[str]) -> str:
+    """The present names of columns that had these names in earlier versions."""
+    pairs = [(name, find_new_name("columns", name)) for name in missing]
+    return "".join(f"; {name} was renamed to {new}" for name, new in pairs if new)
 
 
 def load(path: str) -> Any:

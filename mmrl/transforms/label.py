@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from mmrl.columns import per_choice
 from mmrl.groups import grouped
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.transforms.self_reward_token import per_choice
 from mmrl.types import Completion, Context, Episode, Turn
 
 

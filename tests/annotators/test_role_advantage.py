@@ -1,11 +1,10 @@
-"""Cells span processes, and what a tree is worth is centred on its leaves."""
+"""A row is compared with the rows of its baseline group, across processes."""
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.role_advantage import RoleAdvantage
-from mmrl.annotators.segments import CentredValues
 from mmrl.batch import Batch
 from mmrl.types import Collector, Context, Sampling
 
@@ -56,23 +55,3 @@ def test_bad_settings_and_rewards_are_refused():
         RoleAdvantage(())
     with pytest.raises(ValueError, match="reward is not finite"):
         RoleAdvantage()(batch([torch.nan, 1.0], [0, 0]), context())
-
-
-def tree(final, inner=0.25):
-    """Rows of two inner tokens and one of the leaf, the last row cut short."""
-    values = torch.tensor([[inner, inner, v] for v in final])
-    mask = torch.ones(len(final), 3, dtype=torch.bool)
-    return Batch(values=values, group=torch.zeros(len(final), dtype=torch.long), action_mask=mask)
-
-
-def test_values_of_whole_rows_are_refused():
-    result = tree([1.0, -1.0, -1.0, -1.0])
-    with pytest.raises(ValueError, match="of every choice"):
-        CentredValues()(result.with_columns(values=result["values"][:, 0]), context())
-
-
-def test_leaves_are_centred_on_each_other():
-    out = CentredValues()(tree([1.0, -1.0, -1.0, -1.0]), context())["advantages"]
-    assert_close(out[:, 2], torch.tensor([1.5, -0.5, -0.5, -0.5]))
-    assert_close(out[:, 0], torch.full((4,), 0.25 + 0.5))
-    assert (CentredValues()(tree([-1.0] * 4, inner=-1.0), context())["advantages"] == 0).all()

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.objectives.policy_chain import ChainSurrogate, DenoisingSurrogate
-from mmrl.objectives.policy_mixture import MixtureSurrogate
+from mmrl.methods.dppo import DenoisingSurrogate
+from mmrl.methods.rl_plus import MixtureSurrogate
+from mmrl.objectives.policy_chain import ChainSurrogate
 from mmrl.objectives.preference import DPOLoss
 from mmrl.types import Context, Sampling
 from tests.laws.bench import (

@@ -11,12 +11,12 @@ import torch
 from mmrl.batch import Batch
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
+from mmrl.methods.siren import NucleusEntropy
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.weighting import TokenMean
 from mmrl.policies.base import Policy
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.policies.text.statistics import NucleusEntropy
 from mmrl.policies.text.vision import VisionLanguagePolicy
 from mmrl.types import Episode, PolicyOutput, Prompt, Request, Sampling, Turn
 from tests.laws import heads

@@ -37,9 +37,7 @@ from mmrl.types import Observation, PolicyOutput, Sampling
 
 
 class TextPolicy(ServedPolicy):
-    """Any causal language model of transformers whose layers are all attention.
-
-    Its dropout is off; that of adapters is what `lora` says.
+    """Any causal language model of transformers whose layers are all attention; only adapters (`lora`) have dropout.
 
     Args:
         path: hub id or folder of a checkpoint with its tokenizer.
