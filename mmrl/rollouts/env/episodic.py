@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmrl.rng import derive_seed
-from mmrl.rollouts.base import Rollout
-from mmrl.types import Completion, Context, Episode, Prompt, Request, Turn
+from mmrl.rollouts.base import Rollout, simulator_of
+from mmrl.types import Completion, Context, Episode, Prompt, Request, Task, Turn
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -48,15 +48,12 @@ class EpisodicRollout(Rollout):
             _play(env, episodes[start : start + size], ctx, start, len(episodes), self.bootstrap)
         return episodes
 
-    def _environment(self, task: Any, count: int) -> VectorEnv:
+    def _environment(self, task: Task, count: int) -> VectorEnv:
         """The environment of the last call while simulator and size are the same: making one costs time."""
-        if not hasattr(task, "sim"):
-            raise ValueError(
-                f"rollout=env needs a task with a simulator, but task {task.name!r} has none; use single_turn"
-            )
-        if self._env is None or self._made_for != (task.sim, count):
+        sim = simulator_of(task, "rollout=env")
+        if self._env is None or self._made_for != (sim, count):
             self.close()
-            self._env, self._made_for = task.sim.make(count), (task.sim, count)
+            self._env, self._made_for = sim.make(count), (sim, count)
         return self._env
 
     def close(self) -> None:
