@@ -21,6 +21,7 @@ from mmrl.config.parser_errors import raised_in_callback, readable
 from mmrl.config.part_checks import check_parts
 from mmrl.config.part_errors import explain_error, place_of
 from mmrl.config.preflight import check_config, check_numbers, check_seed
+from mmrl.config.renamed import check_words
 from mmrl.config.wiring import check_wiring
 from mmrl.config.yaml_files import check_yaml
 from mmrl.errors import ConfigError
@@ -233,5 +234,5 @@ def load_run(config: str | Path, words: Sequence[str] = ()) -> CLI:
         words: LightningCLI words that change the configuration.
     """
     config = Path(config)
-    check_yaml(config)
+    check_words(check_yaml(config), words)
     return CLI(["--config", str(config), "--trainer.logger=false", "--trainer.callbacks=null", *words])

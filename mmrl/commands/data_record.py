@@ -19,6 +19,7 @@ from mmrl.commands.data import RECORD_OPTIONS, number, options, switch, whole
 from mmrl.commands.evaluation_arguments import parse
 from mmrl.config.compose import compose
 from mmrl.config.preflight import check_folder
+from mmrl.config.renamed import find_new_name
 from mmrl.datasets.lerobot.writer import LeRobotWriter
 from mmrl.datasets.recording import Actor, ExpertActor, PolicyActor
 from mmrl.datasets.recording import record as played
@@ -41,12 +42,14 @@ class Source:
 def record(words: Sequence[str]) -> None:
     """Write episodes as a LeRobotDataset v3.0, failures among them, flagged."""
     given, more = options(words, RECORD_OPTIONS)
-    if not given.get("out", "").strip():
-        raise ConfigError("out=FOLDER is missing: name the folder where the dataset goes")
     for word in more:
+        if new := find_new_name("commands", "record", word.partition("=")[0]):
+            raise ConfigError(f"{word.partition('=')[0]} was renamed to {new}")
         near = difflib.get_close_matches(word.partition("=")[0], RECORD_OPTIONS, n=1)
         if "=" in word and "." not in word.partition("=")[0] and near:
             raise ConfigError(f"{word}: unknown option. Did you mean {near[0]!r}?")
+    if not given.get("out", "").strip():
+        raise ConfigError("out=FOLDER is missing: name the folder where the dataset goes")
     if given.get("format", "lerobot") != "lerobot":
         raise ConfigError(f"format={given['format']}: datasets are written as format=lerobot")
     split, offset = given.get("split", "train"), whole(given, "offset", 0, 0)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mmrl.config.bounds import LARGEST
 from mmrl.config.compose import ROOTS, SHORT
+from mmrl.config.renamed import find_new_name
 from mmrl.errors import ConfigError
 
 OPTIONS = ("checkpoint", "compare", "count", "num_samples", "decode", "video", "video_episodes", "accept", "trust")
@@ -144,6 +145,8 @@ def _typed(key: str, value: str) -> str:
         return f"--{SHORT[head]}.{rest}={value}"
     if rest and head in ROOTS:
         return f"--{key}={value}"
+    if new := find_new_name("commands", "evaluate", key):
+        raise ConfigError(f"{key} was renamed to {new}")
     known = [*OPTIONS, *(f"{slot}." for slot in (*SHORT, *ROOTS))]
     near = difflib.get_close_matches(key, known, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""

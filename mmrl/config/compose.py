@@ -24,6 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from mmrl.config.overrides import check_effect, check_word, drop_leftovers, quote
+from mmrl.config.renamed import check_names, check_words, find_new_name
 from mmrl.errors import ConfigError
 
 CONF = next(
@@ -116,8 +117,8 @@ NEEDED = ("trainer", "learner", "data")
 
 
 def groups() -> dict[str, list[str]]:
-    """Every config group with its options."""
-    folders = sorted(folder for folder in CONF.iterdir() if folder.is_dir())
+    """Every config group with its options. conf/experiment is no group: it describes comparisons of runs, not a run."""
+    folders = sorted(folder for folder in CONF.iterdir() if folder.is_dir() and folder.name != "experiment")
     return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
 
 
@@ -134,6 +135,8 @@ def hydra_words(words: Sequence[str]) -> list[str]:
         key = key.lstrip("+~") if key.startswith(("+", "~")) else key
         head, _, rest = key.partition(".")
         if not rest and key in options:
+            if value not in options[key] and (new := find_new_name("options", key, value)):
+                raise ConfigError(f"{key}={value} was renamed to {key}={new}")
             if value not in options[key] and (value != "null" or key in NEEDED):
                 near = _suggest(value, options[key]) or f" {key} can be {options[key]}"
                 raise ConfigError(f"{key}={value}: no such {key}.{near}; `mmrl list {key}` says what each is")
@@ -165,10 +168,13 @@ def compose(words: Sequence[str]) -> DictConfig:
 
 
 def finish(cfg: DictConfig, choices: Mapping[str, Any], words: Sequence[str]) -> DictConfig:
-    """Drop Hydra's own part, name the run folder, and tell the warm-start stages what they share with this run."""
+    """Drop Hydra's part, refuse renamed keys, name the run folder, and give warm-start stages the shared arguments."""
     chosen = {group: choices[group] for group in groups() if choices.get(group)}
     plain: Any = OmegaConf.to_container(cfg, resolve=False)
-    cfg = OmegaConf.create({k: v for k, v in plain.items() if k != "hydra"})
+    own = {name: node for name, node in plain.items() if name != "hydra"}
+    check_words(own, words, SHORT)
+    check_names(own)
+    cfg = OmegaConf.create(own)
     cfg.choices = chosen
     if cfg.get("run_dir") is None:
         cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{_start_time()}"
@@ -199,7 +205,7 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
         raise ConfigError(_explain_interpolation(cfg, error)) from error
     except RecursionError as error:
         raise ConfigError("an interpolation ${...} contains itself; write a value in its place") from error
-    unknown = sorted(set(plain) - {*PLAIN, *ROOTS, "choices", "paper", "prove"})
+    unknown = sorted(set(plain) - {*PLAIN, *ROOTS, "choices", "paper"})
     if unknown:
         raise ConfigError(f"unknown top-level keys {unknown}; they must be under trainer, model or data")
     for key in ("run_dir", "ckpt_path"):

@@ -11,6 +11,8 @@ import traceback
 import typing
 from dataclasses import dataclass, field
 
+from mmrl.config.renamed import find_new_name
+
 _KEY = re.compile(r'^[Pp]arser key "(?P<key>[^"]+)":')
 _CLASS = re.compile(r"^Problem with given class_path '(?P<path>[^']+)':")
 _CALLABLE = re.compile(r"^Type typing\.Callable.* expects a function or a callable class: ")
@@ -158,6 +160,8 @@ def _alternatives(word: str, part: str | None, group: str | None = None) -> str:
     """What the constructor takes instead, or the argument of it that is a group of values."""
     if part is None:
         return ""
+    if new := find_new_name("arguments", part, word.split(".")[0]):
+        return f" It was renamed to {new}"
     module, _, name = part.rpartition(".")
     try:
         made = getattr(importlib.import_module(module), name)

@@ -15,6 +15,7 @@ from rich.text import Text
 from mmrl.commands.catalogue.recipes import describe_recipe, format_recipes
 from mmrl.commands.catalogue.sources import Source, find_missing_packages, find_source, find_subclasses
 from mmrl.config.compose import CONF, groups
+from mmrl.config.renamed import find_new_name
 from mmrl.errors import ConfigError
 
 PARTS = {
@@ -76,6 +77,8 @@ def find_group(argument: str) -> str:
     """The group that is meant by its name in singular or plural."""
     known = {form: name for name in (*groups(), *PARTS) for form in (name, plural(name))}
     if argument not in known:
+        if new := find_new_name("commands", "list", argument):
+            raise ConfigError(f"{argument} was renamed to {new}")
         near = difflib.get_close_matches(argument, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         names = ", ".join(sorted(map(plural, (*groups(), *PARTS))))
