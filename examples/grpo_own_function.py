@@ -2,7 +2,8 @@
 
     python examples/grpo_own_function.py [key=value ...]
 
-A minute on two CPU cores. The reward, the share of digits among eight characters, rises from 0.1 to 0.7, and the answers that are printed at the end are nearly all digits.
+A minute on two CPU cores. The reward, the share of digits among eight characters, rises from 0.1 to 0.7,
+and the answers that are printed at the end are nearly all digits.
 """
 
 import sys
