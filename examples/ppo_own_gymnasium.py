@@ -2,9 +2,8 @@
 
     python examples/ppo_own_gymnasium.py [key=value ...]
 
-Half a minute on two CPU cores. The return of the episode that is played at the end is about -3; that of doing nothing is
-about -20. An environment that a
-package registers is named by its id: sim="CartPole-v1" or sim="my_package:MyEnv-v0".
+Half a minute on two CPU cores. The return of the episode at the end is about -3; that of doing nothing is about -20. An
+environment that a package registers is named by its id: sim="CartPole-v1" or sim="my_package:MyEnv-v0".
 """
 
 import sys
