@@ -21,10 +21,12 @@ paper:
   differs: "everything that is still to be done"
 defaults: [grpo]
 {use}
-prove:
-  budget: "120 iterations of 128 problems and 8 completions from the same start; at most 5 minutes a seed on 2 cores"
-  column: val/greedy/exact/mean
-  baseline: {{name: grpo, words: [recipe=grpo]}}
+"""
+
+EXPERIMENT = """# described in mmrl/experiments/experiment.py
+budget: "120 iterations of 128 problems and 8 completions from the same start; at most 5 minutes a seed on 2 cores"
+metric: val/greedy/exact/mean
+baseline: {name: grpo, overrides: [recipe=grpo]}
 """
 
 TERM = '''"""TODO: what the term makes likelier, in one line."""
@@ -51,7 +53,8 @@ class {part}(Term):
 
     scale: float = 1.0
 
-    reads = frozenset({{"action_mask", "advantages"}})
+    def reads(self) -> frozenset[str]:
+        return frozenset({{"action_mask", "advantages"}})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         mask = batch["action_mask"]
@@ -96,11 +99,13 @@ class {part}(Annotator):
 
     scale: float = 1.0
 
-    reads = frozenset({{"episode_reward", "action_mask"}})
-    writes = frozenset({{"advantages"}})
+    def reads(self) -> frozenset[str]:
+        return frozenset({{"episode_reward", "action_mask"}})
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({{"advantages"}})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator {name}")
         reward = batch["episode_reward"]
         advantage = self.scale * (reward - reward.mean())
         return batch.with_columns(advantages=torch.where(batch["action_mask"], advantage[:, None], 0.0))
@@ -193,6 +198,7 @@ def write(name: str, part: str, slot: Slot, root: Path) -> list[Path]:
     words = {"name": name, "part": part}
     files = {
         root / "conf" / "recipe" / f"{name}.yaml": RECIPE.format(use=slot.use.format(**words)),
+        root / "conf" / "experiment" / f"{name}.yaml": EXPERIMENT,
         root / "mmrl" / "methods" / f"{name}.py": slot.code.format(**words),
         root / "tests" / "methods" / f"test_{name}.py": slot.test.format(**words),
     }

@@ -24,8 +24,12 @@ class ImportanceWeights(Annotator):
     ClippedSurrogate(old="old_logprobs", importance_weights="importance_weights").
     """
 
-    reads = frozenset({"action_mask", "behavior_logprobs", "old_logprobs", "is_demo"})
-    writes = frozenset({"importance_weights"})
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask", "behavior_logprobs", "old_logprobs", "is_demo"})
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"importance_weights"})
+
     importance_sampling_level: ImportanceSamplingLevel
 
     @abstractmethod

@@ -35,12 +35,17 @@ class DistillationTarget(Annotator):
 
     rows: int = 64
 
-    reads = COLLATED
-    writes = frozenset({"action"})
-    models = frozenset({"reference"})
-
     def __post_init__(self) -> None:
         positive_rows(self.rows, "distillation_target")
+
+    def reads(self) -> frozenset[str]:
+        return COLLATED
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"action"})
+
+    def models(self) -> frozenset[str]:
+        return frozenset({"reference"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         reference = reference_of(ctx, "distillation_target")

@@ -121,21 +121,20 @@ class OutputColumn(Annotator):
     column: str | None = None
     rows: int = 64
 
-    reads = COLLATED
-
     def __post_init__(self) -> None:
         positive_rows(self.rows, "output_column")
 
-    @property
-    def needs(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
+        return COLLATED
+
+    def needs(self) -> frozenset[str]:
         return frozenset({self.part})
 
-    @property
-    def writes(self) -> frozenset[str]:  # type: ignore[override]
+    def writes(self) -> frozenset[str]:
         return frozenset({self.column or self.part})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        (column,) = self.writes
+        (column,) = self.writes()
         return batch.with_columns(**{column: scored(ctx.policy, batch, self._part, self.rows, ctx.device)})
 
     def _part(self, out: PolicyOutput) -> Tensor:
@@ -167,14 +166,14 @@ class SelfAnchoredPenalty(Annotator):
     _target: float | None = field(default=None, init=False, repr=False)
     _latest: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
-    writes = frozenset({"penalty_slope"})
-
     def __post_init__(self) -> None:
         if not 0 <= self.quantile < 1:
             raise ValueError(f"self_anchored_penalty.quantile must be in [0, 1), got {self.quantile}")
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def writes(self) -> frozenset[str]:
+        return frozenset({"penalty_slope"})
+
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", self.column})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
@@ -216,12 +215,10 @@ class LinearizedPenalty(Term):
     part: str
     slope: str = "penalty_slope"
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", self.slope})
 
-    @property
-    def needs(self) -> frozenset[str]:  # type: ignore[override]
+    def needs(self) -> frozenset[str]:
         return frozenset({self.part})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
