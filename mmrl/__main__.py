@@ -1,4 +1,4 @@
-"""`mmrl fit|evaluate|data|list|doctor`, also as `python -m mmrl`."""
+"""`mmrl fit|evaluate|data|list|doctor|completion`, also as `python -m mmrl`."""
 
 from __future__ import annotations
 
@@ -7,41 +7,29 @@ import sys
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # small operations on few cores otherwise wait in a busy loop
 
-USAGE = """mmrl: reinforcement learning for text, vision-language and vision-language-action policies
-
-  mmrl fit recipe=grpo task=arithmetic policy=tiny_text [key=value ...] [--print_config]
-  mmrl fit --config runs/.../config.yaml [--trainer.max_epochs 5 ...]
-  mmrl evaluate RUN_FOLDER [checkpoint=last|start|FILE] [count=512] [video=true] [key=value ...]
-  mmrl data record sim=reach num_episodes=50 out=FOLDER | mmrl data record run=RUN_FOLDER out=FOLDER
-  mmrl data inspect FOLDER
-  mmrl list [recipes|policies|tasks|sims|engines|rollouts|objectives|annotators|...]
-  mmrl doctor
-
-mmrl COMMAND --help says more.
-Keys: recipe task sim policy engine seed run_dir ckpt_path, and everything below trainer. data. model.
-overwrite=true begins a run in a folder that holds one; trust=true loads pickled objects from a checkpoint.
-"""
-
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; the exit status is 0, 1 for a failure, 2 for words that cannot be used.
+    """Run one command; the exit status is 0, 1 for a failure, 2 for arguments that cannot be used.
 
-    An error that a part of ours raises on purpose is a message to the user and is shown as one line. Every other error
-    is a fault of the program and is shown with its traceback, and so is every error with MMRL_TRACEBACK=1.
+    An error that mmrl's own code raises on purpose is a message to the user and is printed as one line. Every other
+    error is a fault of the program and is printed with its traceback, and so is every error with MMRL_TRACEBACK=1.
     """
-    words = list(sys.argv[1:] if argv is None else argv)
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(USAGE, end="")
-        return 0 if words else 2
-    command, rest = words[0], words[1:]
     from mmrl.commands import COMMANDS
-    from mmrl.commands.usage import USAGES
+    from mmrl.commands.usage import USAGE, USAGES, format_versions
     from mmrl.errors import ConfigError, raised_on_purpose
 
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(USAGE, end="")
+        return 0 if arguments else 2
+    if arguments[0] in ("-V", "--version"):
+        print(format_versions())
+        return 0
+    command, rest = arguments[0], arguments[1:]
     if command not in COMMANDS:
         print(f"mmrl: unknown command {command!r}; commands are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    if command in USAGES and (rest[:1] == ["help"] or {"-h", "--help"} & set(rest)):
+    if (rest[:1] == ["help"] or {"-h", "--help"} & set(rest)) and "all" not in rest:
         print(USAGES[command], end="")
         return 0
     try:

@@ -123,6 +123,11 @@ COLLATED = frozenset(
 """Columns that every batch has when it leaves `collate`."""
 
 
+def per_choice(name: str) -> bool:
+    """Whether a column has an entry for every choice."""
+    return name in COLUMNS and COLUMNS[name].shape.startswith("[N, T")
+
+
 def pad_value(name: str) -> float:
     """What fills the choices of a short row in this column."""
     return COLUMNS[name].pad if name in COLUMNS else 0

@@ -20,6 +20,9 @@ from torch import Tensor
 if TYPE_CHECKING:  # gymnasium is only needed by those who have a simulator
     from gymnasium.vector import VectorEnv
 
+    from mmrl.engines.base import Engine
+    from mmrl.policies.base import Policy
+
 Observation = dict[str, Any]
 """What one row of the network is run on: tensors without a batch axis (or per-row ragged ones), keyed by input name."""
 
@@ -124,9 +127,7 @@ class Episode:
     scores: dict[str, float] = field(default_factory=dict)  # named by the task's verifiers
     reward: float = 0.0  # composed from the scores by a Reward; given at the last turn
     ended: Ended = "done"
-    bootstrap_value: float = (
-        0.0  # value of the state after the last turn when it was cut off, not terminal; 0 at a terminal
-    )
+    bootstrap_value: float = 0.0  # value of the state after the last turn where that is not terminal
     following: Observation | None = None  # encoded observation after the last turn of a segment that did not terminate
     source: Literal["policy", "demo", "replay"] = "policy"
     role: str = "actor"
@@ -152,13 +153,8 @@ class Episode:
     def light(self) -> Episode:
         """A copy without tensors and images, cheap to send between processes and to log; a text's answer stays."""
         answer = {"answer": self.output} if isinstance(self.output, str) and "answer" not in self.info else {}
-        return replace(
-            self,
-            turns=[],
-            following=None,
-            prompt=replace(self.prompt, images=()),
-            info={**self.info, **answer, "tokens": self.tokens},
-        )
+        info = {**self.info, **answer, "tokens": self.tokens}
+        return replace(self, turns=[], following=None, prompt=replace(self.prompt, images=()), info=info)
 
 
 @dataclass
@@ -178,13 +174,33 @@ class PolicyOutput:
         return self.others[name]
 
 
-@dataclass
+class Collector:
+    """What the parts of an iteration may ask of the loop; without a loop nothing can be collected or scored."""
+
+    def collect_prompts(self, count: int) -> list[Episode]:
+        """Collect `count` further prompts; this rank's scored share. Collective: all ranks ask for the same number."""
+        raise RuntimeError("only the training loop collects further prompts; leave this part out of data.evaluation")
+
+    def collect_samples(self, indices: Mapping[int, range]) -> list[Episode]:
+        """Collect and score further episodes of this rank's prompts, by slot and sample index."""
+        raise RuntimeError("only the training loop samples further episodes; leave this part out of data.evaluation")
+
+    def score(self, episodes: Sequence[Episode]) -> None:
+        """Write scores and rewards into episodes of whole groups, also provisional ones that a rollout makes."""
+        raise RuntimeError("there is no reward function here; give the Context a collector that scores")
+
+    def gather(self, items: Sequence[Any]) -> list[Any]:
+        """The items of all ranks, in rank order. Collective."""
+        return list(items)
+
+
+@dataclass(frozen=True)
 class Context:
-    """What one iteration lends to its parts. Read-only."""
+    """What one iteration knows. `dataclasses.replace` derives another; `collector` is asked for what has to be done."""
 
     task: Task
-    engine: Any
-    policy: Any
+    engine: Engine
+    policy: Policy
     sampling: Sampling
     seed: int
     iteration: int
@@ -194,20 +210,10 @@ class Context:
     rank: int = 0
     world_size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    models: Mapping[str, Any] = field(default_factory=dict)  # frozen or auxiliary models, for example "reference"
+    models: Mapping[str, Policy] = field(default_factory=dict)  # frozen or auxiliary models, for example "reference"
+    collector: Collector = field(default_factory=Collector)
     progress: Callable[[str, int, int], None] = lambda phase, done, total: None
-    collect_prompts: Callable[[int], list[Episode] | None] | None = None
-    """Collect that many further prompts and return this rank's scored share, None for none. Collective over ranks: all
-    ask for the same number."""
-    score: Callable[[Sequence[Episode]], None] | None = None
-    """Writes scores and rewards into episodes of whole groups, also into provisional ones that a rollout makes on its
-    way, to search or to estimate what a state is worth; None without a collector."""
-    requested_indices: Mapping[int, range] | None = None
-    """Sample indices to collect, by slot, where they are not the first `group_size` ones."""
-    collect_samples: Callable[[Mapping[int, range]], list[Episode]] | None = None
-    """Collect and score further episodes, by slot and sample index, of prompts that this rank has played already."""
-    gather: Callable[[Sequence[Any]], list[Any]] = list
-    """Collective over ranks: the items of all of them, in rank order."""
+    requested_indices: Mapping[int, range] | None = None  # sample indices by slot; None for the first `group_size`
 
     def sample_indices(self, slot: int) -> range:
         """Sample indices of the episodes that a rollout has to collect for the prompt of this slot."""
@@ -289,6 +295,3 @@ class Sim(ABC):
     def task_of(self, seed: int) -> str:
         """The name of the task that an initial state poses; a simulator of several tasks tells it from the seed."""
         return self.name
-
-
-Group = Sequence[Episode]

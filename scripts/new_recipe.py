@@ -21,10 +21,12 @@ paper:
   differs: "everything that is still to be done"
 defaults: [grpo]
 {use}
-prove:
-  budget: "120 iterations of 128 problems and 8 completions from the same start; at most 5 minutes a seed on 2 cores"
-  column: val/greedy/exact/mean
-  baseline: {{name: grpo, words: [recipe=grpo]}}
+"""
+
+EXPERIMENT = """# described in mmrl/experiments/experiment.py
+budget: "120 iterations of 128 problems and 8 completions from the same start; at most 5 minutes a seed on 2 cores"
+metric: val/greedy/exact/mean
+baseline: {name: grpo, overrides: [recipe=grpo]}
 """
 
 TERM = '''"""TODO: what the term makes likelier, in one line."""
@@ -51,7 +53,8 @@ class {part}(Term):
 
     scale: float = 1.0
 
-    reads = frozenset({{"action_mask", "advantages"}})
+    def reads(self) -> frozenset[str]:
+        return frozenset({{"action_mask", "advantages"}})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         mask = batch["action_mask"]
@@ -62,7 +65,7 @@ TERM_TEST = """import torch
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
-from mmrl.objectives.{name} import {part}
+from mmrl.methods.{name} import {part}
 from mmrl.types import PolicyOutput
 
 
@@ -81,8 +84,8 @@ from dataclasses import dataclass
 
 import torch
 
-from mmrl.batch import Batch
 from mmrl.annotators.base import Annotator
+from mmrl.batch import Batch
 from mmrl.types import Context
 
 
@@ -96,11 +99,13 @@ class {part}(Annotator):
 
     scale: float = 1.0
 
-    reads = frozenset({{"episode_reward", "action_mask"}})
-    writes = frozenset({{"advantages"}})
+    def reads(self) -> frozenset[str]:
+        return frozenset({{"episode_reward", "action_mask"}})
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({{"advantages"}})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator {name}")
         reward = batch["episode_reward"]
         advantage = self.scale * (reward - reward.mean())
         return batch.with_columns(advantages=torch.where(batch["action_mask"], advantage[:, None], 0.0))
@@ -110,7 +115,7 @@ ANNOTATOR_TEST = """import torch
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
-from mmrl.annotators.{name} import {part}
+from mmrl.methods.{name} import {part}
 from mmrl.types import Context, Sampling
 
 
@@ -146,7 +151,7 @@ WEIGHTING_TEST = """import torch
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
-from mmrl.objectives.{name} import {part}
+from mmrl.methods.{name} import {part}
 
 
 def test_by_hand():
@@ -158,9 +163,8 @@ def test_by_hand():
 
 @dataclass(frozen=True)
 class Slot:
-    """Files in which a part of one kind goes."""
+    """What a new part of one kind begins with."""
 
-    package: str
     code: str
     test: str
     use: str  # in the recipe
@@ -169,24 +173,21 @@ class Slot:
 
 SLOTS = {
     "term": Slot(
-        "objectives",
         TERM,
         TERM_TEST,
-        "model: {{objective: {{terms: {{policy: null, {name}: {{_target_: mmrl.objectives.{name}.{part}}}}}}}}}",
+        "model: {{objective: {{terms: {{policy: null, {name}: {{_target_: mmrl.methods.{name}.{part}}}}}}}}}",
         "TERMS",
     ),
     "annotator": Slot(
-        "annotators",
         ANNOTATOR,
         ANNOTATOR_TEST,
-        "data: {{pipeline: [{name}], annotators: {{{name}: {{_target_: mmrl.annotators.{name}.{part}}}}}}}",
+        "data: {{pipeline: [{name}], annotators: {{{name}: {{_target_: mmrl.methods.{name}.{part}}}}}}}",
         "ANNOTATORS",
     ),
     "weighting": Slot(
-        "objectives",
         WEIGHTING,
         WEIGHTING_TEST,
-        "data: {{weighting: {{_target_: mmrl.objectives.{name}.{part}}}}}",
+        "data: {{weighting: {{_target_: mmrl.methods.{name}.{part}}}}}",
         "WEIGHTINGS",
     ),
 }
@@ -197,8 +198,9 @@ def write(name: str, part: str, slot: Slot, root: Path) -> list[Path]:
     words = {"name": name, "part": part}
     files = {
         root / "conf" / "recipe" / f"{name}.yaml": RECIPE.format(use=slot.use.format(**words)),
-        root / "mmrl" / slot.package / f"{name}.py": slot.code.format(**words),
-        root / "tests" / slot.package / f"test_{name}.py": slot.test.format(**words),
+        root / "conf" / "experiment" / f"{name}.yaml": EXPERIMENT,
+        root / "mmrl" / "methods" / f"{name}.py": slot.code.format(**words),
+        root / "tests" / "methods" / f"test_{name}.py": slot.test.format(**words),
     }
     there = [str(path) for path in files if path.exists()]
     if there:
@@ -206,7 +208,7 @@ def write(name: str, part: str, slot: Slot, root: Path) -> list[Path]:
     for path, text in files.items():
         path.write_text(text)
     laws = root / "tests" / "laws" / "law_examples.py"
-    laws.write_text(_with_example(laws.read_text(), f"mmrl.{slot.package}.{name}", part, slot.examples))
+    laws.write_text(_with_example(laws.read_text(), f"mmrl.methods.{name}", part, slot.examples))
     return [*files, laws]
 
 

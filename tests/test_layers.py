@@ -49,8 +49,8 @@ SHARED = (
     *("curricula", "evaluation"),
 )
 FOLDER_FILES = 14
-"""A folder with more modules than that needs rooms of its own; these have one equation or one message a file."""
-LARGE_FOLDERS = {"mmrl/ops", "mmrl/engines/vllm", "mmrl/objectives", "mmrl/annotators", "mmrl/datasets", "mmrl"}
+"""A folder with more modules than that needs rooms of its own; these have one paper or one message a file."""
+LARGE_FOLDERS = {"mmrl/methods", "mmrl/engines/vllm", "mmrl"}
 
 
 def module(file: Path) -> str:
@@ -137,6 +137,18 @@ def test_no_two_folders_import_each_other():
     assert not circles, f"folders that import each other in a circle: {circles}"
 
 
+def test_parts_of_a_paper_are_used_by_configuration_alone():
+    """What two papers need is in the folder of its kind, under the name of what it computes."""
+    wrong = []
+    for file in FILES:
+        name = module(file)
+        paper = ".".join(name.split(".")[:3]) if within(name, "mmrl.methods") else None
+        for imported in imports(file):
+            if within(imported, "mmrl.methods") and not (paper and within(imported, paper)):
+                wrong.append(f"{name} imports {imported}")
+    assert not wrong
+
+
 def test_folders_hold_about_a_dozen_files():
     for folder in {file.parent for file in FILES if within(module(file), "mmrl")}:
         if str(folder.relative_to(ROOT)) not in LARGE_FOLDERS:
@@ -215,5 +227,7 @@ def test_there_is_one_loop():
         for node in ast.walk(tree(file))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "collect"
     }
-    others = {caller for caller in callers if not within(caller, "mmrl.rollouts")}
+    others = {
+        caller for caller in callers if not any(within(caller, f"mmrl.{name}") for name in ("rollouts", "methods"))
+    }
     assert others <= {"mmrl.data.collector", "mmrl.evaluation.held_out"}

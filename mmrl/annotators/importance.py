@@ -11,8 +11,7 @@ from torch import Tensor
 
 from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
-from mmrl.ops.importance import mask_ratio, truncate_ratio
-from mmrl.ops.ratio import ImportanceSamplingLevel, log_ratio
+from mmrl.ops.ratio import ImportanceSamplingLevel, log_ratio, mask_ratio, truncate_ratio
 from mmrl.types import Context
 
 
@@ -25,8 +24,12 @@ class ImportanceWeights(Annotator):
     ClippedSurrogate(old="old_logprobs", importance_weights="importance_weights").
     """
 
-    reads = frozenset({"action_mask", "behavior_logprobs", "old_logprobs", "is_demo"})
-    writes = frozenset({"importance_weights"})
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask", "behavior_logprobs", "old_logprobs", "is_demo"})
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"importance_weights"})
+
     importance_sampling_level: ImportanceSamplingLevel
 
     @abstractmethod
@@ -34,7 +37,6 @@ class ImportanceWeights(Annotator):
         """The weights [N, T] from the ratios, 0 outside the mask."""
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator importance_weights")
         mask = batch["action_mask"]
         weights = self.bound(self._ratio(batch), mask)
         return batch.with_columns(importance_weights=torch.where(batch["is_demo"][:, None] & mask, 1.0, weights))
@@ -47,7 +49,7 @@ class ImportanceWeights(Annotator):
         ratio, weights = self._ratio(batch)[sampled].double(), batch["importance_weights"][sampled].double()
         cut = (self.bound(self._ratio(batch), sampled)[sampled] != self._ratio(batch)[sampled]).double()
         mine = (len(ratio), *(float(part.sum()) for part in (ratio, cut, weights, weights.square())))
-        count, ratios, cuts, total, squares = map(math.fsum, zip(*ctx.gather([mine])))
+        count, ratios, cuts, total, squares = map(math.fsum, zip(*ctx.collector.gather([mine])))
         if not count:
             return {}
         ess = total**2 / (count * squares) if squares else 0.0

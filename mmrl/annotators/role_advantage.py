@@ -8,7 +8,7 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
-from mmrl.ops.segments import role_advantage
+from mmrl.ops.advantage import role_advantage
 from mmrl.types import Context
 
 
@@ -30,8 +30,6 @@ class RoleAdvantage(Annotator):
     scale: bool = True
     epsilon: float = 1e-6
 
-    writes = frozenset({"advantages"})
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "group_by", tuple(self.group_by))  # configs give lists
         if not self.group_by:
@@ -39,19 +37,20 @@ class RoleAdvantage(Annotator):
         if self.epsilon < 0:
             raise ValueError(f"role_advantage.epsilon must be >= 0, got {self.epsilon}")
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def writes(self) -> frozenset[str]:
+        return frozenset({"advantages"})
+
+    def reads(self) -> frozenset[str]:
         return frozenset({"reward", "action_mask", *self.group_by})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator role_advantage")
         reward, mask = batch["reward"].float(), batch["action_mask"]
         if not reward.isfinite().all():
             raise ValueError("reward is not finite in some rows; check data.reward and what the rollout pays")
         counted = mask.any(1)  # a row without a choice has nothing to be compared for
         keys = [tuple(row) for row in zip(*(batch[name].tolist() for name in self.group_by))]
         own = [(key, float(r)) for key, r, there in zip(keys, reward, counted) if there]
-        everyone = sorted(ctx.gather(own))  # in one order, however many processes there are
+        everyone = sorted(ctx.collector.gather(own))  # in one order, however many processes there are
         number = {key: i for i, key in enumerate(dict.fromkeys(key for key, _ in everyone))}
         baseline_group = torch.tensor([number[key] for key, _ in everyone], dtype=torch.long)
         rewards = torch.tensor([r for _, r in everyone], dtype=torch.float64)

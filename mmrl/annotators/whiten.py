@@ -13,8 +13,8 @@ def whiten(value: Tensor, mask: Tensor, ctx: Context, epsilon: float = 1e-8) -> 
     if ctx.world_size == 1:
         return masked_whiten(value, mask, epsilon)
     inside = value[mask].double()
-    count, total = map(sum, zip(*ctx.gather([(len(inside), float(inside.sum()))])))
+    count, total = map(sum, zip(*ctx.collector.gather([(len(inside), float(inside.sum()))])))
     mean = total / max(count, 1)
-    squares = sum(ctx.gather([float((inside - mean).square().sum())]))
+    squares = sum(ctx.collector.gather([float((inside - mean).square().sum())]))
     std = (squares / max(count, 1)) ** 0.5
     return zero_outside(((value - mean) / (std + epsilon)).to(value.dtype), mask)

@@ -1,44 +1,23 @@
-"""What the console script can do: one file a command."""
+"""The commands of the console script; each imports its own module when it runs, so that `mmrl --help` is fast."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Command = Callable[[Sequence[str]], Any]
 
 
-def _fit(words: list[str]) -> None:
-    from mmrl.commands.fit import fit
-
-    fit(words)
+def _load_lazily(module: str, function: str) -> Command:
+    return lambda arguments: getattr(importlib.import_module(f"mmrl.commands.{module}"), function)(arguments)
 
 
-def _evaluate(words: list[str]) -> None:
-    from mmrl.commands.evaluate import evaluate
-
-    evaluate(words)
-
-
-def _list(words: list[str]) -> None:
-    from mmrl.commands.catalogue import show
-
-    show(words)
-
-
-def _doctor(words: list[str]) -> None:
-    from mmrl.commands.doctor import doctor
-
-    doctor(words)
-
-
-def _data(words: list[str]) -> None:
-    from mmrl.commands.data import data
-
-    data(words)
-
-
-COMMANDS: dict[str, Callable[[list[str]], None]] = {
-    "fit": _fit,
-    "evaluate": _evaluate,
-    "data": _data,
-    "list": _list,
-    "doctor": _doctor,
+COMMANDS: dict[str, Command] = {
+    "fit": _load_lazily("fit", "fit"),
+    "evaluate": _load_lazily("evaluate", "evaluate"),
+    "data": _load_lazily("data", "data"),
+    "list": _load_lazily("catalogue.listing", "print_list"),
+    "doctor": _load_lazily("doctor", "doctor"),
+    "completion": _load_lazily("completion", "print_completion"),
 }

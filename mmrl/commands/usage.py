@@ -1,46 +1,133 @@
-"""Help texts of the commands; `mmrl fit --help` is the parser's own."""
+"""Help texts of the commands, and the versions that `mmrl --version` prints; nothing large is imported."""
 
 from __future__ import annotations
 
+USAGE = """mmrl: reinforcement learning for text, vision-language and vision-language-action policies
+
+  mmrl fit recipe=grpo task=arithmetic policy=tiny_text   train a policy
+  mmrl evaluate RUN_FOLDER                                measure a run's checkpoints on held-out problems
+  mmrl data record|inspect ...                            record or inspect episodes of robots
+  mmrl list [recipes|policies|tasks|sims|engines|...]     what can be chosen
+  mmrl doctor                                             versions, devices and missing packages
+  mmrl completion bash|zsh                                completion of commands, options and run folders
+  mmrl --version
+
+`mmrl COMMAND --help` explains a command. With MMRL_TRACEBACK=1 every error has its traceback.
+"""
+
 USAGES = {
-    "evaluate": """mmrl evaluate: held-out success of a run's checkpoints, with intervals
+    "fit": """mmrl fit: train a policy
 
-  mmrl evaluate RUN_FOLDER|FILE.ckpt                         the last checkpoint, or this one
-      checkpoint=last|start|FILE                             of a run's folder
-      compare=start|FILE|RUN_FOLDER    before it, on the same problems and draws: a paired test
-      count=512        held-out problems; as the run's configuration says by default
-      num_samples=8    per problem: pass@k
-      decode=argmax    a decode of the configuration, or sample, argmax, mean; all that are configured by default
-      video=true       of the first video_episodes=6 held-out initial states of a simulator
-      accept=ENTRY     of the simulator's contract that may differ from the training's, as suite.renderer
-      trust=true       also load pickled objects from a checkpoint: whoever wrote it can run any code here
-      sim.KEY=VALUE engine.KEY=VALUE ...                     changes the run's configuration, as for mmrl fit
+  mmrl fit recipe=NAME [GROUP=OPTION ...] [KEY=VALUE ...] [--print_config]
+  mmrl fit --config FILE [--KEY VALUE ...]     FILE: config.yaml of a run, or what --print_config printed
 
+Groups, with the defaults of recipe=grpo (`mmrl list recipes`, `mmrl list policies`, ... show the options):
+  task=arithmetic  sim=null  policy=tiny_text  engine=local  rollout=single_turn  curriculum=shuffled
+  objective=clip  scheduler=linear  evaluation=text  data=default  learner=default  phases=null  trainer=default
+
+Common keys, with the defaults of recipe=grpo:
+  seed=0                                 of every random generator
+  run_dir=null                           folder of the run; null is runs/RECIPE/TIME
+  ckpt_path=null                         checkpoint to resume from
+  trainer.max_epochs=120                 iterations: collect episodes, then update the policy
+  trainer.check_val_every_n_epoch=10     iterations between evaluations
+  trainer.accelerator=auto               cpu, cuda, mps or auto; all of Lightning's trainer.* options
+  trainer.devices=1
+  trainer.precision=32-true              or bf16-mixed
+  data.num_prompts=128                   prompts of an iteration
+  data.group_size=8                      completions or episodes of a prompt
+  data.update_epochs=1                   passes over the data of an iteration
+  data.num_minibatches=4                 optimiser steps of a pass
+  sampling.temperature=1.0
+  sampling.max_tokens=8                  longest completion
+  optimizer.lr=3e-4                      of random weights; take about 1e-6 for a pretrained model
+  policy.path=null                       model folder or name, as in policy=text policy.path=Qwen/Qwen2.5-0.5B-Instruct
+  objective.terms.policy.clip_high=0.2   a key of a part of the recipe; KEY=null takes a part out
+
+For this start alone:
+  overwrite=true       begin a run in a folder that holds one
+  trust=true           also load pickled objects from a checkpoint: whoever wrote it can run any code here
+
+All keys: mmrl fit recipe=NAME --print_config. All of LightningCLI's options: mmrl fit --help all.
+Several runs: python scripts/train.py --multirun recipe=grpo,rloo seed=0,1.
+
+Examples:
+  mmrl fit recipe=grpo task=jsonl task.path=rows.jsonl policy=text policy.path=Qwen/Qwen2.5-0.5B-Instruct
+  mmrl fit recipe=demo_vla sim=push trainer.max_epochs=40 run_dir=runs/push
+  mmrl fit recipe=sac sim=gym sim.id=Pendulum-v1
+  mmrl fit --config runs/push/config.yaml --trainer.max_epochs 80 --ckpt_path runs/push/checkpoints/last.ckpt
+""",
+    "evaluate": """mmrl evaluate: measure a run's checkpoints on held-out problems, with confidence intervals
+
+  mmrl evaluate RUN_FOLDER|FILE.ckpt [OPTION=VALUE ...] [KEY=VALUE ...]
+
+Options:
+  checkpoint=last      last, start, another name in the run's checkpoints folder, or a file
+  compare=start        a paired test against start, a file or another run, on the same problems and random draws
+  count=512            held-out problems; default: the run's configuration
+  num_samples=8        completions of each problem, for pass@k; default: the run's configuration
+  decode=argmax        a decode of the configuration, or sample, argmax, mean; default: all that are configured
+  video=true           record the first held-out initial states of a simulator; default: false
+  video_episodes=6     number of those states
+  accept=ENTRY         entry of the simulator's contract that may differ from the training's, as suite.renderer
+  trust=true           also load pickled objects from a checkpoint: whoever wrote it can run any code here
+
+KEY=VALUE changes the run's configuration: sim.renderer=ray engine.max_rows=64.
 Written into the run's folder: report.html, evaluation.json, protocol.json, episodes.jsonl, videos/.
+
+Examples:
+  mmrl evaluate runs/demo compare=start video=true
+  mmrl evaluate runs/a compare=runs/b
 """,
-    "data": """mmrl data: episodes of robots, recorded control step by control step
+    "data": """mmrl data: record episodes of a simulator, or inspect a dataset
 
-  mmrl data record sim=reach num_episodes=50 out=FOLDER      the simulator's scripted expert
-  mmrl data record run=RUN_FOLDER num_episodes=50 out=FOLDER a trained policy, in the simulator of its run
-      checkpoint=last|start|FILE  decode=sample|argmax|mean  of a policy
-      noise=0.3        std of the noise added to the expert's actions, in actions
-      video=false      PNG inside the tables, exact, instead of H.264
-      offset=0         index of the first initial state of split=train|held_out
-      sim.KEY=VALUE task.KEY=VALUE policy.KEY=VALUE ...      as for mmrl fit
-  mmrl data inspect FOLDER|FILE.hdf5                         schema, counts, statistics, contact sheet
-      out=FOLDER       where contact_sheet.png goes
-      write=true       compute meta/stats.json again from the data
+  mmrl data record sim=NAME out=FOLDER [OPTION=VALUE ...]         episodes of the simulator's scripted expert
+  mmrl data record run=RUN_FOLDER out=FOLDER [OPTION=VALUE ...]   episodes of a trained policy, in its simulator
+  mmrl data inspect FOLDER|FILE.hdf5 [out=FOLDER] [write=true]    schema, counts, statistics, contact sheet
 
-Written: LeRobotDataset v3.0. Read: LeRobotDataset v3.0, Minari HDF5, robomimic HDF5.
-To learn from one: mmrl fit recipe=bc sim=reach rollout=offline rollout.path=FOLDER curriculum=shuffled
+Options of record:
+  num_episodes=50      episodes
+  split=train          initial states: train or held_out
+  offset=0             index of the first initial state
+  noise=0              std of the noise added to the expert's actions, in actions
+  checkpoint=last      of the policy: last, start or a file
+  decode=sample        of the policy: sample, argmax or mean
+  video=true           false writes PNG into the tables, which is exact, instead of H.264
+  format=lerobot       LeRobotDataset v3.0
+  KEY=VALUE            of the configuration, as for mmrl fit: sim.renderer=ray
+
+Options of inspect:
+  out=FOLDER           folder of contact_sheet.png; default: the dataset's
+  write=true           compute meta/stats.json again from the data; default: false
+
+Read are LeRobotDataset v3.0, Minari HDF5 and robomimic HDF5.
+
+Examples:
+  mmrl data record sim=reach num_episodes=50 out=data/reach
+  mmrl fit recipe=bc sim=reach rollout=offline rollout.path=data/reach curriculum=shuffled
 """,
-    "list": """mmrl list: what there is, with a line about each
+    "list": """mmrl list: the groups, their options, and the parts that a recipe can name
 
-  mmrl list                the groups
-  mmrl list recipes        one of them: recipes, policies, tasks, sims, engines, objectives, annotators, ...
+  mmrl list                 all groups
+  mmrl list GROUP           its options with a line about each: recipes, policies, tasks, sims, engines, terms, ...
+  mmrl list recipes NAME    one recipe: paper, differences from it, groups, run time and result
 """,
-    "doctor": """mmrl doctor: versions, devices and renderers of this machine, and what is wrong with them
+    "doctor": """mmrl doctor: versions, devices and renderers of this machine, and how to get what is missing
 
-  mmrl doctor              takes no arguments
+  mmrl doctor               it takes no arguments; the exit status is 2 where something essential is missing
+""",
+    "completion": """mmrl completion: completion of commands, groups, options, keys and run folders in a shell
+
+  mmrl completion bash      for ~/.bashrc: source <(mmrl completion bash)
+  mmrl completion zsh       for ~/.zshrc, after compinit: source <(mmrl completion zsh)
 """,
 }
+
+
+def format_versions() -> str:
+    """Versions of mmrl and of what decides its numbers, without importing them."""
+    from mmrl.runs.versions import versions
+
+    found = versions()
+    names = ("mmrl", "python", "torch", "lightning", "transformers")
+    return "\n".join(f"{name} {found.get(name, 'not installed')}" for name in names)

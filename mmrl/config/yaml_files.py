@@ -1,11 +1,13 @@
-"""Refuses a YAML file that cannot be a configuration, before a parser makes something else of it."""
+"""Check that a YAML file can be a configuration, before LightningCLI parses it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from mmrl.config.renamed import check_names
 from mmrl.errors import ConfigError
 
 MOST_NODES = 200_000
@@ -14,8 +16,11 @@ _LONGEST = 10**7  # bytes
 _HINT = "give a file that `mmrl fit ... --print_config` printed, or a run's config.yaml"
 
 
-def check_yaml(path: Path) -> None:
-    """Refuse, with the line: no file, another text, keys that are there twice, aliases that grow without end.
+def check_yaml(path: Path) -> dict[str, Any]:
+    """Refuse, with the line: a missing file, other text, duplicate or renamed keys, and endless aliases.
+
+    Returns:
+        the mapping, with every number as text.
 
     Raises:
         ConfigError: where it is not one mapping with `model` and `data`.
@@ -44,6 +49,9 @@ def check_yaml(path: Path) -> None:
     names = {key.value for key, _ in root.value if isinstance(key, yaml.ScalarNode)}
     if missing := [name for name in ("model", "data") if name not in names]:
         raise ConfigError(f"{path}: {' and '.join(missing)} missing, there is {sorted(names) or 'nothing'}; {_HINT}")
+    config: dict[str, Any] = yaml.constructor.BaseConstructor().construct_document(root)
+    check_names(config, f"{path}: ")
+    return config
 
 
 def _count(node: yaml.Node, path: Path, counts: dict[int, int], above: set[int]) -> int:
@@ -73,7 +81,7 @@ def _check(node: yaml.Node, path: Path, seen: set[int]) -> None:
                 raise ConfigError(f"{path}: a key that is not a string, {_line(key.start_mark)}; keys are strings")
             if key.value in lines:
                 raise ConfigError(
-                    f"{path}: the key {key.value!r} is there twice, in lines {lines[key.value]} and "
+                    f"{path}: the key {key.value!r} is given twice, in lines {lines[key.value]} and "
                     f"{key.start_mark.line + 1}; take one out"
                 )
             lines[key.value] = key.start_mark.line + 1

@@ -1,4 +1,4 @@
-"""Collector: select prompts, collect their episodes and score them, for one iteration."""
+"""PromptCollector: select prompts, collect their episodes and score them, for one iteration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mmrl.curricula.base import Curriculum
 from mmrl.groups import grouped
 from mmrl.policies.base import Policy
 from mmrl.rewards.base import Reward
-from mmrl.rewards.scoring import score
+from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.base import Rollout
 from mmrl.types import Context, Episode, Prompt, Task
 
@@ -28,7 +28,7 @@ class Collected:
     policy: Policy  # with the weights that sampled
 
 
-class Collector:
+class PromptCollector(Scorer):
     """Selects prompts, runs the rollout, scores the episodes and measures the time that this took on this rank.
 
     Args:
@@ -36,34 +36,30 @@ class Collector:
         rollout: how prompts become episodes.
         reward: from named scores to one number per episode.
         curriculum: which prompts come next.
-        ctx: of the iteration.
+        ctx: of the iteration. `self.ctx` is the same with this collector in it.
     """
 
     def __init__(self, task: Task, rollout: Rollout, reward: Reward, curriculum: Curriculum, ctx: Context):
-        self.task, self.rollout, self.reward, self.curriculum, self.ctx = task, rollout, reward, curriculum, ctx
+        super().__init__(task, reward)
+        self.rollout, self.curriculum, self.ctx = rollout, curriculum, replace(ctx, collector=self)
         self.choices, self.episodes, self.scoring = 0, 0, 0.0  # the last in seconds
         self._next_slot = 0
         self._slots: dict[int, Prompt] = {}  # of this rank
 
     def collect_prompts(self, count: int) -> list[Episode]:
-        """This rank's share of `count` further prompts: played, scored and rewarded. Collective."""
         indices = self.curriculum.select(count, self.ctx)
         slots = [(self._next_slot + i, index) for i, index in enumerate(indices)]
         self._next_slot += len(indices)
         mine = [(slot, self.task[index]) for slot, index in slots[self.ctx.rank :: self.ctx.world_size]]
         self._slots |= dict(mine)
-        episodes = self._score(self.rollout.collect(mine, self.ctx) if mine else [])
+        episodes = self._count(self.rollout.collect(mine, self.ctx) if mine else [])
         groups = list(grouped(parallel.gather([e.light() for e in episodes])).values())
         self.curriculum.observe(groups)
         self.rollout.observe(groups)
         return episodes
 
-    def collect_more_prompts(self, count: int) -> list[Episode] | None:
-        """This rank's share of `count` further prompts, the same number on all ranks; None for none."""
-        return self.collect_prompts(count) if count else None
-
     def collect_samples(self, indices: Mapping[int, range]) -> list[Episode]:
-        """Collect further episodes of this rank's prompts, by slot; the curriculum has seen the first ones."""
+        """Collect and score further episodes of this rank's prompts; the curriculum does not see them."""
         mine = [(slot, self._slots[slot]) for slot, wanted in indices.items() if wanted]
         episodes = self.rollout.collect(mine, replace(self.ctx, requested_indices=dict(indices))) if mine else []
         expected = sorted((slot, index) for slot, _ in mine for index in indices[slot])
@@ -72,7 +68,7 @@ class Collector:
                 f"data.rollout ({type(self.rollout).__name__}) cannot collect further episodes of a prompt: it numbers "
                 "them by itself; leave transforms that ask for more episodes out of data.transforms"
             )
-        return self._score(episodes)
+        return self._count(episodes)
 
     def metrics(self, seconds: float) -> dict[str, Any]:
         """What it took on all ranks: episodes, those that were dropped too; tokens a second of `seconds` of rollout."""
@@ -85,9 +81,10 @@ class Collector:
             "time/score": self.scoring,
         }
 
-    def _score(self, episodes: list[Episode]) -> list[Episode]:
+    def _count(self, episodes: list[Episode]) -> list[Episode]:
+        """Score episodes that are learned from, and count them."""
         started = time.perf_counter()
-        score(episodes, self.task, self.reward)
+        self.score(episodes)
         self.scoring += time.perf_counter() - started
         self.choices += sum(episode.tokens for episode in episodes)
         self.episodes += len(episodes)

@@ -68,7 +68,8 @@ class Parity:
         planned = ctx.iteration % self.every == 0
         if self._looked and not planned:
             return {}
-        ranks = [rank for rank in ctx.gather([_compare(self._select_rows(batch, ctx), policy, ctx.device)]) if rank]
+        own = _compare(self._select_rows(batch, ctx), policy, ctx.device)
+        ranks = [rank for rank in ctx.collector.gather([own]) if rank]
         if not ranks:
             return {}
         self._looked = True

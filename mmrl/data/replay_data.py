@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -111,7 +112,7 @@ class ReplayData(RolloutData):
         ctx = self._context(self.trainer.lightning_module)
         learner = ctx.policy
         if self.replay.num_transitions < self.learning_starts:
-            ctx.policy = UniformPolicy(learner)
+            ctx = replace(ctx, policy=UniformPolicy(learner))
         collected = self._next_collection(ctx)
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
         self._store(collected, learner)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import lightning as L
@@ -23,7 +22,7 @@ from mmrl.data.checks.finite import check_columns
 from mmrl.data.checks.prompt_lengths import check_prompt_lengths
 from mmrl.data.checks.staleness import measure_staleness
 from mmrl.data.collate import learnable
-from mmrl.data.collector import Collected, Collector
+from mmrl.data.collector import Collected, PromptCollector
 from mmrl.data.loader import IterationLoader
 from mmrl.data.metrics import episode_metrics
 from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
@@ -33,7 +32,7 @@ from mmrl.evaluation.held_out import HeldOut
 from mmrl.objectives.weighting import Weighting
 from mmrl.policies.base import evaluating
 from mmrl.rewards.base import Reward
-from mmrl.rewards.scoring import score
+from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.base import Rollout
 from mmrl.transforms.base import EpisodeTransform, check_group_size
 from mmrl.types import Context, Episode, Sampling, Task
@@ -216,13 +215,12 @@ class RolloutData(L.LightningDataModule):
             started = time.perf_counter()
             self.engine.sync(ctx.policy, version)
             synced = time.perf_counter()
-            collector = Collector(self.task, self.rollout, self.reward, self.curriculum, ctx)
+            collector = PromptCollector(self.task, self.rollout, self.reward, self.curriculum, ctx)
             with evaluating(ctx.policy):  # once, and not at every decision
                 sampled = collector.collect_prompts(self.num_prompts)
-                ctx.collect_prompts, ctx.collect_samples = collector.collect_more_prompts, collector.collect_samples
                 episodes = [episode for episode in sampled if episode.ended != "error"]
                 for transform in self.transforms.values():
-                    episodes = transform(episodes, ctx)
+                    episodes = transform(episodes, collector.ctx)
         sampled_everywhere = parallel.gather([e.light() for e in sampled])
         metrics = episode_metrics(
             sampled_everywhere,
@@ -237,9 +235,9 @@ class RolloutData(L.LightningDataModule):
         """Add the columns of every annotator of the pipeline."""
         started = time.perf_counter()
         for name, annotator in self.pipeline:
-            batch.require(annotator.reads, f"annotator {name!r}")
+            batch.require(annotator.reads(), f"annotator {name!r}")
             batch = annotator(batch, ctx)
-            check_columns(batch, annotator.writes, f"annotator {name!r}", self.trainer)
+            check_columns(batch, annotator.writes(), f"annotator {name!r}", self.trainer)
             self.metrics |= {f"{name}/{key}": value for key, value in annotator.metrics(batch, ctx).items()}
         self.metrics["time/annotators"] = time.perf_counter() - started
         return batch
@@ -260,8 +258,7 @@ class RolloutData(L.LightningDataModule):
             device=learner.device,
             models=learner.models,
             progress=self._progress,
-            gather=parallel.gather,
-            score=partial(score, task=self.task, reward=self.reward),
+            collector=Scorer(self.task, self.reward),
         )
 
     def _rows(self, collected: Collected, ctx: Context) -> Batch:

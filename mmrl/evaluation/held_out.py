@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from mmrl import parallel
 from mmrl.evaluation.base import Evaluator
 from mmrl.rewards.base import Reward
-from mmrl.rewards.scoring import score
+from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.base import Rollout
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode, Prompt, Sampling, Task
@@ -90,6 +89,7 @@ class HeldOut:
         indices = self.indices(task)
         slots = range(len(indices)) if self.only is None else self.only
         mine = [(slot, task[indices[slot]]) for slot in slots[ctx.rank :: ctx.world_size]]
+        scorer = Scorer(task, reward)
         here = replace(
             ctx,
             task=task,
@@ -98,11 +98,10 @@ class HeldOut:
             iteration=0,
             purpose="eval",
             group_size=self.num_samples,
-            collect_prompts=None,
-            score=partial(score, task=task, reward=reward),
+            collector=scorer,
         )
         episodes = self.rollout.collect(mine, here)
-        score(episodes, task, reward)
+        scorer.score(episodes)
         for transform in self.transforms.values():
             episodes = transform(episodes, here)
         return episodes

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Term
-from mmrl.ops.masked import masked_mean, zero_outside
+from mmrl.ops.masked import zero_outside
 from mmrl.types import PolicyOutput
 
 
@@ -24,25 +24,12 @@ class NegativeLogLikelihood(Term):
 
     context: str | None = None
 
-    reads = frozenset({"action_mask"})
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask"})
 
-    @property
-    def others(self) -> frozenset[str]:  # type: ignore[override]
+    def others(self) -> frozenset[str]:
         return frozenset() if self.context is None else frozenset({self.context})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         seen = out if self.context is None else out.other(self.context, "negative_log_likelihood")
         return -zero_outside(seen.logprobs, batch["action_mask"])
-
-
-@dataclass(frozen=True)
-class HintNegativeLogLikelihood(Term):
-    """Negative log-likelihood of hints in the completion (SEELE), mean per row, in nats.
-
-    Hint tokens are forced and have no weight of their own: the row's is taken. 0 for rows without any.
-    """
-
-    reads = frozenset({"imitation_mask"})
-
-    def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return -masked_mean(out.logprobs, batch["imitation_mask"], dim=1)

@@ -27,8 +27,7 @@ class PolicyGradient(Term):
 
     importance_weights: str | None = None
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "advantages", *_named(self.importance_weights)})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
@@ -77,8 +76,7 @@ class ClippedSurrogate(Term):
                 f"clipped_surrogate.clip_dual must be > 1 + clip_high = {1 + self.clip_high}, got {self.clip_dual}"
             )
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "advantages", self.old, *_named(self.importance_weights)})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:

@@ -40,12 +40,10 @@ class KL(Term):
         if self.cap is not None and self.cap <= 0:
             raise ValueError(f"kl.cap must be > 0 or null, got {self.cap}")
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", self.reference} if self.context is None else {"action_mask"})
 
-    @property
-    def others(self) -> frozenset[str]:  # type: ignore[override]
+    def others(self) -> frozenset[str]:
         return frozenset() if self.context is None else frozenset({self.context})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
@@ -67,7 +65,8 @@ class KL(Term):
 class Entropy(Term):
     """Entropy bonus: minus the entropy of each choice, in nats."""
 
-    reads = frozenset({"action_mask"})
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         return -zero_outside(out.entropy, batch["action_mask"])
@@ -75,34 +74,3 @@ class Entropy(Term):
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """mean: the entropy itself, nats per choice, whatever the weights of the loss sum to."""
         return {"mean": zero_outside(out.entropy, batch["action_mask"])}
-
-
-@dataclass(frozen=True)
-class LinearizedPenalty(Term):
-    """Linearised penalty: an entry of the policy's output times the slope of the penalty with respect to it.
-
-    For a penalty on a mean over the batch, whose slope an annotator computed, such as `SelfAnchoredPenalty`.
-
-    Args:
-        part: name in the `extra` of the output.
-        slope: column of slopes.
-    """
-
-    part: str
-    slope: str = "penalty_slope"
-
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"action_mask", self.slope})
-
-    @property
-    def needs(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({self.part})
-
-    def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        mask = batch["action_mask"]
-        return zero_outside(out.extra[self.part], mask) * zero_outside(batch[self.slope], mask)
-
-    def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
-        """The number itself, under its own name."""
-        return {self.part: zero_outside(out.extra[self.part], batch["action_mask"])}

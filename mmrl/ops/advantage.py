@@ -1,4 +1,4 @@
-"""Group-relative advantages: rewards compared with those of the other completions of a prompt."""
+"""Group-relative advantages: compare rewards within the completions of a prompt or a baseline group."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 Baseline = Literal["mean", "leave_one_out"]
+
+
 Scale = Literal["std", "sample"]
 
 
@@ -46,3 +48,27 @@ def group_advantage(
 
 def _mean(value: Tensor, index: Tensor, size: Tensor) -> Tensor:
     return value.new_zeros(len(size)).index_add(0, index, value) / size
+
+
+def role_advantage(
+    reward: Tensor,  # [N]
+    baseline_group: Tensor,  # [N] ids
+    scale: bool = True,
+    epsilon: float = 1e-6,
+) -> Tensor:  # [N]
+    """Advantage over the mean of the baseline group, in units of its sample std: (r - m) / (s + epsilon).
+
+    Exactly 0 in a group whose rewards are all equal, and for a row that is alone in its group.
+    Source: Zhao et al., "Absolute Zero", 2025, arXiv:2505.03335, equation 8.
+    """
+    _, index, size = baseline_group.unique(return_inverse=True, return_counts=True)
+    exact = reward.double()
+    floor = exact.new_zeros(len(size)).scatter_reduce(0, index, exact, "amin", include_self=False)
+    above = exact - floor[index]  # equal rewards differ by exactly 0
+    mean = above.new_zeros(len(size)).index_add(0, index, above) / size
+    centred = above - mean[index]
+    if scale:
+        square = centred.new_zeros(len(size)).index_add(0, index, centred.square())
+        std = (square / (size - 1).clamp(min=1)).sqrt()[index]
+        centred = torch.where(std > 0, centred / (std + epsilon), 0)
+    return centred.to(reward.dtype)

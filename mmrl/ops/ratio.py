@@ -1,14 +1,16 @@
-"""Importance ratios of the policy to the one that sampled: per token, per sequence or joint."""
+"""Importance ratios of the policy to the behaviour policy: per token, per sequence or joint; truncated, masked."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from mmrl.ops.masked import masked_mean, masked_sum, zero_outside
 
 ImportanceSamplingLevel = Literal["token", "sequence", "joint"]
+
 
 LIMIT = 20.0
 """Largest |log-ratio| in nats: e^20 = 4.9e8 is finite in fp32 and in the square of a gradient norm. Beyond it the
@@ -53,3 +55,26 @@ def block_log_ratio(
         raise ValueError(f"blocks of {block} choices do not divide rows of {logprobs.shape[1]}; set chunk to the sim's")
     d = zero_outside(logprobs - old, mask).unflatten(1, (-1, block))
     return zero_outside(d.sum(dim=2, keepdim=True).expand_as(d).flatten(1), mask)
+
+
+def truncate_ratio(
+    ratio: Tensor,  # [N, T]
+    mask: Tensor,  # [N, T] bool
+    cap: float,
+) -> Tensor:  # [N, T], 0 outside the mask
+    """TIS: truncated importance ratios min(ratio, cap), which are biased towards the behaviour policy.
+
+    Source: Ionides, Truncated Importance Sampling, 2008; as a weight of the policy gradient IMPALA, 2018,
+    equation 1, arXiv:1802.01561.
+    """
+    return zero_outside(ratio.clamp(max=cap), mask)
+
+
+def mask_ratio(
+    ratio: Tensor,  # [N, T]
+    mask: Tensor,  # [N, T] bool
+    min_ratio: float,
+    max_ratio: float,
+) -> Tensor:  # [N, T], 0 outside the mask
+    """MIS: masked importance ratios, the ratio where min_ratio <= ratio <= max_ratio and 0 elsewhere."""
+    return zero_outside(torch.where((ratio >= min_ratio) & (ratio <= max_ratio), ratio, 0.0), mask)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from mmrl.types import Group
+from mmrl.types import Episode
 
 
 class Reward(ABC):
     """Sees a whole group at once, so that ranks and comparisons within a group can be rewards."""
 
     @abstractmethod
-    def __call__(self, group: Group) -> Sequence[float]: ...
+    def __call__(self, group: Sequence[Episode]) -> Sequence[float]: ...

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mmrl.rewards.base import Reward
-from mmrl.types import Episode, Group
+from mmrl.types import Episode
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class WeightedSum(Reward):
 
     weights: dict[str, float]
 
-    def __call__(self, group: Group) -> Sequence[float]:
+    def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
         return [sum((w * _score(episode, name) for name, w in self.weights.items()), 0.0) for episode in group]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from mmrl.rewards.base import Reward
-from mmrl.types import Group
+from mmrl.types import Episode
 
 
 class ClassifierReward(Reward):
@@ -25,7 +25,7 @@ class ClassifierReward(Reward):
         self.path, self.batch_size = path, batch_size
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
-    def __call__(self, group: Group) -> Sequence[float]:
+    def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
         model, tokenizer = self._parts
         texts = [self._text(episode, tokenizer) for episode in group]
         out: list[float] = []

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+from mmrl import parallel
 from mmrl.groups import grouped
 from mmrl.rewards.base import Reward
-from mmrl.types import Episode, Task
+from mmrl.types import Collector, Episode, Task
+
+
+class Scorer(Collector):
+    """Scores episodes with a task and a reward, and gathers over the processes; it collects nothing further."""
+
+    def __init__(self, task: Task, reward: Reward):
+        self.task, self.reward = task, reward
+
+    def score(self, episodes: Sequence[Episode]) -> None:
+        score(episodes, self.task, self.reward)
+
+    def gather(self, items: Sequence[Any]) -> list[Any]:
+        return parallel.gather(items)
 
 
 def score(episodes: Sequence[Episode], task: Task, reward: Reward) -> None:

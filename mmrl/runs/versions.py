@@ -5,8 +5,6 @@ from __future__ import annotations
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-import torch
-
 PACKAGES = (
     "mmrl", "torch", "torchvision", "lightning", "transformers", "timm", "peft", "gymnasium", "hydra-core",
     "jsonargparse", "numpy", "mujoco", "vllm",
@@ -29,5 +27,7 @@ def versions() -> dict[str, str]:
 
 def environment() -> dict[str, str]:
     """Versions and the device: what should not change a result, and is said where it differs."""
+    import torch  # versions alone are printed without it
+
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     return {**versions(), "machine": platform.machine(), "device": device}

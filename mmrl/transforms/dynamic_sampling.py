@@ -42,19 +42,16 @@ class DynamicSampling(EpisodeTransform):
             raise ValueError(f"dynamic_sampling.max_rounds must be >= 0, got {self.max_rounds}")
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        if ctx.collect_prompts is None:
-            raise RuntimeError(
-                "dynamic_sampling: this loop cannot collect further prompts; leave it out of data.transforms"
-            )
-        kept = grouped(episodes)
+        gather, kept = ctx.collector.gather, grouped(episodes)
         seen = set(kept)
-        target = sum(ctx.gather([len(kept)])) if self.num_groups is None else self.num_groups
+        target = sum(gather([len(kept)])) if self.num_groups is None else self.num_groups
         kept = self._with_variance(kept)
         for _ in range(self.max_rounds):
             # all processes count alike, so they ask for the same and the answer does not depend on how many they are
-            further = ctx.collect_prompts(max(target - len(ctx.gather(list(kept))), 0))
-            if further is None:
+            missing = target - len(gather(list(kept)))
+            if missing <= 0:
                 break
+            further = ctx.collector.collect_prompts(missing)
             new = grouped([episode for episode in further if episode.ended != "error"])
             if seen & set(new):
                 raise ValueError(
@@ -62,7 +59,7 @@ class DynamicSampling(EpisodeTransform):
                 )
             seen |= set(new)
             kept |= self._with_variance(new)
-        everyone = sorted(ctx.gather(list(kept)))
+        everyone = sorted(gather(list(kept)))
         if len(everyone) < target:
             log.warning(
                 "dynamic_sampling: %d of %d groups after %d rounds; going on with fewer",

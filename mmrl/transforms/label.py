@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from mmrl.columns import per_choice
 from mmrl.groups import grouped
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.transforms.self_reward_token import per_choice
 from mmrl.types import Completion, Context, Episode, Turn
 
 
@@ -34,9 +34,7 @@ class AddDemonstration(EpisodeTransform):
         shows = iter(ctx.task.demonstrations([group[0].prompt for group in groups.values()]) if groups else [])
         added = {slot: self._shown(group, [output for _, output in next(shows)], ctx) for slot, group in groups.items()}
         if self.reward is None and added:
-            if ctx.score is None:
-                raise RuntimeError("add_demonstration: there is no reward function here; set its reward")
-            ctx.score(list(added.values()))
+            ctx.collector.score(list(added.values()))
         for slot, episode in added.items():
             earned = [episode.reward for episode in groups[slot]]
             episode.reward = episode.reward if self.reward is None else self.reward

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from mmrl.annotators.gae import GAE
 from mmrl.annotators.whiten import whiten
 from mmrl.batch import Batch
-from mmrl.types import Context, Sampling
+from mmrl.types import Collector, Context, Sampling
 
 CTX = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0)
 NAN = float("nan")
@@ -107,11 +107,12 @@ def test_whitening_is_over_the_rows_of_all_processes():
         calls = iter(range(2))
         mean = values[mask].double().mean()
 
-        def gather(_):
-            if next(calls) == 0:
-                return [(int(m.sum()), float(v[m].double().sum())) for v, m in parts]
-            return [float((v[m].double() - mean).square().sum()) for v, m in parts]
+        class Ranks(Collector):
+            def gather(self, items):
+                if next(calls) == 0:
+                    return [(int(m.sum()), float(v[m].double().sum())) for v, m in parts]
+                return [float((v[m].double() - mean).square().sum()) for v, m in parts]
 
-        return whiten(*parts[rank], replace(CTX, world_size=2, rank=rank, gather=gather))
+        return whiten(*parts[rank], replace(CTX, world_size=2, rank=rank, collector=Ranks()))
 
     assert_close(torch.cat([on(0), on(1)]), alone, atol=1e-6, rtol=0)

@@ -1,17 +1,26 @@
-"""Cells span processes, and what a tree is worth is centred on its leaves."""
+"""A row is compared with the rows of its baseline group, across processes."""
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 from mmrl.annotators.role_advantage import RoleAdvantage
-from mmrl.annotators.segments import CentredValues
 from mmrl.batch import Batch
-from mmrl.types import Context, Sampling
+from mmrl.types import Collector, Context, Sampling
 
 
-def context(gather=list):
-    return Context(None, None, None, Sampling(), seed=0, iteration=0, gather=gather)
+class Ranks(Collector):
+    """A process that knows what all of them hold, as gathered."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def gather(self, items):
+        return self.items
+
+
+def context(collector=None):
+    return Context(None, None, None, Sampling(), seed=0, iteration=0, collector=collector or Collector())
 
 
 def batch(reward, baseline_group, mask=None):
@@ -31,8 +40,7 @@ def test_two_processes_compare_as_one():
     assert_close(whole[:, 0], torch.tensor([0.848875, -0.606339, -1.09141, 0.848875, 0.0]), atol=2e-6, rtol=0)
     items = [((c,), r) for r, c in zip(torch.tensor(reward).tolist(), baseline_group)]
     for share in (slice(0, 2), slice(2, 5)):
-        gather = lambda own: [*items[:2], *items[2:]]  # noqa: E731
-        part = RoleAdvantage()(batch(reward[share], baseline_group[share]), context(gather))["advantages"]
+        part = RoleAdvantage()(batch(reward[share], baseline_group[share]), context(Ranks(items)))["advantages"]
         assert torch.equal(part, whole[share])
 
 
@@ -47,23 +55,3 @@ def test_bad_settings_and_rewards_are_refused():
         RoleAdvantage(())
     with pytest.raises(ValueError, match="reward is not finite"):
         RoleAdvantage()(batch([torch.nan, 1.0], [0, 0]), context())
-
-
-def tree(final, inner=0.25):
-    """Rows of two inner tokens and one of the leaf, the last row cut short."""
-    values = torch.tensor([[inner, inner, v] for v in final])
-    mask = torch.ones(len(final), 3, dtype=torch.bool)
-    return Batch(values=values, group=torch.zeros(len(final), dtype=torch.long), action_mask=mask)
-
-
-def test_values_of_whole_rows_are_refused():
-    result = tree([1.0, -1.0, -1.0, -1.0])
-    with pytest.raises(ValueError, match="of every choice"):
-        CentredValues()(result.with_columns(values=result["values"][:, 0]), context())
-
-
-def test_leaves_are_centred_on_each_other():
-    out = CentredValues()(tree([1.0, -1.0, -1.0, -1.0]), context())["advantages"]
-    assert_close(out[:, 2], torch.tensor([1.5, -0.5, -0.5, -0.5]))
-    assert_close(out[:, 0], torch.full((4,), 0.25 + 0.5))
-    assert (CentredValues()(tree([-1.0] * 4, inner=-1.0), context())["advantages"] == 0).all()

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from mmrl.__main__ import main
-from mmrl.commands.evaluation_arguments import OPTIONS
-from mmrl.commands.usage import USAGES
 from mmrl.config.compose import compose
-from mmrl.config.parser_errors import readable
+from mmrl.config.parser_errors import format_parser_error
 
 WORDS = ["fit", "recipe=grpo", "task=arithmetic", "policy=tiny_text", "run_dir=somewhere"]
 
@@ -57,20 +55,23 @@ def test_the_deepest_complaint_is_the_cause():
               Expected a <class 'int'>. Got value: x
     - Expected a <class 'NoneType'>
   Given value: {'Option': 'of no matter'}"""
-    assert readable(text) == "data.task.digits (c.D): must be int, got x"
+    assert format_parser_error(text) == "data.task.digits (c.D): must be int, got x"
 
 
 @pytest.mark.parametrize(
-    "words", [["evaluate", "--help"], ["data", "record", "-h"], ["list", "--help"], ["doctor", "-h"], ["data", "help"]]
+    "arguments",
+    [
+        ["evaluate", "--help"],
+        ["data", "record", "-h"],
+        ["list", "--help"],
+        ["fit", "recipe=grpo", "-h"],
+        ["data", "help"],
+    ],
 )
-def test_every_command_says_what_it_can_be_told(words, capsys):
-    assert main(words) == 0
+def test_every_command_prints_its_usage(arguments, capsys):
+    assert main(arguments) == 0
     output = capsys.readouterr()
-    assert output.out.startswith(f"mmrl {words[0]}: ") and not output.err
-
-
-def test_the_help_of_evaluate_names_all_its_options():
-    assert [name for name in OPTIONS if f"{name}=" not in USAGES["evaluate"]] == []
+    assert output.out.startswith(f"mmrl {arguments[0]}: ") and not output.err
 
 
 def test_unknown_commands_and_help(capsys):

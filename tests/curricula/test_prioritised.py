@@ -9,8 +9,8 @@ import pytest
 from mmrl.curricula.prioritised import Prioritised
 from mmrl.types import Episode, Prompt
 from tests.curricula import test_sampler
-from tests.curricula.test_posterior import shown
 from tests.curricula.test_sampler import Numbers
+from tests.methods.test_mopps import shown
 
 
 class Kinds(Numbers):

@@ -12,7 +12,7 @@ from mmrl.batch import Batch
 from mmrl.data.checks.staleness import measure_staleness
 from mmrl.data.parity import BOUNDS, Parity, precision_of
 from mmrl.engines.local import LocalEngine
-from mmrl.types import Context, PolicyOutput, Sampling
+from mmrl.types import Collector, Context, PolicyOutput, Sampling
 from tests.learners.test_resume import RUNS
 from tests.tiny_recipes import fit
 
@@ -175,7 +175,13 @@ def test_one_choice_is_enough(wrong):
 def test_the_numbers_are_those_of_all_ranks():
     """Each rank looks at its share of the rows; what the others saw counts as well."""
     seen = []
-    here = replace(context(size=2), gather=lambda items: seen.append(items[0]) or [*items, *items])
+
+    class Ranks(Collector):
+        def gather(self, items):
+            seen.append(items[0])
+            return [*items, *items]
+
+    here = replace(context(size=2), collector=Ranks())
     actual = Parity(every=1, rows=6)(rows(), Off(5e-4), here)
     assert actual["parity/mean"] == pytest.approx(5e-4, rel=1e-3)
     assert seen[0].count == 3 * 2

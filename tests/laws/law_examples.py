@@ -11,38 +11,36 @@ from typing import Any
 import torch
 from torch import nn
 
-from mmrl.annotators.distillation_target import DistillationTarget
 from mmrl.annotators.gae import GAE
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.annotators.importance import MaskedImportanceSampling, TruncatedImportanceSampling
 from mmrl.annotators.logprobs import Logprobs, OldLogprobs, ReferenceLogprobs
-from mmrl.annotators.mixed_advantage import MixedAdvantage
-from mmrl.annotators.output import OutputColumn
-from mmrl.annotators.process_advantage import ProcessAdvantage
 from mmrl.annotators.role_advantage import RoleAdvantage
-from mmrl.annotators.segments import CentredValues, SegmentAdvantage
-from mmrl.annotators.self_anchored import SelfAnchoredPenalty
-from mmrl.annotators.self_reward import SelfReward
 from mmrl.annotators.values import Values
 from mmrl.batch import Batch
+from mmrl.methods.deep_search import CentredValues
+from mmrl.methods.dppo import DenoisingSurrogate
+from mmrl.methods.laser.self_reward import MixedAdvantage, SelfReward, SelfRewardLoss
+from mmrl.methods.metra import ConstraintPenalty, DualLoss, RepresentationLoss
+from mmrl.methods.oreo import PathPolicy, PathValue
+from mmrl.methods.prime import OutcomeCrossEntropy, ProcessAdvantage
+from mmrl.methods.rl100 import DistillationTarget
+from mmrl.methods.rl_plus import MixtureSurrogate
+from mmrl.methods.seele import HintNegativeLogLikelihood
+from mmrl.methods.siren import LinearizedPenalty, OutputColumn, SelfAnchoredPenalty, nucleus_entropy
+from mmrl.methods.vine_ppo import SegmentAdvantage
 from mmrl.objectives.grounding import MapCrossEntropy
-from mmrl.objectives.imitation import HintNegativeLogLikelihood, NegativeLogLikelihood
+from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
 from mmrl.objectives.imitation_chain import DenoisingLoss
-from mmrl.objectives.outcome import OutcomeCrossEntropy
-from mmrl.objectives.path_consistency import PathPolicy, PathValue
 from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
-from mmrl.objectives.policy_chain import ChainSurrogate, DenoisingSurrogate
-from mmrl.objectives.policy_mixture import MixtureSurrogate
+from mmrl.objectives.policy_chain import ChainSurrogate
 from mmrl.objectives.preference import BradleyTerryLoss, DPOLoss
 from mmrl.objectives.q import ActorLoss, EntropyBonus, TDLoss, TemperatureLoss
-from mmrl.objectives.regularizer import KL, Entropy, LinearizedPenalty
-from mmrl.objectives.representation import ConstraintPenalty, DualLoss, RepresentationLoss
-from mmrl.objectives.self_reward import SelfRewardLoss
+from mmrl.objectives.regularizer import KL, Entropy
 from mmrl.objectives.value import SquaredValue
 from mmrl.objectives.weighting import ConstantLength, EpisodeMean, SequenceMean, TokenMean
 from mmrl.ops.logprob import logprob_entropy
-from mmrl.ops.nucleus import nucleus_entropy
 from mmrl.types import Context, PolicyOutput, Sampling
 
 SLOTS = ("mmrl.annotators", "mmrl.objectives", "mmrl.methods")

@@ -76,11 +76,13 @@ DATA_COMMAND: list[Row] = [
 OTHERS: list[Row] = [
     ("fitt", "'fitt'", "commands are fit"),
     ("", "''", "commands are fit"),
-    ("--version", "'--version'", "commands are fit"),
+    ("--versions", "'--versions'", "commands are fit"),
     ("list nope", "'nope'", "Groups are"),
     ("list recipess", "'recipess'", "'recipes'"),
     ("list phasess", "'phasess'", "'phases'"),
-    ("list recipes policies", "one group", "recipes"),
+    ("list tasks policies", "one group", "recipes"),
+    ("list recipes policies", "'policies'", "mmrl list recipes"),
+    ("completion fish", "fish", "bash or zsh"),
     ("list recipe=grpo", "'recipe=grpo'", "Groups are"),
     ("doctor fix", "no arguments", "fix"),
 ]

@@ -1,12 +1,14 @@
-"""Advantages within groups."""
+"""Advantages within groups, and of a row over its baseline group."""
 
 import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.ops.advantage import group_advantage
+from mmrl.ops.advantage import group_advantage, role_advantage
 
 R = torch.tensor([1.0, 0.0, 0.0, 1.0])
+
+
 ONE = torch.zeros(4).long()
 
 
@@ -68,3 +70,14 @@ def test_a_large_common_offset_costs_no_precision():
 
 def test_nothing_in_nothing_out():
     assert group_advantage(torch.zeros(0), torch.zeros(0).long()).shape == (0,)
+
+
+def test_a_row_is_compared_with_its_cell():
+    # mean 0.125, sample standard deviation sqrt(3.1875 / 3): (1 - 0.125) / 1.030776 and so on
+    reward = torch.tensor([1.0, -0.5, -1.0, 1.0, 5.0, 5.0, 7.0])
+    baseline_group = torch.tensor([3, 3, 3, 3, 1, 1, 2])
+    out = role_advantage(reward, baseline_group)
+    expected = torch.tensor([0.848875, -0.606339, -1.09141, 0.848875])
+    assert_close(out[:4], expected, atol=2e-6, rtol=0)
+    assert (out[4:] == 0).all()  # all equal, and alone
+    assert_close(role_advantage(reward, baseline_group, scale=False)[:2], torch.tensor([0.875, -0.625]))

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from mmrl.methods.siren import nucleus_entropy
 from mmrl.ops.choice import MASKED_LOGIT, draw, inverse_cdf
 from mmrl.ops.logprob import logprob_entropy
-from mmrl.ops.nucleus import nucleus_entropy
 
 
 def blocked_cumsum(values, dim=-1, **_):

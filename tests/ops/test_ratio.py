@@ -1,4 +1,4 @@
-"""Ratios at the level of a choice, of a row per choice, and of a row."""
+"""Ratios per choice, per sequence and joint; the surrogate; truncated and masked ratios."""
 
 import math
 
@@ -6,10 +6,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.ops.ratio import LIMIT, log_ratio
+from mmrl.ops.ratio import LIMIT, log_ratio, mask_ratio, truncate_ratio
 from mmrl.ops.surrogate import clipped, clipped_surrogate
 
 D = torch.tensor([[0.2, -0.1, 0.3, 0.0]])
+
+
 ALL = torch.ones(1, 4).bool()
 
 
@@ -111,3 +113,22 @@ def test_clipped_says_where_the_gradient_is_zero(clip_dual):
         advantages = torch.full((80,), sign)
         slope = torch.autograd.grad(clipped_surrogate(ratio, advantages, 0.2, 0.28, clip_dual).sum(), ratio)[0]
         assert torch.equal(slope == 0, clipped(ratio, advantages, 0.2, 0.28, clip_dual))
+
+
+RATIO = torch.tensor([[0.25, 0.5, 1.0], [2.0, 4.0, torch.nan]])
+
+
+MASK = torch.tensor([[True, True, True], [True, True, False]])
+
+
+def test_truncated_is_the_smaller_one():
+    assert_close(truncate_ratio(RATIO, MASK, 2.0), torch.tensor([[0.25, 0.5, 1.0], [2.0, 2.0, 0.0]]), rtol=0, atol=0)
+
+
+def test_within_keeps_the_bounds_and_drops_what_is_beyond():
+    assert_close(mask_ratio(RATIO, MASK, 0.5, 2.0), torch.tensor([[0.0, 0.5, 1.0], [2.0, 0.0, 0.0]]), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("bounded", [lambda r, m: truncate_ratio(r, m, 1e9), lambda r, m: mask_ratio(r, m, 0.0, 1e9)])
+def test_open_bounds_change_nothing(bounded):
+    assert_close(bounded(RATIO, MASK)[MASK], RATIO[MASK], rtol=0, atol=0)

@@ -6,7 +6,7 @@ import pytest
 
 from mmrl.transforms.dynamic_sampling import DynamicSampling
 from mmrl.transforms.filter import DropZeroVariance, KeepPassRates
-from mmrl.types import Context, Episode, Prompt, Sampling
+from mmrl.types import Collector, Context, Episode, Prompt, Sampling
 
 
 def group(number, *rewards, **extra):
@@ -16,26 +16,25 @@ def group(number, *rewards, **extra):
     ]
 
 
-def context(collect_prompts=None, **fields):
-    return Context(
-        None, None, None, Sampling(), seed=0, iteration=0, group_size=2, collect_prompts=collect_prompts, **fields
-    )
+def context(collector=None):
+    return Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=2, collector=collector or Collector())
 
 
 def numbers(episodes):
     return list(dict.fromkeys(episode.group for episode in episodes))
 
 
-class Supply:
-    """Further prompts: each round gives the next of the prepared groups, as many as are asked for."""
+class Supply(Collector):
+    """Further prompts: each round gives the next of the prepared groups; other ranks hold the items `elsewhere`."""
 
-    def __init__(self, *groups):
-        self.groups, self.asked = list(groups), []
+    def __init__(self, *groups, elsewhere=()):
+        self.groups, self.elsewhere, self.asked = list(groups), elsewhere, []
 
-    def __call__(self, count):
+    def gather(self, items):
+        return [*items, *self.elsewhere]
+
+    def collect_prompts(self, count):
         self.asked.append(count)
-        if not count:
-            return None
         given, self.groups = self.groups[:count], self.groups[count:]
         return [episode for members in given for episode in members]
 
@@ -74,10 +73,10 @@ def test_dynamic_sampling_after_drop_with_the_number_given():
     supply = Supply(group(4, 0, 1), group(5, 0, 1))
     dropped = DropZeroVariance()(START, context())
     assert numbers(DynamicSampling(num_groups=2)(dropped, context(supply))) == [1, 4]
-    # enough at once: still takes part in the question, gets no more, keeps no more than wanted
+    # enough at once: asks for no more, keeps no more than wanted
     supply = Supply()
     assert numbers(DynamicSampling(num_groups=1)(dropped + group(9, 0, 1), context(supply))) == [1]
-    assert supply.asked == [0]
+    assert supply.asked == []
 
 
 def test_dynamic_sampling_is_bounded_and_says_so(caplog):
@@ -90,11 +89,11 @@ def test_dynamic_sampling_is_bounded_and_says_so(caplog):
 
 def test_processes_keep_the_first_groups_of_all_of_them():
     # this process has the mixed groups 1 and 9, the other one has 2 and 12: the first three of all are 1, 2 and 9
-    ctx = context(Supply(), gather=lambda items: [*items, 2, 12])
+    ctx = context(Supply(elsewhere=[2, 12]))
     assert numbers(DynamicSampling(num_groups=3)(group(1, 0, 1) + group(9, 0, 1), ctx)) == [1, 9]
     assert numbers(DynamicSampling(num_groups=2)(group(1, 0, 1) + group(9, 0, 1), ctx)) == [1]
     # two more are wanted over both
-    ctx = context(supply := Supply(group(13, 0, 1)), gather=lambda items: [*items, 2, 12])
+    ctx = context(supply := Supply(group(13, 0, 1), elsewhere=[2, 12]))
     DynamicSampling(num_groups=6, max_rounds=1)(group(1, 0, 1) + group(9, 0, 1), ctx)
     assert supply.asked == [2]
 
@@ -107,7 +106,7 @@ def test_errors_are_left_out():
 
 
 def test_refusals():
-    with pytest.raises(RuntimeError, match="cannot collect"):
+    with pytest.raises(RuntimeError, match="only the training loop collects further prompts"):
         DynamicSampling()(START, context())
     with pytest.raises(ValueError, match=r"\[1\] were given twice"):
         DynamicSampling()(START, context(Supply(group(1, 0, 1))))

@@ -1,7 +1,6 @@
 """The task's answer as a member of the group: what it earns, and what is trained on it."""
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -12,9 +11,9 @@ from mmrl.annotators.logprobs import OldLogprobs
 from mmrl.data.collate import collate
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rewards.compose import WeightedSum
-from mmrl.rewards.scoring import score
+from mmrl.rewards.scoring import Scorer
 from mmrl.transforms.label import AddDemonstration
-from mmrl.types import Context, Episode, Sampling, Turn
+from mmrl.types import Collector, Context, Episode, Sampling, Turn
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, completions, decided, plain_logits
 
@@ -39,8 +38,8 @@ def episodes(policy):
 
 
 def context(policy):
-    judge = partial(score, task=TASK, reward=WeightedSum({"exact": 1.0}))
-    return Context(TASK, None, policy, Sampling(), seed=0, iteration=0, group_size=4, score=judge)
+    scorer = Scorer(TASK, WeightedSum({"exact": 1.0}))
+    return Context(TASK, None, policy, Sampling(), seed=0, iteration=0, group_size=4, collector=scorer)
 
 
 def advantages(policy, episodes, rewards, part):
@@ -80,8 +79,8 @@ def test_it_is_the_tasks_answer_as_the_old_policy_finds_it(policy, episodes):
 
 def test_what_it_cannot_do_is_said(policy, episodes):
     ctx = context(policy)
-    with pytest.raises(RuntimeError, match="set its reward"):
-        AddDemonstration()(list(episodes), replace(ctx, score=None))
+    with pytest.raises(RuntimeError, match="no reward function here"):
+        AddDemonstration()(list(episodes), replace(ctx, collector=Collector()))
     twice = [replace(episodes[0], turns=[*episodes[0].turns] * 2)]
     with pytest.raises(ValueError, match="answers of one row"):
         AddDemonstration()(twice, ctx)

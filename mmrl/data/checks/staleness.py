@@ -19,7 +19,8 @@ def measure_staleness(batch: Batch, ctx: Context, allowed: int) -> dict[str, flo
     Weights have the version of the iteration that began with them.
     """
     sampled = sampled_rows(batch)
-    ages = [age for part in ctx.gather([(ctx.iteration - batch["policy_version"][sampled]).tolist()]) for age in part]
+    own = (ctx.iteration - batch["policy_version"][sampled]).tolist()
+    ages = [age for part in ctx.collector.gather([own]) for age in part]
     if not ages:
         return {}
     if max(ages) > allowed or min(ages) < 0:

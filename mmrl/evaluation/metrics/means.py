@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import nan
+from math import nan, sqrt
 
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_score
@@ -20,6 +20,22 @@ class MeanScores(Evaluator):
         names = sorted({name for episode in valid for name in episode.scores})
         means = {name: sum(get_score(episode, name) for episode in valid) / len(valid) for name in names}
         return {**means, "errors": count_errors(episodes)}
+
+
+@dataclass(frozen=True)
+class MeanReward(Evaluator):
+    """Mean of the reward over the finished episodes, its standard error std / sqrt(n), `n` and `errors`.
+
+    With several samples of one problem, which are not independent, the standard error is too small.
+    """
+
+    def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        rewards = [episode.reward for episode in drop_errors(episodes)]
+        n = len(rewards)
+        mean = sum(rewards) / n if n else nan
+        variance = sum((reward - mean) ** 2 for reward in rewards) / (n - 1) if n > 1 else nan
+        return {"mean": mean, "standard_error": sqrt(variance / n) if n else nan, "n": float(n),
+                "errors": count_errors(episodes)}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,7 @@ from mmrl.types import Observation, PolicyOutput, Sampling
 
 
 class TextPolicy(ServedPolicy):
-    """Any causal language model of transformers whose layers are all attention.
-
-    Its dropout is off; that of adapters is what `lora` says.
+    """Any causal language model of transformers whose layers are all attention; only adapters (`lora`) have dropout.
 
     Args:
         path: hub id or folder of a checkpoint with its tokenizer.
@@ -49,8 +47,7 @@ class TextPolicy(ServedPolicy):
         lora: arguments of `peft.LoraConfig`; the base stays frozen and exports are merged. None trains all weights.
         dtype: of the loaded weights, as transformers names it; the compute precision is the Trainer's. Weights that
             are trained in bfloat16 or float16 lose small updates (`mmrl.learners.low_precision`): keep them for `lora`.
-        attention: transformers attention implementation. Architectures that torch's ("sdpa") cannot compute run with
-            "eager" instead, with a warning.
+        attention: transformers attention implementation; architectures without "sdpa" run with "eager", and warn.
         gradient_checkpointing: trade time for memory in the learn step.
         statistics: further numbers about each choice's distribution, by the names under which terms find them.
     """

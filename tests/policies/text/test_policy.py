@@ -6,9 +6,9 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mmrl.engines.local import LocalEngine
+from mmrl.methods.siren import NucleusEntropy
 from mmrl.policies.text import cache
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.policies.text.statistics import NucleusEntropy
 from mmrl.types import Prompt, Request, Sampling
 from tests.policies.text.oracle import (
     TINY,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.annotators.distillation_target import DistillationTarget
+from mmrl.methods.rl100 import DistillationTarget
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.policies.chains import DDIM, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from mmrl.rng import Noise

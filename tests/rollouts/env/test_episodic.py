@@ -1,5 +1,6 @@
 """Episodes in vector environments, with a small random policy and the local engine."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -102,7 +103,7 @@ def test_draws_are_keyed_by_decision_and_iteration():
     first = rollout.collect([(5, task[0])], ctx)[0]
     ids = Guess().act({}, Sampling(), Noise([derive_seed(0, "train", 0, 5, 0, 1)])).action[0]
     assert torch.equal(first.turns[1].completion.action, ids)
-    ctx.iteration = 1
+    ctx = replace(ctx, iteration=1)
     assert not torch.equal(
         first.turns[0].completion.action, rollout.collect([(5, task[0])], ctx)[0].turns[0].completion.action
     )

@@ -268,7 +268,7 @@ def test_refusals():
     with pytest.raises(ValueError, match=r"rollout\.horizon must be at least 1"):
         FixedHorizon(horizon=0)
     with pytest.raises(
-        ValueError, match=r"purpose 'eval'.*data\.evaluation\.rollout to mmrl\.rollouts\.env\.EpisodicRollout"
+        ValueError, match=r"purpose 'eval'.*data\.evaluation\.rollout to mmrl\.rollouts\.env\.episodic\.EpisodicRollout"
     ):
         FixedHorizon().collect([], context(task, policy, purpose="eval"))
     with pytest.raises(ValueError, match=r"policy\.observation_dims=9"):

@@ -44,9 +44,9 @@ def test_a_log_is_what_a_rollout_played_and_is_read_again(ctx, tmp_path):
     # from the file alone, and further on in the next iteration
     again = LoggedEpisodes(str(path))
     assert [e.output for e in again.collect(asked(ctx), ctx)] == [e.output for e in result]
-    ctx.iteration = 1
+    ctx = replace(ctx, iteration=1)
     assert {e.prompt.key for e in again.collect(asked(ctx), ctx)} == {ctx.task[2].key, ctx.task[3].key}
-    ctx.iteration = 2
+    ctx = replace(ctx, iteration=2)
     assert [e.output for e in again.collect(asked(ctx), ctx)] == [e.output for e in result]
 
 
@@ -67,7 +67,7 @@ def test_every_group_is_read_once_on_any_number_of_processes(ctx, tmp_path, worl
 
 def test_a_log_has_no_age(ctx, tmp_path):
     result = LoggedEpisodes(str(tmp_path / "log.pt"), SingleTurn(), count=2).collect(asked(ctx), ctx)
-    ctx.iteration = 7
+    ctx = replace(ctx, iteration=7)
     assert measure_staleness(collate(result, ctx.policy), ctx, allowed=0) == {}
 
 

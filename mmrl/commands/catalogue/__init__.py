@@ -1,0 +1,1 @@
+"""`mmrl list`: config groups, parts and recipes, read from files without importing them."""

@@ -1,0 +1,127 @@
+"""`mmrl list`: the options of a config group and the parts of a package, with one line about each."""
+
+from __future__ import annotations
+
+import difflib
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mmrl.commands.catalogue.recipes import describe_recipe, format_recipes
+from mmrl.commands.catalogue.sources import Source, find_missing_packages, find_source, find_subclasses
+from mmrl.config.compose import CONF, groups
+from mmrl.config.renamed import find_new_name
+from mmrl.errors import ConfigError
+
+PARTS = {
+    "annotator": ("mmrl.annotators", "mmrl.annotators.base.Annotator"),
+    "term": ("mmrl.objectives", "mmrl.objectives.objective.Term"),
+    "weighting": ("mmrl.objectives", "mmrl.objectives.weighting.Weighting"),
+    "reward": ("mmrl.rewards", "mmrl.rewards.base.Reward"),
+    "transform": ("mmrl.transforms", "mmrl.transforms.base.EpisodeTransform"),
+    "evaluator": ("mmrl.evaluation", "mmrl.evaluation.base.Evaluator"),
+    "callback": ("mmrl.callbacks", "lightning.Callback"),
+}
+"""Parts that a recipe names by import path: the package that holds the shared ones, and their base class."""
+METHODS = "mmrl.methods"
+"""The package of the parts that one paper alone needs, whatever their kind."""
+WIDTH = 100
+"""Columns of the output, unless the terminal is narrower."""
+
+Row = tuple[str, str]
+
+
+def print_list(arguments: Sequence[str]) -> None:
+    """Print all groups, the options of one group, or one recipe."""
+    console = Console(width=min(Console().width, WIDTH) if Console().is_terminal else WIDTH)
+    name = find_group(arguments[0]) if arguments else None
+    if len(arguments) > (2 if name == "recipe" else 1):
+        raise ConfigError(f"name one group, got {list(arguments)}; for example `mmrl list recipes`")
+    if len(arguments) == 2:
+        console.print(_tabulate(describe_recipe(arguments[1])), highlight=False)
+    elif name == "recipe":
+        console.print(Text("\n".join(format_recipes(console.width))), highlight=False)
+    else:
+        console.print(_tabulate(entries(name) if name else overview()), highlight=False)
+
+
+def _tabulate(rows: Sequence[Row]) -> Table | Text:
+    """Two columns; where the names need half of the width, each description below its name."""
+    if max(len(name) for name, _ in rows) > WIDTH // 2:
+        return Text(
+            "\n".join(f"{name}\n{textwrap.indent(textwrap.fill(text, WIDTH - 4), '    ')}" for name, text in rows)
+        )
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))  # brackets are no markup
+    return table
+
+
+def overview() -> list[Row]:
+    """Every group with the number of its options and their names."""
+    rows = [(plural(name), f"{len(options)}: {', '.join(options)}") for name, options in groups().items()]
+    for name in PARTS:
+        parts = classes(name)
+        rows.append((plural(name), f"{len(parts)}: {', '.join(part.node.name for part in parts)}"))
+    return sorted(rows)
+
+
+def find_group(argument: str) -> str:
+    """The group that is meant by its name in singular or plural."""
+    known = {form: name for name in (*groups(), *PARTS) for form in (name, plural(name))}
+    if argument not in known:
+        if new := find_new_name("commands", "list", argument):
+            raise ConfigError(f"{argument} was renamed to {new}")
+        near = difflib.get_close_matches(argument, known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        names = ", ".join(sorted(map(plural, (*groups(), *PARTS))))
+        raise ConfigError(f"no group {argument!r}.{hint} Groups are {names}")
+    return known[argument]
+
+
+def entries(argument: str) -> list[Row]:
+    """(name, description) of every option of a group, or (import path, description) of every part."""
+    name = find_group(argument)
+    if name in PARTS:
+        return [(part.path, part.summary) for part in classes(name)]
+    return [(option, describe_option(name, option)) for option in groups()[name]]
+
+
+def describe_option(group: str, option: str) -> str:
+    """A recipe's paper, or the comment at the start of the file, or the docstring of its class; with what it needs."""
+    text = (CONF / group / f"{option}.yaml").read_text()
+    node: dict[str, Any] = yaml.safe_load(text) or {}
+    if "paper" in node:
+        return str(node["paper"]["title"])
+    comments = []
+    for line in text.splitlines():
+        if line.startswith("# @package"):
+            continue
+        if not line.startswith("#"):
+            break
+        comments.append(line.lstrip("# "))
+    source = find_source(node["_target_"]) if "_target_" in node else None
+    description = " ".join(comments) or (source.summary if source else "")
+    missing = find_missing_packages(source.module) if source and group in ("sim", "task") else []
+    packages = f" (needs {', '.join(missing)}: not installed, see `mmrl doctor`)" if missing else ""
+    return description + packages
+
+
+def classes(name: str) -> list[Source]:
+    """The concrete parts of one kind, those of single papers included, by import path."""
+    package, base = PARTS[name]
+    return find_subclasses((package, METHODS), base)
+
+
+def plural(name: str) -> str:
+    """policy -> policies, term -> terms; data and phases stay."""
+    if name in ("data", "phases"):
+        return name
+    return name[:-1] + "ies" if name.endswith("y") else ("curricula" if name == "curriculum" else name + "s")

@@ -1,0 +1,120 @@
+"""`mmrl completion`: a script for bash or zsh, which asks mmrl for the candidates of each word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from mmrl.commands import COMMANDS
+from mmrl.commands.catalogue.listing import PARTS, plural
+from mmrl.commands.data import RECORD_OPTIONS
+from mmrl.commands.evaluation_arguments import OPTIONS
+from mmrl.config.compose import PLAIN, ROOTS, SHORT, compose, groups
+from mmrl.errors import ConfigError
+
+SCRIPTS = {
+    "bash": r"""_mmrl() {
+    local IFS=$'\n' line="${COMP_LINE:0:COMP_POINT}"
+    local word="${line##* }"
+    COMPREPLY=($(mmrl completion line "$line" 2>/dev/null))
+    [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[=./] ]] && compopt -o nospace
+    if [[ $word == *=* && $COMP_WORDBREAKS == *=* ]]; then  # bash replaces what follows the = alone
+        COMPREPLY=("${COMPREPLY[@]#"${word%%=*}="}")
+    fi
+}
+complete -o default -F _mmrl mmrl
+""",
+    "zsh": r"""_mmrl() {
+    local -a candidates
+    candidates=("${(@f)$(mmrl completion line "${(j: :)words[1,CURRENT-1]} $PREFIX" 2>/dev/null)}")
+    compadd -S '' -- ${(M)candidates:#*[=./]}
+    compadd -- ${candidates:#*[=./]}
+    [[ -n $candidates ]] || _files
+}
+compdef _mmrl mmrl
+""",
+}
+_CHOICES = {
+    "video": ("true", "false"),
+    "trust": ("true", "false"),
+    "overwrite": ("true", "false"),
+    "write": ("true", "false"),
+    "split": ("train", "held_out"),
+    "decode": ("sample", "argmax", "mean"),
+    "checkpoint": ("last", "start"),
+}
+
+
+def print_completion(arguments: Sequence[str]) -> None:
+    """Print the script of a shell; `line TEXT` prints the candidates for the last word of a command line."""
+    if len(arguments) == 2 and arguments[0] == "line":
+        print("\n".join(complete(arguments[1])))
+    elif len(arguments) == 1 and arguments[0] in SCRIPTS:
+        print(SCRIPTS[arguments[0]], end="")
+    else:
+        raise ConfigError(f"name one shell, bash or zsh, got {list(arguments)}; see `mmrl completion --help`")
+
+
+def complete(line: str) -> list[str]:
+    """Candidates for the last word of a command line, each a whole word; none where files are meant."""
+    *before, last = line.split(" ")
+    before = [word for word in before if word][1:]  # without mmrl
+    if not before:
+        candidates: Sequence[str] = (*COMMANDS, "--help", "--version")
+    elif "=" in last:
+        key = last.partition("=")[0]
+        candidates = [f"{key}={choice}" for choice in _complete_value(key, before)]
+    else:
+        candidates = _complete_key(last, before)
+    return sorted({candidate for candidate in candidates if candidate.startswith(last)})
+
+
+def _complete_key(last: str, before: Sequence[str]) -> list[str]:
+    """Arguments without a value so far: keys up to the next dot, names and run folders."""
+    command, *given = before
+    if command == "fit":
+        return [*_configuration_keys(last, given), "trust=", "overwrite=", "--config", "--print_config", "--help"]
+    if command == "evaluate":
+        folders = [] if given else find_run_folders()
+        return [*folders, *(f"{name}=" for name in OPTIONS), *(f"{slot}." for slot in (*SHORT, *ROOTS)), "--help"]
+    if command == "list":
+        return groups()["recipe"] if given[:1] == ["recipes"] else list(map(plural, (*groups(), *PARTS)))
+    if command == "data":
+        options = [f"{name}=" for name in (*RECORD_OPTIONS, "sim")] if given[:1] == ["record"] else ["out=", "write="]
+        return options if given else ["record", "inspect", "--help"]
+    return list(SCRIPTS) if command == "completion" else []
+
+
+def _complete_value(key: str, before: Sequence[str]) -> Sequence[str]:
+    if before[0] in ("fit", "data") and key in groups():
+        return groups()[key]
+    if key in ("run", "compare"):
+        return [*find_run_folders(), "start"] if key == "compare" else find_run_folders()
+    return _CHOICES.get(key, ())
+
+
+def _configuration_keys(last: str, given: Sequence[str]) -> list[str]:
+    """Groups and top-level keys; after a dot the keys of the configuration that the arguments so far compose."""
+    head, _, _ = last.rpartition(".")
+    if not head:
+        return [*(f"{name}=" for name in (*groups(), *PLAIN)), *(f"{slot}." for slot in (*SHORT, *ROOTS))]
+    slot, _, rest = head.partition(".")
+    full = f"{SHORT.get(slot, slot)}.{rest}".rstrip(".")
+    try:
+        node = OmegaConf.select(
+            compose([word for word in given if "=" in word]), full, throw_on_resolution_failure=False
+        )
+    except ConfigError:
+        return []
+    if not OmegaConf.is_dict(node):
+        return []
+    names = [str(name) for name in node if name != "_target_"]
+    return [f"{head}.{name}{'.' if OmegaConf.is_dict(node._get_node(name)) else '='}" for name in names]
+
+
+def find_run_folders() -> list[str]:
+    """Folders below runs/ that hold a run."""
+    patterns = ("*/config.yaml", "*/*/config.yaml", "*/*/*/config.yaml")
+    return sorted(str(file.parent) for pattern in patterns for file in Path("runs").glob(pattern))

@@ -1,0 +1,78 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from omegaconf import OmegaConf
+
+from mmrl.__main__ import main
+from mmrl.commands import COMMANDS
+from mmrl.commands.data import RECORD_OPTIONS
+from mmrl.commands.evaluation_arguments import OPTIONS
+from mmrl.commands.usage import USAGE, USAGES
+from mmrl.config.compose import SHORT, compose
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["list"], ["list", "recipes"], ["list", "schedulers"], ["fit", "--help"]],
+    ids=" ".join,
+)
+def test_commands_that_explain_import_no_large_package(arguments):
+    code = (
+        "import sys\nfrom mmrl.__main__ import main\n"
+        f"assert main({arguments}) == 0\n"
+        "print(sorted({'torch', 'lightning', 'transformers', 'gymnasium', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_version_is_that_of_the_imported_packages(capsys):
+    assert main(["--version"]) == 0
+    lines = dict(line.split(" ", 1) for line in capsys.readouterr().out.splitlines())
+    assert lines["torch"] == torch.__version__.partition("+")[0] or lines["torch"] == torch.__version__
+    assert {"mmrl", "python", "lightning"} <= set(lines)
+
+
+def test_every_command_has_a_usage_and_stands_in_the_overview():
+    assert set(USAGES) == set(COMMANDS)
+    for name, text in USAGES.items():
+        assert text.startswith(f"mmrl {name}: ") and f"  mmrl {name}" in USAGE
+        assert max(map(len, text.splitlines())) <= 120
+
+
+def test_the_usage_of_fit_states_the_defaults_of_grpo():
+    cfg = compose(["recipe=grpo"])
+    groups, keys = USAGES["fit"].split("Common keys")[0], USAGES["fit"].split("Common keys")[1].split("For this")[0]
+    stated = dict(pair.split("=") for pair in re.findall(r"\w+=\w+", groups.split("Groups")[1]) if "recipe" not in pair)
+    assert {group: option for group, option in stated.items() if option != "null"} == {
+        group: option for group, option in cfg.choices.items() if group != "recipe"
+    }
+    lines = re.findall(r"^  ([\w.]+)=(\S+)", keys, flags=re.MULTILINE)
+    assert len(lines) > 15
+    for key, value in lines:
+        slot, _, rest = key.partition(".")
+        full = f"{SHORT.get(slot, slot)}.{rest}".rstrip(".")
+        expected = OmegaConf.select(cfg, full)
+        assert (float(value) if isinstance(expected, float) else yaml.safe_load(value)) == expected or (
+            key == "run_dir" and expected.startswith("runs/grpo/")
+        )
+
+
+def test_usages_name_every_option():
+    assert [name for name in OPTIONS if f"\n  {name}=" not in USAGES["evaluate"]] == []
+    assert [name for name in RECORD_OPTIONS if f"{name}=" not in USAGES["data"] and name != "policy"] == []
+
+
+def test_all_options_of_lightning_are_shown_when_asked_for(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["fit", "--help", "all"])
+    assert stopped.value.code == 0
+    assert "--trainer.accumulate_grad_batches" in capsys.readouterr().out
