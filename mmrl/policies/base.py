@@ -45,6 +45,7 @@ class Policy(nn.Module, ABC):
     cached_inputs: frozenset[str] = frozenset()  # keys of the observation that `Action.cached_features` replace
     chunk: int | None = None  # H, control steps per decision, where an action is [H, A]; None where it is [A] or a text
     optional: tuple[str, ...] = ("value_head",)  # modules that a checkpoint may lack, or have in excess
+    captured: Any = None  # what runs the network in its place while acting, from `mmrl.capture`; None for the network
     one_pass: bool = False  # whether `forward` must call the network once, as processes that share weights have to
 
     @classmethod
