@@ -118,7 +118,7 @@ class Learner(BaseLearner):
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         if batch_idx + 1 == self.trainer.num_training_batches:
-            self.metrics |= self._means()
+            self.report(self._means())
         super().on_train_batch_end(outputs, batch, batch_idx)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:

@@ -160,8 +160,7 @@ class PhasedLearner(BaseLearner):
             means = {key: value for key, value in means.items() if not key.startswith(f"{name}/")}
             means |= {f"{name}/{key}": value for key, value in phase.objective.average(sums).items()}
         check_loss([means], self.trainer)
-        self.metrics |= {f"train/{name}": float(value) for name, value in means.items()}
-        self.show(self.metrics)
+        self.report({f"train/{name}": float(value) for name, value in means.items()})
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)

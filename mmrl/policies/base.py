@@ -76,6 +76,9 @@ class Policy(nn.Module, ABC):
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """One raw observation as tensors without a batch axis. Refuses, by name, an input that it lacks."""
 
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse a simulator whose observations or actions do not fit; called before the first step in it."""
+
     def check_sampling(self, sampling: Sampling) -> None:
         """Refuse a decode that this policy does not have; called before the first step."""
 
@@ -88,6 +91,10 @@ class Policy(nn.Module, ABC):
     def tokenize(self, text: str) -> Tensor:
         """The ids [P] of text that is not sampled: a tool's result, a hint, a follow-up message."""
         raise NotImplementedError(f"{type(self).__name__} reads no text between its choices; choose a text policy")
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of sampled ids."""
+        raise NotImplementedError(f"{type(self).__name__} writes no text; choose a text policy")
 
     def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:
         """Encode and collate the raw observations [n, ...] of n environments; None where each is encoded alone.
