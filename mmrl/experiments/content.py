@@ -10,6 +10,7 @@ import functools
 import hashlib
 import importlib.util
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ MACHINERY = tuple(
 """What carries every recipe. It is held to its own laws, and a change in it does not make all results stale."""
 HASHED = ("mmrl.learners.phases", "mmrl.data.replay_buffer", "mmrl.data.ring_buffer")
 """Parts of these folders that a recipe chooses."""
+CAPTURED = re.compile(r"\$\{captured:[^,{}]*,([^,{}]*)\}")
 
 
 def hash_content(words: Sequence[str]) -> str:
@@ -54,7 +56,7 @@ def training_config(words: Sequence[str]) -> dict[str, Any]:
 
 @functools.cache
 def _training_config(words: tuple[str, ...]) -> dict[str, Any]:
-    plain: Any = OmegaConf.to_container(compose(words), resolve=False)
+    plain: Any = _without_capture(OmegaConf.to_container(compose(words), resolve=False))
     trainer = plain["trainer"]
     callbacks = trainer.get("callbacks") or {}
     start = callbacks.get("warm_start") or {}
@@ -66,6 +68,15 @@ def _training_config(words: tuple[str, ...]) -> dict[str, Any]:
         "warm_start": {name: start.get(name) for name in ("checkpoint", "frozen_only")},
         "stages": {name: training_config(stage) for name, stage in stage_overrides(plain).items()},
     }
+
+
+def _without_capture(node: Any) -> Any:
+    """The configuration with class B for each ${captured:A,B}: a captured graph computes the same numbers."""
+    if isinstance(node, dict):
+        return {key: _without_capture(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_without_capture(value) for value in node]
+    return CAPTURED.sub(r"\1", node) if isinstance(node, str) else node
 
 
 def stage_overrides(plain: dict[str, Any]) -> dict[str, list[str]]:

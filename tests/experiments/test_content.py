@@ -9,6 +9,10 @@ def test_words_that_learn_something_else_have_another_hash():
     assert hash_content(["recipe=grpo"]) != hash_content(["recipe=grpo", "optimizer.lr=1e-3"])
 
 
+def test_capture_does_not_count():
+    assert hash_content(["recipe=grpo", "capture=false"]) == hash_content(["recipe=grpo", "capture=true"])
+
+
 def test_a_start_stage_belongs_to_the_run():
     stage = "trainer.callbacks.warm_start.stages.sft=['recipe=sft_start','data.num_prompts=7']"
     assert hash_content(["recipe=grpo"]) != hash_content(["recipe=grpo", stage])
