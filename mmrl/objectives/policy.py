@@ -1,4 +1,4 @@
-"""Policy-gradient losses: REINFORCE and the clipped surrogate of PPO."""
+"""Policy-gradient losses: REINFORCE, CISPO, and the clipped surrogate of PPO and GSPO, an approximate trust region."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mmrl.objectives.objective import Term
 from mmrl.ops.divergence import divergence
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.ratio import log_ratio
-from mmrl.ops.surrogate import clipped, clipped_surrogate
+from mmrl.ops.surrogate import cispo, clipped, clipped_surrogate
 from mmrl.types import PolicyOutput
 
 
@@ -41,7 +41,8 @@ class PolicyGradient(Term):
 class ClippedSurrogate(Term):
     """Clipped surrogate of PPO with importance ratios per choice, per sequence (GSPO) or per joint action.
 
-    loss = max(-A ratio, -A clip(ratio, 1 - clip_low, 1 + clip_high)), at most -A clip_dual where
+    The clip range stands in for a trust region. GSPO is importance_sampling_level="sequence" with the weighting
+    SequenceMean: loss = max(-A ratio, -A clip(ratio, 1 - clip_low, 1 + clip_high)), at most -A clip_dual where
     A < 0; times the importance weights.
 
     With old="old_logprobs" the clip range is around the policy before the update, whoever sampled, and the importance
@@ -109,6 +110,47 @@ class ClippedSurrogate(Term):
         mask = batch["action_mask"]
         ratio = log_ratio(out.logprobs, batch[self.old], mask, self.importance_sampling_level).exp()
         return ratio, zero_outside(batch["advantages"], mask)
+
+
+@dataclass(frozen=True)
+class CISPO(Term):
+    """CISPO policy-gradient loss: -A * logprob times the clipped importance weight, which has no gradient.
+
+    loss = -sg(clip(ratio, 1 - clip_low, 1 + clip_high)) A logprob. Unlike in `ClippedSurrogate` no choice loses its
+    gradient by clipping. Source: MiniMax-M1: Scaling Test-Time Compute Efficiently with Lightning Attention, 2025,
+    equations 4 and 5, arXiv:2506.13585.
+
+    Args:
+        clip_high: the importance weight is at most 1 + clip_high.
+        clip_low: and at least 1 - clip_low; none for no lower bound, as in the paper.
+        old: column of the log-probs that the ratio is taken against: "behavior_logprobs" or "old_logprobs".
+    """
+
+    clip_high: float = 4.0
+    clip_low: float | None = None
+    old: str = "behavior_logprobs"
+
+    def __post_init__(self) -> None:
+        if self.clip_high < 0 or not 0 <= (self.clip_low or 0) <= 1:
+            raise ValueError(
+                f"cispo: need clip_high >= 0 and 0 <= clip_low <= 1 or null, got {self.clip_high} and {self.clip_low}"
+            )
+
+    @property
+    def reads(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset({"action_mask", "advantages", self.old})
+
+    def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        mask = batch["action_mask"]
+        ratio = log_ratio(out.logprobs, batch[self.old], mask).exp()
+        logprobs, advantages = zero_outside(out.logprobs, mask), zero_outside(batch["advantages"], mask)
+        return cispo(logprobs, ratio, advantages, self.clip_low, self.clip_high)
+
+    def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
+        """ratio; clip_fraction: choices whose importance weight is clipped."""
+        ratio = log_ratio(out.logprobs, batch[self.old], batch["action_mask"]).exp()
+        low = 0.0 if self.clip_low is None else 1 - self.clip_low
+        return {"ratio": ratio, "clip_fraction": ((ratio < low) | (ratio > 1 + self.clip_high)).to(ratio.dtype)}
 
 
 def _named(column: str | None) -> set[str]:
