@@ -116,7 +116,7 @@ def _result(
     return {
         "run": str(asked.folder),
         "protocol": found.protocol.hash,
-        "checkpoints": {title: _described(path, asked.trust) for title, path in asked.checkpoints.items()},
+        "checkpoints": {title: _describe(path, asked.trust) for title, path in asked.checkpoints.items()},
         "against": None if asked.against is None else str(asked.against),
         "task": data.task.name,
         **{name: entries["problems"][name] for name in ("split", "offset", "count")},
@@ -137,7 +137,7 @@ def _result(
     }
 
 
-def _described(path: Path, trust: bool) -> dict[str, Any]:
+def _describe(path: Path, trust: bool) -> dict[str, Any]:
     state = read_manifest(path) or read_checkpoint(path, trust)
     return {"path": str(path), "optimiser_steps": state.get("global_step"), "epoch": state.get("epoch")}
 

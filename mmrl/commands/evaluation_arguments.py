@@ -90,7 +90,7 @@ def parse(words: Sequence[str]) -> Asked:
             if not value.strip():
                 raise ConfigError(f"{word}: {_EMPTY.get(key, f'{key} is empty; leave it out or give a value')}")
         elif word not in places:
-            more.append(_typed(key, value))
+            more.append(_to_lightning(key, value))
     folder, file = _place(Path(places[0]))
     if file is not None and "checkpoint" in given:
         raise ConfigError(f"{places[0]} is a checkpoint already; leave out checkpoint={given['checkpoint']}")
@@ -138,7 +138,7 @@ def find_checkpoint(folder: Path, name: str) -> Path:
     raise ConfigError(f"no checkpoint {name!r} in {folder}; there are {there}")
 
 
-def _typed(key: str, value: str) -> str:
+def _to_lightning(key: str, value: str) -> str:
     """sim.renderer=ray as --data.task.sim.renderer=ray."""
     head, _, rest = key.partition(".")
     if rest and head in SHORT:

@@ -83,7 +83,7 @@ def _run(cli: CLI, request: StopRequest, trust: bool, first: bool) -> None:
         cli.fit(trust)
     except SystemExit:
         if request.number is not None and first:
-            print(_stopped(request, run_dir, trust), file=sys.stderr)
+            print(_format_stop(request, run_dir, trust), file=sys.stderr)
         raise
     except OSError as error:
         if error.errno not in FULL:
@@ -95,7 +95,7 @@ def _run(cli: CLI, request: StopRequest, trust: bool, first: bool) -> None:
         print(f"run folder: {run_dir}")
 
 
-def _stopped(request: StopRequest, run_dir: Path, trust: bool) -> str:
+def _format_stop(request: StopRequest, run_dir: Path, trust: bool) -> str:
     name = signal.Signals(request.number or signal.SIGTERM).name
     return f"mmrl fit: stopped by {name}; {_go_on(run_dir, trust)}"
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.curricula.base import Curriculum
-from mmrl.groups import earned
+from mmrl.groups import get_score
 from mmrl.rng import derive_rng
 from mmrl.types import Context, Episode, Prompt
 
@@ -75,7 +75,7 @@ class Prioritised(Curriculum):
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         found: dict[Hashable, list[float]] = defaultdict(list)
         for group in groups:
-            rates = [earned(episode, self.score_name) for episode in group if episode.ended != "error"]
+            rates = [get_score(episode, self.score_name) for episode in group if episode.ended != "error"]
             if any(not 0 <= rate <= 1 for rate in rates):
                 raise ValueError(
                     f"curriculum.score_name={self.score_name!r} of {group[0].prompt.key!r} is {rates}, no success rate "

@@ -102,7 +102,7 @@ def summary(
     effects = [row["after"] - row["before"] for row in seeds]
     out = {"effect": mean(effects), "interval": interval(effects)}
     if target:
-        out["target_met"] = all(_met(row, target) for row in seeds)
+        out["target_met"] = all(_meets(row, target) for row in seeds)
     if baseline:
         return {**out, **_against([row["after"] - other["after"] for row, other in zip(seeds, baseline)])}
     return {**out, "verdict": verdict(out["interval"])}
@@ -130,7 +130,7 @@ def _charged_cost(row: Mapping[str, Any]) -> float:
     return row["spent"] if row["cost"] is None else row["cost"]
 
 
-def _met(row: Mapping[str, Any], target: Mapping[str, float]) -> bool:
+def _meets(row: Mapping[str, Any], target: Mapping[str, float]) -> bool:
     """Whether one seed meets the recipe's target."""
     enough = row["after"] >= target.get("after", -math.inf) and row["after"] - row["before"] >= target.get("gain", 0)
     # no part may end below the interval that it began with

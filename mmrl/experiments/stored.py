@@ -115,10 +115,10 @@ def table(folder: Path = FOLDER) -> str:
             before = proof["compared"]
             after = ", ".join("never" if r["cost"] is None else f"{r['cost']:,.0f}" for r in seeds)
         else:
-            before, after = (", ".join(_shown(row, key) for row in seeds) for key in ("before", "after"))
+            before, after = (", ".join(_format_value(row, key) for row in seeds) for key in ("before", "after"))
         rows.append(f"| `{proof['recipe']}` | {before} | {after} | {len(seeds)} | {minutes:.1f} |")
     return "\n".join(rows)
 
 
-def _shown(row: dict[str, Any], key: str) -> str:
+def _format_value(row: dict[str, Any], key: str) -> str:
     return f"{100 * row[key]:.1f} %" if "wilson_after" in row else f"{row[key]:.3g}"

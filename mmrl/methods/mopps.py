@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mmrl.curricula.base import Curriculum
-from mmrl.groups import earned
+from mmrl.groups import get_score
 from mmrl.rng import derive_rng
 from mmrl.types import Context, Episode
 
@@ -83,7 +83,7 @@ class Posterior(Curriculum):
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         for group in groups:
             valid = [episode for episode in group if episode.ended != "error"]
-            rates = [earned(episode, self.score_name) for episode in valid]
+            rates = [get_score(episode, self.score_name) for episode in valid]
             if any(not 0 <= rate <= 1 for rate in rates):
                 raise ValueError(
                     f"curriculum.score_name={self.score_name!r} of {group[0].prompt.key!r} is {rates}, no success rate "

@@ -13,7 +13,7 @@ from mmrl.objectives.objective import Term
 from mmrl.ops.divergence import divergence
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.ratio import log_ratio
-from mmrl.ops.surrogate import cispo, clipped, clipped_surrogate
+from mmrl.ops.surrogate import cispo, clipped_surrogate, is_clipped
 from mmrl.types import PolicyOutput
 
 
@@ -29,12 +29,12 @@ class PolicyGradient(Term):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"action_mask", "advantages", *_named(self.importance_weights)})
+        return frozenset({"action_mask", "advantages", *_column_set(self.importance_weights)})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         mask = batch["action_mask"]
         loss = -zero_outside(batch["advantages"], mask) * zero_outside(out.logprobs, mask)
-        return _weighted(loss, batch, self.importance_weights)
+        return _apply_weights(loss, batch, self.importance_weights)
 
 
 @dataclass(frozen=True)
@@ -80,20 +80,20 @@ class ClippedSurrogate(Term):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return frozenset({"action_mask", "advantages", self.old, *_named(self.importance_weights)})
+        return frozenset({"action_mask", "advantages", self.old, *_column_set(self.importance_weights)})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         loss = clipped_surrogate(*self._pair(out, batch), self.clip_low, self.clip_high, self.clip_dual)
-        return _weighted(loss, batch, self.importance_weights)
+        return _apply_weights(loss, batch, self.importance_weights)
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ratio; clip_fraction: choices whose gradient is cut; kl: KL(old || new) by k3, nats per choice."""
         return self._metrics(*self._pair(out, batch), out, batch)
 
-    def measured(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss_and_metrics(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         ratio, advantages = self._pair(out, batch)
         loss = clipped_surrogate(ratio, advantages, self.clip_low, self.clip_high, self.clip_dual)
-        loss = _weighted(loss, batch, self.importance_weights)
+        loss = _apply_weights(loss, batch, self.importance_weights)
         with torch.no_grad():
             return loss, self._metrics(ratio.detach(), advantages, out, batch)
 
@@ -102,7 +102,9 @@ class ClippedSurrogate(Term):
         old, new = zero_outside(batch[self.old], mask), zero_outside(out.logprobs, mask)
         return {
             "ratio": ratio,
-            "clip_fraction": clipped(ratio, advantages, self.clip_low, self.clip_high, self.clip_dual).to(ratio.dtype),
+            "clip_fraction": is_clipped(ratio, advantages, self.clip_low, self.clip_high, self.clip_dual).to(
+                ratio.dtype
+            ),
             "kl": divergence(old, new, "k3"),
         }
 
@@ -153,9 +155,9 @@ class CISPO(Term):
         return {"ratio": ratio, "clip_fraction": ((ratio < low) | (ratio > 1 + self.clip_high)).to(ratio.dtype)}
 
 
-def _named(column: str | None) -> set[str]:
+def _column_set(column: str | None) -> set[str]:
     return set() if column is None else {column}
 
 
-def _weighted(loss: Tensor, batch: Batch, column: str | None) -> Tensor:
+def _apply_weights(loss: Tensor, batch: Batch, column: str | None) -> Tensor:
     return loss if column is None else loss * zero_outside(batch[column], batch["action_mask"])

@@ -39,7 +39,7 @@ def draw(
     logits = logits.float() / temperature
     support = None
     if top_k > 0 or top_p < 1 or min_p > 0:
-        order, logits, inside = _truncated(logits, top_k, top_p, min_p)
+        order, logits, inside = _truncate(logits, top_k, top_p, min_p)
         support = torch.where(inside, order, -1)
     logprobs = logits.log_softmax(dim=-1)
     place = logprobs.argmax(dim=-1) if greedy else inverse_cdf(logprobs.exp(), uniform)
@@ -66,7 +66,7 @@ def first_reaching(cumulative: Tensor, possible: Tensor, uniform: Tensor) -> Ten
     return (possible & (reachable >= threshold)).to(torch.uint8).argmax(dim=-1)
 
 
-def _truncated(logits: Tensor, top_k: int, top_p: float, min_p: float) -> tuple[Tensor, Tensor, Tensor]:
+def _truncate(logits: Tensor, top_k: int, top_p: float, min_p: float) -> tuple[Tensor, Tensor, Tensor]:
     """Ids from likely to unlikely [N, K], their logits, masked where they are cut off, and which are not [N, K]."""
     vocabulary = logits.shape[-1]
     count = min(top_k or vocabulary, vocabulary)

@@ -26,7 +26,7 @@ def clipped_surrogate(
     return torch.where(advantages < 0, torch.minimum(loss, -advantages * clip_dual), loss)
 
 
-def clipped(
+def is_clipped(
     ratio: Tensor,  # [N, T]
     advantages: Tensor,  # [N, T]
     clip_low: float,

@@ -32,7 +32,7 @@ class Rollout(ABC):
         """Continue from a saved state."""
 
 
-def worded(prompt: Prompt) -> Mapping[str, Any]:
+def text_observation(prompt: Prompt) -> Mapping[str, Any]:
     """The observation of a prompt that is put in words: one object for the group, so that it is encoded once."""
     if not prompt.messages:
         raise ValueError(f"prompt {prompt.key!r} has no messages: tasks of simulators are played with rollout=env")

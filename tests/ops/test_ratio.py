@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.ops.ratio import LIMIT, log_ratio, mask_ratio, truncate_ratio
-from mmrl.ops.surrogate import cispo, clipped, clipped_surrogate
+from mmrl.ops.surrogate import cispo, clipped_surrogate, is_clipped
 
 D = torch.tensor([[0.2, -0.1, 0.3, 0.0]])
 
@@ -112,7 +112,7 @@ def test_clipped_says_where_the_gradient_is_zero(clip_dual):
     for sign in (-1.0, 1.0):
         advantages = torch.full((80,), sign)
         slope = torch.autograd.grad(clipped_surrogate(ratio, advantages, 0.2, 0.28, clip_dual).sum(), ratio)[0]
-        assert torch.equal(slope == 0, clipped(ratio, advantages, 0.2, 0.28, clip_dual))
+        assert torch.equal(slope == 0, is_clipped(ratio, advantages, 0.2, 0.28, clip_dual))
 
 
 RATIO = torch.tensor([[0.25, 0.5, 1.0], [2.0, 4.0, torch.nan]])

@@ -79,7 +79,7 @@ def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, 
     while live:
         raws = _rows(observation, live)
         if decision == 0:
-            raws = _shared(raws, episodes)
+            raws = _share_observations(raws, episodes)
             for episode, raw in zip(episodes, raws):
                 if "instruction" in raw:
                     episode.info["instruction"] = str(raw["instruction"])
@@ -129,7 +129,7 @@ def _rows(observation: Any, env_ids: Sequence[int]) -> list[dict[str, Any]]:
     return [{"state": observation[i]} for i in env_ids]
 
 
-def _shared(raws: list[dict[str, Any]], episodes: Sequence[Episode]) -> list[dict[str, Any]]:
+def _share_observations(raws: list[dict[str, Any]], episodes: Sequence[Episode]) -> list[dict[str, Any]]:
     """One object per group: its episodes start in the same state, so the engine encodes it once."""
     first: dict[int, dict[str, Any]] = {}
     return [first.setdefault(episode.group, raw) for episode, raw in zip(episodes, raws)]
