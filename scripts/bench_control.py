@@ -32,7 +32,7 @@ from benchmark.command import child
 from benchmark.control import ALGORITHMS, summary
 from benchmark.process import versions
 
-from mmrl.experiments.effect import interval
+from mmrl.experiments.effect import student_interval
 
 
 def options(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -103,7 +103,7 @@ def compare(ours: list[dict[str, Any]], peers: list[dict[str, Any]]) -> dict[str
         if runs:
             out |= {f"{prefix}returns": returns, f"{prefix}return_mean": mean(returns)}
         if len(runs) > 1:
-            out[f"{prefix}return_interval"] = interval(returns)
+            out[f"{prefix}return_interval"] = student_interval(returns)
     if "peer_return_interval" in out:
         low, high = out["peer_return_interval"]
         out["return_within_peers"] = low <= out["return_mean"] <= high

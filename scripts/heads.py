@@ -2,7 +2,7 @@
 
 Each head is cloned from the same demonstrations and then learns from binary success with group advantages. Heads of
 one network share its clone. Runs that are finished are kept, so that a second call goes on where the first one stopped,
-and what is there so far is written. Writes docs/proofs/heads/<task>.json and prints a Markdown table: the share of
+and what is there so far is written. Writes docs/results/heads/<task>.json and prints a Markdown table: the share of
 successes on the same held-out initial states, without noise in the actions, before and after, with 95 % intervals.
 """
 
@@ -18,13 +18,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from prove import Job, RunFailed  # of the script beside this one
-
-from mmrl.experiments.content import content
-from mmrl.experiments.effect import measured
+from mmrl.experiments.content import hash_content
+from mmrl.experiments.effect import measure
+from mmrl.experiments.runner import RunFailed, SeedRun
 
 ROOT = Path(__file__).parent.parent
-COLUMN = "val/mean/success/mean"
+METRIC = "val/mean/success/mean"
 EPISODES = 512  # of an iteration: 64 initial states and 8 episodes
 
 
@@ -54,36 +53,36 @@ HEADS = (
 )
 
 
-def jobs(head: Head, seed: int, iterations: int, words: Sequence[str], runs: Path) -> Iterator[Job]:
+def list_runs(head: Head, seed: int, iterations: int, words: Sequence[str], runs: Path) -> Iterator[SeedRun]:
     """The cloning run, if separate, and the run that learns from rewards."""
     common = (*words, f"data.evaluation.offset={EPISODES * 2}")
     own = (*head.words, f"trainer.max_epochs={iterations}", f"trainer.check_val_every_n_epoch={iterations}", *common)
     if head.start:
         clone = (*head.start, *common, "data.evaluation=null")
-        job = _job("clone", clone, seed, runs)
-        yield job
-        checkpoint = f"trainer.callbacks.warm_start.checkpoint={job.folder}/checkpoints/last.ckpt"
+        run = _list_run("clone", clone, seed, runs)
+        yield run
+        checkpoint = f"trainer.callbacks.warm_start.checkpoint={run.folder}/checkpoints/last.ckpt"
         own = (*own, "trainer.callbacks.warm_start.stages=null", checkpoint)
-    yield _job("learn", own, seed, runs)
+    yield _list_run("learn", own, seed, runs)
 
 
-def is_finished(job: Job) -> bool:
-    """Whether the job has a result."""
-    return (job.folder / "receipt.json").exists()
+def is_finished(run: SeedRun) -> bool:
+    """Whether the run has ended without an error."""
+    return (run.folder / "receipt.json").exists()
 
 
-def _job(side: str, words: tuple[str, ...], seed: int, runs: Path) -> Job:
-    known = content([word for word in words if not word.startswith("trainer.callbacks.warm_start.checkpoint=")])
-    return Job("heads", side, seed, words, known, runs / f"{side}-{known[:12]}-{seed}")
+def _list_run(side: str, words: tuple[str, ...], seed: int, runs: Path) -> SeedRun:
+    known = hash_content([word for word in words if not word.startswith("trainer.callbacks.warm_start.checkpoint=")])
+    return SeedRun("heads", side, seed, words, known, runs / f"{side}-{known[:12]}-{seed}")
 
 
 def row(head: Head, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Results of the seeds of one head."""
-    seeds = [measured(result, COLUMN) for result in results]
+    seeds = [measure(result, METRIC) for result in results]
     return {"head": head.name, "words": head.words, "seeds": seeds}
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def format_table(rows: Sequence[dict[str, Any]]) -> str:
     """Markdown table: one row per head."""
     lines = ["| head | cloned | after RL | seeds | minutes of RL |", "|---|---|---|---|---|"]
     for one in rows:
@@ -107,17 +106,17 @@ def main() -> None:
         "--only", nargs="+", default=[""], help="run heads whose name begins so; show what there is of the others"
     )
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "heads")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "proofs" / "heads" / "reach.json")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "heads" / "reach.json")
     options = parser.parse_args()
     rows = []
     for head in HEADS:
         results = []
         for seed in options.seeds:
-            steps = list(jobs(head, seed, options.iterations, options.words, options.runs.absolute()))
+            steps = list(list_runs(head, seed, options.iterations, options.words, options.runs.absolute()))
             if not head.name.startswith(tuple(options.only)) and not all(map(is_finished, steps)):
                 continue
             try:
-                results.append([job() for job in steps][-1])
+                results.append([run() for run in steps][-1])
             except RunFailed as error:
                 print(error)
         if results:
@@ -130,7 +129,7 @@ def main() -> None:
         }
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(result, indent=2) + "\n")
-    print(table(rows))
+    print(format_table(rows))
 
 
 if __name__ == "__main__":

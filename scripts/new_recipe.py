@@ -21,10 +21,12 @@ paper:
   differs: "everything that is still to be done"
 defaults: [grpo]
 {use}
-prove:
-  budget: "120 iterations of 128 problems and 8 completions from the same start; at most 5 minutes a seed on 2 cores"
-  column: val/greedy/exact/mean
-  baseline: {{name: grpo, words: [recipe=grpo]}}
+"""
+
+EXPERIMENT = """# described in mmrl/experiments/experiment.py
+budget: "120 iterations of 128 problems and 8 completions from the same start; at most 5 minutes a seed on 2 cores"
+metric: val/greedy/exact/mean
+baseline: {name: grpo, overrides: [recipe=grpo]}
 """
 
 TERM = '''"""TODO: what the term makes likelier, in one line."""
@@ -193,6 +195,7 @@ def write(name: str, part: str, slot: Slot, root: Path) -> list[Path]:
     words = {"name": name, "part": part}
     files = {
         root / "conf" / "recipe" / f"{name}.yaml": RECIPE.format(use=slot.use.format(**words)),
+        root / "conf" / "experiment" / f"{name}.yaml": EXPERIMENT,
         root / "mmrl" / "methods" / f"{name}.py": slot.code.format(**words),
         root / "tests" / "methods" / f"test_{name}.py": slot.test.format(**words),
     }

@@ -4,7 +4,7 @@ RUN is the folder of a finished `mmrl fit recipe=one_step`, one per seed. On the
 noise in the transitions, three policies play: the teacher (the run's starting weights through `policy.teacher`), the
 same weights in a single step of that chain, and the student. A decision is timed for one robot: encoding, reading the
 context, all transitions, decoding; teacher and student take turns of 20 decisions, medians over all decisions. Writes
-docs/proofs/one_step/kept.json.
+docs/results/one_step/retention.json.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.cli import load_run
 from mmrl.evaluation.statistics.intervals import mcnemar, wilson
-from mmrl.experiments.effect import interval
+from mmrl.experiments.effect import student_interval
 from mmrl.policies.base import evaluating
 from mmrl.policies.chains import Chain
 from mmrl.rng import Noise
@@ -78,7 +78,7 @@ def compare(run: Path, rounds: int) -> dict[str, Any]:
         **shares,
         "episodes": len(after),
         "wilson": {name: wilson(share * len(after), len(after)) for name, share in shares.items()},
-        "kept": shares["student"] / shares["teacher"],
+        "retention": shares["student"] / shares["teacher"],
         "mcnemar": mcnemar(before, after),
         "milliseconds": {name: 1e3 * value for name, value in cost.items()},
         "rate_ratio": cost["teacher"] / cost["student"],
@@ -87,10 +87,10 @@ def compare(run: Path, rounds: int) -> dict[str, Any]:
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Means over seeds; the retained fraction has a Student 95 % interval from two seeds on."""
-    kept = [row["kept"] for row in rows]
+    retention = [row["retention"] for row in rows]
     return {
-        "kept": mean(kept),
-        "kept_interval": interval(kept) if len(kept) > 1 else None,
+        "retention": mean(retention),
+        "retention_interval": student_interval(retention) if len(retention) > 1 else None,
         "rate_ratio": mean(row["rate_ratio"] for row in rows),
         "seeds": list(rows),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {os.environ.get('OMP_NUM_THREADS', 'all')} threads",
@@ -101,7 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     parser.add_argument("--rounds", type=int, default=10, help="timed turns of each")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "proofs" / "one_step" / "kept.json")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "one_step" / "retention.json")
     options = parser.parse_args()
     result = summary([compare(run, options.rounds) for run in options.runs])
     options.out.parent.mkdir(parents=True, exist_ok=True)

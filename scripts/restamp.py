@@ -1,14 +1,20 @@
-"""Keep stored results valid after a code change that changed no number: scripts/restamp.py COMMIT [RECIPE ...].
+"""Keep stored results valid after a change of names: scripts/restamp.py COMMIT [RECIPE ...].
 
 A stored result is stale when the configuration or the code of a part that it names has changed. This script takes every
-stale one, or those named, and compares the checkout with COMMIT, at which the result was current:
+stale result, or those named, and compares this checkout with COMMIT, at which the result was current. For every side
+(method, baseline):
 
-1. the hash stored with the result is that of COMMIT,
-2. the composed configuration of every side (method, baseline) is the same at both,
-3. a tiny run of every side from the same seed, two iterations with optimiser steps, gives the same weights bit for bit.
+1. the stored hash, or that with which the result was measured, is the hash of COMMIT,
+2. the composed configurations, warm-start stages included, have the same shape and values with names left out
+   (mmrl/experiments/renames.py); scripts/restamp.yaml lists other differences in form that change no number,
+3. tiny runs of the side and of its warm-start stages from the same seed give the same weights and metrics bit for bit.
 
-Runs are made tiny by `shrink` of each checkout's own tests/test_recipes.py, so COMMIT has to have it.
-Where all three hold, today's hash is stored. Otherwise the result is left as it is, and the reason is printed.
+Then today's hash is stored, and the hash of the measured runs is kept as `measured_content`. Otherwise the result is
+left as it is, and the first difference is printed.
+
+Each commit is recorded by its own script: `scripts/restamp.py --record FILE RECIPE ...` writes, by recipe and side, the
+`content` hash, the `config` and the `runs`, each with `weights` and `metrics`. Records of COMMIT are kept in
+~/.cache/mmrl and hold for one machine and one version of torch.
 """
 
 from __future__ import annotations
@@ -16,116 +22,156 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tiny_runs import train
-
 ROOT = Path(__file__).resolve().parent.parent
-WRITTEN = ("callbacks", "logger", "plugins", "default_root_dir")
-"""Keys of the trainer that decide what is written down, and not what is learned."""
+Record = dict[str, dict[str, dict[str, Any]]]
 
 
-def config_of(words: Sequence[str]) -> dict[str, Any]:
-    """The composed configuration without seed and folder."""
+def record(recipes: Sequence[str]) -> Record:
+    """Content hash, configuration and tiny runs by recipe and side, in the imported checkout."""
     from omegaconf import OmegaConf
+    from tiny_runs import train
 
     from mmrl.config.compose import compose
+    from mmrl.experiments.content import hash_content, stage_overrides, training_config
+    from mmrl.experiments.experiment import read_experiment
 
-    plain: Any = OmegaConf.to_container(compose([*words, "run_dir=same"]), resolve=False)
-    start = ((plain["trainer"].get("callbacks") or {}).get("warm_start") or {}).get("stages")
-    trainer = {name: value for name, value in plain["trainer"].items() if name not in WRITTEN}
-    return {"trainer": trainer, "model": plain["model"], "data": plain["data"], "start": start}
+    trained: dict[tuple[str, ...], dict[str, Any]] = {}
 
+    def train_with_stages(words: Sequence[str], folder: str) -> list[dict[str, Any]]:
+        key = tuple(words)
+        if key not in trained:
+            trained[key] = train(words, Path(folder) / str(len(trained)))
+        stages = stage_overrides(OmegaConf.to_container(compose(words), resolve=False))  # type: ignore[arg-type]
+        return [trained[key], *(run for stage in stages.values() for run in train_with_stages(stage, folder))]
 
-def record(recipes: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Content hash, configuration and weights of a tiny run by recipe and side, in the imported checkout."""
-    from mmrl.experiments.content import content
-    from mmrl.experiments.stored import plan_of
-
-    sums: dict[tuple[str, ...], str] = {}
-    result: dict[str, dict[str, Any]] = {}
+    result: Record = {}
     with tempfile.TemporaryDirectory() as folder:
         for recipe in recipes:
-            plan = plan_of(recipe)
-            for side, words in (plan.sides() if plan else {}).items():
-                key = tuple(words)
-                if key not in sums:
-                    sums[key] = train(words, Path(folder) / str(len(sums)))["weights"]
-                one = {"content": content(words), "config": config_of(words), "weights": sums[key]}
-                result.setdefault(recipe, {})[side] = one
-            print(recipe, file=sys.stderr, flush=True)
+            experiment = read_experiment(recipe)
+            for side, words in (experiment.sides() if experiment else {}).items():
+                result.setdefault(recipe, {})[side] = {
+                    "content": hash_content(words),
+                    "config": training_config(words),
+                    "runs": train_with_stages(words, folder),
+                }
+            print(f"{ROOT.name}: {recipe}", file=sys.stderr, flush=True)
     return result
 
 
-def record_in(tree: Path, recipes: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`record` with the packages of another checkout."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as out:
-        environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, str(Path(__file__).resolve()), "--record", out.name, *recipes]
-        subprocess.run(command, cwd=tree, env=environment, check=True, stdout=subprocess.DEVNULL)
-        return json.loads(Path(out.name).read_text())
+def record_checkout(tree: Path, script: Path, recipes: Sequence[str], jobs: int) -> Record:
+    """`record` of another checkout by a script, several processes at a time."""
+
+    def run(part: Sequence[str]) -> Record:
+        with tempfile.NamedTemporaryFile(suffix=".json") as out:
+            environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+            command = [sys.executable, str(script), "--record", out.name, *part]
+            process = subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL)
+            if process.returncode:
+                raise SystemExit(f"{' '.join(command)} failed in {tree}")
+            return json.loads(Path(out.name).read_text())
+
+    parts = [part for i in range(jobs) if (part := recipes[i::jobs])]
+    with ThreadPoolExecutor(jobs) as pool:
+        return {recipe: sides for record in pool.map(run, parts) for recipe, sides in record.items()}
 
 
-def reason(stored: dict[str, str], before: dict[str, Any], now: dict[str, Any]) -> str | None:
-    """Why a stored result has to be measured again; None if no number changed."""
-    if {side: one["content"] for side, one in before.items()} != stored:
+def record_commit(commit: str, recipes: Sequence[str], jobs: int) -> Record:
+    """`record` of a commit by its own script; what has been recorded before comes from the cache."""
+    sha = subprocess.check_output(["git", "rev-parse", f"{commit}^{{commit}}"], cwd=ROOT, text=True).strip()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mmrl"
+    file = cache / f"{sha[:12]}-torch{version('torch')}-{platform.node()}.json"
+    known: Record = json.loads(file.read_text()) if file.exists() else {}
+    if missing := [recipe for recipe in recipes if recipe not in known]:
+        with tempfile.TemporaryDirectory() as folder:
+            tree = Path(folder) / "tree"
+            subprocess.run(["git", "worktree", "add", "--quiet", "--detach", str(tree), sha], cwd=ROOT, check=True)
+            try:
+                known |= record_checkout(tree, find_recorder(tree, sha), missing, jobs)
+            finally:
+                subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
+        cache.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(known))
+    return known
+
+
+def find_recorder(tree: Path, sha: str) -> Path:
+    """The script that records a commit: its own, or one of this checkout for a commit whose script records less."""
+    special = ROOT / "scripts" / f"record_{sha[:7]}.py"
+    return special if special.exists() else tree / "scripts" / "restamp.py"
+
+
+def find_reason(
+    result: Mapping[str, Any], before: Mapping[str, Any], now: Mapping[str, Any], comparison: Any
+) -> str | None:
+    """Why a stored result has to be measured again; None if only names changed."""
+    hashes = {side: one["content"] for side, one in before.items()}
+    if hashes not in (result["content"], result.get("measured_content")):
         return "it was not current at that commit"
+    if set(before) != set(now):
+        return f"its sides were {sorted(before)} and are {sorted(now)}"
     for side, one in now.items():
-        if one["config"] != before[side]["config"]:
-            return f"the configuration of the {side} has changed"
-        if one["weights"] != before[side]["weights"]:
-            return f"a tiny run of the {side} gives other weights"
+        if difference := comparison.find_difference(before[side]["config"], one["config"]):
+            return f"the configuration of the {side} has changed: {difference}"
+    for side, one in now.items():
+        for part in ("weights", "metrics"):
+            if [run[part] for run in one["runs"]] != [run[part] for run in before[side]["runs"]]:
+                return f"a tiny run of the {side} gives other {part}"
     return None
 
 
-def restamp(commit: str, recipes: Sequence[str]) -> dict[str, str | None]:
-    """Store the current hashes where only code changed; returns the reason for each other recipe."""
-    from mmrl.experiments.stored import FOLDER, plan_of, proof_of, state
+def restamp(commit: str, recipes: Sequence[str], jobs: int) -> dict[str, str | None]:
+    """Store today's hashes where only names changed; the reason for each other recipe."""
+    import yaml
 
-    plans = [plan for name in recipes or sorted(p.stem for p in FOLDER.glob("*.json")) if (plan := plan_of(name))]
-    stale = [plan.recipe for plan in plans if state(plan) == "stale"]
-    with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "tree"
-        subprocess.run(["git", "worktree", "add", "--detach", str(tree), commit], cwd=ROOT, check=True)
-        try:
-            before, now = record_in(tree, stale), record_in(ROOT, stale)
-        finally:
-            subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
+    from mmrl.experiments.experiment import read_experiment
+    from mmrl.experiments.renames import Comparison, Form
+    from mmrl.experiments.results import FOLDER, read_result, result_state, with_hashes, write_json
+
+    names = recipes or sorted(path.stem for path in FOLDER.glob("*.json"))
+    stale = [name for name in names if (one := read_experiment(name)) and result_state(one) == "stale"]
+    if not stale:
+        return {}
+    before = record_commit(commit, stale, jobs)
+    now = record_checkout(ROOT, Path(__file__).resolve(), stale, jobs)
+    table = yaml.safe_load((ROOT / "scripts" / "restamp.yaml").read_text())
+    comparison = Comparison([Form(**form) for form in table["forms"]], table["words"])
     reasons: dict[str, str | None] = {}
-    for recipe in stale:
-        proof = proof_of(recipe)
-        assert proof is not None  # it is stale
-        reasons[recipe] = reason(proof["content"], before[recipe], now[recipe])
-        if reasons[recipe] is None:
-            contents = {side: one["content"] for side, one in now[recipe].items()}
-            path = FOLDER / f"{recipe}.json"
-            text = path.read_text()
-            for side, old in proof["content"].items():
-                text = text.replace(f'"{side}": "{old}"', f'"{side}": "{contents[side]}"')
-            path.write_text(text)
-            if proof_of(recipe)["content"] != contents:  # type: ignore[index]
-                raise RuntimeError(f"{path}: the hash could not be replaced")
+    for name in stale:
+        result: Any = read_result(name)
+        reasons[name] = find_reason(result, before.get(name, {}), now[name], comparison)
+        if reasons[name] is None:
+            write_json(with_hashes(result, {side: one["content"] for side, one in now[name].items()}), FOLDER)
     return reasons
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", metavar="FILE", help=argparse.SUPPRESS)
+    parser.add_argument("--record", metavar="FILE", help="write the record of this checkout")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     parser.add_argument("words", nargs="*", metavar="COMMIT [RECIPE ...]")
-    given = parser.parse_args()
-    if given.record:
-        Path(given.record).write_text(json.dumps(record(given.words)))
-        return
-    if not given.words:
+    options = parser.parse_args()
+    if options.record:
+        Path(options.record).write_text(json.dumps(record(options.words)))
+        return 0
+    if not options.words:
         parser.error("name the commit at which the stored results were current")
-    for recipe, why in restamp(given.words[0], given.words[1:]).items():
-        print(f"{recipe}: {'kept' if why is None else 'run it again, ' + why}")
+    reasons = restamp(options.words[0], options.words[1:], options.jobs)
+    for recipe, reason in reasons.items():
+        print(f"{recipe}: {'kept' if reason is None else 'run it again, ' + reason}")
+    kept = sum(reason is None for reason in reasons.values())
+    print(f"{kept} of {len(reasons)} stale results kept")
+    return int(kept < len(reasons))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

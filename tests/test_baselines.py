@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from mmrl.batch import Batch
 from mmrl.config.compose import compose
-from mmrl.experiments.stored import plan_of
+from mmrl.experiments.experiment import read_experiment
 from mmrl.types import Context, Episode, Prompt, Sampling
 from tests.test_recipes import RECIPES, compose_words, plain_of
 
@@ -73,8 +73,8 @@ def test_no_recipe_hides_a_filter_in_front_of_a_constant_denominator_or_a_reward
 def test_score_function_losses_take_one_step_on_each_batch_also_as_baselines():
     sides = [(recipe, f"recipe={recipe}") for recipe in RECIPES]
     for recipe in RECIPES:
-        plan = plan_of(recipe)
-        sides += [(recipe, *words) for words in (plan.sides().values() if plan else ())]
+        experiment = read_experiment(recipe)
+        sides += [(recipe, *words) for words in (experiment.sides().values() if experiment else ())]
     for recipe, *words in sides:
         plain = compose_words(tuple(words))
         term = ((plain.model.get("objective") or {}).get("terms") or {}).get("policy") or {}

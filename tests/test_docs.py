@@ -10,7 +10,7 @@ from mmrl.__main__ import main
 from mmrl.columns import table
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import CONF, compose, to_lightning
-from mmrl.experiments.stored import table as proofs
+from mmrl.experiments.results import format_table
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")))
@@ -32,10 +32,10 @@ def test_the_data_dictionary_is_current():
     assert (DOCS / "columns.md").read_text().endswith("\n\n" + table())
 
 
-def test_the_readme_shows_proofs_as_they_are_stored():
+def test_the_readme_shows_results_as_they_are_stored():
     measured = (DOCS.parent / "README.md").read_text().split("## Measured")[1].split("## Licence")[0]
     rows = [line for line in measured.splitlines() if line.startswith("| `")]
-    assert rows and set(rows) <= set(proofs().splitlines())
+    assert rows and set(rows) <= set(format_table().splitlines())
 
 
 def test_the_recipe_that_readme_shows_is_the_file():

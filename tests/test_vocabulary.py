@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-EXEMPT = {"mmrl/config/renamed.yaml", "tests/config/test_renamed.py", "tests/test_vocabulary.py"}
+EXEMPT = {
+    "tests/experiments/test_renames.py",
+    "mmrl/config/renamed.yaml",
+    "tests/config/test_renamed.py",
+    "tests/test_vocabulary.py",
+}
 FILES = sorted(
     file
     for folder in ("mmrl", "tasks", "sims", "scripts", "conf", "tests", "docs")
@@ -27,7 +32,7 @@ RETIRED = (
     *("trust interval", "cut_by_length", "correction/effective", "drop_uniform", "masked_correction", "most_lost"),
     *("heeded", "named_action", "gae.decay", "gae.discount", "data.passes", "data.stages", "data.episodes"),
     *("data.prompts", "mmrl.stages", "mmrl.episodes", "mmrl.phases", "mmrl/stages", "mmrl/episodes", "mmrl/phases"),
-    *("phasess", "seconds/rollout", "rollout=attempts", "rollout=segments"),
+    *("seconds/rollout", "rollout=attempts", "rollout=segments"),
 )
 
 PARTICIPLES = {

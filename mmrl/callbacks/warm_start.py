@@ -13,7 +13,7 @@ from typing import Any
 import lightning as L
 
 from mmrl import parallel
-from mmrl.experiments.content import content
+from mmrl.experiments.content import hash_content
 from mmrl.policies.processor import refuse_other
 from mmrl.policies.weights import check_fits, checkpoint_weights
 from mmrl.runs import child_process
@@ -103,7 +103,7 @@ def _find_cached(words: list[str], checkpoint: str | None) -> Path | None:
     if not folder:
         return None
     before = hashlib.sha256(Path(checkpoint).read_bytes()).hexdigest() if checkpoint else ""
-    key = hashlib.sha256(repr([content(words), words, before]).encode()).hexdigest()[:24]
+    key = hashlib.sha256(repr([hash_content(words), words, before]).encode()).hexdigest()[:24]
     Path(folder).mkdir(parents=True, exist_ok=True)
     return Path(folder) / f"{key}.ckpt"
 

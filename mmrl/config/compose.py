@@ -117,8 +117,8 @@ NEEDED = ("trainer", "learner", "data")
 
 
 def groups() -> dict[str, list[str]]:
-    """Every config group with its options."""
-    folders = sorted(folder for folder in CONF.iterdir() if folder.is_dir())
+    """Every config group with its options. conf/experiment is no group: it describes comparisons of runs, not a run."""
+    folders = sorted(folder for folder in CONF.iterdir() if folder.is_dir() and folder.name != "experiment")
     return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
 
 
@@ -205,7 +205,7 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
         raise ConfigError(_explain_interpolation(cfg, error)) from error
     except RecursionError as error:
         raise ConfigError("an interpolation ${...} contains itself; write a value in its place") from error
-    unknown = sorted(set(plain) - {*PLAIN, *ROOTS, "choices", "paper", "prove"})
+    unknown = sorted(set(plain) - {*PLAIN, *ROOTS, "choices", "paper"})
     if unknown:
         raise ConfigError(f"unknown top-level keys {unknown}; they must be under trainer, model or data")
     for key in ("run_dir", "ckpt_path"):

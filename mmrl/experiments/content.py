@@ -1,6 +1,6 @@
-"""What a run learns by, as one short hash: its composed configuration and the source of the parts that it names.
+"""Hash what decides the numbers of a run: its composed configuration and the source of the parts that it names.
 
-Two runs of one hash differ in their seed alone. A proof whose hash is not today's is stale.
+Runs with equal hashes differ in their seed only. A stored result with another hash than today's is stale.
 """
 
 from __future__ import annotations
@@ -32,54 +32,71 @@ HASHED = ("mmrl.learners.phases", "mmrl.data.replay_buffer", "mmrl.data.ring_buf
 """Parts of these folders that a recipe chooses."""
 
 
-def content(words: Sequence[str]) -> str:
-    """The hash of the runs that these words make, warm-start stages included; the seed and the folder are not in it."""
-    return _content(tuple(words))
+def hash_content(words: Sequence[str]) -> str:
+    """Hash of the runs with these overrides, warm-start stages included; seed and folder do not count."""
+    return _hash(tuple(words))
 
 
 @functools.cache
-def _content(words: tuple[str, ...]) -> str:
+def _hash(words: tuple[str, ...]) -> str:
+    config = training_config(words)
+    text = json.dumps([config, collect_sources(sorted(set(find_targets(config))))], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def training_config(words: Sequence[str]) -> dict[str, Any]:
+    """The composed configuration without its recorders; `stages` has that of each warm-start stage. Not to be changed.
+
+    The order of keys is that of the files.
+    """
+    return _training_config(tuple(words))
+
+
+@functools.cache
+def _training_config(words: tuple[str, ...]) -> dict[str, Any]:
     plain: Any = OmegaConf.to_container(compose(words), resolve=False)
     trainer = plain["trainer"]
     callbacks = trainer.get("callbacks") or {}
     start = callbacks.get("warm_start") or {}
-    learned = {
+    return {
         "trainer": {name: value for name, value in trainer.items() if name not in ("callbacks", "logger")},
-        "callbacks": {name: value for name, value in callbacks.items() if name not in _usual()},
+        "callbacks": {name: value for name, value in callbacks.items() if name not in _default_callbacks()},
         "model": plain["model"],
         "data": plain["data"],
-        "begins": {name: start.get(name) for name in ("checkpoint", "frozen_only")},
-        "starts": {
-            name: content([*start["common"], *stage]) for name, stage in (start.get("stages") or {}).items() if stage
-        },
+        "warm_start": {name: start.get(name) for name in ("checkpoint", "frozen_only")},
+        "stages": {name: training_config(stage) for name, stage in stage_overrides(plain).items()},
     }
-    text = json.dumps([learned, sources(sorted(set(targets(learned))))], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def stage_overrides(plain: dict[str, Any]) -> dict[str, list[str]]:
+    """Overrides of each warm-start stage of a composed configuration."""
+    start = (plain["trainer"].get("callbacks") or {}).get("warm_start") or {}
+    return {name: [*start["common"], *words] for name, words in (start.get("stages") or {}).items() if words}
 
 
 @functools.cache
-def _usual() -> frozenset[str]:
-    """The callbacks of every run: they write things down. What a recipe adds may end its training."""
+def _default_callbacks() -> frozenset[str]:
+    """Callbacks of every run: they record. What a recipe adds may end its training."""
     return frozenset(OmegaConf.load(CONF / "trainer" / "default.yaml")["callbacks"])  # type: ignore[index]
 
 
-def targets(node: Any) -> Iterator[str]:
+def find_targets(node: Any) -> Iterator[str]:
     """Every import path that a configuration names."""
     if isinstance(node, dict):
         if isinstance(node.get("_target_"), str):
             yield node["_target_"]
         for value in node.values():
-            yield from targets(value)
+            yield from find_targets(value)
     elif isinstance(node, list):
         for value in node:
-            yield from targets(value)
+            yield from find_targets(value)
 
 
-def sources(paths: Sequence[str]) -> dict[str, str]:
+def collect_sources(paths: Sequence[str]) -> dict[str, str]:
     """The code of each definition that these import paths reach, by its full name.
 
     Reached is what a definition refers to by name, in its own module or through an import. Comments, docstrings,
-    annotations and layout do not count.
+    annotations, layout and the messages of errors do not count.
     """
     found: dict[str, str] = {}
     waiting = [where for path in paths for where in _resolve(path)]
@@ -95,10 +112,10 @@ def sources(paths: Sequence[str]) -> dict[str, str]:
 
 @functools.cache
 def _definition(module: str, name: str) -> tuple[str, list[tuple[str, str]]]:
-    """The code of a definition, bare, and what it refers to."""
+    """The code of a definition without its prose, and what it refers to."""
     read = _module(module)
-    bare = _Bare().visit(ast.parse(ast.unparse(read.definitions[name])))
-    return ast.dump(bare), list(_references(bare, read))
+    code = _RemoveProse().visit(ast.parse(ast.unparse(read.definitions[name])))
+    return ast.dump(code), list(_references(code, read))
 
 
 @dataclass(frozen=True)
@@ -170,8 +187,11 @@ def _references(node: ast.AST, module: _Module) -> Iterator[tuple[str, str]]:
                 yield from _resolve(module.imports[inner.id])
 
 
-class _Bare(ast.NodeTransformer):
-    """Code without docstrings and annotations."""
+class _RemoveProse(ast.NodeTransformer):
+    """Remove docstrings, annotations, and the texts of raised errors."""
+
+    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
+        return _RemoveTexts().visit(node)
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         node.annotation = None
@@ -190,3 +210,13 @@ class _Bare(ast.NodeTransformer):
                 each for each in node.body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
             ] or [ast.Pass()]
         return super().generic_visit(node)
+
+
+class _RemoveTexts(ast.NodeTransformer):
+    """Replace each string by an empty one."""
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.Constant:
+        return ast.Constant("")
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        return ast.Constant("") if isinstance(node.value, str) else node

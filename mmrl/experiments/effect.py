@@ -1,4 +1,4 @@
-"""From the metrics of several seeds to an effect, its interval and a verdict."""
+"""Compute the effect of a method from the metrics of several seeds: its interval and a verdict."""
 
 from __future__ import annotations
 
@@ -9,65 +9,69 @@ from typing import Any
 
 from scipy.stats import t as student
 
+from mmrl.errors import ConfigError
 from mmrl.evaluation.statistics.intervals import disjoint, wilson
+from mmrl.experiments.experiment import Experiment
 
 HELPS, HURTS, NOTHING = "helps", "hurts", "no effect at this scale"
 
 
-def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """Student's interval of the mean over seeds; everything where there are fewer than two."""
+def student_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+    """Student's t interval of the mean over seeds; infinite for fewer than two values."""
     if len(values) < 2:
         return (-math.inf, math.inf)
     half = float(student.ppf((1 + level) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
     return mean(values) - half, mean(values) + half
 
 
-def verdict(bounds: tuple[float, float]) -> str:
-    """What an interval of a gain says: only one that is clear of zero says anything."""
+def decide_verdict(bounds: tuple[float, float]) -> str:
+    """The verdict from the interval of a gain: helps or hurts only if the interval excludes zero."""
     low, high = bounds
     return HELPS if low > 0 else HURTS if high < 0 else NOTHING
 
 
-def spent(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What a side used, as means over its seeds: iterations, episodes in training, seconds with the warm-start stages
-    that were not kept from another run."""
+def compute_usage(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Means over the runs of a side: iterations, episodes in training, and seconds with the warm-start stages that were
+    not taken over from another run."""
     sums = [
         {
-            "iterations": max(float(row.get("iterations") or 0) for row in result["rows"]),
-            "episodes": sum(float(row.get("rollout/episodes_collected") or 0) for row in result["rows"]),
-            "seconds": float(result["seconds"]),
+            "iterations": max(float(row.get("iterations") or 0) for row in run["rows"]),
+            "episodes": sum(float(row.get("rollout/episodes_collected") or 0) for row in run["rows"]),
+            "seconds": float(run["seconds"]),
         }
-        for result in results
+        for run in runs
     ]
     return {name: round(mean(each[name] for each in sums), 1) for name in sums[0]}
 
 
-def measured(result: Mapping[str, Any], column: str, each: str | None = None) -> dict[str, Any]:
-    """The column before and after; of a share also its Wilson intervals over the held-out problems.
+def measure(run: Mapping[str, Any], metric: str, per_task: str | None = None) -> dict[str, Any]:
+    """The metric before and after training; for a fraction also its Wilson intervals over the held-out problems.
 
     Args:
-        result: rows of metrics.csv, seed and seconds of a run.
-        column: that is compared.
-        each: of the columns <each>/<part>/mean, one per task of a simulator say, the same numbers by part.
+        run: rows of metrics.csv, seed and seconds of a run.
+        metric: column that is compared.
+        per_task: prefix of columns <prefix>/<task>/mean, for which the same numbers are computed.
     """
-    out = {"seed": result["seed"], **_twice(result, column)}
-    if each:
-        prefix = f"{each}/"
-        names = [name for name in result["rows"][0] if name.startswith(prefix) and name.endswith("/mean")]
-        parts = sorted(name[len(prefix) : -len("/mean")] for name in names if name.count("/") == prefix.count("/") + 1)
-        if not parts:
-            raise SystemExit(f"metrics.csv has no columns {each}/<part>/mean; does the evaluation measure parts?")
-        out["parts"] = {part: _twice(result, f"{prefix}{part}/mean") for part in parts}
-    return out | {"seconds": result["seconds"]}
+    out = {"seed": run["seed"], **_before_and_after(run, metric)}
+    if per_task:
+        prefix = f"{per_task}/"
+        names = [name for name in run["rows"][0] if name.startswith(prefix) and name.endswith("/mean")]
+        tasks = sorted(name[len(prefix) : -len("/mean")] for name in names if name.count("/") == prefix.count("/") + 1)
+        if not tasks:
+            raise ConfigError(f"metrics.csv has no columns {per_task}/<task>/mean; set an evaluator that writes them")
+        out["per_task"] = {task: _before_and_after(run, f"{prefix}{task}/mean") for task in tasks}
+    return out | {"seconds": run["seconds"]}
 
 
-def _twice(result: Mapping[str, Any], column: str) -> dict[str, Any]:
-    """A column in the first row that has it and in the last."""
-    rows = [row for row in result["rows"] if row.get(column)]
+def _before_and_after(run: Mapping[str, Any], metric: str) -> dict[str, Any]:
+    """A metric in the first row that has it and in the last."""
+    rows = [row for row in run["rows"] if row.get(metric)]
     if len(rows) < 2:
-        raise SystemExit(f"{column} is not in metrics.csv twice; was the evaluation on?")
-    count = column.rsplit("/", 1)[0] + "/n"
-    before, after = ((float(row[column]), int(float(row.get(count) or 0))) for row in (rows[0], rows[-1]))
+        raise ConfigError(
+            f"metrics.csv has fewer than two rows with {metric}; set data.evaluation, trainer.check_val_every_n_epoch"
+        )
+    count = metric.rsplit("/", 1)[0] + "/n"
+    before, after = ((float(row[metric]), int(float(row.get(count) or 0))) for row in (rows[0], rows[-1]))
     out: dict[str, Any] = {"before": before[0], "after": after[0], "episodes": after[1]}
     if before[1] and after[1] and all(0 <= share <= 1 for share, _ in (before, after)):
         bounds = [wilson(share * n, n) for share, n in (before, after)]
@@ -75,64 +79,68 @@ def _twice(result: Mapping[str, Any], column: str) -> dict[str, Any]:
     return out
 
 
-def reached(result: Mapping[str, Any], reach: Mapping[str, Any], cost: str) -> dict[str, Any]:
-    """What had been spent when the column first reached its level; null when it never did. `spent`: by the end."""
-    rows = [row for row in result["rows"] if row.get(reach["column"])]
-    hit = next((row for row in rows if float(row[reach["column"]]) >= reach["at_least"]), None)
-    spent = max((float(row[cost]) for row in rows if row.get(cost)), default=math.inf)
-    found = float(hit[cost]) if hit else None
-    return {"seed": result["seed"], "cost": found, "spent": spent, "seconds": result["seconds"]}
+def cost_to_threshold(run: Mapping[str, Any], metric: str, threshold: float, cost: str) -> dict[str, Any]:
+    """The cost at which the metric first reaches the threshold, None if never, and the total cost of the run."""
+    rows = [row for row in run["rows"] if row.get(metric)]
+    hit = next((row for row in rows if float(row[metric]) >= threshold), None)
+    total = max((float(row[cost]) for row in rows if row.get(cost)), default=math.inf)
+    return {
+        "seed": run["seed"],
+        "cost": float(hit[cost]) if hit else None,
+        "total_cost": total,
+        "seconds": run["seconds"],
+    }
 
 
-def summary(
-    plan: Mapping[str, Any], seeds: Sequence[Mapping[str, Any]], baseline: Sequence[Mapping[str, Any]] | None
+def summarise(
+    experiment: Experiment, seeds: Sequence[Mapping[str, Any]], baseline: Sequence[Mapping[str, Any]] | None
 ) -> dict[str, Any]:
-    """Effect, interval, verdict, and whether the target is met on every seed.
+    """Effect, interval, verdict, and whether each seed meets the target.
 
-    With a baseline the verdict is about the paired difference to it over seeds, else about the start. A cost that
-    never reached its level counts as all that was spent, which is less than the truth.
+    With a baseline the verdict is about the paired difference to it over seeds, else about the gain over the start. A
+    run that never reaches the threshold counts with its total cost, which is a lower bound.
     """
-    target = plan.get("target")
-    if "reach" in plan:
-        out = _cost(seeds, target)
+    target = experiment.target
+    if experiment.threshold is not None:
+        out = _summarise_costs(seeds, target)
         if baseline:
             gains = [_charged_cost(other) - _charged_cost(row) for row, other in zip(seeds, baseline)]
-            return {**out, **_against(gains)}
+            return {**out, **_compare(gains)}
         return {**out, "verdict": HELPS if out.get("target_met") else NOTHING}
     effects = [row["after"] - row["before"] for row in seeds]
-    out = {"effect": mean(effects), "interval": interval(effects)}
+    out = {"effect": mean(effects), "interval": student_interval(effects)}
     if target:
-        out["target_met"] = all(_meets(row, target) for row in seeds)
+        out["target_met"] = all(_meets_target(row, target) for row in seeds)
     if baseline:
-        return {**out, **_against([row["after"] - other["after"] for row, other in zip(seeds, baseline)])}
-    return {**out, "verdict": verdict(out["interval"])}
+        return {**out, **_compare([row["after"] - other["after"] for row, other in zip(seeds, baseline)])}
+    return {**out, "verdict": decide_verdict(out["interval"])}
 
 
-def _against(gains: Sequence[float]) -> dict[str, Any]:
-    bounds = interval(gains)
-    return {"effect_over_baseline": mean(gains), "interval_over_baseline": bounds, "verdict": verdict(bounds)}
+def _compare(gains: Sequence[float]) -> dict[str, Any]:
+    bounds = student_interval(gains)
+    return {"effect_over_baseline": mean(gains), "interval_over_baseline": bounds, "verdict": decide_verdict(bounds)}
 
 
-def _cost(seeds: Sequence[Mapping[str, Any]], target: Mapping[str, float] | None) -> dict[str, Any]:
+def _summarise_costs(seeds: Sequence[Mapping[str, Any]], target: Mapping[str, float]) -> dict[str, Any]:
     costs = [row["cost"] for row in seeds]
     charged = [_charged_cost(row) for row in seeds]
     out: dict[str, Any] = {
         "mean_cost": mean(charged),
-        "interval": interval(charged),
+        "interval": student_interval(charged),
         "never_reached": costs.count(None),
     }
     if target:
-        out["target_met"] = all(cost is not None and cost <= target["cost"] for cost in costs)
+        out["target_met"] = all(cost is not None and cost <= target.get("max_cost", math.inf) for cost in costs)
     return out
 
 
 def _charged_cost(row: Mapping[str, Any]) -> float:
-    return row["spent"] if row["cost"] is None else row["cost"]
+    return row["total_cost"] if row["cost"] is None else row["cost"]
 
 
-def _meets(row: Mapping[str, Any], target: Mapping[str, float]) -> bool:
-    """Whether one seed meets the recipe's target."""
-    enough = row["after"] >= target.get("after", -math.inf) and row["after"] - row["before"] >= target.get("gain", 0)
-    # no part may end below the interval that it began with
-    kept = all(part["after"] >= part["wilson_before"][0] for part in row.get("parts", {}).values())
-    return row["before"] <= target.get("before", math.inf) and enough and row.get("disjoint", True) and kept
+def _meets_target(row: Mapping[str, Any], target: Mapping[str, float]) -> bool:
+    """Whether one seed meets the target; no task may end below the Wilson interval of its start."""
+    gain = row["after"] - row["before"]
+    enough = row["after"] >= target.get("min_after", -math.inf) and gain >= target.get("min_gain", 0)
+    retained = all(task["after"] >= task["wilson_before"][0] for task in row.get("per_task", {}).values())
+    return row["before"] <= target.get("max_before", math.inf) and enough and row.get("disjoint", True) and retained

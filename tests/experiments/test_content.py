@@ -1,38 +1,42 @@
 import ast
 
-from mmrl.experiments.content import _Bare, content, sources
+from mmrl.experiments.content import _RemoveProse, collect_sources, hash_content
 
 
 def test_words_that_learn_something_else_have_another_hash():
-    assert content(["recipe=grpo"]) == content(["recipe=grpo", "seed=3", "run_dir=elsewhere"])
-    assert content(["recipe=grpo"]) != content(["recipe=grpo", "optimizer.lr=1e-3"])
+    assert hash_content(["recipe=grpo"]) == hash_content(["recipe=grpo", "seed=3", "run_dir=elsewhere"])
+    assert hash_content(["recipe=grpo"]) != hash_content(["recipe=grpo", "optimizer.lr=1e-3"])
 
 
 def test_a_start_stage_belongs_to_the_run():
     stage = "trainer.callbacks.warm_start.stages.sft=['recipe=sft_start','data.num_prompts=7']"
-    assert content(["recipe=grpo"]) != content(["recipe=grpo", stage])
+    assert hash_content(["recipe=grpo"]) != hash_content(["recipe=grpo", stage])
 
 
 def test_when_a_start_stops_is_what_it_learns():
     def stopped(at):
         words = f"['recipe=sft_start','trainer.callbacks.stop.stopping_threshold={at}']"
-        return content(["recipe=grpo", f"trainer.callbacks.warm_start.stages.sft={words}"])
+        return hash_content(["recipe=grpo", f"trainer.callbacks.warm_start.stages.sft={words}"])
 
     assert stopped(0.15) != stopped(0.35)
-    assert content(["recipe=grpo"]) == content(["recipe=grpo", "trainer.callbacks.checkpoint.every_n_epochs=7"])
+    assert hash_content(["recipe=grpo"]) == hash_content(
+        ["recipe=grpo", "trainer.callbacks.checkpoint.every_n_epochs=7"]
+    )
 
 
 def test_a_part_is_followed_to_its_arithmetic():
-    result = sources(["mmrl.annotators.group_advantage.GroupAdvantage"])
+    result = collect_sources(["mmrl.annotators.group_advantage.GroupAdvantage"])
     assert any(name.startswith("mmrl.ops.advantage.") for name in result)
     assert not any(name.startswith(("mmrl.types", "mmrl.learners")) for name in result)
     # what the package only re-exports is found where it is defined
-    assert "tasks.arithmetic.task.Arithmetic" in sources(["tasks.arithmetic.Arithmetic"])
+    assert "tasks.arithmetic.task.Arithmetic" in collect_sources(["tasks.arithmetic.Arithmetic"])
 
 
-def test_words_about_code_are_no_code():
+def test_prose_does_not_count():
     def bare(text):
-        return ast.dump(_Bare().visit(ast.parse(text)))
+        return ast.dump(_RemoveProse().visit(ast.parse(text)))
 
     assert bare("def f(x: int) -> int:\n    'doubles'\n    return 2 * x  # twice") == bare("def f(x): return 2 * x")
     assert bare("def f(x): return 2 * x") != bare("def f(x): return 3 * x")
+    assert bare("raise E(f'no {x}') from None") == bare("raise E('there is no ' 'x') from None")
+    assert bare("raise E('a')") != bare("raise F('a')") and bare("f('a')") != bare("f('b')")

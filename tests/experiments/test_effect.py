@@ -1,10 +1,17 @@
 import math
+from dataclasses import replace
 
 import pytest
 
-from mmrl.experiments.effect import interval, measured, reached, summary
+from mmrl.errors import ConfigError
+from mmrl.experiments.effect import cost_to_threshold, measure, student_interval, summarise
+from mmrl.experiments.experiment import Experiment
 
 NOTHING = "no effect at this scale"
+
+
+def experiment(**keywords):
+    return Experiment("grpo", budget="none", metric="return_100", **keywords)
 
 
 def result(shares, seed=0, n=200):
@@ -13,29 +20,29 @@ def result(shares, seed=0, n=200):
 
 
 def seeds(*pairs):
-    return [measured(result(pair, seed), "val/greedy/exact/mean") for seed, pair in enumerate(pairs)]
+    return [measure(result(pair, seed), "val/greedy/exact/mean") for seed, pair in enumerate(pairs)]
 
 
 def test_interval_is_students():
     # mean 2, standard deviation 1, 3 values: 2 -+ 4.303 / sqrt(3)
-    low, high = interval([1.0, 2.0, 3.0])
+    low, high = student_interval([1.0, 2.0, 3.0])
     assert (low, high) == pytest.approx((2 - 4.303 / math.sqrt(3), 2 + 4.303 / math.sqrt(3)), abs=1e-3)
-    assert interval([1.0]) == (-math.inf, math.inf)
+    assert student_interval([1.0]) == (-math.inf, math.inf)
 
 
 def test_before_is_the_first_row_and_after_the_last():
-    row = measured(result([0.3, 0.5, 0.9]), "val/greedy/exact/mean")
+    row = measure(result([0.3, 0.5, 0.9]), "val/greedy/exact/mean")
     assert (row["before"], row["after"], row["episodes"], row["disjoint"]) == (0.3, 0.9, 200, True)
 
 
 def test_what_is_no_share_has_no_wilson_interval():
-    row = measured({"rows": [{"cells": "3"}, {"cells": "17"}], "seconds": 1.0, "seed": 0}, "cells")
+    row = measure({"rows": [{"cells": "3"}, {"cells": "17"}], "seconds": 1.0, "seed": 0}, "cells")
     assert (row["before"], row["after"]) == (3, 17) and "wilson_after" not in row
 
 
 def test_a_column_that_is_not_there_is_refused():
-    with pytest.raises(SystemExit, match="val/other/mean is not in"):
-        measured(result([0.3, 0.9]), "val/other/mean")
+    with pytest.raises(ConfigError, match="fewer than two rows with val/other/mean"):
+        measure(result([0.3, 0.9]), "val/other/mean")
 
 
 def rows(*pairs):
@@ -45,48 +52,49 @@ def rows(*pairs):
 
 def test_cost_is_what_was_spent_when_the_level_was_reached():
     run = rows((400, 2), (475, 3), (480, 4))
-    assert reached(run, {"column": "return_100", "at_least": 475}, "env_steps")["cost"] == 3
-    assert reached(run, {"column": "return_100", "at_least": 500}, "env_steps")["cost"] is None
+    assert cost_to_threshold(run, "return_100", 475, "env_steps")["cost"] == 3
+    assert cost_to_threshold(run, "return_100", 500, "env_steps")["cost"] is None
 
 
 def test_a_cost_is_compared_with_the_baselines_and_never_is_all_that_was_spent():
-    reach = {"column": "return_100", "at_least": 475}
-    method = [reached(rows((400, 2), (475, s)), reach, "env_steps") for s in (10, 11, 12)]
-    slower = [reached(rows((400, 2), (470, s)), reach, "env_steps") for s in (30, 30, 30)]
-    actual = summary({"reach": reach, "cost": "env_steps"}, method, slower)
+    level = ("return_100", 475, "env_steps")
+    plan = experiment(threshold=475, cost="env_steps")
+    method = [cost_to_threshold(rows((400, 2), (475, s)), *level) for s in (10, 11, 12)]
+    slower = [cost_to_threshold(rows((400, 2), (470, s)), *level) for s in (30, 30, 30)]
+    actual = summarise(plan, method, slower)
     # 30 - 10, 30 - 11, 30 - 12
     assert actual["effect_over_baseline"] == pytest.approx(19) and actual["verdict"] == "helps"
-    assert summary({"reach": reach, "cost": "env_steps"}, slower, method)["verdict"] == "hurts"
+    assert summarise(plan, slower, method)["verdict"] == "hurts"
     # two seeds at 10 and 11, one not within its 30: 51 / 3, and not the 10.5 of those that arrived
-    mixed = summary({"reach": reach, "cost": "env_steps", "target": {"cost": 40}}, [*method[:2], slower[0]], None)
+    mixed = summarise(replace(plan, target={"max_cost": 40}), [*method[:2], slower[0]], None)
     assert mixed["mean_cost"] == 17 and mixed["never_reached"] == 1 and mixed["verdict"] == "no effect at this scale"
 
 
 def test_verdicts_follow_the_interval_of_the_effect():
-    plan = {"target": {"before": 0.5, "after": 0.9}}
-    helps = summary(plan, seeds((0.3, 0.95), (0.35, 0.93), (0.4, 0.97)), None)
+    plan = experiment(target={"max_before": 0.5, "min_after": 0.9})
+    helps = summarise(plan, seeds((0.3, 0.95), (0.35, 0.93), (0.4, 0.97)), None)
     assert helps["verdict"] == "helps" and helps["target_met"]
-    assert not summary(plan, seeds((0.3, 0.95), (0.35, 0.93), (0.4, 0.8)), None)["target_met"]
-    assert summary(plan, seeds((0.5, 0.6), (0.5, 0.4), (0.5, 0.5)), None)["verdict"] == NOTHING
-    assert summary(plan, seeds((0.5, 0.2), (0.5, 0.21), (0.5, 0.19)), None)["verdict"] == "hurts"
+    assert not summarise(plan, seeds((0.3, 0.95), (0.35, 0.93), (0.4, 0.8)), None)["target_met"]
+    assert summarise(plan, seeds((0.5, 0.6), (0.5, 0.4), (0.5, 0.5)), None)["verdict"] == NOTHING
+    assert summarise(plan, seeds((0.5, 0.2), (0.5, 0.21), (0.5, 0.19)), None)["verdict"] == "hurts"
 
 
 def test_a_gain_is_asked_of_every_seed():
-    plan = {"target": {"before": 0.6, "gain": 0.25}}
-    assert summary(plan, seeds((0.3, 0.6), (0.2, 0.6), (0.5, 0.8)), None)["target_met"]
-    assert not summary(plan, seeds((0.3, 0.6), (0.2, 0.6), (0.5, 0.7)), None)["target_met"]
-    assert not summary(plan, seeds((0.3, 0.6), (0.2, 0.6), (0.65, 0.95)), None)["target_met"]
+    plan = experiment(target={"max_before": 0.6, "min_gain": 0.25})
+    assert summarise(plan, seeds((0.3, 0.6), (0.2, 0.6), (0.5, 0.8)), None)["target_met"]
+    assert not summarise(plan, seeds((0.3, 0.6), (0.2, 0.6), (0.5, 0.7)), None)["target_met"]
+    assert not summarise(plan, seeds((0.3, 0.6), (0.2, 0.6), (0.65, 0.95)), None)["target_met"]
 
 
 def test_the_verdict_is_about_the_baseline_where_there_is_one():
     """All runs gain 0.6; seed by seed the method's lead is what counts."""
     start = seeds((0.3, 0.9), (0.3, 0.91), (0.3, 0.92))
-    level = summary({}, start, seeds((0.3, 0.91), (0.3, 0.9), (0.3, 0.92)))
+    level = summarise(experiment(), start, seeds((0.3, 0.91), (0.3, 0.9), (0.3, 0.92)))
     assert level["effect"] == pytest.approx(0.61) and level["verdict"] == NOTHING
     # leads 0.1, 0.1, 0.1 although the seeds differ
-    ahead = summary({}, start, seeds((0.3, 0.8), (0.3, 0.81), (0.3, 0.82)))
+    ahead = summarise(experiment(), start, seeds((0.3, 0.8), (0.3, 0.81), (0.3, 0.82)))
     assert ahead["effect_over_baseline"] == pytest.approx(0.1) and ahead["verdict"] == "helps"
-    assert summary({}, seeds((0.3, 0.8), (0.3, 0.81), (0.3, 0.82)), start)["verdict"] == "hurts"
+    assert summarise(experiment(), seeds((0.3, 0.8), (0.3, 0.81), (0.3, 0.82)), start)["verdict"] == "hurts"
 
 
 def parted(before, after):
@@ -97,16 +105,16 @@ def parted(before, after):
         for task, share in zip(("push", "reach"), shares):
             row |= {f"val/mean/tasks/{task}/mean": str(share), f"val/mean/tasks/{task}/n": "100"}
         rows.append(row)
-    return measured({"rows": rows, "seconds": 1.0, "seed": 0}, "val/mean/success/mean", "val/mean/tasks")
+    return measure({"rows": rows, "seconds": 1.0, "seed": 0}, "val/mean/success/mean", "val/mean/tasks")
 
 
-def test_no_part_may_end_below_the_interval_that_it_began_with():
+def test_no_task_may_end_below_the_interval_of_its_start():
     # Wilson 95 % of 50 of 100: 0.4038 to 0.5962
     lost, kept = parted((0.2, 0.5), (0.9, 0.40)), parted((0.2, 0.5), (0.9, 0.41))
-    assert lost["parts"]["reach"]["wilson_before"][0] == pytest.approx(0.4038, abs=1e-4)
-    assert set(kept["parts"]) == {"push", "reach"} and kept["parts"]["push"]["after"] == 0.9
-    target = {"before": 0.5, "gain": 0.2}
-    assert summary({"target": target}, [kept, kept], None)["target_met"]
-    assert not summary({"target": target}, [kept, lost], None)["target_met"]
-    with pytest.raises(SystemExit, match="no columns val/other/<part>/mean"):
-        measured(result([0.3, 0.9]), "val/greedy/exact/mean", "val/other")
+    assert lost["per_task"]["reach"]["wilson_before"][0] == pytest.approx(0.4038, abs=1e-4)
+    assert set(kept["per_task"]) == {"push", "reach"} and kept["per_task"]["push"]["after"] == 0.9
+    target = experiment(target={"max_before": 0.5, "min_gain": 0.2})
+    assert summarise(target, [kept, kept], None)["target_met"]
+    assert not summarise(target, [kept, lost], None)["target_met"]
+    with pytest.raises(ConfigError, match="no columns val/other/<task>/mean"):
+        measure(result([0.3, 0.9]), "val/greedy/exact/mean", "val/other")

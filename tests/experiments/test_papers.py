@@ -1,13 +1,13 @@
-"""The page of papers says what a proof found and, where it found nothing, what that is put down to."""
+"""docs/papers.md has the result of each recipe and its explanation."""
 
 import json
 
 import yaml
 
-from mmrl.experiments.papers import page
+from mmrl.experiments.papers import render_page
 
 PAPER = {"title": "A title", "year": 2024, "source": "arXiv:1", "status": "exact", "differs": "none"}
-PROOF = {
+RESULT = {
     "verdict": "no effect at this scale",
     "effect_over_baseline": 0.01,
     "interval_over_baseline": [-0.02, 0.04],
@@ -17,12 +17,15 @@ PROOF = {
 
 
 def test_a_verdict_is_followed_by_its_reason(tmp_path):
-    recipes, proofs = tmp_path / "conf" / "recipe", tmp_path / "proofs"
-    recipes.mkdir(parents=True)
-    proofs.mkdir()
-    for name, prove in (("seen", {"why": "answers are short"}), ("unseen", {"why": "never read"}), ("plain", None)):
-        (recipes / f"{name}.yaml").write_text(yaml.safe_dump({"paper": PAPER, "prove": prove}))
-    (proofs / "seen.json").write_text(json.dumps(PROOF))
-    rows = {row.split("`")[1]: row for row in page(tmp_path / "conf", proofs).splitlines() if row.startswith("| `")}
+    recipes, experiments, results = (tmp_path / name for name in ("conf/recipe", "conf/experiment", "results"))
+    for folder in (recipes, experiments, results):
+        folder.mkdir(parents=True)
+    for name, explanation in (("seen", "answers are short"), ("unseen", "not shown"), ("plain", None)):
+        (recipes / f"{name}.yaml").write_text(yaml.safe_dump({"paper": PAPER}))
+        if explanation:
+            (experiments / f"{name}.yaml").write_text(yaml.safe_dump({"explanation": explanation}))
+    (results / "seen.json").write_text(json.dumps(RESULT))
+    page = render_page(tmp_path / "conf", results)
+    rows = {row.split("`")[1]: row for row in page.splitlines() if row.startswith("| `")}
     assert "no effect at this scale: +0.010 [-0.020, +0.040] over GRPO; answers are short |" in rows["seen"]
-    assert rows["unseen"].endswith("not run: `python scripts/prove.py unseen` |") and rows["plain"].endswith("|  |")
+    assert rows["unseen"].endswith("not run: `python scripts/reproduce.py unseen` |") and rows["plain"].endswith("|  |")

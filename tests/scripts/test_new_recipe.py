@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mmrl.experiments.papers import page
+from mmrl.experiments.papers import render_page
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,8 +30,8 @@ def run(line: str, folder: Path, **keywords):
 
 def test_the_walk_of_contributing_works_as_it_stands(checkout):
     text = (ROOT / "CONTRIBUTING.md").read_text().partition("### In ten minutes\n```sh\n")[2].partition("```")[0]
-    *lines, prove = text.strip().splitlines()
-    assert len(lines) == 4 and prove.startswith("python scripts/prove.py ")  # minutes long, tried by its own tests
+    *lines, reproduce = text.strip().splitlines()
+    assert len(lines) == 4 and reproduce.startswith("python scripts/reproduce.py ")  # minutes long, not run here
     for line in lines:
         done = run(line, checkout)
         assert done.returncode == 0, f"{line}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
@@ -50,7 +50,8 @@ def test_every_kind_of_part_begins_with_something_that_works(checkout, slot):
     lint = run("python -m ruff check mmrl tests", checkout)
     assert lint.returncode == 0, lint.stdout
     recipe = yaml.safe_load((checkout / "conf" / "recipe" / "my_part.yaml").read_text())
-    assert recipe["prove"]["baseline"]["name"] == "grpo" and "MyPart" in str(recipe)
+    experiment = yaml.safe_load((checkout / "conf" / "experiment" / "my_part.yaml").read_text())
+    assert experiment["baseline"]["name"] == "grpo" and "MyPart" in str(recipe)
     again = run(f"python scripts/new_recipe.py my_part --slot {slot}", checkout)
     assert again.returncode and "choose another name" in again.stderr
 
@@ -62,4 +63,4 @@ def test_names_that_are_no_names_are_refused(checkout):
 
 def test_the_index_of_papers_is_current():
     """Where this fails: python scripts/paper_index.py."""
-    assert (ROOT / "docs" / "papers.md").read_text() == page()
+    assert (ROOT / "docs" / "papers.md").read_text() == render_page()

@@ -12,7 +12,7 @@ import yaml
 
 from mmrl.config.compose import CONF, groups
 from mmrl.errors import ConfigError
-from mmrl.experiments.stored import proof_of, told
+from mmrl.experiments.results import format_result, read_result
 
 KINDS = {
     "text": "text: language models",
@@ -43,7 +43,7 @@ def format_recipes(width: int) -> list[str]:
     for kind, heading in KINDS.items():
         lines += ["", heading]
         for name in (name for name in names if find_kind(name) == kind):
-            result = proof_of(name)
+            result = read_result(name)
             marked = f"{name}*" if name in starts else name
             verdict = "-" if result is None else str(result["verdict"])
             lines.append(format_row(marked, cite(_read("recipe", name)["paper"]), format_minutes(result), verdict))
@@ -68,7 +68,7 @@ def describe_recipe(name: str) -> list[tuple[str, str]]:
         near = difflib.get_close_matches(name, groups()["recipe"], n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ConfigError(f"no recipe {name!r}.{hint} Name one group, or one recipe: `mmrl list recipes` shows all")
-    paper, result = _read("recipe", name)["paper"], proof_of(name)
+    paper, result = _read("recipe", name)["paper"], read_result(name)
     used = sorted(recipe for recipe in groups()["recipe"] if name in _stages(recipe))
     rows = {
         "recipe": name,
@@ -80,7 +80,7 @@ def describe_recipe(name: str) -> list[tuple[str, str]]:
         "groups": " ".join(f"{group}={option}" for group, option in sorted(resolve_groups(name).items()) if option),
         "start of": ", ".join(used),
         "minutes": f"{format_minutes(result)} a seed on 2 cores",
-        "result": told(result) if result is not None else "not measured",
+        "result": format_result(result) if result is not None else "not measured",
     }
     return [(key, str(value)) for key, value in rows.items() if value]
 

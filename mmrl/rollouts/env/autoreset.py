@@ -66,7 +66,7 @@ class AutoresetAdapter:
         """The raw observation on which this environment acts next."""
         return raw_observation(self._observations, env)
 
-    def observed(self, envs: Sequence[int]) -> dict[str, Any]:
+    def read_observations(self, envs: Sequence[int]) -> dict[str, Any]:
         """The raw observations of some environments: arrays [n, ...], or lists of what no array holds."""
         seen = self._observations if isinstance(self._observations, Mapping) else {"state": self._observations}
         if len(envs) == self.venv.num_envs:

@@ -1,0 +1,126 @@
+"""Read conf/experiment/<recipe>.yaml: how a recipe is measured, and what it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from mmrl.config.compose import CONF, compose
+from mmrl.errors import ConfigError
+from mmrl.experiments.content import hash_content
+
+FOLDER = CONF / "experiment"
+TARGETS = ("max_before", "min_after", "min_gain", "max_cost")
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Another way to spend the same budget from the same start.
+
+    Args:
+        name: of the baseline in tables and figures.
+        overrides: of its runs, beside those of the experiment; a `recipe=` takes the place of the experiment's.
+    """
+
+    name: str
+    overrides: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Runs of a recipe over seeds and the number by which they are compared.
+
+    Args:
+        recipe: that is measured.
+        budget: of each seed, in words.
+        metric: column of metrics.csv, on held-out problems; the first row that has it is before, the last after.
+        threshold: with it the compared number is the `cost` until the metric first reaches this value; lower is better.
+        cost: column of metrics.csv that is counted until the threshold.
+        seeds: their number, counted from 0, or a list of them.
+        overrides: of the runs of both sides, as on the command line.
+        target: limits that each seed has to meet: max_before, min_after, min_gain (after - before), max_cost.
+        per_task: prefix of columns <prefix>/<task>/mean that are reported too. With a target no task may end below the
+            Wilson interval of its start.
+        baseline: that the effect is measured against; without one it is measured against the start.
+        explanation: of the verdict, or what the verdict leaves out.
+    """
+
+    recipe: str
+    budget: str
+    metric: str
+    threshold: float | None = None
+    cost: str | None = None
+    seeds: int | Sequence[int] = 3
+    overrides: Sequence[str] = ()
+    target: Mapping[str, float] = field(default_factory=dict)
+    per_task: str | None = None
+    baseline: Baseline | None = None
+    explanation: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.threshold is None) != (self.cost is None):
+            raise ConfigError(f"{self._file}: threshold and cost belong together; set both or neither")
+        if unknown := sorted(set(self.target) - set(TARGETS)):
+            raise ConfigError(f"{self._file}: target has unknown keys {unknown}; it can have {list(TARGETS)}")
+
+    @property
+    def _file(self) -> str:
+        return f"conf/experiment/{self.recipe}.yaml"
+
+    @property
+    def seed_list(self) -> list[int]:
+        """The seeds of the experiment."""
+        return list(range(self.seeds)) if isinstance(self.seeds, int) else list(self.seeds)
+
+    @property
+    def comparison(self) -> str:
+        """The compared number, in words."""
+        return self.metric if self.cost is None else f"{self.cost} until {self.metric} >= {self.threshold:g}"
+
+    def sides(self, with_baseline: bool = True) -> dict[str, list[str]]:
+        """Overrides of the runs of the method and of its baseline, without the seed."""
+        sides = {"method": [f"recipe={self.recipe}", *self.overrides]}
+        if self.baseline and with_baseline:
+            own = list(self.baseline.overrides)
+            recipe = [word for word in own if word.startswith("recipe=")] or [f"recipe={self.recipe}"]
+            sides["baseline"] = [*recipe, *self.overrides, *(word for word in own if word not in recipe)]
+        return sides
+
+    def hash_sides(self, with_baseline: bool = True) -> dict[str, str]:
+        """Content hash of each side."""
+        return {side: hash_content(words) for side, words in self.sides(with_baseline).items()}
+
+    def check_evaluation_interval(self, with_baseline: bool = True) -> None:
+        """Refuse a side whose last evaluation is not after its last iteration: the sides would be compared unequally.
+
+        Raises:
+            ConfigError: naming the side and what to set.
+        """
+        for side, words in self.sides(with_baseline).items():
+            trainer = compose(words).trainer
+            if trainer.max_epochs % trainer.check_val_every_n_epoch:
+                raise ConfigError(
+                    f"{self._file}: the {side} has {trainer.max_epochs} iterations and is evaluated every "
+                    f"{trainer.check_val_every_n_epoch}, so not at its end; set trainer.check_val_every_n_epoch"
+                )
+
+
+def read_experiment(recipe: str) -> Experiment | None:
+    """The experiment of a recipe; None if it has none.
+
+    Raises:
+        ConfigError: there is no such recipe, or its experiment has unknown keys or lacks some.
+    """
+    path = FOLDER / f"{recipe}.yaml"
+    if not path.exists():
+        compose([f"recipe={recipe}"])  # raises for an unknown recipe
+        return None
+    node: dict[str, Any] = yaml.safe_load(path.read_text())
+    try:
+        baseline = Baseline(**node.pop("baseline")) if "baseline" in node else None
+        return Experiment(recipe, **node, baseline=baseline)
+    except TypeError as error:
+        raise ConfigError(f"conf/experiment/{recipe}.yaml: {str(error).split('__init__() ')[-1]}") from error

@@ -1,0 +1,84 @@
+"""Read and format the results that a checkout holds: docs/results/<recipe>.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from mmrl.config.compose import CONF
+from mmrl.experiments.experiment import Experiment
+
+FOLDER = CONF.parent / "docs" / "results"
+
+
+def read_result(recipe: str, folder: Path = FOLDER) -> dict[str, Any] | None:
+    """The stored result of a recipe; None if there is none."""
+    path = folder / f"{recipe}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def write_json(result: Mapping[str, Any], folder: Path) -> Path:
+    """Write a result as JSON, the points of each run on one line."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result['recipe']}.json"
+    head = json.dumps({key: value for key, value in result.items() if key != "curves"}, indent=2)
+    curves = ",\n".join(f'    "{side}": {json.dumps(runs)}' for side, runs in result["curves"].items())
+    path.write_text(f'{head[:-2]},\n  "curves": {{\n{curves}\n  }}\n}}\n')
+    return path
+
+
+def with_hashes(result: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
+    """The result with today's content hashes; those of its runs are kept under `measured_content`."""
+    measured = result.get("measured_content", result["content"])
+    names = [name for name in result if name != "measured_content"]
+    at = names.index("content") + 1
+    entries = {**result, "content": dict(hashes), "measured_content": measured}
+    return {name: entries[name] for name in [*names[:at], "measured_content", *names[at:]]}
+
+
+def result_state(experiment: Experiment, folder: Path = FOLDER) -> str:
+    """missing, stale or current: whether the stored result is of the recipe as it is now, on as many seeds."""
+    result = read_result(experiment.recipe, folder)
+    if result is None:
+        return "missing"
+    enough = len(result["seeds"]) >= len(experiment.seed_list)
+    return "current" if enough and result.get("content") == experiment.hash_sides() else "stale"
+
+
+def format_result(result: Mapping[str, Any]) -> str:
+    """Verdict, effect with its interval, and what the effect is measured against."""
+    baseline = result["baseline"]
+    reference = baseline if isinstance(baseline, str) else baseline["name"]
+    if "effect_over_baseline" in result:
+        effect, bounds = result["effect_over_baseline"], result["interval_over_baseline"]
+    elif "effect" in result:
+        effect, bounds = result["effect"], result["interval"]
+    else:
+        return f"{result['verdict']}: {_format_costs(result)} {result['comparison']}"
+    return f"{result['verdict']}: {effect:+.3f} [{bounds[0]:+.3f}, {bounds[1]:+.3f}] over {reference}"
+
+
+def format_table(folder: Path = FOLDER) -> str:
+    """The results of a folder as rows of a Markdown table."""
+    rows = []
+    for path in sorted(folder.glob("*.json")):
+        result = json.loads(path.read_text())
+        seeds = result["seeds"]
+        minutes = mean(row["seconds"] for row in seeds) / 60
+        if "cost" in seeds[0]:
+            before, after = result["comparison"], _format_costs(result)
+        else:
+            before, after = (", ".join(_format_value(row, key) for row in seeds) for key in ("before", "after"))
+        rows.append(f"| `{result['recipe']}` | {before} | {after} | {len(seeds)} | {minutes:.1f} |")
+    return "\n".join(rows)
+
+
+def _format_costs(result: Mapping[str, Any]) -> str:
+    return ", ".join("never" if row["cost"] is None else f"{row['cost']:,.0f}" for row in result["seeds"])
+
+
+def _format_value(row: Mapping[str, Any], key: str) -> str:
+    return f"{100 * row[key]:.1f} %" if "wilson_after" in row else f"{row[key]:.3g}"

@@ -1,0 +1,167 @@
+"""Run experiments: one process for each side and seed, and a result when the last run of a recipe has ended."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmrl.config.compose import CONF
+from mmrl.errors import ConfigError
+from mmrl.experiments.effect import compute_usage, cost_to_threshold, measure, summarise
+from mmrl.experiments.experiment import Experiment
+from mmrl.experiments.figure import plot_curves, read_curve
+from mmrl.experiments.results import format_result, write_json
+
+
+class RunFailed(Exception):
+    """A fit ended with an error; the message names its log."""
+
+
+@dataclass(frozen=True)
+class SeedRun:
+    """One `mmrl fit`: a side of an experiment with one seed."""
+
+    recipe: str
+    side: str
+    seed: int
+    overrides: tuple[str, ...]
+    content: str
+    folder: Path
+
+    def __call__(self) -> dict[str, Any]:
+        """Rows of metrics.csv and duration in seconds; the fit is run in a process of its own unless it has been."""
+        command = ["-m", "mmrl", "fit", *self.overrides, f"seed={self.seed}", f"run_dir={self.folder}"]
+        receipt = self.folder / "receipt.json"  # written after a finished run; the same request is not run again
+        request = {"command": command, "content": self.content}
+        known = json.loads(receipt.read_text()) if receipt.exists() else {}
+        if {key: known.get(key) for key in request} != request:
+            known = request | {"seconds": self._fit(command)}
+            receipt.write_text(json.dumps(known) + "\n")
+        with (self.folder / "metrics.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        return {"rows": rows, "seconds": known["seconds"], "seed": self.seed}
+
+    def _fit(self, command: Sequence[str]) -> float:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        threads = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+        started = time.perf_counter()
+        with (self.folder.parent / f"{self.folder.name}.log").open("w") as log:
+            process = subprocess.run(
+                [sys.executable, *command],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=CONF.parent,
+                env={**threads, **os.environ, "MMRL_STARTS": str(self.folder.parent.parent / "starts")},
+            )
+        if process.returncode:
+            raise RunFailed(f"mmrl fit {' '.join(command[3:])} failed; see {log.name}")
+        return round(time.perf_counter() - started, 1)
+
+
+def list_runs(experiment: Experiment, contents: Mapping[str, str], seeds: Sequence[int], folder: Path) -> list[SeedRun]:
+    """All runs of an experiment; `contents` are the hashes of its sides."""
+    sides = experiment.sides(with_baseline="baseline" in contents)
+    name = experiment.recipe
+    return [
+        SeedRun(name, side, seed, tuple(words), contents[side], folder / name / f"{side}-{seed}")
+        for seed in seeds
+        for side, words in sides.items()
+    ]
+
+
+def build_result(
+    experiment: Experiment,
+    contents: Mapping[str, str],
+    runs: Mapping[tuple[str, int], Mapping[str, Any]],
+    machine: str,
+) -> dict[str, Any]:
+    """The result of an experiment from its runs by side and seed."""
+    by_side = {side: [run for (of, _), run in runs.items() if of == side] for side in contents}
+    seeds = {side: [_measure(experiment, run) for run in by_side[side]] for side in contents}
+    baseline = seeds.get("baseline")
+    return {
+        "recipe": experiment.recipe,
+        "budget": experiment.budget,
+        "comparison": experiment.comparison,
+        "target": dict(experiment.target),
+        **summarise(experiment, seeds["method"], baseline),
+        "seeds": seeds["method"],
+        "baseline": {"name": experiment.baseline.name, "seeds": baseline}
+        if experiment.baseline and baseline
+        else "the start",
+        "usage": {side: compute_usage(by_side[side]) for side in contents},
+        "content": dict(contents),
+        "machine": machine,
+        "metric": experiment.metric,
+        "curves": {side: [read_curve(run["rows"], experiment.metric) for run in by_side[side]] for side in contents},
+    }
+
+
+def _measure(experiment: Experiment, run: Mapping[str, Any]) -> dict[str, Any]:
+    if experiment.threshold is not None and experiment.cost is not None:
+        return cost_to_threshold(run, experiment.metric, experiment.threshold, experiment.cost)
+    return measure(run, experiment.metric, experiment.per_task)
+
+
+def write_result(result: Mapping[str, Any], folder: Path) -> Path:
+    """Write a result as JSON and its figure beside it."""
+    path = write_json(result, folder)
+    plot_curves(result, f"{result['recipe']}: {format_result(result)}", path.with_suffix(".png"))
+    return path
+
+
+def run_experiments(
+    experiments: Sequence[Experiment],
+    seeds: Sequence[int] | None,
+    workers: int,
+    runs: Path,
+    out: Path,
+    with_baseline: bool = True,
+    report: Callable[[SeedRun, str | None], None] = lambda run, error: None,
+) -> dict[str, str]:
+    """Run what the experiments need and write each result when its last run has ended; errors by recipe.
+
+    Args:
+        seeds: of all experiments; None takes those that each names.
+        workers: runs at a time.
+        runs: folder of the runs; those that have ended are not run again.
+        out: folder of the results.
+        with_baseline: whether the baselines are run too.
+        report: called after each run with the error of its recipe, if there is one.
+    """
+    for experiment in experiments:
+        experiment.check_evaluation_interval(with_baseline)
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, {workers} runs at a time"
+    errors: dict[str, str] = {}
+    with ThreadPoolExecutor(workers) as pool:
+        finished: dict[str, dict[tuple[str, int], dict[str, Any] | None]] = {}
+        futures: dict[Future, tuple[Experiment, SeedRun]] = {}
+        contents = {experiment.recipe: experiment.hash_sides(with_baseline) for experiment in experiments}
+        for experiment in experiments:
+            name = experiment.recipe
+            listed = list_runs(experiment, contents[name], seeds or experiment.seed_list, runs)
+            finished[name] = {(run.side, run.seed): None for run in listed}  # keeps the order of the seeds
+            futures |= {pool.submit(run): (experiment, run) for run in listed}
+        for future in as_completed(futures):
+            experiment, run = futures[future]
+            name = experiment.recipe
+            try:
+                finished[name][run.side, run.seed] = future.result()
+                if None not in finished[name].values():
+                    write_result(build_result(experiment, contents[name], finished[name], machine), out)  # type: ignore[arg-type]
+            except (RunFailed, ConfigError) as error:
+                errors[name] = str(error)
+            report(run, errors.get(name))
+    return errors

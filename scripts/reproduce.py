@@ -1,0 +1,106 @@
+"""Run the experiment of a recipe over its seeds and write docs/results/<recipe>.json: scripts/reproduce.py RECIPE ...
+
+conf/experiment/<recipe>.yaml has the budget, the compared metric, the seeds and the baseline; its keys are described in
+mmrl/experiments/experiment.py. The verdict follows from a Student 95 % interval of the mean over seeds: of the paired
+difference to the baseline (method minus baseline, seed by seed), or without one of the gain over the start. Fractions
+of held-out problems have Wilson intervals.
+
+--all runs each experiment whose result is missing or stale: the configuration, or the code of a part that it names, has
+changed since. Runs that have ended are not run again, so an interrupted call can be repeated. Without arguments the
+stored results are printed as rows of a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from mmrl.config.compose import groups
+from mmrl.errors import ConfigError
+from mmrl.experiments.experiment import Experiment, read_experiment
+from mmrl.experiments.results import FOLDER, format_result, format_table, read_result, result_state
+from mmrl.experiments.runner import SeedRun, run_experiments
+
+ROOT = Path(__file__).parent.parent
+
+
+def select_experiments(recipes: Sequence[str], stale_only: bool, out: Path, console: Console) -> list[Experiment]:
+    """The experiments of the named recipes, or of all recipes whose result is missing or stale."""
+    selected = []
+    for recipe in groups()["recipe"] if stale_only else recipes:
+        experiment = read_experiment(recipe)
+        if experiment is None and not stale_only:
+            raise ConfigError(f"recipe {recipe!r} has no experiment; add conf/experiment/{recipe}.yaml")
+        if experiment is None:
+            continue
+        if stale_only:
+            if (state := result_state(experiment, out)) == "current":
+                continue
+            console.print(f"{recipe}: {state}")
+        selected.append(experiment)
+    return selected
+
+
+def build_summary(recipes: Sequence[str], out: Path, errors: dict[str, str]) -> Table:
+    """One row per recipe: its result, or why there is none."""
+    summary = Table("recipe", "result", "seeds", "minutes a seed", box=None, pad_edge=False)
+    for recipe in recipes:
+        result = read_result(recipe, out)
+        if recipe in errors or result is None:
+            summary.add_row(recipe, errors.get(recipe, "not run"), "", "")
+            continue
+        minutes = sum(row["seconds"] for row in result["seeds"]) / 60 / len(result["seeds"])
+        summary.add_row(recipe, format_result(result), str(len(result["seeds"])), f"{minutes:.1f}")
+    return summary
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipes", nargs="*")
+    parser.add_argument("--all", action="store_true", help="every experiment whose result is missing or stale")
+    parser.add_argument("--seeds", type=int, nargs="+", help="in place of those of the experiment")
+    parser.add_argument("--jobs", type=int, help="runs at a time; one per core with --all, else 1")
+    parser.add_argument("--no-baseline", action="store_true", help="run the method only")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "experiments")
+    parser.add_argument("--out", type=Path, default=FOLDER)
+    options = parser.parse_args()
+    console = Console()
+    if not options.recipes and not options.all:
+        print(format_table(options.out))
+        return
+    try:
+        errors = _run(options, console)
+    except ConfigError as error:
+        raise SystemExit(str(error)) from error
+    if errors:
+        raise SystemExit(1)
+
+
+def _run(options: argparse.Namespace, console: Console) -> dict[str, str]:
+    experiments = select_experiments(options.recipes, options.all, options.out, console)
+    workers = options.jobs or ((os.cpu_count() or 1) if options.all else 1)
+    paired = not options.no_baseline
+    total = sum(len(each.sides(paired)) * len(options.seeds or each.seed_list) for each in experiments)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
+        task = bar.add_task("experiments", total=total)
+
+        def report(run: SeedRun, error: str | None) -> None:
+            bar.update(task, advance=1, description=f"{run.recipe}, {run.side}, seed {run.seed}")
+            if error:
+                console.print(error, style="red")
+
+        folders = options.runs.absolute(), options.out.absolute()
+        errors = run_experiments(experiments, options.seeds, workers, *folders, paired, report)
+    console.print(build_summary([experiment.recipe for experiment in experiments], options.out, errors))
+    return errors
+
+
+if __name__ == "__main__":
+    main()
