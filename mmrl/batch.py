@@ -76,6 +76,9 @@ class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type c
             raise ValueError(f"columns of one batch differ in their number of rows: {sizes}")
         return next(iter(sizes.values()), 0)
 
+    def __missing__(self, name: str) -> None:
+        raise KeyError(f"the batch has no column {name!r}; it has {sorted(self)}")
+
     def require(self, names: Iterable[str], part: str) -> None:
         """Refuse with the column and the part named when something that the part reads is missing."""
         missing = sorted(set(names) - set(self))

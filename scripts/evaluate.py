@@ -11,7 +11,7 @@ import sys
 import hydra
 from omegaconf import DictConfig
 
-from mmrl.commands.sweep import evaluate_words, plain_words
+from mmrl.commands.sweep import to_evaluate_arguments, to_evaluate_overrides
 from mmrl.config.compose import CONF
 from mmrl.errors import ConfigError
 
@@ -22,12 +22,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 def main(cfg: DictConfig) -> None:
     from mmrl.commands.evaluate import evaluate
 
-    evaluate(plain_words(cfg))
+    evaluate(to_evaluate_arguments(cfg))
 
 
 if __name__ == "__main__":
     try:
-        sys.argv[1:] = evaluate_words(sys.argv[1:])
+        sys.argv[1:] = to_evaluate_overrides(sys.argv[1:])
         main()
     except ConfigError as error:
         sys.exit(f"evaluate: {error}")

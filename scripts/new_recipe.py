@@ -53,7 +53,8 @@ class {part}(Term):
 
     scale: float = 1.0
 
-    reads = frozenset({{"action_mask", "advantages"}})
+    def reads(self) -> frozenset[str]:
+        return frozenset({{"action_mask", "advantages"}})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         mask = batch["action_mask"]
@@ -98,11 +99,13 @@ class {part}(Annotator):
 
     scale: float = 1.0
 
-    reads = frozenset({{"episode_reward", "action_mask"}})
-    writes = frozenset({{"advantages"}})
+    def reads(self) -> frozenset[str]:
+        return frozenset({{"episode_reward", "action_mask"}})
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({{"advantages"}})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator {name}")
         reward = batch["episode_reward"]
         advantage = self.scale * (reward - reward.mean())
         return batch.with_columns(advantages=torch.where(batch["action_mask"], advantage[:, None], 0.0))

@@ -27,16 +27,19 @@ def describe(words: list[str]) -> tuple[dict[str, Any], list[list[str]]]:
     trainer = plain["trainer"]
     callbacks = trainer.get("callbacks") or {}
     start = callbacks.get("start") or {}
-    stages = {name: describe([*start["common"], *own]) for name, own in (start.get("stages") or {}).items() if own}
+    stages = {name: describe([*start["common"], *own])[0] for name, own in (start.get("stages") or {}).items() if own}
     config = {
         "trainer": {name: value for name, value in trainer.items() if name not in ("callbacks", "logger")},
         "callbacks": {name: value for name, value in callbacks.items() if name not in _usual()},
         "model": plain["model"],
         "data": plain["data"],
         "warm_start": {name: start.get(name) for name in ("checkpoint", "take")},
-        "stages": {name: stage for name, (stage, _) in stages.items()},
+        "stages": stages,
     }
-    return config, [words, *(each for _, below in stages.values() for each in below)]
+    resolved: Any = OmegaConf.to_container(compose(words).trainer, resolve=True)
+    start = (resolved.get("callbacks") or {}).get("start") or {}
+    below = [describe([*start["common"], *own])[1] for own in (start.get("stages") or {}).values() if own]
+    return config, [words, *(run for runs in below for run in runs)]
 
 
 def main() -> None:
@@ -52,8 +55,8 @@ def main() -> None:
                 numbers = [trained[tuple(run)] for run in runs]
                 one = {"content": content(words), "config": config, "runs": numbers}
                 result.setdefault(recipe, {})[side] = one
+            Path(sys.argv[2]).write_text(json.dumps(result))
             print(f"c77fe88: {recipe}", file=sys.stderr, flush=True)
-    Path(sys.argv[2]).write_text(json.dumps(result))
 
 
 if __name__ == "__main__":

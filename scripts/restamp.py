@@ -36,8 +36,8 @@ ROOT = Path(__file__).resolve().parent.parent
 Record = dict[str, dict[str, dict[str, Any]]]
 
 
-def record(recipes: Sequence[str]) -> Record:
-    """Content hash, configuration and tiny runs by recipe and side, in the imported checkout."""
+def record(recipes: Sequence[str], file: Path) -> None:
+    """Write content hash, configuration and tiny runs by recipe and side, in the imported checkout."""
     from omegaconf import OmegaConf
     from tiny_runs import train
 
@@ -51,7 +51,7 @@ def record(recipes: Sequence[str]) -> Record:
         key = tuple(words)
         if key not in trained:
             trained[key] = train(words, Path(folder) / str(len(trained)))
-        stages = stage_overrides(OmegaConf.to_container(compose(words), resolve=False))  # type: ignore[arg-type]
+        stages = stage_overrides({"trainer": OmegaConf.to_container(compose(words).trainer, resolve=True)})
         return [trained[key], *(run for stage in stages.values() for run in train_with_stages(stage, folder))]
 
     result: Record = {}
@@ -64,21 +64,19 @@ def record(recipes: Sequence[str]) -> Record:
                     "config": training_config(words),
                     "runs": train_with_stages(words, folder),
                 }
+            file.write_text(json.dumps(result))  # what has been recorded survives an interruption
             print(f"{ROOT.name}: {recipe}", file=sys.stderr, flush=True)
-    return result
 
 
 def record_checkout(tree: Path, script: Path, recipes: Sequence[str], jobs: int) -> Record:
-    """`record` of another checkout by a script, several processes at a time."""
+    """The record of a checkout by a script, several processes at a time; without the recipes that failed."""
 
     def run(part: Sequence[str]) -> Record:
         with tempfile.NamedTemporaryFile(suffix=".json") as out:
             environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
             command = [sys.executable, str(script), "--record", out.name, *part]
-            process = subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL)
-            if process.returncode:
-                raise SystemExit(f"{' '.join(command)} failed in {tree}")
-            return json.loads(Path(out.name).read_text())
+            subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL)
+            return json.loads(Path(out.name).read_text() or "{}")
 
     parts = [part for i in range(jobs) if (part := recipes[i::jobs])]
     with ThreadPoolExecutor(jobs) as pool:
@@ -86,7 +84,7 @@ def record_checkout(tree: Path, script: Path, recipes: Sequence[str], jobs: int)
 
 
 def record_commit(commit: str, recipes: Sequence[str], jobs: int) -> Record:
-    """`record` of a commit by its own script; what has been recorded before comes from the cache."""
+    """The record of a commit by its own script; what has been recorded before comes from the cache."""
     sha = subprocess.check_output(["git", "rev-parse", f"{commit}^{{commit}}"], cwd=ROOT, text=True).strip()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mmrl"
     file = cache / f"{sha[:12]}-torch{version('torch')}-{platform.node()}.json"
@@ -148,7 +146,11 @@ def restamp(commit: str, recipes: Sequence[str], jobs: int) -> dict[str, str | N
     reasons: dict[str, str | None] = {}
     for name in stale:
         result: Any = read_result(name)
-        reasons[name] = find_reason(result, before.get(name, {}), now[name], comparison)
+        missing = [where for where, known in ((commit, before), ("this checkout", now)) if name not in known]
+        if missing:
+            reasons[name] = f"the record of {missing[0]} has failed, see above"
+            continue
+        reasons[name] = find_reason(result, before[name], now[name], comparison)
         if reasons[name] is None:
             write_json(with_hashes(result, {side: one["content"] for side, one in now[name].items()}), FOLDER)
     return reasons
@@ -161,7 +163,7 @@ def main() -> int:
     parser.add_argument("words", nargs="*", metavar="COMMIT [RECIPE ...]")
     options = parser.parse_args()
     if options.record:
-        Path(options.record).write_text(json.dumps(record(options.words)))
+        record(options.words, Path(options.record))
         return 0
     if not options.words:
         parser.error("name the commit at which the stored results were current")

@@ -11,7 +11,7 @@ import sys
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from mmrl.commands.sweep import job_folder, job_words, train_words
+from mmrl.commands.sweep import job_folder, to_fit_arguments, to_train_overrides
 from mmrl.config.compose import CONF, finish, to_lightning
 from mmrl.errors import ConfigError
 
@@ -32,13 +32,13 @@ def main(cfg: DictConfig) -> None:
     cfg.run_dir = job_folder(cfg.run_dir, about.sweep.dir if many else None, about.job.num if many else None)
     choices = OmegaConf.to_container(about.runtime.choices)
     with stop_request() as request:
-        cli = CLI(to_lightning(finish(cfg, choices, job_words(about.overrides.task))), build=False)  # type: ignore[arg-type]
+        cli = CLI(to_lightning(finish(cfg, choices, to_fit_arguments(about.overrides.task))), build=False)  # type: ignore[arg-type]
         train(cli, request)
 
 
 if __name__ == "__main__":
     try:
-        sys.argv[1:] = train_words(sys.argv[1:])
+        sys.argv[1:] = to_train_overrides(sys.argv[1:])
         main()
     except ConfigError as error:
         sys.exit(f"train: {error}")

@@ -19,6 +19,7 @@ from mmrl.columns import COLLATED
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, groups, to_lightning
 from mmrl.errors import ConfigError
+from mmrl.objectives.objective import Term
 from tests.laws.law_examples import ANNOTATORS, TERMS, WEIGHTINGS
 from tests.test_recipes import words_of
 
@@ -40,10 +41,10 @@ def parts(examples, keep):
     return [e.part for e in examples if dataclasses.is_dataclass(e.part) and keep(e.part)]
 
 
-ADVANTAGES = parts(ANNOTATORS, lambda part: "advantages" in part.writes)
-SURROGATES = parts(TERMS, lambda part: "advantages" in part.reads)
-REGULARISERS = [None, *parts(TERMS, lambda part: "advantages" not in part.reads)]
-OTHER = {type(e.part): e.part for e in ANNOTATORS if "advantages" not in e.part.writes}
+ADVANTAGES = parts(ANNOTATORS, lambda part: "advantages" in part.writes())
+SURROGATES = parts(TERMS, lambda part: "advantages" in part.reads())
+REGULARISERS = [None, *parts(TERMS, lambda part: "advantages" not in part.reads())]
+OTHER = {type(e.part): e.part for e in ANNOTATORS if "advantages" not in e.part.writes()}
 
 
 def drawn(number, folder):
@@ -68,7 +69,7 @@ def drawn(number, folder):
         for parts in (ADVANTAGES, SURROGATES, REGULARISERS)
     )
     terms = {"surrogate": surrogate} | ({} if regulariser is None else {"regulariser": regulariser})
-    before = suppliers(set(advantage.reads).union(*(term.reads for term in terms.values())), fits, rng)
+    before = suppliers(set(advantage.reads()).union(*(term.reads() for term in terms.values())), fits, rng)
     config.data.annotators = {**{name: spec(part) for name, part in before.items()}, "advantage": spec(advantage)}
     config.data.pipeline = list(config.data.annotators)
     config.data.weighting = spec(weighting)
@@ -89,11 +90,11 @@ def fitting(config):
     columns = COLLATED | kind.provides(arguments)
 
     def fits(part):
-        further = getattr(part, "others", frozenset()) | getattr(part, "contexts", frozenset())
-        return part.reads <= columns and part.needs <= needs and not further
+        further = part.others() if isinstance(part, Term) else part.contexts()
+        return part.reads() <= columns and part.needs() <= needs and not further
 
     for _ in OTHER:
-        columns = columns.union(*(part.writes for part in OTHER.values() if fits(part)))
+        columns = columns.union(*(part.writes() for part in OTHER.values() if fits(part)))
     columns |= {"advantages"}
     return fits
 
@@ -103,13 +104,13 @@ def suppliers(wanted, fits, rng):
     result, columns = {}, sorted(wanted - COLLATED)
     while columns:
         column = columns.pop()
-        writers = [part for part in OTHER.values() if column in part.writes]
+        writers = [part for part in OTHER.values() if column in part.writes()]
         annotator = next((part for part in writers if fits(part)), next(iter(writers), None))
         name = "" if annotator is None else type(annotator).__name__
         if annotator is None or name in result or rng.random() < 0.05:
             continue
         result[name] = annotator
-        columns += sorted(annotator.reads - COLLATED)
+        columns += sorted(annotator.reads() - COLLATED)
     return dict(reversed(result.items()))
 
 

@@ -13,11 +13,6 @@ EXEMPT = {
     "tests/experiments/test_renames.py",
     "tests/test_vocabulary.py",
 }
-    "tests/experiments/test_renames.py",
-    "mmrl/config/renamed.yaml",
-    "tests/config/test_renamed.py",
-    "tests/test_vocabulary.py",
-}
 FILES = sorted(
     file
     for folder in ("mmrl", "tasks", "sims", "scripts", "conf", "tests", "docs")

@@ -12,11 +12,23 @@ from mmrl.types import Context
 class Annotator(ABC):
     """Reads some columns, writes others, touches nothing else. Sees all rows of this rank's iteration at once."""
 
-    reads: frozenset[str] = frozenset()
-    writes: frozenset[str] = frozenset()
-    needs: frozenset[str] = frozenset()  # parts of the policy's output beyond logprobs and entropy: "values", ...
-    contexts: frozenset[str] = frozenset()  # other contexts of the rows, given by a transform of the episodes
-    models: frozenset[str] = frozenset()  # auxiliary models taken from ctx.models, for example "reference"
+    def reads(self) -> frozenset[str]:
+        return frozenset()
+
+    def writes(self) -> frozenset[str]:
+        return frozenset()
+
+    def needs(self) -> frozenset[str]:
+        """Parts of the policy's output beyond logprobs and entropy: "values", ..."""
+        return frozenset()
+
+    def contexts(self) -> frozenset[str]:
+        """Other contexts of the rows, given by a transform of the episodes."""
+        return frozenset()
+
+    def models(self) -> frozenset[str]:
+        """Auxiliary models taken from ctx.models, for example "reference"."""
+        return frozenset()
 
     @abstractmethod
     def __call__(self, batch: Batch, ctx: Context) -> Batch: ...

@@ -33,16 +33,18 @@ class GAE(Annotator):
     gae_lambda: float = 0.95
     whiten: bool = False
 
-    reads = frozenset({"episode", "step", "reward", "values", "bootstrap_value", "action_mask", "is_last"})
-    writes = frozenset({"advantages", "returns"})
-
     def __post_init__(self) -> None:
         for name in ("gamma", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"gae.{name} must be in [0, 1], got {getattr(self, name)}")
 
+    def reads(self) -> frozenset[str]:
+        return frozenset({"episode", "step", "reward", "values", "bootstrap_value", "action_mask", "is_last"})
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"advantages", "returns"})
+
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator gae")
         values, mask = batch["values"].float(), batch["action_mask"]
         per_row = values.dim() == 1
         timeline = Timeline(batch, torch.ones(len(values), 1, dtype=torch.bool) if per_row else mask)

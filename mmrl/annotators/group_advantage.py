@@ -26,9 +26,6 @@ class GroupAdvantage(Annotator):
     baseline: Literal["mean", "leave_one_out"] | None = "mean"
     epsilon: float = 1e-4
 
-    reads = frozenset({"group", "episode", "episode_reward", "action_mask"})
-    writes = frozenset({"advantages"})
-
     def __post_init__(self) -> None:
         if self.baseline is None and self.scale is not None:
             raise ValueError(
@@ -37,8 +34,13 @@ class GroupAdvantage(Annotator):
         if self.epsilon < 0:
             raise ValueError(f"group_advantage.epsilon must be >= 0, got {self.epsilon}")
 
+    def reads(self) -> frozenset[str]:
+        return frozenset({"group", "episode", "episode_reward", "action_mask"})
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"advantages"})
+
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator group_advantage")
         ids, entry = batch["episode"].unique(return_inverse=True)
         rows = torch.arange(len(entry))
         first = rows.new_zeros(len(ids)).scatter_reduce(0, entry, rows, "amin", include_self=False)

@@ -24,8 +24,12 @@ class ImportanceWeights(Annotator):
     ClippedSurrogate(old="old_logprobs", importance_weights="importance_weights").
     """
 
-    reads = frozenset({"action_mask", "behavior_logprobs", "old_logprobs", "is_demo"})
-    writes = frozenset({"importance_weights"})
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask", "behavior_logprobs", "old_logprobs", "is_demo"})
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"importance_weights"})
+
     importance_sampling_level: ImportanceSamplingLevel
 
     @abstractmethod
@@ -33,7 +37,6 @@ class ImportanceWeights(Annotator):
         """The weights [N, T] from the ratios, 0 outside the mask."""
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator importance_weights")
         mask = batch["action_mask"]
         weights = self.bound(self._ratio(batch), mask)
         return batch.with_columns(importance_weights=torch.where(batch["is_demo"][:, None] & mask, 1.0, weights))

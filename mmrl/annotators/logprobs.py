@@ -71,15 +71,19 @@ class ReferenceLogprobs(Annotator):
 
     rows: int = 64
 
-    reads = COLLATED
-    writes = frozenset({"ref_logprobs"})
-    models = frozenset({"reference"})
-
     def __post_init__(self) -> None:
         positive_rows(self.rows, "reference_logprobs")
 
+    def reads(self) -> frozenset[str]:
+        return COLLATED
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"ref_logprobs"})
+
+    def models(self) -> frozenset[str]:
+        return frozenset({"reference"})
+
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator reference_logprobs")
         reference = reference_of(ctx, "reference_logprobs")
         return batch.with_columns(ref_logprobs=score_rows(reference, batch, _logprobs, self.rows, ctx.device))
 
@@ -94,14 +98,16 @@ class OldLogprobs(Annotator):
 
     rows: int = 64
 
-    reads = COLLATED
-    writes = frozenset({"old_logprobs"})
-
     def __post_init__(self) -> None:
         positive_rows(self.rows, "old_logprobs")
 
+    def reads(self) -> frozenset[str]:
+        return COLLATED
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"old_logprobs"})
+
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator old_logprobs")
         return batch.with_columns(old_logprobs=score_rows(ctx.policy, batch, _logprobs, self.rows, ctx.device))
 
 
@@ -121,25 +127,22 @@ class Logprobs(Annotator):
     context: str | None = None
     rows: int = 64
 
-    reads = COLLATED
-
     def __post_init__(self) -> None:
         positive_rows(self.rows, "logprobs")
 
-    @property
-    def writes(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
+        return COLLATED
+
+    def writes(self) -> frozenset[str]:
         return frozenset({self.column})
 
-    @property
-    def models(self) -> frozenset[str]:  # type: ignore[override]
+    def models(self) -> frozenset[str]:
         return frozenset() if self.model is None else frozenset({self.model})
 
-    @property
-    def contexts(self) -> frozenset[str]:  # type: ignore[override]
+    def contexts(self) -> frozenset[str]:
         return frozenset() if self.context is None else frozenset({self.context})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, f"annotator logprobs of {self.column!r}")
         if self.model is not None and self.model not in ctx.models:
             raise KeyError(f"annotator logprobs: the learner has no model {self.model!r}, only {sorted(ctx.models)}")
         model = ctx.policy if self.model is None else ctx.models[self.model]

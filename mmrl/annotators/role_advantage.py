@@ -30,8 +30,6 @@ class RoleAdvantage(Annotator):
     scale: bool = True
     epsilon: float = 1e-6
 
-    writes = frozenset({"advantages"})
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "group_by", tuple(self.group_by))  # configs give lists
         if not self.group_by:
@@ -39,12 +37,13 @@ class RoleAdvantage(Annotator):
         if self.epsilon < 0:
             raise ValueError(f"role_advantage.epsilon must be >= 0, got {self.epsilon}")
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def writes(self) -> frozenset[str]:
+        return frozenset({"advantages"})
+
+    def reads(self) -> frozenset[str]:
         return frozenset({"reward", "action_mask", *self.group_by})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator role_advantage")
         reward, mask = batch["reward"].float(), batch["action_mask"]
         if not reward.isfinite().all():
             raise ValueError("reward is not finite in some rows; check data.reward and what the rollout pays")

@@ -23,15 +23,19 @@ class Values(Annotator):
 
     rows: int = 64
 
-    reads = COLLATED
-    writes = frozenset({"values"})
-    needs = frozenset({"values"})
-
     def __post_init__(self) -> None:
         positive_rows(self.rows, "values")
 
+    def reads(self) -> frozenset[str]:
+        return COLLATED
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"values"})
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"values"})
+
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator values")
         return batch.with_columns(values=score_rows(ctx.policy, batch, _values, self.rows, ctx.device))
 
 

@@ -20,7 +20,7 @@ from mmrl.api.run import Run
 from mmrl.callbacks.warm_start import load_policy as load_weights
 from mmrl.commands.evaluation_arguments import find_checkpoint
 from mmrl.commands.evaluation_data import check_contract
-from mmrl.config.parser_errors import readable
+from mmrl.config.parser_errors import format_parser_error
 from mmrl.config.yaml_files import check_yaml
 from mmrl.engines.local import LocalEngine
 from mmrl.errors import ConfigError
@@ -78,7 +78,7 @@ def _build(kind: type, spec: Mapping[str, Any], name: str) -> Any:
     try:
         return parser.instantiate_classes(parser.parse_object({name: spec}))[name]
     except ArgumentError as error:
-        raise ConfigError(readable(str(error))) from error
+        raise ConfigError(format_parser_error(str(error))) from error
 
 
 def _sampling(data: Mapping[str, Any], decode: str | None) -> Sampling:

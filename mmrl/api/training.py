@@ -24,7 +24,8 @@ def fit(*overrides: str | Path, **keys: Any) -> Run:
     """Train a policy as `mmrl fit` does, with the same checks, run folder and warm-start stages.
 
     Args:
-        overrides: `key=value` words of the command line; or the config.yaml of a run, whose settings are used again.
+        overrides: `key=value` words of the command line, which have the last word over `keys`; or the config.yaml of a
+            run, whose settings are used again.
         keys: top-level keys and their values: the name of an option (recipe="grpo"), a mapping of further keys
             (trainer={"max_epochs": 5}), or an object in the part's place: task= a Task or a list of problems, reward= a
             Reward or a function (completion, answer) -> float, sim= a Sim, a gymnasium id or a function that makes an
@@ -55,11 +56,10 @@ def fit(*overrides: str | Path, **keys: Any) -> Run:
 
 
 def _words(overrides: Sequence[str | Path], keys: Mapping[str, Any]) -> list[str]:
-    words = [str(word) for word in overrides]
-    if words and words[0].endswith((".yaml", ".yml")) and "=" not in words[0]:
-        return _file_words(words, keys)
-    for key, value in keys.items():
-        words += _WORDS.get(key, _key_words)(key, value)
+    given = [str(word) for word in overrides]
+    if given and given[0].endswith((".yaml", ".yml")) and "=" not in given[0]:
+        return _file_words(given, keys)
+    words = [word for key, value in keys.items() for word in _WORDS.get(key, _key_words)(key, value)] + given
     if any(word.startswith("reward.function=") for word in words) and _has_evaluation(words):
         words.append("+evaluation.evaluators.reward._target_=mmrl.evaluation.metrics.means.MeanReward")
     return words

@@ -17,18 +17,18 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from mmrl import parallel
 from mmrl.callbacks.warm_start import WarmStart
 from mmrl.config.decode_checks import check_decodes
-from mmrl.config.parser_errors import is_from_callback, readable
+from mmrl.config.parser_errors import format_parser_error, is_from_callback
 from mmrl.config.part_checks import check_parts
 from mmrl.config.part_errors import explain_error, place_of
 from mmrl.config.preflight import check_config, check_numbers, check_seed
-from mmrl.config.renamed import check_words
+from mmrl.config.renamed import check_argument_names
 from mmrl.config.wiring import check_wiring
 from mmrl.config.yaml_files import check_yaml
 from mmrl.errors import ConfigError
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
 from mmrl.runs.checkpoint_io import CheckpointFiles
 
-# the words are ours to read; they stay in sys.argv, because further processes are started with the same command
+# this CLI parses its own arguments; they stay in sys.argv, because further processes are started with the same command
 warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
 warnings.filterwarnings("ignore", message="Total length of `list` across ranks is zero")  # data.evaluation=null
 warnings.filterwarnings("ignore", message=".isinstance.treespec, LeafSpec.. is deprecated")  # inside Lightning
@@ -49,7 +49,7 @@ class CLI(LightningCLI):
     """LightningCLI over any learner and data module.
 
     Args:
-        args: command-line words, or the nested dictionary that `mmrl.config.compose.to_lightning` makes.
+        args: command-line arguments, or the nested dictionary that `mmrl.config.compose.to_lightning` makes.
         build: False parses and checks only; no model is made.
     """
 
@@ -74,7 +74,7 @@ class CLI(LightningCLI):
                 parser_kwargs={"exit_on_error": False},
             )
         except ArgumentError as error:
-            raise ConfigError(readable(str(error))) from error
+            raise ConfigError(format_parser_error(str(error))) from error
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_argument("--recipe", type=str | None, default=None, help="name of the recipe, for messages")
@@ -149,7 +149,7 @@ class CLI(LightningCLI):
             plugins.append(self.checkpoints)
         try:
             return super().instantiate_trainer(plugins=plugins, **kwargs)
-        except Exception as error:  # what Lightning finds wrong with the trainer's words
+        except Exception as error:  # what Lightning finds wrong with the trainer's arguments
             text = " ".join(str(error).split())
             raise ConfigError(f"trainer: {text} (trainer.callbacks.NAME=null takes a callback out)") from error
 
@@ -226,13 +226,13 @@ def check_resumable(path: str, trust: bool, shards: bool) -> None:
         )
 
 
-def load_run(config: str | Path, words: Sequence[str] = ()) -> CLI:
+def load_run(config: str | Path, arguments: Sequence[str] = ()) -> CLI:
     """The parts of a run, built again from its resolved configuration; `load_policy` gives them a checkpoint's weights.
 
     Args:
         config: the run's config.yaml.
-        words: LightningCLI words that change the configuration.
+        arguments: LightningCLI arguments that change the configuration.
     """
     config = Path(config)
-    check_words(check_yaml(config), words)
-    return CLI(["--config", str(config), "--trainer.logger=false", "--trainer.callbacks=null", *words])
+    check_argument_names(check_yaml(config), arguments)
+    return CLI(["--config", str(config), "--trainer.logger=false", "--trainer.callbacks=null", *arguments])

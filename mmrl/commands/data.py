@@ -1,4 +1,4 @@
-"""Recorded episodes: make them, look at them."""
+"""`mmrl data`: record episodes, inspect a dataset."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ RECORD_OPTIONS = (
 )
 
 
-def data(words: Sequence[str]) -> None:
-    """record or inspect, or how to use them."""
-    if not words:
+def data(arguments: Sequence[str]) -> None:
+    """Run record or inspect; without arguments print the usage."""
+    if not arguments:
         print(USAGES["data"], end="")
         return
-    verb, rest = words[0], list(words[1:])
+    verb, rest = arguments[0], list(arguments[1:])
     if verb == "record":
         from mmrl.commands.data_record import record
 
@@ -29,31 +29,31 @@ def data(words: Sequence[str]) -> None:
 
         inspect(rest)
     else:
-        raise ConfigError(f"mmrl data {verb}: no such thing; there are record and inspect")
+        raise ConfigError(f"mmrl data {verb}: unknown; the commands of mmrl data are record and inspect")
 
 
-def options(words: Sequence[str], known: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """The options among key=value words, and the words that are none of them."""
+def split_options(arguments: Sequence[str], known: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Options by name, and the arguments that are no option."""
     given, more = {}, []
-    for word in words:
-        key, equals, value = word.partition("=")
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
         if equals and key in known:
             given[key] = value
         else:
-            more.append(word)
+            more.append(argument)
     return given, more
 
 
-def switch(given: dict[str, str], name: str, default: bool) -> bool:
-    """A word that must be true or false."""
-    word = given.get(name, str(default)).lower()
-    if word not in ("true", "false"):
+def parse_switch(given: dict[str, str], name: str, default: bool) -> bool:
+    """The value of an option that is true or false."""
+    value = given.get(name, str(default)).lower()
+    if value not in ("true", "false"):
         raise ConfigError(f"{name}={given[name]}: must be true or false")
-    return word == "true"
+    return value == "true"
 
 
-def number(given: dict[str, str], name: str, default: float, least: float) -> float:
-    """A word that must be a finite number of at least `least`."""
+def parse_number(given: dict[str, str], name: str, default: float, least: float) -> float:
+    """The value of an option that is a finite number of at least `least`."""
     try:
         value = float(given.get(name, default))
     except ValueError as error:
@@ -65,9 +65,9 @@ def number(given: dict[str, str], name: str, default: float, least: float) -> fl
     return value
 
 
-def whole(given: dict[str, str], name: str, default: int, least: int) -> int:
-    """A word that must be a whole number of at least `least`."""
-    value = number(given, name, default, least)
+def parse_count(given: dict[str, str], name: str, default: int, least: int) -> int:
+    """The value of an option that is a whole number of at least `least`."""
+    value = parse_number(given, name, default, least)
     if value != int(value) or "e" in given.get(name, "").lower():
         raise ConfigError(f"{name}={given[name]}: must be a whole number")
     if value > LARGEST:

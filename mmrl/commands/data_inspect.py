@@ -1,4 +1,4 @@
-"""Look at a dataset: schema, counts, statistics with warnings, images."""
+"""`mmrl data inspect`: schema, counts, statistics with warnings, and images of a dataset."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from mmrl.commands.data import options, switch
+from mmrl.commands.data import parse_switch, split_options
 from mmrl.datasets.base import Dataset, Statistics
 from mmrl.datasets.contact_sheet import write_contact_sheet
 from mmrl.datasets.formats import open_dataset
@@ -26,11 +26,11 @@ SHOWN = ("min", "q01", "mean", "q99", "max", "std")
 _DRIFT = 0.05  # of a standard deviation, by which a stated mean may differ
 
 
-def inspect(words: Sequence[str]) -> None:
+def inspect(arguments: Sequence[str]) -> None:
     """Read every episode's table, print what is in it, and draw a contact sheet."""
-    given, places = options(words, ("out", "write"))
-    write = switch(given, "write", False)
-    if wrong := [word for word in places if "=" in word and not Path(word).exists()]:
+    given, places = split_options(arguments, ("out", "write"))
+    write = parse_switch(given, "write", False)
+    if wrong := [argument for argument in places if "=" in argument and not Path(argument).exists()]:
         raise ConfigError(f"mmrl data inspect: unknown option {wrong[0]}; the options are out=FOLDER and write=true")
     if len(places) != 1:
         raise ConfigError(f"mmrl data inspect: give one dataset, got {places}; for example `mmrl data inspect FOLDER`")
@@ -73,7 +73,7 @@ def _overview(console: Console, dataset: Dataset, episodes: Sequence[OfflineEpis
     steps = sum(map(len, episodes))
     flagged = Counter(episode.success for episode in episodes)
     ended = Counter(episode.ended for episode in episodes)
-    told = Counter(episode.instruction for episode in episodes)
+    instructions = Counter(episode.instruction for episode in episodes)
     rate = "control steps per second: not stated" if dataset.fps is None else f"fps: {dataset.fps:g}"
     long = "" if dataset.fps is None else f" ({steps / dataset.fps:.1f} s)"
     lengths = [len(episode) for episode in episodes]
@@ -82,9 +82,9 @@ def _overview(console: Console, dataset: Dataset, episodes: Sequence[OfflineEpis
         f"episodes: {len(episodes)}, control steps: {steps}{long}, {min(lengths)} to {max(lengths)} each; {rate}",
         f"success: {flagged[True]}, failed: {flagged[False]}, not stated: {flagged[None]}; ended by themselves: "
         f"{ended['done']}, cut off: {ended['time']}, recording stopped: {ended['cut']}",
-        f"instructions: {len(told)}: "
-        + ", ".join(f"{text!r} {count}x" for text, count in told.most_common(4))
-        + (", ..." if len(told) > 4 else ""),
+        f"instructions: {len(instructions)}: "
+        + ", ".join(f"{text!r} {count}x" for text, count in instructions.most_common(4))
+        + (", ..." if len(instructions) > 4 else ""),
         f"seeds: {sum(episode.seed is not None for episode in episodes)} episodes state one",
         "simulator contract: " + (json.dumps(dataset.contract, sort_keys=True) if dataset.contract else "not stated"),
     ]

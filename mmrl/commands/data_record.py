@@ -1,4 +1,4 @@
-"""Record episodes of a simulator's expert or of a trained policy."""
+"""`mmrl data record`: episodes of a simulator's scripted expert or of a trained policy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rich.console import Console
 
 from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.cli import CLI, load_run
-from mmrl.commands.data import RECORD_OPTIONS, number, options, switch, whole
+from mmrl.commands.data import RECORD_OPTIONS, parse_count, parse_number, parse_switch, split_options
 from mmrl.commands.evaluation_arguments import parse
 from mmrl.config.compose import compose
 from mmrl.config.preflight import check_folder
 from mmrl.config.renamed import find_new_name
 from mmrl.datasets.lerobot.writer import LeRobotWriter
 from mmrl.datasets.recording import Actor, ExpertActor, PolicyActor
-from mmrl.datasets.recording import record as played
+from mmrl.datasets.recording import record as record_episodes
 from mmrl.errors import ConfigError
 from mmrl.runs.writable import writable
 from mmrl.types import Sampling
@@ -32,31 +32,31 @@ DECODES = get_args(get_type_hints(Sampling)["decode"])
 
 @dataclass(frozen=True)
 class Source:
-    """What is played and who plays it."""
+    """The task, the actor, and a description of the actor."""
 
     task: Any
     actor: Callable[[Sequence[int]], Actor]
     description: str
 
 
-def record(words: Sequence[str]) -> None:
+def record(arguments: Sequence[str]) -> None:
     """Write episodes as a LeRobotDataset v3.0, failures among them, flagged."""
-    given, more = options(words, RECORD_OPTIONS)
-    for word in more:
-        if new := find_new_name("commands", "record", word.partition("=")[0]):
-            raise ConfigError(f"{word.partition('=')[0]} was renamed to {new}")
-        near = difflib.get_close_matches(word.partition("=")[0], RECORD_OPTIONS, n=1)
-        if "=" in word and "." not in word.partition("=")[0] and near:
-            raise ConfigError(f"{word}: unknown option. Did you mean {near[0]!r}?")
+    given, more = split_options(arguments, RECORD_OPTIONS)
+    for argument in more:
+        if new := find_new_name("commands", "record", argument.partition("=")[0]):
+            raise ConfigError(f"{argument.partition('=')[0]} was renamed to {new}")
+        near = difflib.get_close_matches(argument.partition("=")[0], RECORD_OPTIONS, n=1)
+        if "=" in argument and "." not in argument.partition("=")[0] and near:
+            raise ConfigError(f"{argument}: unknown option. Did you mean {near[0]!r}?")
     if not given.get("out", "").strip():
         raise ConfigError("out=FOLDER is missing: name the folder where the dataset goes")
     if given.get("format", "lerobot") != "lerobot":
         raise ConfigError(f"format={given['format']}: datasets are written as format=lerobot")
-    split, offset = given.get("split", "train"), whole(given, "offset", 0, 0)
+    split, offset = given.get("split", "train"), parse_count(given, "offset", 0, 0)
     if split not in ("train", "held_out"):
         raise ConfigError(f"split={split}: must be train or held_out")
-    wanted, video = whole(given, "num_episodes", 50, 1), switch(given, "video", True)
-    noise = number(given, "noise", 0.0, 0)
+    wanted, video = parse_count(given, "num_episodes", 50, 1), parse_switch(given, "video", True)
+    noise = parse_number(given, "noise", 0.0, 0)
     check_folder("out", given["out"])
     source = _policy(given, more) if "run" in given else _expert(given, more, noise)
     task = source.task.on(split)
@@ -69,7 +69,7 @@ def record(words: Sequence[str]) -> None:
     with writable(given["out"], "out"):
         writer = LeRobotWriter(given["out"], fps, video, task.contract(), task.sim.name)
         console, errors = Console(soft_wrap=True), 0
-        for outcome in played(sim, seeds, source.actor):
+        for outcome in record_episodes(sim, seeds, source.actor):
             for episode in outcome.episodes:
                 writer.add(episode)
             errors += outcome.errors
@@ -86,7 +86,7 @@ def _expert(given: dict[str, str], more: Sequence[str], noise: float) -> Source:
     for name in ("checkpoint", "decode"):
         if name in given:
             raise ConfigError(f"{name}={given[name]} belongs to a policy: give run=RUN_FOLDER too")
-    if not any(word.startswith("sim=") for word in more):
+    if not any(argument.startswith("sim=") for argument in more):
         raise ConfigError("name what is recorded: sim=NAME (see `mmrl list sims`), or run=RUN_FOLDER")
     node = OmegaConf.select(compose(["task=sim", *more]), "data.task")
     task = instantiate(OmegaConf.to_container(node, resolve=True, throw_on_missing=True), _convert_="object")
@@ -99,20 +99,20 @@ def _expert(given: dict[str, str], more: Sequence[str], noise: float) -> Source:
 def _policy(given: dict[str, str], more: Sequence[str]) -> Source:
     for name in ("policy", "noise"):
         if name in given:
-            raise ConfigError(f"{name}={given[name]} is of the expert; with run=... the policy of the run plays")
+            raise ConfigError(f"{name}={given[name]} is an option of the expert; leave it out beside run=...")
     if given.get("decode", DECODES[0]) not in DECODES:
         raise ConfigError(f"decode={given['decode']}: must be one of {', '.join(DECODES)}")
     named = [f"checkpoint={given['checkpoint']}"] if "checkpoint" in given else []
-    asked = parse([given["run"], *named, *more])
+    request = parse([given["run"], *named, *more])
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    cli: CLI = load_run(asked.folder / "config.yaml", asked.words)
+    cli: CLI = load_run(request.folder / "config.yaml", request.arguments)
     data: Any = cli.datamodule
     if getattr(data.task, "sim", None) is None:
-        raise ConfigError(f"{asked.folder}: task {data.task.name!r} has no simulator to record in")
+        raise ConfigError(f"{request.folder}: task {data.task.name!r} has no simulator to record in")
     try:
-        load_policy(cli.model.policy, str(asked.checkpoint))  # type: ignore[arg-type]
+        load_policy(cli.model.policy, str(request.checkpoint))  # type: ignore[arg-type]
     except (ValueError, RuntimeError) as error:
-        raise ConfigError(f"{asked.checkpoint}: {error}") from error
+        raise ConfigError(f"{request.checkpoint}: {error}") from error
     data.engine.sync(cli.model.policy, 0)
     sampling = data.sampling
     if "decode" in given:
@@ -120,7 +120,7 @@ def _policy(given: dict[str, str], more: Sequence[str]) -> Source:
     return Source(
         data.task,
         lambda seeds: PolicyActor(data.engine, sampling, seeds),
-        f"{asked.checkpoint}, decode {sampling.decode}",
+        f"{request.checkpoint}, decode {sampling.decode}",
     )
 
 

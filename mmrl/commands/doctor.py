@@ -1,4 +1,4 @@
-"""Whether this machine has what a run needs, and how to get what is missing."""
+"""`mmrl doctor`: versions, devices and renderers of this machine, and how to get what is missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OLDEST_PYTHON = (3, 11)
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report; only an essential one that is not there fails."""
+    """One line of the report; the command fails where an essential one is missing."""
 
     name: str
     found: str
@@ -38,29 +38,29 @@ class Finding:
     essential: bool = False
 
 
-def doctor(words: Sequence[str]) -> None:
+def doctor(arguments: Sequence[str]) -> None:
     """Print the report; raises when something essential is missing."""
-    if words:
-        raise ConfigError(f"takes no arguments, got {list(words)}")
+    if arguments:
+        raise ConfigError(f"takes no arguments, got {list(arguments)}")
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)
-    made = Table(box=None, pad_edge=False, show_header=False)
-    made.add_column(no_wrap=True)
-    made.add_column(no_wrap=True, style="bold")
-    made.add_column(overflow="fold")
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
     findings = list(examine())
     for finding in findings:
         mark = "ok" if finding.good else "MISSING" if finding.essential else "-"
-        made.add_row(*map(Text, (mark, finding.name, finding.found)))
-    console.print(made, highlight=False)
+        table.add_row(*map(Text, (mark, finding.name, finding.found)))
+    console.print(table, highlight=False)
     missing = [finding.name for finding in findings if finding.essential and not finding.good]
     if missing:
         raise ConfigError(f"essential things are missing: {', '.join(missing)}")
 
 
 def examine() -> Iterator[Finding]:
-    """Everything that is looked at, in the order of the report."""
+    """Findings in the order of the report."""
     new_enough = sys.version_info >= OLDEST_PYTHON
     number = platform.python_version()
     yield Finding("python", number if new_enough else f"{number}; needs 3.11 or newer", new_enough, essential=True)
@@ -131,9 +131,9 @@ def _video() -> Finding:
 
 
 def _writable(folder: Path) -> Finding:
-    there = next(place for place in (folder.resolve(), *folder.resolve().parents) if place.exists())
+    parent = next(place for place in (folder.resolve(), *folder.resolve().parents) if place.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):
+        with tempfile.TemporaryFile(dir=parent):
             return Finding(f"{folder}/", f"can be written: {folder.resolve()}", essential=True)
     except OSError as error:
         hint = "go to another folder or set run_dir=..."

@@ -13,8 +13,8 @@ from rich.console import Console
 from mmrl.callbacks.progress import Progress
 from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.cli import CLI, load_run
-from mmrl.commands.evaluation_arguments import Asked, parse
-from mmrl.commands.evaluation_data import check_protocol, earlier, measured_data
+from mmrl.commands.evaluation_arguments import EvaluationRequest, parse
+from mmrl.commands.evaluation_data import build_evaluation_data, check_protocol, read_comparison
 from mmrl.compatibility import warn
 from mmrl.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol, describe_evaluation, digest_instructions
@@ -33,40 +33,40 @@ from mmrl.runs.versions import environment, versions
 from mmrl.runs.writable import check_writable, writable
 
 
-def evaluate(words: Sequence[str]) -> dict[str, Any]:
-    """Print tables; write evaluation.json, protocol.json, episodes.jsonl, report.html and, when asked, videos.
+def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
+    """Print tables; write evaluation.json, protocol.json, episodes.jsonl, report.html and videos with video=true.
 
     Everything is written into the run's folder. Returns what is in evaluation.json.
     """
-    asked = parse(words)
-    check_writable(asked.folder, "mmrl evaluate")
+    request = parse(arguments)
+    check_writable(request.folder, "mmrl evaluate")
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
-    cli = load_run(asked.folder / "config.yaml", asked.words)
-    data = measured_data(cli, asked)
-    there = earlier(asked, data)
+    cli = load_run(request.folder / "config.yaml", request.arguments)
+    data = build_evaluation_data(cli, request)
+    other = read_comparison(request, data)
     cli.trainer.callbacks = [Progress()] if Console().is_terminal else []  # type: ignore[attr-defined]
-    played: dict[str, Any] = {} if there is None else {"before": list(there.episodes.values())[-1]}
-    for title, path in asked.checkpoints.items():
-        _load(cli, path, asked.trust)
+    episodes: dict[str, Any] = {} if other is None else {"before": list(other.episodes.values())[-1]}
+    for title, path in request.checkpoints.items():
+        _load(cli, path, request.trust)
         cli.trainer.validate(cli.model, data, verbose=False)
-        played[title] = data.evaluation.latest
+        episodes[title] = data.evaluation.latest
     compared = (
-        compare_checkpoints(played["before"], played["after"], success_rates(data.evaluation))
-        if len(played) > 1
+        compare_checkpoints(episodes["before"], episodes["after"], success_rates(data.evaluation))
+        if len(episodes) > 1
         else {}
     )
-    found = EvaluationResult(_protocol(cli, data, played), played)
-    if there is not None:
-        # now with what was told in the episodes
-        check_protocol(asked.against, found.protocol, there.protocol)  # type: ignore[arg-type]
-        if lines := found.protocol.other_differences(there.protocol):
-            warn(f"The same protocol as {asked.against}, but not the same policy or place:", lines)
-    shown = _record_videos(cli, asked, data, played) if asked.video else {}
-    result = _result(asked, data, found, compared)
+    evaluation = EvaluationResult(_protocol(cli, data, episodes), episodes)
+    if other is not None:
+        # the instructions of the episodes are known only now
+        check_protocol(request.against, evaluation.protocol, other.protocol)  # type: ignore[arg-type]
+        if lines := evaluation.protocol.other_differences(other.protocol):
+            warn(f"The same protocol as {request.against}, but not the same policy or place:", lines)
+    videos_by_decode = _record_videos(cli, request, data, episodes) if request.video else {}
+    result = _result(request, data, evaluation, compared)
     if cli.trainer.is_global_zero:
-        _print(asked, result, compared)
-        with writable(asked.folder, "mmrl evaluate"):
-            _write(asked, data, found, result, compared, shown)
+        _print(request, result, compared)
+        with writable(request.folder, "mmrl evaluate"):
+            _write(request, data, evaluation, result, compared, videos_by_decode)
     return result
 
 
@@ -79,27 +79,27 @@ def _load(cli: CLI, path: Path, trust: bool) -> None:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _protocol(cli: CLI, data: Any, played: EpisodesByCheckpoint) -> Protocol:
-    told = digest_instructions(
-        {f"{title}/{decode}": e for title, decodes in played.items() for decode, e in decodes.items()}
+def _protocol(cli: CLI, data: Any, episodes: EpisodesByCheckpoint) -> Protocol:
+    instructions = digest_instructions(
+        {f"{title}/{decode}": e for title, decodes in episodes.items() for decode, e in decodes.items()}
     )
     policy: Any = cli.model.policy
-    entries = {**describe_evaluation(data.task, data.evaluation), "instructions": told}
+    entries = {**describe_evaluation(data.task, data.evaluation), "instructions": instructions}
     return Protocol(json.loads(json.dumps(entries)), json.loads(json.dumps(policy.contract())), environment())
 
 
 def _record_videos(
-    cli: CLI, asked: Asked, data: Any, played: EpisodesByCheckpoint
+    cli: CLI, request: EvaluationRequest, data: Any, episodes: EpisodesByCheckpoint
 ) -> dict[str, dict[str, EpisodeVideos]]:
-    """By decode and title: the first initial states, and those that the report shows."""
+    """Videos by decode and title: of the first initial states and of those that the report shows."""
     out: dict[str, dict[str, EpisodeVideos]] = {}
-    judged = _score(data)
-    decodes = asked.decodes or list(data.evaluation.sampling)[:1]  # images cost more than playing
-    for title, path in asked.checkpoints.items():
-        _load(cli, path, asked.trust)
+    score = _score(data)
+    decodes = request.decodes or list(data.evaluation.sampling)[:1]  # images cost more than playing
+    for title, path in request.checkpoints.items():
+        _load(cli, path, request.trust)
         for decode in decodes:
-            last = list(played.values())[-1][decode]
-            slots = dict.fromkeys([*range(asked.video_episodes), *select_episodes(last, judged)])
+            last = list(episodes.values())[-1][decode]
+            slots = dict.fromkeys([*range(request.video_episodes), *select_episodes(last, score)])
             out.setdefault(decode, {})[title] = record_videos(cli.trainer, cli.model, data, decode, list(slots))
     return out
 
@@ -109,22 +109,24 @@ def _score(data: Any) -> str | None:
 
 
 def _result(
-    asked: Asked, data: Any, found: EvaluationResult, compared: dict[str, list[PairedComparison]]
+    request: EvaluationRequest, data: Any, evaluation: EvaluationResult, compared: dict[str, list[PairedComparison]]
 ) -> dict[str, Any]:
     held_out = data.evaluation
-    entries = found.protocol.entries
+    entries = evaluation.protocol.entries
     return {
-        "run": str(asked.folder),
-        "protocol": found.protocol.hash,
-        "checkpoints": {title: _describe(path, asked.trust) for title, path in asked.checkpoints.items()},
-        "against": None if asked.against is None else str(asked.against),
+        "run": str(request.folder),
+        "protocol": evaluation.protocol.hash,
+        "checkpoints": {
+            title: _describe_checkpoint(path, request.trust) for title, path in request.checkpoints.items()
+        },
+        "against": None if request.against is None else str(request.against),
         "task": data.task.name,
         **{name: entries["problems"][name] for name in ("split", "offset", "count")},
         "num_samples": held_out.num_samples,
         "seed": held_out.seed,
         "decodes": entries["decodes"],
-        "metrics": {title: compute_metrics(held_out, decodes) for title, decodes in found.episodes.items()},
-        "tasks": {title: compute_task_metrics(held_out, decodes) for title, decodes in found.episodes.items()},
+        "metrics": {title: compute_metrics(held_out, decodes) for title, decodes in evaluation.episodes.items()},
+        "tasks": {title: compute_task_metrics(held_out, decodes) for title, decodes in evaluation.episodes.items()},
         "comparison": {
             name: [
                 row | each.plain()
@@ -137,42 +139,42 @@ def _result(
     }
 
 
-def _describe(path: Path, trust: bool) -> dict[str, Any]:
+def _describe_checkpoint(path: Path, trust: bool) -> dict[str, Any]:
     state = read_manifest(path) or read_checkpoint(path, trust)
     return {"path": str(path), "optimiser_steps": state.get("global_step"), "epoch": state.get("epoch")}
 
 
-def _print(asked: Asked, result: dict[str, Any], compared: dict[str, list[PairedComparison]]) -> None:
+def _print(request: EvaluationRequest, result: dict[str, Any], compared: dict[str, list[PairedComparison]]) -> None:
     console = Console(width=None if Console().is_terminal else 140)
     for name, parts in compared.items():
-        console.print(terminal_table.format_table([part.comparison for part in parts], f"{asked.folder}: {name}"))
+        console.print(terminal_table.format_table([part.comparison for part in parts], f"{request.folder}: {name}"))
         for part in parts:
             console.print(str(part), highlight=False)
     if not compared:
         for title, values in result["metrics"].items():
-            heading = f"{asked.folder}, {title}, held-out"
+            heading = f"{request.folder}, {title}, held-out"
             console.print(format_metrics(values, heading, result["tasks"][title], result["num_samples"]))
     console.print(f"protocol {result['protocol']}", style="bold", highlight=False)
 
 
 def _write(
-    asked: Asked,
+    request: EvaluationRequest,
     data: Any,
-    found: EvaluationResult,
+    evaluation: EvaluationResult,
     result: dict[str, Any],
     compared: dict[str, list[PairedComparison]],
-    shown: dict[str, dict[str, EpisodeVideos]],
+    videos_by_decode: dict[str, dict[str, EpisodeVideos]],
 ) -> None:
     console = Console(soft_wrap=True)
-    path, judged = asked.folder / "evaluation.json", _score(data)
+    path, score = request.folder / "evaluation.json", _score(data)
     path.write_text(json.dumps(result, indent=2) + "\n")
-    page = HtmlReport(asked.folder, found, result, compared, judged, shown).write()
-    for file in (path, *found.write(asked.folder), page):
+    page = HtmlReport(request.folder, evaluation, result, compared, score, videos_by_decode).write()
+    for file in (path, *evaluation.write(request.folder), page):
         console.print(f"written: {file}", highlight=False)
-    for decode, videos in shown.items():
-        first = {title: part.select(range(asked.video_episodes)) for title, part in videos.items()}
+    for decode, videos in videos_by_decode.items():
+        first = {title: part.select(range(request.video_episodes)) for title, part in videos.items()}
         fps = next(iter(videos.values())).fps
-        video = write_video(compose_video(first, judged), asked.folder / "videos" / f"{decode}.mp4", fps / 2)
+        video = write_video(compose_video(first, score), request.folder / "videos" / f"{decode}.mp4", fps / 2)
         states = len(next(iter(first.values())).videos)
         console.print(
             f"written: {video} (the first {states} held-out initial states in order, none chosen by its outcome; "

@@ -22,12 +22,12 @@ _EMPTY = {
     "decode": "must be sample, argmax, mean, or a decode of the configuration",
     "video": "must be true or false",
 }
-"""What is said of an option without a value."""
+"""Messages about an option without a value."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One evaluation.
+class EvaluationRequest:
+    """What the command line asks for.
 
     Args:
         folder: of the run.
@@ -39,9 +39,9 @@ class Asked:
         decodes: names of configured decodes, or sample, argmax, mean; empty for all that are configured.
         video: record a video of the first held-out initial states of a simulator.
         video_episodes: number of those states.
-        accept: entries of the simulator's contract that may differ from the training's; they are said in red.
+        accept: entries of the simulator's contract that may differ from the training's; the differences are printed.
         trust: whether pickled objects in a checkpoint may be loaded; they can run any code.
-        words: LightningCLI arguments that change the configuration of the run.
+        arguments: LightningCLI arguments that change the configuration of the run.
     """
 
     folder: Path
@@ -55,7 +55,7 @@ class Asked:
     video_episodes: int = 6
     accept: tuple[str, ...] = ()
     trust: bool = False
-    words: tuple[str, ...] = field(default=())
+    arguments: tuple[str, ...] = field(default=())
 
     @property
     def checkpoints(self) -> dict[str, Path]:
@@ -67,52 +67,59 @@ class Asked:
         return {"before": self.compare, "after": self.checkpoint}
 
 
-def parse(words: Sequence[str]) -> Asked:
-    """The words after `mmrl evaluate`: a run folder or a checkpoint, then key=value."""
-    if flags := [word for word in words if word.startswith("-")]:
+def parse(arguments: Sequence[str]) -> EvaluationRequest:
+    """Parse what follows `mmrl evaluate`: a run folder or a checkpoint, then key=value."""
+    if flags := [argument for argument in arguments if argument.startswith("-")]:
         raise ConfigError(f"{flags[0]}: options are written key=value, as in video=true; see `mmrl evaluate --help`")
     places = [
-        word for word in words if "=" not in word or (word.partition("=")[0] not in OPTIONS and Path(word).exists())
+        argument
+        for argument in arguments
+        if "=" not in argument or (argument.partition("=")[0] not in OPTIONS and Path(argument).exists())
     ]
     if len(places) != 1 or not places[0].strip():
-        unknown = [word for word in words if "=" in word and word.partition("=")[0] not in OPTIONS and "." not in word]
-        missing = f"; {unknown[0]} is neither an option nor a folder that is there" if unknown and not places else ""
+        unknown = [
+            argument
+            for argument in arguments
+            if "=" in argument and argument.partition("=")[0] not in OPTIONS and "." not in argument
+        ]
+        missing = f"; {unknown[0]} is neither an option nor an existing folder" if unknown and not places else ""
         raise ConfigError(
             f"give one run folder or checkpoint, got {places}{missing}; for example "
             "`mmrl evaluate runs/demo compare=start`"
         )
-    given, more = {}, []
-    for word in words:
-        key, _, value = word.partition("=")
-        if key in OPTIONS and word not in places:
+    given: dict[str, str] = {}
+    more: list[str] = []
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        if key in OPTIONS and argument not in places:
             if given.setdefault(key, value) != value:
                 raise ConfigError(f"{key}={given[key]} and {key}={value}: give {key} once")
             if not value.strip():
-                raise ConfigError(f"{word}: {_EMPTY.get(key, f'{key} is empty; leave it out or give a value')}")
-        elif word not in places:
-            more.append(_to_lightning(key, value))
-    folder, file = _place(Path(places[0]))
+                raise ConfigError(f"{argument}: {_EMPTY.get(key, f'{key} is empty; leave it out or give a value')}")
+        elif argument not in places:
+            more.append(_to_lightning_argument(key, value))
+    folder, file = _resolve_place(Path(places[0]))
     if file is not None and "checkpoint" in given:
         raise ConfigError(f"{places[0]} is a checkpoint already; leave out checkpoint={given['checkpoint']}")
     other = given.get("compare")
     measured = Path(other) if other is not None and (Path(other) / "config.yaml").exists() else None
-    return Asked(
+    return EvaluationRequest(
         folder=folder,
         checkpoint=file or find_checkpoint(folder, given.get("checkpoint", "last")),
         compare=find_checkpoint(folder, other) if other is not None and measured is None else None,
         against=measured,
-        count=_number(given, "count"),
-        num_samples=_number(given, "num_samples"),
-        decodes=_names(given, "decode"),
-        video=_switch(given, "video"),
-        video_episodes=_number(given, "video_episodes") or 6,
-        accept=_names(given, "accept"),
-        trust=_switch(given, "trust"),
-        words=tuple(more),
+        count=_parse_count(given, "count"),
+        num_samples=_parse_count(given, "num_samples"),
+        decodes=_parse_names(given, "decode"),
+        video=_parse_switch(given, "video"),
+        video_episodes=_parse_count(given, "video_episodes") or 6,
+        accept=_parse_names(given, "accept"),
+        trust=_parse_switch(given, "trust"),
+        arguments=tuple(more),
     )
 
 
-def _place(place: Path) -> tuple[Path, Path | None]:
+def _resolve_place(place: Path) -> tuple[Path, Path | None]:
     """The run's folder, and the checkpoint when the place is one."""
     if (place / "config.yaml").exists():
         return place, None
@@ -134,11 +141,11 @@ def find_checkpoint(folder: Path, name: str) -> Path:
             )
         if path.exists():
             return path
-    there = sorted(file.stem for file in (folder / "checkpoints").glob("*.ckpt"))
-    raise ConfigError(f"no checkpoint {name!r} in {folder}; there are {there}")
+    names = sorted(file.stem for file in (folder / "checkpoints").glob("*.ckpt"))
+    raise ConfigError(f"no checkpoint {name!r} in {folder}; there are {names}")
 
 
-def _to_lightning(key: str, value: str) -> str:
+def _to_lightning_argument(key: str, value: str) -> str:
     """sim.renderer=ray as --data.task.sim.renderer=ray."""
     head, _, rest = key.partition(".")
     if rest and head in SHORT:
@@ -156,11 +163,11 @@ def _to_lightning(key: str, value: str) -> str:
     )
 
 
-def _names(given: dict[str, str], name: str) -> tuple[str, ...]:
+def _parse_names(given: dict[str, str], name: str) -> tuple[str, ...]:
     return tuple(given[name].strip("[]").replace(" ", "").split(",")) if name in given else ()
 
 
-def _number(given: dict[str, str], name: str) -> int | None:
+def _parse_count(given: dict[str, str], name: str) -> int | None:
     if name not in given:
         return None
     if not (given[name].isascii() and given[name].isdigit()) or int(given[name]) < 1:
@@ -170,8 +177,8 @@ def _number(given: dict[str, str], name: str) -> int | None:
     return int(given[name])
 
 
-def _switch(given: dict[str, str], name: str) -> bool:
-    word = given.get(name, "false").lower()
-    if word not in ("true", "false"):
+def _parse_switch(given: dict[str, str], name: str) -> bool:
+    value = given.get(name, "false").lower()
+    if value not in ("true", "false"):
         raise ConfigError(f"{name}={given[name]}: must be true or false")
-    return word == "true"
+    return value == "true"

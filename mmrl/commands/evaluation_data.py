@@ -1,4 +1,4 @@
-"""The data module that `mmrl evaluate` plays, and everything because of which it may not be played."""
+"""The data module of `mmrl evaluate`, and the checks that its results can be compared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.commands.cli import CLI
-from mmrl.commands.evaluation_arguments import Asked
+from mmrl.commands.evaluation_arguments import EvaluationRequest
 from mmrl.compatibility import ENVIRONMENT, NAME, differences, read_contract, warn
 from mmrl.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol, describe_evaluation
@@ -16,17 +16,20 @@ from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.runs.versions import environment
 
 
-def measured_data(cli: CLI, asked: Asked) -> Any:
-    """The run's data module with the evaluation that was asked for; refused where it cannot be compared with it."""
+def build_evaluation_data(cli: CLI, request: EvaluationRequest) -> Any:
+    """Copy the run's data module with the requested evaluation; raise where its results cannot be compared."""
     data = copy.copy(cli.datamodule)
     if getattr(data, "evaluation", None) is None:
-        raise ConfigError(f"{asked.folder}: this run has no data.evaluation, so there is nothing to measure")
-    compared = asked.compare is not None or asked.against is not None
-    if compared and (asked.num_samples or data.evaluation.num_samples) > 1:
+        raise ConfigError(
+            f"{request.folder}: data.evaluation is null in config.yaml, so there is nothing to measure; train with "
+            "evaluation=NAME, where `mmrl list evaluations` shows the names"
+        )
+    compared = request.compare is not None or request.against is not None
+    if compared and (request.num_samples or data.evaluation.num_samples) > 1:
         raise ConfigError("compare=... pairs one sample per problem; leave num_samples out, or measure one by one")
     try:
         held_out = checkpoint_metrics.override_evaluation(
-            data.evaluation, data.sampling, asked.count, asked.num_samples, asked.decodes
+            data.evaluation, data.sampling, request.count, request.num_samples, request.decodes
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
@@ -35,64 +38,64 @@ def measured_data(cli: CLI, asked: Asked) -> Any:
         raise ConfigError(
             "compare=... needs a score of 0 or 1 (an evaluator SuccessRate in data.evaluation.evaluators)"
         )
-    for folder in _runs(asked):
-        check_contract(folder, data.task.contract(), asked.accept)
-    if asked.video:
+    for folder in _runs(request):
+        check_contract(folder, data.task.contract(), request.accept)
+    if request.video:
         _check_render(data)
     return data
 
 
 def check_contract(folder: Path, contract: dict[str, Any], accepted: tuple[str, ...] = ()) -> None:
-    """Refuse another simulator than the one of the run's training; say what is accepted, and other versions."""
+    """Refuse a simulator that differs from that of training; warn of accepted differences and of other versions."""
     before = read_contract(folder)
     if before is None and contract:
-        raise ConfigError(f"{folder / NAME} is missing: the run does not say in which simulator it was trained")
+        raise ConfigError(f"{folder / NAME} is missing, which states the simulator of training; restore it")
     lines = differences(before or {}, contract)
     refused = [line for line in lines if line.split(":")[0] not in accepted]
     if refused:
-        warn(f"{folder} was trained in another simulator than the one at hand:", refused)
+        warn(f"{folder} was trained in another simulator than this one:", refused)
         raise ConfigError(
             f"{len(refused)} entries differ from {folder / NAME}; set the sim's options to those of the training, for "
             f"example sim.renderer=ray, or measure under the other simulator with accept={refused[0].split(':')[0]}"
         )
     if lines:
-        warn("Accepted, though the training's simulator was another one:", lines)
+        warn("Accepted differences from the simulator of training:", lines)
     if versions := differences(read_contract(folder, ENVIRONMENT) or environment(), environment()):
         warn(f"Not what {folder} was trained with:", versions)
 
 
-def earlier(asked: Asked, data: Any) -> EvaluationResult | None:
-    """The measurement to compare with; refused before anything is played if its protocol is another one."""
-    if asked.against is None:
+def read_comparison(request: EvaluationRequest, data: Any) -> EvaluationResult | None:
+    """Read the evaluation to compare with; raise, before any episode, where its protocol differs."""
+    if request.against is None:
         return None
     try:
-        there = EvaluationResult.read(asked.against)
+        other = EvaluationResult.read(request.against)
     except ValueError as error:
-        raise ConfigError(f"compare={asked.against}: {error}") from error
+        raise ConfigError(f"compare={request.against}: {error}") from error
     known = {
         **describe_evaluation(data.task, data.evaluation),
-        "instructions": there.protocol.entries.get("instructions"),
+        "instructions": other.protocol.entries.get("instructions"),
     }
-    check_protocol(asked.against, Protocol(known), there.protocol)
-    return there
+    check_protocol(request.against, Protocol(known), other.protocol)
+    return other
 
 
-def check_protocol(folder: Path, here: Protocol, there: Protocol) -> None:
+def check_protocol(folder: Path, here: Protocol, other: Protocol) -> None:
     """Refuse to compare numbers that were measured under different protocols, and name what differs."""
-    if lines := here.incompatible_entries(there):
-        warn(f"{folder} was measured under another protocol ({there.hash}, here {here.hash}):", lines)
+    if lines := here.incompatible_entries(other):
+        warn(f"{folder} was measured under another protocol ({other.hash}, here {here.hash}):", lines)
         raise ConfigError(
             f"compare={folder}: {len(lines)} entries of the protocol differ; measure both alike, with the same count, "
             "decode, number of samples and simulator"
         )
 
 
-def _runs(asked: Asked) -> list[Path]:
-    """The folders of the runs whose checkpoints are checkpoint_metrics."""
-    folders = [asked.folder]
-    if asked.compare is not None:
-        other = next((f for f in asked.compare.resolve().parents[:3] if (f / "config.yaml").exists()), None)
-        if other is not None and other != asked.folder.resolve():
+def _runs(request: EvaluationRequest) -> list[Path]:
+    """The folders of the runs whose checkpoints are measured."""
+    folders = [request.folder]
+    if request.compare is not None:
+        other = next((f for f in request.compare.resolve().parents[:3] if (f / "config.yaml").exists()), None)
+        if other is not None and other != request.folder.resolve():
             folders.append(other)
     return folders
 

@@ -1,4 +1,4 @@
-"""Train a policy."""
+"""`mmrl fit`: train a policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import yaml
 
 from mmrl.commands.cli import CLI
 from mmrl.commands.fit_arguments import check_dashed
-from mmrl.config.compose import compose, groups, hydra_words, to_lightning
+from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
 from mmrl.errors import ConfigError
 from mmrl.runs.files import FULL
@@ -24,34 +24,36 @@ from mmrl.runs.run_folder import checkpoints_of, own_folder, resume_command
 from mmrl.runs.signals import StopAfterIteration, StopRequest, stop_request
 
 SWITCHES = ("trust", "overwrite")
-"""Words about this start of a run alone: they come from the command line, and no configuration file can give them."""
+"""Options of this start alone: they are read from the command line, and no configuration file can set them."""
 
 
-def fit(words: Sequence[str]) -> Path | None:
+def fit(arguments: Sequence[str]) -> Path | None:
     """Train by Hydra overrides (key=value) or LightningCLI arguments (--key value), and return the run's folder.
 
     --print_config prints the resolved file instead, and there is no folder.
     """
-    if {"-h", "--help"} & set(words):
+    if {"-h", "--help"} & set(arguments):
         CLI(["--help"], build=False)  # prints LightningCLI's options and exits
-    only_print = "--print_config" in words
-    words, switches = _split_switches([word for word in words if word != "--print_config"])
-    dashed = any(word.startswith("--") for word in words)
-    if dashed and any(not w.startswith("--") and "=" in w and not _value_of(words, i) for i, w in enumerate(words)):
+    only_print = "--print_config" in arguments
+    arguments, switches = _split_switches([argument for argument in arguments if argument != "--print_config"])
+    dashed = any(argument.startswith("--") for argument in arguments)
+    if dashed and any(
+        not w.startswith("--") and "=" in w and not _value_of(arguments, i) for i, w in enumerate(arguments)
+    ):
         raise ConfigError(
             "give either Hydra overrides (key=value) or LightningCLI arguments (--key value), not both; several runs "
             "at once are scripts/train.py --multirun key=a,b"
         )
     if dashed:
-        check_dashed(words)
+        check_dashed(arguments)
     else:
-        hydra_words(words)  # an option that there is not is said before one that is there twice
-        check_groups(words, groups())
+        to_hydra_overrides(arguments)  # an unknown option is reported before one that is given twice
+        check_groups(arguments, groups())
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     with stop_request() as request:
-        cli = CLI(words if dashed else to_lightning(compose(words)), build=False)
+        cli = CLI(arguments if dashed else to_lightning(compose(arguments)), build=False)
         if dashed:
-            cli.move_outputs(_run_dirs(words))
+            cli.move_outputs(_run_dirs(arguments))
         if only_print:
             print(cli.to_yaml(), end="")
             return None
@@ -60,7 +62,7 @@ def fit(words: Sequence[str]) -> Path | None:
 
 
 def train(cli: CLI, request: StopRequest, trust: bool = False, overwrite: bool = False) -> None:
-    """Train in a folder that this run owns, until its end or until it is asked to stop.
+    """Train in a folder that this run owns, until its last iteration or a signal.
 
     Args:
         cli: parsed and checked; its parts are built here.
@@ -89,7 +91,7 @@ def _run(cli: CLI, request: StopRequest, trust: bool, first: bool) -> None:
         if error.errno not in FULL:
             raise
         raise ConfigError(
-            f"{error.filename or run_dir}: {error.strerror}; make room, then {_go_on(run_dir, trust)}"
+            f"{error.filename or run_dir}: {error.strerror}; make room, then {_format_resume_hint(run_dir, trust)}"
         ) from error
     if cli.trainer.is_global_zero:
         print(f"run folder: {run_dir}")
@@ -97,38 +99,38 @@ def _run(cli: CLI, request: StopRequest, trust: bool, first: bool) -> None:
 
 def _format_stop(request: StopRequest, run_dir: Path, trust: bool) -> str:
     name = signal.Signals(request.number or signal.SIGTERM).name
-    return f"mmrl fit: stopped by {name}; {_go_on(run_dir, trust)}"
+    return f"mmrl fit: stopped by {name}; {_format_resume_hint(run_dir, trust)}"
 
 
-def _go_on(run_dir: Path, trust: bool) -> str:
-    """How to go on with the run."""
+def _format_resume_hint(run_dir: Path, trust: bool) -> str:
+    """The command that resumes the run."""
     if not checkpoints_of(run_dir):
         return "there is no checkpoint yet, the same command begins the run again"
     return f"resume with: {shlex.join(shlex.split(resume_command(run_dir)))}{' trust=true' if trust else ''}"
 
 
-def _split_switches(words: Sequence[str]) -> tuple[list[str], dict[str, bool]]:
-    """The words without the switches, and the switches: trust=true, also as --trust=true."""
+def _split_switches(arguments: Sequence[str]) -> tuple[list[str], dict[str, bool]]:
+    """The other arguments, and the switches: trust=true, also as --trust=true."""
     rest, switches = [], dict.fromkeys(SWITCHES, False)
-    for word in words:
-        name, _, value = word.removeprefix("--").partition("=")
+    for argument in arguments:
+        name, _, value = argument.removeprefix("--").partition("=")
         if name not in SWITCHES:
-            rest.append(word)
+            rest.append(argument)
         elif value not in ("true", "false"):
-            raise ConfigError(f"{word}: write {name}=true or {name}=false")
+            raise ConfigError(f"{argument}: write {name}=true or {name}=false")
         else:
             switches[name] = value == "true"
     return rest, switches
 
 
-def _run_dirs(words: Sequence[str]) -> list[str]:
-    """The run folders that the configuration files among the words name."""
-    files = [word.partition("=")[2] for word in words if word.startswith("--config=")]
-    files += [after for word, after in pairwise(words) if word == "--config"]
+def _run_dirs(arguments: Sequence[str]) -> list[str]:
+    """The run folders that the configuration files among the arguments name."""
+    files = [argument.partition("=")[2] for argument in arguments if argument.startswith("--config=")]
+    files += [after for argument, after in pairwise(arguments) if argument == "--config"]
     found = [yaml.safe_load(Path(file).read_text()) for file in files if Path(file).is_file()]
     return [config["run_dir"] for config in found if isinstance(config, dict) and config.get("run_dir")]
 
 
-def _value_of(words: Sequence[str], i: int) -> bool:
-    """Whether word i is the value of the option before it."""
-    return i > 0 and words[i - 1].startswith("--") and "=" not in words[i - 1]
+def _value_of(arguments: Sequence[str], i: int) -> bool:
+    """Whether argument i is the value of the option before it."""
+    return i > 0 and arguments[i - 1].startswith("--") and "=" not in arguments[i - 1]

@@ -1,4 +1,4 @@
-"""LightningCLI words of `mmrl fit`, --key value: what is refused before they are parsed."""
+"""Checks of `mmrl fit --key value` before LightningCLI parses it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mmrl.config.compose import ROOTS, SHORT
-from mmrl.config.renamed import check_words
+from mmrl.config.renamed import check_argument_names
 from mmrl.config.yaml_files import check_yaml
 from mmrl.errors import ConfigError
 
@@ -16,14 +16,14 @@ _KNOWN = ("config", "seed_everything", "recipe", "run_dir", "ckpt_path", *ROOTS)
 _LISTED = re.compile(r"(trainer\.(?:callbacks|logger))\.")
 
 
-def check_dashed(words: Sequence[str]) -> None:
-    """Refuse files that are no configuration, short keys, and names in lists, which a written configuration has not."""
+def check_dashed(arguments: Sequence[str]) -> None:
+    """Refuse files that are no configuration, short keys, and named parts, which a file holds as lists."""
     configs, given = [], []
-    for number, word in enumerate(words):
-        if not word.startswith("--"):
+    for number, argument in enumerate(arguments):
+        if not argument.startswith("--"):
             continue
-        key, equals, value = word[2:].partition("=")
-        value = value if equals else next(iter(words[number + 1 : number + 2]), "")
+        key, equals, value = argument[2:].partition("=")
+        value = value if equals else next(iter(arguments[number + 1 : number + 2]), "")
         if key == "config":
             if not value or value.startswith("--"):
                 raise ConfigError("--config: give a file, as in --config runs/demo/config.yaml")
@@ -47,4 +47,4 @@ def check_dashed(words: Sequence[str]) -> None:
             "LightningCLI arguments need --config FILE, which names model and data; see `mmrl fit --help`"
         )
     for config in configs:
-        check_words(config, given)
+        check_argument_names(config, given)

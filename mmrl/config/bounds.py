@@ -1,4 +1,4 @@
-"""Which numbers an option of a library may have: those that the library itself does not refuse, or refuses too late.
+"""Ranges of the numbers in a configuration, where a library checks them late or not at all.
 
 Constructors of this project refuse their own arguments; here are the options of Lightning's Trainer, of optimisers and
 of transformers configurations, and what holds for every number of a configuration.
@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 LARGEST = 10**9
-"""No count of a configuration is larger: 1e9 problems, rows or steps are a slip of the hand."""
+"""No count of a configuration is larger: 1e9 problems, rows or steps are a typing error."""
 LARGEST_REAL = 1e12
 SEEDS = 2**32 - 1
 """NumPy's largest seed."""
@@ -36,8 +36,8 @@ class Bound:
     whole: bool = True
     remedy: str = ""
 
-    def refusal(self, value: Any) -> str | None:
-        """What is wrong with the value; None where nothing is. Values of other kinds are the typed parser's."""
+    def find_violation(self, value: Any) -> str | None:
+        """Describe what is wrong with the value; None for a valid one. The typed parser checks other types."""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None
         hint = f"; {self.remedy}" if self.remedy else ""
@@ -104,8 +104,8 @@ def find_bound(key: str) -> Bound:
     return next(bound for pattern, bound in BOUNDS.items() if fnmatchcase(key, pattern))
 
 
-def refusal(key: str, value: Any) -> str | None:
-    """What is wrong with the value of an option; None where nothing is."""
+def find_violation(key: str, value: Any) -> str | None:
+    """Describe what is wrong with the value of an option; None for a valid one."""
     if (
         isinstance(value, int)
         and not isinstance(value, bool)
@@ -114,4 +114,4 @@ def refusal(key: str, value: Any) -> str | None:
     ):
         limit = "at most" if value > 0 else "at least"
         return f"must be {limit} {LARGEST if value > 0 else -LARGEST}, got {value}: no run can mean that"
-    return find_bound(key).refusal(value)
+    return find_bound(key).find_violation(value)

@@ -23,8 +23,8 @@ from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from mmrl.config.overrides import check_effect, check_word, drop_leftovers, quote
-from mmrl.config.renamed import check_names, check_words, find_new_name
+from mmrl.config.overrides import check_argument, check_effect, drop_leftovers, quote
+from mmrl.config.renamed import check_argument_names, check_names, find_new_name
 from mmrl.errors import ConfigError
 
 CONF = next(
@@ -49,11 +49,11 @@ SHORT = {
     "sampling": "data.sampling",
     "evaluation": "data.evaluation",
 }
-"""What `slot.key=value` stands for."""
+"""The full key of each short one: `policy.path` is `model.policy.path`."""
 
 
 def _product(*factors: Any) -> int:
-    """${product:a,b}: how often something happens in a run."""
+    """${product:a,b}: a product of whole numbers, such as the optimiser steps of a run."""
     if any(isinstance(factor, bool) or not isinstance(factor, int) for factor in factors):
         raise ConfigError(f"it is the product of {list(map(str, factors))}, and each must be a whole number (int)")
     return math.prod(factors)
@@ -72,7 +72,7 @@ def _sim_size(name: str, *, _root_: DictConfig) -> Any:
     plain: Any = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
     sizes = _sizes(json.dumps(plain, sort_keys=True))
     if name not in sizes:
-        raise ConfigError(f"{plain['_target_']} does not say policy.{name} (it says {sorted(sizes)}): set it")
+        raise ConfigError(f"{plain['_target_']} does not state policy.{name} (it states {sorted(sizes)}): set it")
     return sizes[name]
 
 
@@ -90,7 +90,7 @@ def _class(path: str | None) -> Any:
     """What a `_target_` names; None where it names nothing."""
     try:
         return get_class(path) if path else None
-    except Exception:  # the typed parser says better what is wrong with it
+    except Exception:  # the typed parser has the better message
         return None
 
 
@@ -122,16 +122,16 @@ def groups() -> dict[str, list[str]]:
     return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
 
 
-def hydra_words(words: Sequence[str]) -> list[str]:
-    """A user's words as Hydra overrides: short slot names spelled out, keys that a file leaves out allowed.
+def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
+    """Convert arguments to Hydra overrides: short slot names spelled out, keys that a file leaves out allowed.
 
-    Typing errors are refused here or by the typed parser, so Hydra need not insist that a key is already there.
+    Typing errors are refused here or by the typed parser, so Hydra does not check that a key exists.
     """
     options = groups()
     out = []
-    for word in words:
-        check_word(word)
-        key, value = word.split("=", 1)
+    for argument in arguments:
+        check_argument(argument)
+        key, value = argument.split("=", 1)
         key = key.lstrip("+~") if key.startswith(("+", "~")) else key
         head, _, rest = key.partition(".")
         if not rest and key in options:
@@ -153,10 +153,10 @@ def hydra_words(words: Sequence[str]) -> list[str]:
     return out
 
 
-def compose(words: Sequence[str]) -> DictConfig:
-    """The words composed over conf/, with the run folder filled in; still with Hydra's `_target_`."""
+def compose(arguments: Sequence[str]) -> DictConfig:
+    """Compose conf/ and the arguments, and name the run folder; parts are still Hydra's `_target_`."""
     try:
-        overrides = [quote(override) for override in hydra_words(words)]
+        overrides = [quote(override) for override in to_hydra_overrides(arguments)]
         with initialize_config_dir(str(CONF), version_base="1.3"):
             cfg = hydra_compose("config", overrides=overrides, return_hydra_config=True)
         check_effect(cfg, overrides)
@@ -164,15 +164,15 @@ def compose(words: Sequence[str]) -> DictConfig:
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(str(error).strip()) from error
     choices: Any = OmegaConf.to_container(cfg.hydra.runtime.choices)
-    return finish(cfg, choices, words)
+    return finish(cfg, choices, arguments)
 
 
-def finish(cfg: DictConfig, choices: Mapping[str, Any], words: Sequence[str]) -> DictConfig:
+def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]) -> DictConfig:
     """Drop Hydra's part, refuse renamed keys, name the run folder, and give warm-start stages the shared arguments."""
     chosen = {group: choices[group] for group in groups() if choices.get(group)}
     plain: Any = OmegaConf.to_container(cfg, resolve=False)
     own = {name: node for name, node in plain.items() if name != "hydra"}
-    check_words(own, words, SHORT)
+    check_argument_names(own, arguments, SHORT)
     check_names(own)
     cfg = OmegaConf.create(own)
     cfg.choices = chosen
@@ -181,7 +181,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], words: Sequence[str]) ->
     start = OmegaConf.select(cfg, "trainer.callbacks.warm_start")
     if start is not None:
         start.common = [f"{group}={chosen[group]}" for group in SHARED if group in chosen]
-        start.common += [word for word in words if word.lstrip("+").startswith(_SHARED_KEYS)]
+        start.common += [argument for argument in arguments if argument.lstrip("+").startswith(_SHARED_KEYS)]
         start.common.append(f"seed={cfg.seed}")
     return cfg
 
@@ -250,14 +250,14 @@ def to_class_path(node: Any) -> Any:
 
 
 def _text(key: str, value: Any) -> str:
-    """A number is a name too; a list or a mapping is none."""
+    """A name as text: numbers are converted, lists and mappings refused."""
     if isinstance(value, (list, dict)):
         raise ConfigError(f"{key} must be a text, got {value}; put it in quotes if it is meant as a name")
     return str(value)
 
 
 def _explain_interpolation(cfg: DictConfig, error: OmegaConfBaseException) -> str:
-    """Which key could not be computed, what stands there, and why; of a refusal by a resolver of ours its own words."""
+    """Name the key that cannot be computed, its expression and the cause; keep a message of our own resolver."""
     said = str(error).strip()
     own = said.removeprefix("ConfigError raised while resolving interpolation: ")
     key = str(error.full_key or "")
@@ -278,6 +278,6 @@ def _short(key: str) -> str:
     return key
 
 
-def _suggest(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
+def _suggest(argument: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(argument, known, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""

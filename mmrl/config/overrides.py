@@ -1,4 +1,4 @@
-"""Words of the command line, key=value, as Hydra reads them: what is refused, quoted, or would have no effect."""
+"""Checks and quoting of key=value arguments before Hydra parses them."""
 
 from __future__ import annotations
 
@@ -19,31 +19,33 @@ _STRUCTURED = ("[", "{", "'", '"')
 _SWEEP = "several values, and `mmrl fit` is one run; scripts/train.py --multirun takes a sweep"
 
 
-def check_word(word: str) -> None:
-    """Refuse a word that is no key=value, or whose key cannot be one."""
-    key, equals, _ = word.partition("=")
-    if word.partition(" ")[0] in _FLAGS:
+def check_argument(argument: str) -> None:
+    """Refuse an argument that is not key=value, or whose key cannot be one."""
+    key, equals, _ = argument.partition("=")
+    if argument.partition(" ")[0] in _FLAGS:
         raise ConfigError(
-            f"{word}: an option of Hydra; overrides are key=value, and scripts/train.py --multirun sweeps"
+            f"{argument}: an option of Hydra; overrides are key=value, and scripts/train.py --multirun sweeps"
         )
     if not equals or not key.lstrip("+~"):
-        raise ConfigError(f"{word!r} is not of the form key=value, for example recipe=grpo or trainer.max_epochs=5")
+        raise ConfigError(f"{argument!r} is not of the form key=value, for example recipe=grpo or trainer.max_epochs=5")
     for part in key.lstrip("+~").split("."):
         if not part:
-            raise ConfigError(f"{word}: the key has an empty part between its dots; write it as in data.num_prompts=8")
+            raise ConfigError(
+                f"{argument}: the key has an empty part between its dots; write it as in data.num_prompts=8"
+            )
         if part != part.strip() or " " in part:
-            raise ConfigError(f"{word}: the key has spaces in it; write it as in data.num_prompts=8")
+            raise ConfigError(f"{argument}: the key has spaces in it; write it as in data.num_prompts=8")
         if not _PART.fullmatch(part) and "/" not in part:
             raise ConfigError(
-                f"{key}: {part!r} is no key; keys have letters, digits, _ and -, as in data.num_prompts=8"
+                f"{key}: {part!r} is not a key; keys have letters, digits, _ and -, as in data.num_prompts=8"
             )
 
 
-def check_groups(words: Sequence[str], groups: Mapping[str, list[str]]) -> None:
+def check_groups(arguments: Sequence[str], groups: Mapping[str, list[str]]) -> None:
     """Refuse two options of one group: a recipe twice, say. Of a plain key the last value counts."""
     chosen: dict[str, str] = {}
-    for word in words:
-        key, _, value = word.lstrip("+").partition("=")
+    for argument in arguments:
+        key, _, value = argument.lstrip("+").partition("=")
         if key in groups and chosen.setdefault(key, value) != value:
             raise ConfigError(f"{key}={chosen[key]} and {key}={value}: {key} can be given once; leave one of them out")
 
@@ -55,10 +57,10 @@ def quote(override: str) -> str:
     try:
         parsed = parser.parse_override(override)
     except HydraException as error:
-        shown = key.lstrip("+~")
+        name = key.lstrip("+~")
         plain = not value.startswith(_STRUCTURED) and "${" not in value
         if bad := [character for character in value if not character.isprintable()]:
-            raise ConfigError(f"{shown}={value!r}: the character {bad[0]!r} cannot be read; leave it out") from error
+            raise ConfigError(f"{name}={value!r}: the character {bad[0]!r} cannot be read; leave it out") from error
         if plain:
             text = f"{key}='" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
             try:
@@ -68,8 +70,8 @@ def quote(override: str) -> str:
             else:
                 return text
         raise ConfigError(
-            f"{shown}={value}: the value cannot be read; close its brackets and quotes, and put a text in quotes, "
-            f"as in {shown}='a, b'"
+            f"{name}={value}: the value cannot be read; close its brackets and quotes, and put a text in quotes, "
+            f"as in {name}='a, b'"
         ) from error
     if parsed.is_sweep_override():
         raise ConfigError(f"{key.lstrip('+~')}={value}: {_SWEEP}")
@@ -81,11 +83,11 @@ def check_effect(cfg: DictConfig, overrides: Sequence[str]) -> None:
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")
         if value.replace(" ", "") == "{}":
-            there = OmegaConf.select(cfg, key, throw_on_missing=False)
-            if isinstance(there, DictConfig) and len(there):
+            present = OmegaConf.select(cfg, key, throw_on_missing=False)
+            if isinstance(present, DictConfig) and len(present):
                 raise ConfigError(
-                    f"{key}={{}} changes nothing: a mapping is merged with what is there, {sorted(map(str, there))}; "
-                    f"take one out with {key}.{sorted(map(str, there))[0]}=null"
+                    f"{key}={{}} changes nothing: a mapping is merged with what is there, {sorted(map(str, present))}; "
+                    f"take one out with {key}.{sorted(map(str, present))[0]}=null"
                 )
 
 

@@ -50,7 +50,7 @@ class _Complaint:
     listed: bool = False  # whether it is one of the alternatives of a union, after which the value is said
 
 
-def readable(text: str) -> str:
+def format_parser_error(text: str) -> str:
     """jsonargparse nests one level per key and class; the deepest complaint is the cause.
 
     Its text looks like 'Parser key "model": ... Problem with given class_path 'C': ... Option 'x' is not accepted'.
@@ -58,7 +58,7 @@ def readable(text: str) -> str:
     if found := re.match(r"unrecognized arguments: --(?:trainer\.)?(\S+)", text):
         part = "lightning.pytorch.Trainer" if "--trainer." in text else None
         return (
-            f"{found[0].rpartition('--')[2]}: unknown key.{_alternatives(found[1], part) or ' See `mmrl fit --help`'}"
+            f"{found[0].rpartition('--')[2]}: unknown key.{_suggest_keys(found[1], part) or ' See `mmrl fit --help`'}"
         )
     if found := re.match(r"argument --(\S+): expected one argument", text):
         return f"{found[1]} needs a value, as in --{found[1]} VALUE"
@@ -70,13 +70,13 @@ def readable(text: str) -> str:
         return f"seed must be a whole number from 0 to {2**32 - 1}, got {best.value}"
     if found := re.match(r"Group '([^']+)' does not accept option '([^']+)'", best.texts[0]):
         group, part = ("trainer", "lightning.pytorch.Trainer") if found[1] == "trainer" else (found[1], best.part)
-        return f"{'.'.join([*best.keys, group])}: unknown key {found[2]!r}.{_alternatives(found[2], part, group)}"
+        return f"{'.'.join([*best.keys, group])}: unknown key {found[2]!r}.{_suggest_keys(found[2], part, group)}"
     if found := re.match(r"the following arguments are required: (\S+)", best.texts[0]):
         key = f"{where}.{found[1]}" if where else found[1]
         return f"{key} is null or missing, and {best.part or 'the run'} needs it.{_options(key)}"
-    shown = f"{where} ({best.part})" if best.part else where
-    said = _plain(best)
-    return f"{shown}: {said}" if shown else said
+    place = f"{where} ({best.part})" if best.part else where
+    complaint = _format_complaint(best)
+    return f"{place}: {complaint}" if place else complaint
 
 
 def _deepest(text: str) -> _Complaint | None:
@@ -85,44 +85,44 @@ def _deepest(text: str) -> _Complaint | None:
     lines = text.splitlines()
     for number, raw in enumerate(lines):
         line = raw.strip()
-        words = line.removeprefix("- ")
-        indent = len(raw) - len(raw.lstrip()) + len(line) - len(words)
-        if not words or words.startswith(_NOISE):
-            if words.startswith("Given value: ") and best is not None and best.listed and best.value is None:
-                best.value = _short(words.removeprefix("Given value: "))
+        text = line.removeprefix("- ")
+        indent = len(raw) - len(raw.lstrip()) + len(line) - len(text)
+        if not text or text.startswith(_NOISE):
+            if text.startswith("Given value: ") and best is not None and best.listed and best.value is None:
+                best.value = _short(text.removeprefix("Given value: "))
             continue
         stack = [entry for entry in stack if entry[0] < indent]
-        if found := _KEY.match(words):
+        if found := _KEY.match(text):
             stack.append((indent, "key", found["key"]))
-            words = words[found.end() :].strip()
-        elif found := _CLASS.match(words):
+            text = text[found.end() :].strip()
+        elif found := _CLASS.match(text):
             stack.append((indent, "class", found["path"]))
-            words = words[found.end() :].strip()
-        if found := _CALLABLE.match(words):  # the class comes after what is wrong with it
-            words = words[found.end() :]
-            path = re.search(r"Got value: Namespace\(class_path='([^']+)'", "\n".join([words, *lines[number + 1 :]]))
+            text = text[found.end() :].strip()
+        if found := _CALLABLE.match(text):  # the class comes after what is wrong with it
+            text = text[found.end() :]
+            path = re.search(r"Got value: Namespace\(class_path='([^']+)'", "\n".join([text, *lines[number + 1 :]]))
             if path:
                 stack.append((indent, "class", path[1]))
-            if key := _KEY.match(words):
+            if key := _KEY.match(text):
                 stack.append((indent, "key", key["key"]))
-                words = words[key.end() :].strip()
-        words = re.sub(r"\. Got value: Namespace\(.*", "", words)
-        if not words:
+                text = text[key.end() :].strip()
+        text = re.sub(r"\. Got value: Namespace\(.*", "", text)
+        if not text:
             continue
         keys = [name for _, kind, name in stack if kind == "key"]
         if best is None or len(stack) > best.depth:
             parts = [name for _, kind, name in stack if kind == "class"]
             best = _Complaint(len(stack), keys, parts[-1] if parts else None, listed=line.startswith("- "))
         if best.depth == len(stack) and best.keys == keys and best.value is None:
-            best.texts.append(words)
+            best.texts.append(text)
     return best
 
 
-def _plain(complaint: _Complaint) -> str:
+def _format_complaint(complaint: _Complaint) -> str:
     text = complaint.texts[0]
     if found := re.match(r"Option '([^']+)' is not accepted", text):
         top = "" if complaint.keys or complaint.part else " The sections are trainer, model and data"
-        return f"unknown key {found[1]!r}.{_alternatives(found[1], complaint.part)}{top}"
+        return f"unknown key {found[1]!r}.{_suggest_keys(found[1], complaint.part)}{top}"
     if found := re.match(r"No module named '([^']+)'", text):
         return f"{text}; install it, or put its folder on PYTHONPATH"
     if found := re.match(r"(?:Not a valid|Import path does not correspond to a) subclass of (\w+)", text):
@@ -156,21 +156,21 @@ def _options(key: str) -> str:
     return f" `mmrl list {name}` shows what it can be: {name}=NAME" if name in groups() else f" Set {key}"
 
 
-def _alternatives(word: str, part: str | None, group: str | None = None) -> str:
+def _suggest_keys(key: str, part: str | None, group: str | None = None) -> str:
     """What the constructor takes instead, or the argument of it that is a group of values."""
     if part is None:
         return ""
-    if new := find_new_name("arguments", part, word.split(".")[0]):
+    if new := find_new_name("arguments", part, key.split(".")[0]):
         return f" It was renamed to {new}"
     module, _, name = part.rpartition(".")
     try:
-        made = getattr(importlib.import_module(module), name)
+        constructor = getattr(importlib.import_module(module), name)
         if group is not None and group != "trainer":
-            made = typing.get_type_hints(made.__init__)[group]
+            constructor = typing.get_type_hints(constructor.__init__)[group]
     except (ImportError, AttributeError, KeyError, NameError):
         return ""
-    known = [key for key in inspect.signature(made).parameters if key != "self"]
-    near = difflib.get_close_matches(word.split(".")[0], known, n=1)
+    known = [key for key in inspect.signature(constructor).parameters if key != "self"]
+    near = difflib.get_close_matches(key.split(".")[0], known, n=1)
     if near and len(known) > _MANY:
         return f" Did you mean {near[0]!r}?"
     more = f" and {len(known) - _MANY} more" if len(known) > _MANY else ""

@@ -1,4 +1,4 @@
-"""Builds the small parts of a configuration once, so that what they refuse is said before a model is made."""
+"""Build the small parts of a configuration once, so that their errors are raised before a model is built."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLAIN = {"sampling": Sampling, "parity": Parity}
 """Parts of one class, which a configuration need not name."""
 _NAMED = ("annotators", "transforms")
 _NULL = ("None", "Optional", "Any", "_empty")
-"""What the type of an argument that may be null has in it, or one that says nothing."""
+"""Marks in the annotation of an argument that may be null."""
 
 
 def check_parts(model: Mapping[str, Any], data: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ def explain_error(error: BaseException, key: str, part: str, arguments: Mapping[
         error: what the constructor raised.
         key: of the part in the configuration.
         part: its import path.
-        arguments: plain values that it was given, of which those that the complaint names are said.
+        arguments: what it was given; the message states the plain values.
     """
     if isinstance(error, ConfigError) or is_user_error(error):
         return ConfigError(str(error.args[0] if isinstance(error, KeyError) and error.args else error))
@@ -26,15 +26,15 @@ def explain_error(error: BaseException, key: str, part: str, arguments: Mapping[
     complaint = f"{type(error).__name__}: {text}" if len(text.split()) < 4 else text
     if len(complaint) > _LONGEST:
         complaint = f"{complaint[:_LONGEST]} ..."
-    told = _plain(arguments or {})
+    values = _plain(arguments or {})
     if "None" in complaint:
-        told |= {name: None for name, value in (arguments or {}).items() if value is None}
-    given = ", ".join(f"{name}={value!r}" for name, value in told.items())
+        values |= {name: None for name, value in (arguments or {}).items() if value is None}
+    given = ", ".join(f"{name}={value!r}" for name, value in values.items())
     return ConfigError(f"{key} ({part}): {complaint.rstrip('. ')}. It was given {given[:_LONGEST]}; {_HINT}")
 
 
 def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers, words and small collections of them; None says nothing."""
+    """Numbers, strings and small collections of them; None says nothing."""
     kinds = (bool, int, float, str, list, tuple, dict)
     return {name: value for name, value in arguments.items() if isinstance(value, kinds) and value not in ({}, [])}
 

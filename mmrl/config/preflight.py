@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mmrl.config.bounds import SEEDS, refusal
+from mmrl.config.bounds import SEEDS, find_violation
 from mmrl.errors import ConfigError
 
 MOST_ROWS = 10**7
@@ -27,12 +27,12 @@ def check_numbers(config: Mapping[str, Any]) -> None:
     first = ("seed_everything", "trainer", "data")  # what the rest is computed from
     ordered = {name: config[name] for name in (*first, *config) if name in config}
     for key, value in _leaves(ordered):
-        if (wrong := refusal(key, value)) is not None:
+        if (wrong := find_violation(key, value)) is not None:
             raise ConfigError(f"{key} {wrong}")
 
 
 def check_config(config: Mapping[str, Any]) -> None:
-    """Refuse what no run can be meant by: numbers, folders, sizes, lengths, callbacks.
+    """Refuse numbers, folders, sizes, lengths and callbacks that no run can use.
 
     Args:
         config: resolved: trainer, model, data, run_dir and so on, its parts as {class_path, init_args}.
@@ -73,7 +73,7 @@ def _arguments(part: Any) -> Mapping[str, Any]:
 
 
 def check_folder(key: str, name: Any) -> None:
-    """Refuse a folder that cannot be made, without making it."""
+    """Refuse a folder that cannot be created, without creating it."""
     if not isinstance(name, (str, os.PathLike)):
         raise ConfigError(f"{key} must be a folder's name (text), got {name!r}")
     text = str(name)

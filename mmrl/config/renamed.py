@@ -38,16 +38,18 @@ def find_new_path(path: str) -> str | None:
     return find_new_name("classes", path) or (f"{moved}.{name}" if moved else None)
 
 
-def check_words(config: Mapping[str, Any], words: Sequence[str], short: Mapping[str, str] | None = None) -> None:
+def check_argument_names(
+    config: Mapping[str, Any], arguments: Sequence[str], short: Mapping[str, str] | None = None
+) -> None:
     """Refuse arguments key=value with a renamed key.
 
     Args:
-        config: that the words change; a part is {_target_, ...} or {class_path, init_args}.
-        words: key=value.
+        config: that the arguments change; a part is {_target_, ...} or {class_path, init_args}.
+        arguments: key=value.
         short: what the first part of a key may stand for, as policy for model.policy.
     """
-    for word in words:
-        key, _, value = word.partition("=")
+    for argument in arguments:
+        key, _, value = argument.partition("=")
         key = key.lstrip("-+~").rstrip("+")
         head, dot, rest = key.partition(".")
         full = (short or {}).get(head, head)

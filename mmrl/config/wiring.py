@@ -43,9 +43,9 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     auxiliary_models = frozenset(learner.get("auxiliary_models") or ())
     models = auxiliary_models | ({"reference"} if learner.get("reference") else set())
     transforms = [build_nested(spec) for spec in (module.get("transforms") or {}).values() if spec is not None]
-    columns = COLLATED | policy_class.provides(policy_args) | load(module["rollout"]["class_path"]).writes
-    columns = columns.union(*(transform.writes for transform in transforms))
-    contexts = frozenset().union(*(transform.contexts for transform in transforms))
+    columns = COLLATED | policy_class.provides(policy_args) | load(module["rollout"]["class_path"]).writes()
+    columns = columns.union(*(transform.writes() for transform in transforms))
+    contexts = frozenset().union(*(transform.contexts() for transform in transforms))
 
     def need(wanted: frozenset[str], have: frozenset[str] | set[str], part: str, hint: str) -> None:
         missing = sorted(name for name in wanted - set(have) if not name.startswith("obs."))
@@ -61,21 +61,21 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
             _refuse_annotator(name, annotators, where)
         annotator = build(annotators[name])
         part = f"annotator {name!r}"
-        need(annotator.reads, columns, part, "reads {missing}, and no part before it writes them")
-        need(annotator.needs, predicted, part, PREDICTED)
-        need(annotator.contexts, contexts, part, "takes the choices in context {missing}; data.transforms gives none")
-        need(annotator.models, models, part, MODELS)
-        columns |= annotator.writes
+        need(annotator.reads(), columns, part, "reads {missing}, and no part before it writes them")
+        need(annotator.needs(), predicted, part, PREDICTED)
+        need(annotator.contexts(), contexts, part, "takes the choices in context {missing}; data.transforms gives none")
+        need(annotator.models(), models, part, MODELS)
+        columns |= annotator.writes()
     weighting = build(module["weighting"])
-    need(weighting.reads, columns, "the weighting", "reads {missing}, and no part writes them")
+    need(weighting.reads(), columns, "the weighting", "reads {missing}, and no part writes them")
     objective = learner["objective"].get("init_args", learner["objective"])
     for name, spec in objective["terms"].items():
         if spec is None:
             raise ConfigError(f"{where}term {name!r} is null; leave it out instead")
         term = build(spec)
-        need(term.reads, columns, f"term {name!r}", "reads {missing}, and no part writes them")
-        need(term.needs, predicted, f"term {name!r}", PREDICTED)
-        need(term.others, contexts | auxiliary_models, f"term {name!r}", OTHERS)
+        need(term.reads(), columns, f"term {name!r}", "reads {missing}, and no part writes them")
+        need(term.needs(), predicted, f"term {name!r}", PREDICTED)
+        need(term.others(), contexts | auxiliary_models, f"term {name!r}", OTHERS)
     for name, column in (objective.get("row_masks") or {}).items():
         need(
             frozenset({column.removeprefix("~")}),
@@ -87,7 +87,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
 
 def check_phases(phases: Mapping[str, Any], module: Mapping[str, Any], where: str) -> None:
     """Follow the columns through the phases of an update."""
-    columns = {"loss_weights"} | (build(module["replay"]).writes if module.get("replay") else COLLATED)
+    columns = {"loss_weights"} | (build(module["replay"]).writes() if module.get("replay") else COLLATED)
     for name, spec in phases.items():
         if spec is None:
             raise ConfigError(f"{where}phase {name!r} is null; leave it out instead")

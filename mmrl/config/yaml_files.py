@@ -1,4 +1,4 @@
-"""Refuses a YAML file that cannot be a configuration, before a parser makes something else of it."""
+"""Check that a YAML file can be a configuration, before LightningCLI parses it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HINT = "give a file that `mmrl fit ... --print_config` printed, or a run's conf
 
 
 def check_yaml(path: Path) -> dict[str, Any]:
-    """Refuse, with the line: no file, another text, keys that are there twice or renamed, endless aliases.
+    """Refuse, with the line: a missing file, other text, duplicate or renamed keys, and endless aliases.
 
     Returns:
         the mapping, with every number as text.
@@ -81,7 +81,7 @@ def _check(node: yaml.Node, path: Path, seen: set[int]) -> None:
                 raise ConfigError(f"{path}: a key that is not a string, {_line(key.start_mark)}; keys are strings")
             if key.value in lines:
                 raise ConfigError(
-                    f"{path}: the key {key.value!r} is there twice, in lines {lines[key.value]} and "
+                    f"{path}: the key {key.value!r} is given twice, in lines {lines[key.value]} and "
                     f"{key.start_mark.line + 1}; take one out"
                 )
             lines[key.value] = key.start_mark.line + 1

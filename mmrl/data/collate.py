@@ -36,7 +36,7 @@ def learnable(
     log.warning("iteration %d: no episode is left to learn from", ctx.iteration)
     left = [spare]
     for transform in transforms:
-        if transform.writes or transform.contexts:
+        if transform.writes() or transform.contexts():
             left = transform(left, ctx)
     batch = collate(left, ctx.policy).select(torch.tensor([0]))
     return batch.with_columns(action_mask=torch.zeros_like(batch["action_mask"]))

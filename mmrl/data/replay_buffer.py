@@ -53,7 +53,6 @@ class ReplayBuffer:
         self.storage = RingBuffer(capacity)
         self.num_transitions = 0  # added so far, demonstrations included
 
-    @property
     def writes(self) -> frozenset[str]:
         """Columns of a sample, beside the observations."""
         return frozenset({"action", "reward", "discount", "action_mask", *self.extra_columns})

@@ -235,9 +235,9 @@ class RolloutData(L.LightningDataModule):
         """Add the columns of every annotator of the pipeline."""
         started = time.perf_counter()
         for name, annotator in self.pipeline:
-            batch.require(annotator.reads, f"annotator {name!r}")
+            batch.require(annotator.reads(), f"annotator {name!r}")
             batch = annotator(batch, ctx)
-            check_columns(batch, annotator.writes, f"annotator {name!r}", self.trainer)
+            check_columns(batch, annotator.writes(), f"annotator {name!r}", self.trainer)
             self.metrics |= {f"{name}/{key}": value for key, value in annotator.metrics(batch, ctx).items()}
         self.metrics["time/annotators"] = time.perf_counter() - started
         return batch

@@ -192,7 +192,7 @@ class Learner(BaseLearner):
     def outputs(self, batch: Batch) -> PolicyOutput:
         """What the policy says of the rows, and what the further passes say that the objective's terms name."""
         out = self.policy(batch)
-        for name in sorted(self.objective.others):
+        for name in sorted(self.objective.others()):
             own = name in self.auxiliary_models
             out.others[name] = self.models[name](batch) if own else self.policy(batch.with_context(name))
         return out

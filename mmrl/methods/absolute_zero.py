@@ -59,14 +59,16 @@ class SelfPlay(Rollout):
         max_problems: per kind, the newest known problems that are kept.
     """
 
-    writes = frozenset({"baseline_group"})
-
     def __init__(self, trials: int = 8, references: int = 6, proposing: bool = True, max_problems: int = 4096):
         for name, value in (("trials", trials), ("references", references), ("max_problems", max_problems)):
             if value < 1:
                 raise ValueError(f"rollout.{name} must be at least 1, got {value}")
         self.trials, self.references, self.proposing, self.max_problems = trials, references, proposing, max_problems
         self.known: dict[str, list[Problem]] = {}
+
+    @classmethod
+    def writes(cls) -> frozenset[str]:
+        return frozenset({"baseline_group"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         game: Any = ctx.task

@@ -107,8 +107,6 @@ class TreeSearch(Rollout):
         right: least reward of an answer that is right.
     """
 
-    writes = frozenset({"values", "segment"})
-
     def __init__(
         self, tokens: int = 4, width: int = 8, expansions: int = 32, exploration: float = 2.0, right: float = 1.0
     ):
@@ -117,6 +115,10 @@ class TreeSearch(Rollout):
                 raise ValueError(f"rollout.{name} must be at least 1, got {value}")
         self.tokens, self.width, self.expansions = tokens, width, expansions
         self.exploration, self.right = exploration, right
+
+    @classmethod
+    def writes(cls) -> frozenset[str]:
+        return frozenset({"values", "segment"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         known: dict[int, Observation] = {}
@@ -243,11 +245,13 @@ class CentredValues(Annotator):
     Source: Wu et al., "DeepSearch", 2025, arXiv:2509.25454, equation 13: no division by a standard deviation.
     """
 
-    reads = frozenset({"values", "group", "action_mask"})
-    writes = frozenset({"advantages"})
+    def reads(self) -> frozenset[str]:
+        return frozenset({"values", "group", "action_mask"})
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"advantages"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator centred_values")
         if batch["values"].dim() == 1:
             raise ValueError(
                 "annotator centred_values needs a value of every choice, as rollout=tree writes them; these are of rows"

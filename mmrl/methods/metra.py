@@ -166,8 +166,11 @@ class SkillReward(Phase):
 class RepresentationLoss(Term):
     """METRA's representation loss: maximise (phi(s') - phi(s)) . z. Source: arXiv:2310.08887, eq. 10."""
 
-    reads = frozenset({"action_mask"})
-    needs = frozenset({"skill_reward"})  # [N, T]
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask"})
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"skill_reward"})  # [N, T]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         return -zero_outside(out.extra["skill_reward"], batch["action_mask"])
@@ -177,8 +180,11 @@ class RepresentationLoss(Term):
 class ConstraintPenalty(Term):
     """METRA's constraint term -lambda * slack, the Lagrange multiplier lambda detached."""
 
-    reads = frozenset({"action_mask"})
-    needs = frozenset({"slack", "log_multiplier"})
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask"})
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"slack", "log_multiplier"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         return -out.extra["log_multiplier"].detach().exp() * zero_outside(out.extra["slack"], batch["action_mask"])
@@ -191,8 +197,11 @@ class DualLoss(Term):
     lambda rises where the slack is negative: where |phi(s') - phi(s)| exceeds its bound.
     """
 
-    reads = frozenset({"action_mask"})
-    needs = frozenset({"slack", "log_multiplier"})
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask"})
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"slack", "log_multiplier"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         return out.extra["log_multiplier"] * zero_outside(out.extra["slack"].detach(), batch["action_mask"])

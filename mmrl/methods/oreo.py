@@ -66,14 +66,14 @@ class _PathConsistency(Term):
     beta: float = 0.03
     reference: str = "ref_logprobs"
 
-    needs = frozenset({"values"})
-
     def __post_init__(self) -> None:
         if self.beta <= 0:
             raise ValueError(f"path_consistency.beta must be > 0, got {self.beta}")
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def needs(self) -> frozenset[str]:
+        return frozenset({"values"})
+
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "episode_reward", self.reference})
 
     def _parts(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:

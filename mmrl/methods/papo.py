@@ -78,8 +78,7 @@ class OtherContext(EpisodeTransform):
     name: str
     change: Change
 
-    @property
-    def contexts(self) -> frozenset[str]:  # type: ignore[override]
+    def contexts(self) -> frozenset[str]:
         return frozenset({self.name})
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:

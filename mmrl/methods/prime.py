@@ -79,12 +79,10 @@ class OutcomeCrossEntropy(Term):
     scale: float = 0.05
     reference: str = "ref_logprobs"
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "episode_reward", self.reference})
 
-    @property
-    def others(self) -> frozenset[str]:  # type: ignore[override]
+    def others(self) -> frozenset[str]:
         return frozenset({self.model})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
@@ -123,14 +121,13 @@ class ProcessAdvantage(Annotator):
     column: str = "reward_logprobs"
     reference: str = "ref_logprobs"
 
-    writes = frozenset({"advantages"})
+    def writes(self) -> frozenset[str]:
+        return frozenset({"advantages"})
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "group", "episode", "step", "episode_reward", self.column, self.reference})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator process_advantage")
         mask = batch["action_mask"]
         timeline = Timeline(batch, mask)
         token = self.scale * implicit_reward(batch[self.column], batch[self.reference], mask)

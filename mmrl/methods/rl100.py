@@ -35,15 +35,19 @@ class DistillationTarget(Annotator):
 
     rows: int = 64
 
-    reads = COLLATED
-    writes = frozenset({"action"})
-    models = frozenset({"reference"})
-
     def __post_init__(self) -> None:
         positive_rows(self.rows, "distillation_target")
 
+    def reads(self) -> frozenset[str]:
+        return COLLATED
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"action"})
+
+    def models(self) -> frozenset[str]:
+        return frozenset({"reference"})
+
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator distillation_target")
         reference = reference_of(ctx, "distillation_target")
         if not hasattr(reference, "distillation_target"):
             raise ValueError(f"distillation_target: {type(reference).__name__} has no chain from noise to actions")

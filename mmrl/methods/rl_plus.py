@@ -58,8 +58,7 @@ class MixtureSurrogate(Term):
         if self.power < 0:
             raise ValueError(f"mixture_surrogate.power must be >= 0, got {self.power}")
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "advantages", self.old})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:

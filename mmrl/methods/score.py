@@ -42,8 +42,6 @@ class SelfCorrection(Rollout):
         progress_coef: coefficient of the improvement over the attempt before.
     """
 
-    writes = frozenset({"is_first"})
-
     def __init__(
         self, num_attempts: int = 2, message: str = "\n", first_reward_weight: float = 1.0, progress_coef: float = 0.0
     ):
@@ -62,6 +60,10 @@ class SelfCorrection(Rollout):
             first_reward_weight,
             progress_coef,
         )
+
+    @classmethod
+    def writes(cls) -> frozenset[str]:
+        return frozenset({"is_first"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         known: dict[int, Observation] = {}

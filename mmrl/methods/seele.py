@@ -100,8 +100,6 @@ class Hinted(Rollout):
         hint_fraction: fixed fraction of the solution to show; None: fitted.
     """
 
-    writes = frozenset({"imitation_mask"})
-
     def __init__(
         self, rounds: int = 4, target: float = 0.5, score_name: str = "exact", hint_fraction: float | None = None
     ):
@@ -111,6 +109,10 @@ class Hinted(Rollout):
             raise ValueError(f"rollout.hint_fraction must be in [0, 1] or null, got {hint_fraction}")
         self.rounds, self.target, self.score_name, self.hint_fraction = rounds, target, score_name, hint_fraction
         self.known: dict[int, float] = {}  # share for the next visit, by the prompt's index
+
+    @classmethod
+    def writes(cls) -> frozenset[str]:
+        return frozenset({"imitation_mask"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         visits = [self._visit(slot, prompt, ctx) for slot, prompt in prompts]
@@ -219,7 +221,8 @@ class HintNegativeLogLikelihood(Term):
     Hint tokens are forced and have no weight of their own: the row's is taken. 0 for rows without any.
     """
 
-    reads = frozenset({"imitation_mask"})
+    def reads(self) -> frozenset[str]:
+        return frozenset({"imitation_mask"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         return -masked_mean(out.logprobs, batch["imitation_mask"], dim=1)

@@ -121,22 +121,20 @@ class OutputColumn(Annotator):
     column: str | None = None
     rows: int = 64
 
-    reads = COLLATED
-
     def __post_init__(self) -> None:
         positive_rows(self.rows, "output_column")
 
-    @property
-    def needs(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
+        return COLLATED
+
+    def needs(self) -> frozenset[str]:
         return frozenset({self.part})
 
-    @property
-    def writes(self) -> frozenset[str]:  # type: ignore[override]
+    def writes(self) -> frozenset[str]:
         return frozenset({self.column or self.part})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, f"annotator output_column of {self.part!r}")
-        (column,) = self.writes
+        (column,) = self.writes()
         return batch.with_columns(**{column: score_rows(ctx.policy, batch, self._part, self.rows, ctx.device)})
 
     def _part(self, out: PolicyOutput) -> Tensor:
@@ -168,18 +166,17 @@ class SelfAnchoredPenalty(Annotator):
     _target: float | None = field(default=None, init=False, repr=False)
     _latest: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
-    writes = frozenset({"penalty_slope"})
-
     def __post_init__(self) -> None:
         if not 0 <= self.quantile < 1:
             raise ValueError(f"self_anchored_penalty.quantile must be in [0, 1), got {self.quantile}")
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def writes(self) -> frozenset[str]:
+        return frozenset({"penalty_slope"})
+
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", self.column})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator self_anchored_penalty")
         mask, value = batch["action_mask"], batch[self.column]
         everyone = torch.cat(ctx.collector.gather([value[mask].double()]))
         if not len(everyone):
@@ -218,12 +215,10 @@ class LinearizedPenalty(Term):
     part: str
     slope: str = "penalty_slope"
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", self.slope})
 
-    @property
-    def needs(self) -> frozenset[str]:  # type: ignore[override]
+    def needs(self) -> frozenset[str]:
         return frozenset({self.part})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:

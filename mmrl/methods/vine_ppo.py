@@ -37,8 +37,6 @@ class StepValues(Rollout):
         max_steps: of a completion; tokens after the last step belong to it.
     """
 
-    writes = frozenset({"values", "segment"})
-
     def __init__(self, continuations: int = 9, split: str = "\n", max_steps: int = 20):
         for name, value in (("continuations", continuations), ("max_steps", max_steps)):
             if value < 1:
@@ -46,6 +44,10 @@ class StepValues(Rollout):
         if not split:
             raise ValueError("rollout.split is empty: name the text with which a step ends")
         self.continuations, self.split, self.max_steps = continuations, split, max_steps
+
+    @classmethod
+    def writes(cls) -> frozenset[str]:
+        return frozenset({"values", "segment"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         episodes = SingleTurn().collect(prompts, ctx)
@@ -144,14 +146,16 @@ class SegmentAdvantage(Annotator):
 
     gamma: float = 1.0
 
-    reads = frozenset({"values", "segment", "reward", "action_mask"})
-    writes = frozenset({"advantages"})
-
     def __post_init__(self) -> None:
         if not 0 < self.gamma <= 1:
             raise ValueError(f"segment_advantage.gamma must be in (0, 1], got {self.gamma}")
 
+    def reads(self) -> frozenset[str]:
+        return frozenset({"values", "segment", "reward", "action_mask"})
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"advantages"})
+
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator segment_advantage")
         columns = batch["values"], batch["segment"], batch["reward"].float(), batch["action_mask"]
         return batch.with_columns(advantages=segment_advantage(*columns, gamma=self.gamma))

@@ -25,8 +25,11 @@ class MapCrossEntropy(Term):
 
     maps: int = 2
 
-    reads = frozenset({"target_mask"})  # [N, M, H, W] bool
-    needs = frozenset({"map_logits"})  # [N, K, h, w]
+    def reads(self) -> frozenset[str]:
+        return frozenset({"target_mask"})  # [N, M, H, W] bool
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"map_logits"})  # [N, K, h, w]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         pixels, logits = batch["target_mask"], out.extra["map_logits"]

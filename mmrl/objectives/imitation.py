@@ -24,10 +24,10 @@ class NegativeLogLikelihood(Term):
 
     context: str | None = None
 
-    reads = frozenset({"action_mask"})
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask"})
 
-    @property
-    def others(self) -> frozenset[str]:  # type: ignore[override]
+    def others(self) -> frozenset[str]:
         return frozenset() if self.context is None else frozenset({self.context})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:

@@ -30,12 +30,15 @@ class SmoothedNegativeLogLikelihood(Term):
 
     width: float = 8.0
 
-    reads = frozenset({"action", "action_mask"})
-    needs = frozenset({"choice_logprobs"})
-
     def __post_init__(self) -> None:
         if self.width <= 0:
             raise ValueError(f"width must be > 0 bins, got {self.width}; for hard targets use NegativeLogLikelihood")
+
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action", "action_mask"})
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"choice_logprobs"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         logprobs = out.extra["choice_logprobs"]  # [N, T, B]

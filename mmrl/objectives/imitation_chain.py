@@ -27,12 +27,15 @@ class DenoisingLoss(Term):
 
     power: Literal[1, 2] = 2
 
-    reads = frozenset({"action_mask", "is_demo"})
-    needs = frozenset({"denoising_error"})
-
     def __post_init__(self) -> None:
         if self.power not in (1, 2):
             raise ValueError(f"denoising_loss.power must be 1 or 2, got {self.power}")
+
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask", "is_demo"})
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"denoising_error"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         if "denoising_error" not in out.extra:

@@ -16,11 +16,19 @@ from mmrl.types import PolicyOutput
 class Term(ABC):
     """One summand of the loss, per choice [N, T] or per row [N], to be minimised. It never reduces."""
 
-    reads: frozenset[str] = frozenset()  # columns of the batch
-    needs: frozenset[str] = frozenset()  # parts of the policy's output beyond logprobs and entropy: "values", ...
     whole_groups: bool = False  # compares the rows of a group, which then never come into different micro-batches
 
-    others: frozenset[str] = frozenset()  # further passes over the same choices: contexts, or models that learn too
+    def reads(self) -> frozenset[str]:
+        """Columns of the batch."""
+        return frozenset()
+
+    def needs(self) -> frozenset[str]:
+        """Parts of the policy's output beyond logprobs and entropy: "values", ..."""
+        return frozenset()
+
+    def others(self) -> frozenset[str]:
+        """Further passes over the same choices: contexts, or models that learn too."""
+        return frozenset()
 
     @abstractmethod
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor: ...
@@ -72,16 +80,14 @@ class Objective(nn.Module):
             value = torch.tensor(float((coefficients or {}).get(name, 1.0)))
             self.register_buffer(f"coefficient_{name}", value)
 
-    @property
     def reads(self) -> frozenset[str]:
         """Every column that the loss needs."""
         rows = (column.removeprefix("~") for column in self.row_masks.values())
-        return frozenset({"loss_weights"}).union(rows, *(term.reads for term in self.terms.values()))
+        return frozenset({"loss_weights"}).union(rows, *(term.reads() for term in self.terms.values()))
 
-    @property
     def others(self) -> frozenset[str]:
         """Every further pass that the loss needs."""
-        return frozenset().union(*(term.others for term in self.terms.values()))
+        return frozenset().union(*(term.others() for term in self.terms.values()))
 
     @property
     def whole_groups(self) -> bool:
@@ -98,7 +104,7 @@ class Objective(nn.Module):
 
     def total(self, out: PolicyOutput, batch: Batch, with_metrics: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """The same of those parts of the output alone that the terms read."""
-        batch.require(self.reads, "objective")
+        batch.require(self.reads(), "objective")
         sums_by_rows = self._weighted_sums(batch)
         loss: Tensor | None = None
         metrics: dict[str, Tensor] = {}

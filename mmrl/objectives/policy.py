@@ -27,8 +27,7 @@ class PolicyGradient(Term):
 
     importance_weights: str | None = None
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "advantages", *_column_set(self.importance_weights)})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
@@ -78,8 +77,7 @@ class ClippedSurrogate(Term):
                 f"clipped_surrogate.clip_dual must be > 1 + clip_high = {1 + self.clip_high}, got {self.clip_dual}"
             )
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "advantages", self.old, *_column_set(self.importance_weights)})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
@@ -138,8 +136,7 @@ class CISPO(Term):
                 f"cispo: need clip_high >= 0 and 0 <= clip_low <= 1 or null, got {self.clip_high} and {self.clip_low}"
             )
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "advantages", self.old})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:

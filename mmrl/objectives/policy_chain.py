@@ -46,8 +46,6 @@ class ChainSurrogate(Term):
     clip_dual: float | None = None
     old: str = "behavior_logprobs"
 
-    needs = frozenset()
-
     def __post_init__(self) -> None:
         if self.join not in ("step", "transition", "chain") or self.reduction not in ("sum", "mean"):
             raise ValueError(f"chain_surrogate: join={self.join!r} and reduction={self.reduction!r} are not known")
@@ -60,8 +58,10 @@ class ChainSurrogate(Term):
                 f"chain_surrogate.clip_dual must be > 1 + clip_high = {1 + self.clip_high}, got {self.clip_dual}"
             )
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def needs(self) -> frozenset[str]:
+        return frozenset()
+
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "advantages", self.old} | ({"action"} if self.reduction == "mean" else set()))
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:

@@ -48,8 +48,7 @@ class DPOLoss(Term):
         if self.label_smoothing and self.loss_type != "sigmoid":
             raise ValueError(f"dpo_loss.label_smoothing belongs to loss_type=sigmoid, not to {self.loss_type!r}")
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "group", "preference", *([] if self.reference is None else [self.reference])})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
@@ -85,13 +84,17 @@ class BradleyTerryLoss(Term):
 
     label_smoothing: float = 0.0
 
-    needs = frozenset({"values"})
-    reads = frozenset({"group", "preference"})
     whole_groups = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 0.5:
             raise ValueError(f"bradley_terry_loss.label_smoothing must be in [0, 0.5), got {self.label_smoothing}")
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"values"})
+
+    def reads(self) -> frozenset[str]:
+        return frozenset({"group", "preference"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         return torch.where(

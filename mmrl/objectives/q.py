@@ -20,8 +20,11 @@ class TDLoss(Term):
     R is the column `returns`, per row or per choice; `BellmanTarget` writes it.
     """
 
-    reads = frozenset({"action_mask", "returns"})
-    needs = frozenset({"q"})  # [N, T, K]
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask", "returns"})
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"q"})  # [N, T, K]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         mask, returns = batch["action_mask"], batch["returns"]
@@ -43,8 +46,11 @@ class ActorLoss(Term):
 
     q_reduction: Literal["min", "mean", "first"] = "min"
 
-    reads = frozenset({"action_mask"})
-    needs = frozenset({"q"})  # [N, T, K]
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask"})
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"q"})  # [N, T, K]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         q = out.extra["q"]
@@ -56,8 +62,11 @@ class ActorLoss(Term):
 class EntropyBonus(Term):
     """SAC entropy bonus: alpha * log pi(a given s), alpha detached. Source: arXiv:1812.05905, equation 7."""
 
-    reads = frozenset({"action_mask"})
-    needs = frozenset({"log_ent_coef"})  # [1]
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask"})
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"log_ent_coef"})  # [1]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         return out.extra["log_ent_coef"].detach().exp() * zero_outside(out.logprobs, batch["action_mask"])
@@ -76,8 +85,11 @@ class TemperatureLoss(Term):
 
     target_entropy: float
 
-    reads = frozenset({"action_mask"})
-    needs = frozenset({"log_ent_coef"})  # [1]
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask"})
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"log_ent_coef"})  # [1]
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         return -out.extra["log_ent_coef"] * zero_outside(

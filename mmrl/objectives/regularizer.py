@@ -40,12 +40,10 @@ class KL(Term):
         if self.cap is not None and self.cap <= 0:
             raise ValueError(f"kl.cap must be > 0 or null, got {self.cap}")
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", self.reference} if self.context is None else {"action_mask"})
 
-    @property
-    def others(self) -> frozenset[str]:  # type: ignore[override]
+    def others(self) -> frozenset[str]:
         return frozenset() if self.context is None else frozenset({self.context})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
@@ -67,7 +65,8 @@ class KL(Term):
 class Entropy(Term):
     """Entropy bonus: minus the entropy of each choice, in nats."""
 
-    reads = frozenset({"action_mask"})
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         return -zero_outside(out.entropy, batch["action_mask"])

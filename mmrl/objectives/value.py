@@ -25,14 +25,14 @@ class SquaredValue(Term):
 
     clip: float | None = None
 
-    needs = frozenset({"values"})
-
     def __post_init__(self) -> None:
         if self.clip is not None and self.clip <= 0:
             raise ValueError(f"squared_value.clip must be > 0 or null, got {self.clip}")
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def needs(self) -> frozenset[str]:
+        return frozenset({"values"})
+
+    def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "returns"} if self.clip is None else {"action_mask", "returns", "values"})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:

@@ -17,7 +17,8 @@ Total = Callable[[Tensor], Tensor]
 class Weighting(ABC):
     """Compute the loss_weights [N, T] of a minibatch; denominators are those of the whole minibatch on all ranks."""
 
-    reads: frozenset[str] = frozenset({"action_mask"})
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask"})
 
     @abstractmethod
     def __call__(self, batch: Batch, total: Total) -> Tensor: ...
@@ -51,7 +52,8 @@ class SequenceMean(Weighting):
 class EpisodeMean(Weighting):
     """Every episode with a choice in the minibatch counts the same: w = action_mask / choices of episode / episodes."""
 
-    reads = frozenset({"action_mask", "episode"})
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask", "episode"})
 
     def __call__(self, batch: Batch, total: Total) -> Tensor:
         mask = batch["action_mask"].float()

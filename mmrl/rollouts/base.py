@@ -13,7 +13,10 @@ from mmrl.types import Context, Episode, Prompt
 class Rollout(ABC):
     """Plays episodes. The group number of an episode is its prompt's slot; slots are global over ranks."""
 
-    writes: frozenset[str] = frozenset()  # columns that its completions carry beyond the collated ones
+    @classmethod
+    def writes(cls) -> frozenset[str]:
+        """Columns that its completions carry beyond the collated ones."""
+        return frozenset()
 
     samples: bool = True  # whether the policy acts; False where episodes come from demonstrations or a file
 

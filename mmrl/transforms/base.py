@@ -11,9 +11,15 @@ from mmrl.types import Context, Episode
 class EpisodeTransform(ABC):
     """Takes this rank's scored episodes, whole groups together, and gives those to learn from."""
 
-    contexts: frozenset[str] = frozenset()  # other contexts that it gives the rows
     min_group_size: int = 1  # episodes of one problem below which it would keep nothing
-    writes: frozenset[str] = frozenset()  # columns that its completions carry beyond the collated ones
+
+    def contexts(self) -> frozenset[str]:
+        """Other contexts that it gives the rows."""
+        return frozenset()
+
+    def writes(self) -> frozenset[str]:
+        """Columns that its completions carry beyond the collated ones."""
+        return frozenset()
 
     @abstractmethod
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]: ...

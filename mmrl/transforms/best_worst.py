@@ -26,7 +26,8 @@ class BestWorst(EpisodeTransform):
 
     length_penalty: float = 0.0
 
-    writes = frozenset({"preference"})
+    def writes(self) -> frozenset[str]:
+        return frozenset({"preference"})
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         out: list[Episode] = []

@@ -52,5 +52,5 @@ def test_refusals():
     alone = Context(task=None, engine=None, policy=None, sampling=Sampling(), seed=0, iteration=0, group_size=1)
     with pytest.raises(ValueError, match="at least 2 episodes"):
         GroupAdvantage()(batch([1.0, 0.0], [0, 1], [0, 1], [[1], [1]]), alone)
-    with pytest.raises(KeyError, match="group_advantage reads"):
+    with pytest.raises(KeyError, match="the batch has no column"):
         GroupAdvantage()(Batch(action_mask=torch.ones(1, 1).bool()), CTX)

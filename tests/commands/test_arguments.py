@@ -8,7 +8,7 @@ import pytest
 
 from mmrl.__main__ import main
 from mmrl.config.compose import compose
-from mmrl.config.parser_errors import readable
+from mmrl.config.parser_errors import format_parser_error
 
 WORDS = ["fit", "recipe=grpo", "task=arithmetic", "policy=tiny_text", "run_dir=somewhere"]
 
@@ -55,7 +55,7 @@ def test_the_deepest_complaint_is_the_cause():
               Expected a <class 'int'>. Got value: x
     - Expected a <class 'NoneType'>
   Given value: {'Option': 'of no matter'}"""
-    assert readable(text) == "data.task.digits (c.D): must be int, got x"
+    assert format_parser_error(text) == "data.task.digits (c.D): must be int, got x"
 
 
 @pytest.mark.parametrize(

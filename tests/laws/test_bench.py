@@ -29,7 +29,7 @@ OTHERS = (MixtureSurrogate,)  # about choices whose sampler nobody knows
 KNOWN = set(pulled(SAMPLER, REWARD, SAMPLER))
 surrogates = pytest.mark.parametrize(
     "term",
-    [e.part for e in TERMS if {"advantages"} <= e.part.reads <= KNOWN and not isinstance(e.part, CHAINS + OTHERS)],
+    [e.part for e in TERMS if {"advantages"} <= e.part.reads() <= KNOWN and not isinstance(e.part, CHAINS + OTHERS)],
     ids=str,
 )
 clipping = [e.part for e in TERMS if hasattr(e.part, "clip_high") and not isinstance(e.part, CHAINS)]
@@ -101,7 +101,7 @@ def test_a_shown_choice_is_taken_up_and_a_warned_of_one_is_not(term):
 @pytest.mark.parametrize("example", [e for e in ANNOTATORS if e.group_relative], ids=lambda e: e.name)
 def test_an_advantage_orders_episodes_as_their_rewards_do(example):
     batch = pulled(SAMPLER, REWARD, SAMPLER).with_columns(episode_reward=REWARD)
-    missing = example.part.reads - set(batch)
+    missing = example.part.reads() - set(batch)
     if missing:
         pytest.skip(f"is about {sorted(missing)}, of which a bandit has none")
     ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=ARMS)

@@ -57,13 +57,13 @@ def test_reads_and_needs_are_exactly_what_is_touched(example):
     watched = Watched(batch)
     example.part(policy(batch), watched)
     example.part.metrics(policy(batch), watched)
-    assert watched.touched == example.part.reads
+    assert watched.touched == example.part.reads()
     alone = policy(batch)
-    alone.others = {name: out for name, out in alone.others.items() if name in example.part.others}
+    alone.others = {name: out for name, out in alone.others.items() if name in example.part.others()}
     example.part(alone, batch)  # and no further pass than it says
     without = policy(batch)
     without.values = None
-    if "values" in example.part.needs:
+    if "values" in example.part.needs():
         with pytest.raises(ValueError, match="values"):
             example.part(without, batch)
     else:
@@ -130,7 +130,7 @@ def test_rows_in_another_order(example):
     assert_close(example.part(policy(batch), batch)[order], example.part(policy(moved), moved))
 
 
-@pytest.mark.parametrize("example", [e for e in TERMS if "advantages" in e.part.reads], ids=lambda e: e.name)
+@pytest.mark.parametrize("example", [e for e in TERMS if "advantages" in e.part.reads()], ids=lambda e: e.name)
 def test_zero_advantage_means_zero_gradient(example):
     batch, policy = minibatch(example), Tabular(2, example.per_row)
     batch = batch.with_columns(advantages=torch.zeros_like(batch["advantages"]))
@@ -138,7 +138,7 @@ def test_zero_advantage_means_zero_gradient(example):
     assert all((p.grad == 0).all() for p in policy.parameters())
 
 
-@pytest.mark.parametrize("example", [e for e in TERMS if "advantages" in e.part.reads], ids=lambda e: e.name)
+@pytest.mark.parametrize("example", [e for e in TERMS if "advantages" in e.part.reads()], ids=lambda e: e.name)
 def test_descent_raises_good_choices_and_lowers_bad_ones(example):
     """At ratio 1, the first step on fresh data."""
     batch, policy = minibatch(example), Tabular(2, example.per_row)
@@ -167,7 +167,7 @@ def test_weights_are_shares_of_the_choices(weights):
 def test_weighting_reads_exactly_what_it_says(weights):
     watched = Watched(rows(per_row=False))
     weights.part(watched, alone)
-    assert watched.touched == weights.part.reads
+    assert watched.touched == weights.part.reads()
 
 
 @weightings

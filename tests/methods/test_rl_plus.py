@@ -40,7 +40,7 @@ def test_each_kind_of_row_has_its_term():
     )
     own, other = ClippedSurrogate(1.0, 1e6, old="old_logprobs"), MixtureSurrogate(power=0.0)
     objective = Objective({"own": own, "other": other}, row_masks={"own": "~is_demo", "other": "is_demo"})
-    assert objective.reads == {"action_mask", "advantages", "old_logprobs", "is_demo", "loss_weights"}
+    assert objective.reads() == {"action_mask", "advantages", "old_logprobs", "is_demo", "loss_weights"}
     _, parts = objective(PolicyOutput(zero - 1, zero), batch)
     p = 0.36787944
     assert_close(parts["own"], torch.tensor(-0.5))

@@ -47,9 +47,9 @@ def test_policy_metrics():
 
 
 def test_which_columns_are_read_depends_on_the_fields():
-    assert ClippedSurrogate(old="old_logprobs").reads == {"action_mask", "advantages", "old_logprobs"}
-    assert KL(reference="teacher_logprobs").reads == {"action_mask", "teacher_logprobs"}
-    assert SquaredValue().reads == {"action_mask", "returns"} and SquaredValue(1.0).reads == {
+    assert ClippedSurrogate(old="old_logprobs").reads() == {"action_mask", "advantages", "old_logprobs"}
+    assert KL(reference="teacher_logprobs").reads() == {"action_mask", "teacher_logprobs"}
+    assert SquaredValue().reads() == {"action_mask", "returns"} and SquaredValue(1.0).reads() == {
         "action_mask",
         "returns",
         "values",

@@ -101,7 +101,7 @@ def find_kind(recipe: str) -> str:
         return "preference"
     if str(_read("rollout", chosen["rollout"]).get("_target_")).startswith(_OFFLINE):
         return "offline"
-    policy = _find_target("policy", chosen["policy"])
+    policy = _find_target("policy", str(chosen["policy"]))
     return next((kind for prefix, kind in _POLICIES.items() if policy.startswith(prefix)), "control")
 
 

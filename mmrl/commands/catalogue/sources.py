@@ -124,7 +124,8 @@ def _parse(module: str) -> ast.Module | None:
 @functools.cache
 def _imported_names(module: str) -> dict[str, str]:
     """Import paths of the names that a module imports."""
-    tree, names = _parse(module), {}
+    tree = _parse(module)
+    names: dict[str, str] = {}
     file = _find_file(module)
     package = module if file is not None and file.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(tree) if tree is not None else ():

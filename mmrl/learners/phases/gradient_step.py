@@ -39,7 +39,7 @@ class GradientStep(Phase):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return self.objective.reads
+        return self.objective.reads()
 
     @property
     def models(self) -> frozenset[str]:
@@ -56,7 +56,7 @@ class GradientStep(Phase):
         if not self.parameters:
             raise ValueError("GradientStep.parameters is empty: name at least one model to train")
         for name, term in self.objective.terms.items():
-            if missing := sorted(term.needs - self.output.gives):
+            if missing := sorted(term.needs() - self.output.gives):
                 raise ValueError(
                     f"term {name!r} needs {missing} of the output, but {type(self.output).__name__} gives "
                     f"{sorted(self.output.gives)}"

@@ -70,7 +70,8 @@ class SelfRewardToken(EpisodeTransform):
 
     token: str
 
-    writes = frozenset({"self_reward_mask"})
+    def writes(self) -> frozenset[str]:
+        return frozenset({"self_reward_mask"})
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         number = token_id(ctx.policy, self.token)
@@ -131,15 +132,14 @@ class SelfReward(Annotator):
     scale: float = 0.1
     reference: float | None = None
 
-    writes = frozenset({"self_reward", "self_reward_weight"})
+    def writes(self) -> frozenset[str]:
+        return frozenset({"self_reward", "self_reward_weight"})
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         known = {"self_reward_mask", "old_logprobs", "episode_reward"}
         return frozenset(known if self.reference is not None else known | {"ref_logprobs"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator self_reward")
         self_reward_mask, right = batch["self_reward_mask"], _right(batch["episode_reward"], batch["self_reward_mask"])
         reference = batch["ref_logprobs"] if self.reference is None else self.reference
         counted = self_reward_mask.any(1)
@@ -184,8 +184,7 @@ class SelfRewardLoss(Term):
     scale: float = 0.1
     reference: float | None = None
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         known = {"self_reward_mask", "self_reward_weight", "episode_reward"}
         return frozenset(known if self.reference is not None else known | {"ref_logprobs"})
 
@@ -214,20 +213,19 @@ class MixedAdvantage(Annotator):
     min_std: float = 0.1
     start_iteration: int = 0
 
-    writes = frozenset({"advantages"})
-
     def __post_init__(self) -> None:
         if not 0 <= self.weight <= 1 or self.min_std < 0:
             raise ValueError(
                 f"mixed_advantage: need 0 <= weight <= 1 and min_std >= 0, got {self.weight}, {self.min_std}"
             )
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def writes(self) -> frozenset[str]:
+        return frozenset({"advantages"})
+
+    def reads(self) -> frozenset[str]:
         return frozenset({"advantages", "action_mask", "group", "episode", self.column})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        batch.require(self.reads, "annotator mixed_advantage")
         own = zero_outside(batch["advantages"], batch["action_mask"])
         ids, entry = batch["episode"].unique(return_inverse=True)
         score = torch.zeros(len(ids)).index_add(0, entry, batch[self.column].float()).clamp(0, 1)

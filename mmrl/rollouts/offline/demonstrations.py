@@ -25,11 +25,13 @@ class Demonstrations(Rollout):
 
     samples = False
 
-    writes = frozenset({"row_seed"})
-
     def __init__(self, cache_episodes: bool = False):
         self.cache_episodes = cache_episodes
         self._cache: dict[str, list[Turn]] = {}
+
+    @classmethod
+    def writes(cls) -> frozenset[str]:
+        return frozenset({"row_seed"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         known = dict(self._cache) if self.cache_episodes else {}

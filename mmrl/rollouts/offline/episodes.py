@@ -34,8 +34,6 @@ class OfflineRollout(Rollout):
 
     samples = False
 
-    writes = frozenset({"row_seed"})
-
     def __init__(
         self,
         path: str | None = None,
@@ -58,6 +56,10 @@ class OfflineRollout(Rollout):
         self._dataset: Dataset | None = None
         self._indices: list[int] = []
         self._cache: dict[int, Episode] = {}
+
+    @classmethod
+    def writes(cls) -> frozenset[str]:
+        return frozenset({"row_seed"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         dataset = self._open(ctx)

@@ -25,7 +25,9 @@ class PreferencePairs(Rollout):
 
     samples = False
 
-    writes = frozenset({"preference"})
+    @classmethod
+    def writes(cls) -> frozenset[str]:
+        return frozenset({"preference"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         out = []

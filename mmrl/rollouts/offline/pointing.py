@@ -30,12 +30,14 @@ class Pointing(Rollout):
 
     samples = False
 
-    writes = frozenset({"target_mask", "row_seed"})
-
     def __init__(self, chunk: int = 5, dims: int = 3, least_pixels: int = 8, joint_noise: float = 0.3):
         if dims < 2:
             raise ValueError(f"rollout.dims must be at least 2 to name a place in an image, got {dims}")
         self.chunk, self.dims, self.least_pixels, self.joint_noise = chunk, dims, least_pixels, joint_noise
+
+    @classmethod
+    def writes(cls) -> frozenset[str]:
+        return frozenset({"target_mask", "row_seed"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         sim = getattr(ctx.task, "sim", None)

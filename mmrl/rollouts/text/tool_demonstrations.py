@@ -24,8 +24,6 @@ class ToolDemonstrations(ToolUse):
         cache_episodes: keep the encoded demonstrations in memory, for small sets that are used many times.
     """
 
-    writes = frozenset({"row_seed"})
-
     def __init__(
         self,
         tools: dict[str, Tool],
@@ -36,6 +34,10 @@ class ToolDemonstrations(ToolUse):
         super().__init__(tools, parser, max_turns)
         self.cache_episodes = cache_episodes
         self._cache: dict[str, Episode] = {}
+
+    @classmethod
+    def writes(cls) -> frozenset[str]:
+        return frozenset({"row_seed"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         known = dict(self._cache) if self.cache_episodes else {}
