@@ -3,8 +3,8 @@
     python examples/dpo_pairs.py [key=value ...]
 
 The pairs are rows of Hugging Face's format, {"prompt", "chosen", "rejected"}; a random language model of 1 M parameters
-first imitates the chosen answers (the recipe's warm start). A minute on two CPU cores. The share of pairs whose chosen
-answer the policy prefers to the rejected one more than its reference does is printed: it starts at 0 and ends near 1.
+first imitates the chosen answers (the recipe's warm start). A minute on two CPU cores. train/preference/accuracy,
+the share of pairs whose chosen answer the policy prefers more than its reference does, ends at about 0.8.
 """
 
 import json
@@ -28,6 +28,14 @@ def write_pairs(path: Path, count: int = 300) -> None:
 
 if __name__ == "__main__":
     write_pairs(PAIRS)
-    run = mmrl.fit(*sys.argv[1:], recipe="dpo", task={"path": str(PAIRS)}, trainer={"max_epochs": 10})
-    metrics = {name: value for name, value in run.last_metrics.items() if name.startswith("train/")}
-    print(metrics)
+    start = ["recipe=sft", "data.evaluation=null", "data.reward.weights.exact=null", "data.num_prompts=256"]
+    run = mmrl.fit(
+        *sys.argv[1:],
+        recipe="dpo",
+        task={"path": str(PAIRS)},
+        trainer={
+            "max_epochs": 10,
+            "callbacks": {"warm_start": {"stages": {"sft": [*start, "trainer.max_epochs=20"]}}},
+        },
+    )
+    print({name: value for name, value in run.last_metrics.items() if name.startswith("train/preference")})

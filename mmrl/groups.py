@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from mmrl.types import Episode
 
@@ -31,3 +31,9 @@ def get_score(episode: Episode, score_name: str) -> float:
             f"which has {sorted(episode.scores)}; set score_name of the transform"
         )
     return episode.scores[score_name]
+
+
+def number_distinct(keys: Iterable[Hashable | None]) -> list[int]:
+    """Number keys from 0 in the order of their first appearance; None equals no other key."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(object() if key is None else key, len(numbers)) for key in keys]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -90,6 +90,7 @@ class Request:
     observation: Mapping[str, Any]  # raw: messages and images, or what a simulator returns
     seed: int  # 64-bit; the draw depends on this number only, not on the batch around it
     prefix: Tensor | None = None  # [P] ids that stand after the observation already; the completion goes on from there
+    prompt_id: Hashable | None = None  # the same for requests of one observation, which is encoded once; None: its own
 
 
 @dataclass
@@ -106,6 +107,7 @@ class Completion:
     extra: dict[str, Tensor] = field(default_factory=dict)  # further row columns, named as in mmrl.columns
     policy_version: int = 0  # of the weights that sampled it
     others: dict[str, Observation] = field(default_factory=dict)  # encoded contexts in which it is scored as well
+    prompt_id: Hashable | None = None  # the same for completions of one observation in an iteration; None: its own
 
 
 @dataclass

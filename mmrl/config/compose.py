@@ -59,7 +59,15 @@ def _product(*factors: Any) -> int:
     return math.prod(factors)
 
 
+def _choose(condition: Any, yes: str, no: str) -> str:
+    """${choose:${capture},A,B}: A where the condition is true, else B."""
+    if not isinstance(condition, bool):
+        raise ConfigError(f"the condition is {condition!r}, and must be true or false")
+    return yes if condition else no
+
+
 OmegaConf.register_new_resolver("product", _product, replace=True)
+OmegaConf.register_new_resolver("choose", _choose, replace=True)
 
 
 def _sim_size(name: str, *, _root_: DictConfig) -> Any:
@@ -108,9 +116,12 @@ OmegaConf.register_new_resolver("normalised", _build_processor, replace=True)
 
 SHARED = ("task", "sim", "policy")
 """Slots that a warm-start stage takes over from the run that it prepares."""
-_SHARED_KEYS = tuple(key for slot in SHARED for key in (f"{slot}.", f"{SHORT[slot]}.", f"{SHORT[slot]}=null"))
+_SHARED_KEYS = (
+    "capture=",
+    *(key for slot in SHARED for key in (f"{slot}.", f"{SHORT[slot]}.", f"{SHORT[slot]}=null")),
+)
 
-PLAIN = ("seed", "run_dir", "ckpt_path")
+PLAIN = ("seed", "capture", "run_dir", "ckpt_path")
 ROOTS = ("trainer", "model", "data")
 NEEDED = ("trainer", "learner", "data")
 """Groups that no run can do without; what a learner or a data module needs, the typed parser knows."""

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from mmrl.batch import Batch
+from mmrl.groups import number_distinct
 from mmrl.policies.base import Policy, collate_rows
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.transitions import columns_of
-from mmrl.types import Completion, Context, Episode, Turn
+from mmrl.types import Completion, Context, Episode, Observation, Turn
 
 log = logging.getLogger(__name__)
 
@@ -87,14 +88,14 @@ def _by_turn(episodes: Sequence[Episode], policy: Policy) -> Batch:
     if not rows:
         raise ValueError("no turns to collate: every episode is empty")
     done = [turn.completion for _, _, _, turn in rows]
+    prompts = number_distinct(c.prompt_id for c in done)
     last = [step == len(episode.turns) - 1 for _, step, episode, _ in rows]
-    prompts: dict[int, int] = {}  # by identity: the episodes of a group hold one observation
     batch = Batch(
         action=collate_rows("action", [c.action for c in done]),
         behavior_logprobs=collate_rows("behavior_logprobs", [c.behavior_logprobs for c in done]),
         action_mask=collate_rows("action_mask", [c.action_mask for c in done]),
         group=torch.tensor([episode.group for _, _, episode, _ in rows]),
-        prompt_id=torch.tensor([prompts.setdefault(id(c.observation), len(prompts)) for c in done]),
+        prompt_id=torch.tensor(prompts),
         prompt_length=torch.tensor([len(c.observation.get("input_ids", ())) for c in done]),
         episode=torch.tensor([number for number, _, _, _ in rows]),
         step=torch.tensor([step for _, step, _, _ in rows]),
@@ -120,25 +121,30 @@ def _by_turn(episodes: Sequence[Episode], policy: Policy) -> Batch:
         raise ValueError("some turns carry a value and some do not; all must come from the same kind of policy")
     for name in sorted({name for c in done for name in c.extra}):
         batch[name] = collate_rows(name, [_extra(c.extra, name) for c in done])
-    observations = policy.collate([c.observation for c in done])
+    observations = policy.collate(_one_object([c.observation for c in done], prompts))
     batch |= {f"obs.{name}": column for name, column in observations.items()}
     for context in sorted({name for c in done for name in c.others}):
-        batch |= _other(context, done, policy)
+        batch |= _other(context, done, prompts, policy)
     return batch
 
 
-def _other(context: str, done: Sequence[Completion], policy: Policy) -> dict[str, Any]:
+def _other(context: str, done: Sequence[Completion], prompts: Sequence[int], policy: Policy) -> dict[str, Any]:
     """The columns of another context of the same choices."""
     missing = sum(context not in c.others for c in done)
     if missing:
         raise ValueError(f"{missing} of {len(done)} rows have no context {context!r}; all rows of a batch must have it")
-    seen = [c.others[context] for c in done]
-    prompts: dict[int, int] = {}
+    seen = _one_object([c.others[context] for c in done], prompts)
     own = {
-        "prompt_id": torch.tensor([prompts.setdefault(id(observation), len(prompts)) for observation in seen]),
+        "prompt_id": torch.tensor(prompts),
         "prompt_length": torch.tensor([len(observation.get("input_ids", ())) for observation in seen]),
     }
     return {f"other.{context}.{name}": column for name, column in {**policy.collate(seen), **own}.items()}
+
+
+def _one_object(observations: Sequence[Observation], prompts: Sequence[int]) -> list[Observation]:
+    """Let rows of one prompt hold one object, copied or not: policies store what such rows share once."""
+    first: dict[int, Observation] = {}
+    return [first.setdefault(prompt, observation) for prompt, observation in zip(prompts, observations)]
 
 
 def _extra(extra: dict, name: str) -> torch.Tensor:

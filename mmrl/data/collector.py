@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mmrl import parallel
 from mmrl.curricula.base import Curriculum
@@ -70,11 +69,21 @@ class PromptCollector(Scorer):
             )
         return self._count(episodes)
 
-    def metrics(self, seconds: float) -> dict[str, Any]:
-        """What it took on all ranks: episodes, those that were dropped too; tokens a second of `seconds` of rollout."""
+    def metrics(self, everywhere: Sequence[Episode], kept: Sequence[Episode], seconds: float) -> dict[str, float]:
+        """Metrics of the collection over all ranks; times are of this rank.
+
+        Args:
+            everywhere: the first episodes of all ranks, light.
+            kept: this rank's episodes to train on.
+            seconds: spent on rollout, scoring and transforms.
+        """
         rollout_seconds = seconds - self.scoring
+        num_kept = sum(parallel.gather([len(kept)]))
+        rows = sum(parallel.gather([sum(len(episode.turns) for episode in kept)]))
         episodes, choices = (sum(parallel.gather([number])) for number in (self.episodes, self.choices))
         return {
+            **episode_metrics(everywhere, num_kept, rows),
+            **self.rollout.metrics(),
             "rollout/episodes_collected": float(episodes),
             "rollout/tokens_per_second": choices / rollout_seconds,
             "time/rollout": rollout_seconds,
@@ -89,3 +98,31 @@ class PromptCollector(Scorer):
         self.choices += sum(episode.tokens for episode in episodes)
         self.episodes += len(episodes)
         return episodes
+
+
+def episode_metrics(episodes: Sequence[Episode], kept: int, rows: int) -> dict[str, float]:
+    """Means over the episodes of all ranks. Failed episodes are counted, and are in no mean.
+
+    What a rollout counted in `info["counts"]`, by name, is summed.
+
+    Args:
+        episodes: light episodes of all ranks, before any was dropped.
+        kept: episodes that are trained on, over all ranks.
+        rows: rows that are trained on, over all ranks.
+    """
+    finished = [episode for episode in episodes if episode.ended != "error"]
+    out = {"errors": float(len(episodes) - len(finished)), "episodes": float(kept), "rows": float(rows)}
+    if finished:
+        out["reward"] = _mean([e.reward for e in finished])
+        out["tokens_mean"] = _mean([e.info["tokens"] for e in finished])
+        out["truncated_fraction"] = _mean([float(e.ended == "length") for e in finished])
+        for name in sorted({name for e in finished for name in e.scores}):
+            out[f"score/{name}"] = _mean([e.scores[name] for e in finished if name in e.scores])
+    counts = [episode.info.get("counts", {}) for episode in episodes]  # of failed ones too: why they failed is in them
+    for name in sorted({name for one in counts for name in one}):
+        out[name] = float(sum(one.get(name, 0) for one in counts))
+    return {f"rollout/{name}": value for name, value in out.items()}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(sum(values) / len(values))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import lightning as L
 
@@ -24,7 +24,6 @@ from mmrl.data.checks.staleness import measure_staleness
 from mmrl.data.collate import learnable
 from mmrl.data.collector import Collected, PromptCollector
 from mmrl.data.loader import IterationLoader
-from mmrl.data.metrics import episode_metrics
 from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
 from mmrl.data.parity import Parity
 from mmrl.engines.base import Engine
@@ -36,6 +35,16 @@ from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.base import Rollout
 from mmrl.transforms.base import EpisodeTransform, check_group_size
 from mmrl.types import Context, Episode, Sampling, Task
+
+if TYPE_CHECKING:
+    from mmrl.learners.base import BaseLearner
+
+
+@runtime_checkable
+class ProgressCallback(Protocol):
+    """A callback that shows how far a collection has come."""
+
+    def on_rollout_progress(self, phase: str, done: int, of: int) -> None: ...
 
 
 class RolloutData(L.LightningDataModule):
@@ -117,7 +126,7 @@ class RolloutData(L.LightningDataModule):
             check_prompt_lengths(self.task.on(self.evaluation.split), policy, longest)
 
     def train_dataloader(self) -> IterationLoader:
-        if getattr(self.trainer.lightning_module, "takes_update_epochs", False):
+        if self.trainer.lightning_module.takes_update_epochs:
             return IterationLoader(self._update_epochs, self.update_epochs)
         return IterationLoader(
             self._iteration, self.update_epochs * self.num_minibatches * self.trainer.accumulate_grad_batches
@@ -177,7 +186,7 @@ class RolloutData(L.LightningDataModule):
             yield from epoch
 
     def _update_epochs(self) -> Iterator[UpdateEpoch]:
-        learner = self.trainer.lightning_module
+        learner: BaseLearner = self.trainer.lightning_module
         ctx = self._context(learner)
         collected = self._next_collection(ctx)
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
@@ -185,6 +194,7 @@ class RolloutData(L.LightningDataModule):
             batch = self._rows(collected, ctx)
             self._finish_collection(ctx)
             batch = self._annotate(batch, ctx)
+        learner.report(self.metrics)
         if self.empty.observe(collected.sampled_everywhere, int(self.metrics["rollout/rows"]), ctx.iteration):
             self.trainer.should_stop = True
         self.iteration += 1
@@ -197,7 +207,7 @@ class RolloutData(L.LightningDataModule):
             seed=self.seed,
             iteration=ctx.iteration,
             device=ctx.device,
-            whole_groups=getattr(learner, "whole_groups", False),
+            whole_groups=learner.whole_groups,
         )
 
     def _next_collection(self, ctx: Context) -> Collected:
@@ -222,13 +232,8 @@ class RolloutData(L.LightningDataModule):
                 for transform in self.transforms.values():
                     episodes = transform(episodes, collector.ctx)
         sampled_everywhere = parallel.gather([e.light() for e in sampled])
-        metrics = episode_metrics(
-            sampled_everywhere,
-            kept=sum(parallel.gather([len(episodes)])),
-            rows=sum(parallel.gather([sum(len(e.turns) for e in episodes)])),
-        )
-        metrics |= getattr(self.rollout, "metrics", dict)()
-        metrics |= {"time/sync": synced - started, **collector.metrics(time.perf_counter() - synced)}
+        metrics = collector.metrics(sampled_everywhere, episodes, time.perf_counter() - synced)
+        metrics["time/sync"] = synced - started
         return Collected(episodes, sampled, sampled_everywhere, self.engine.report() | metrics, ctx.policy)
 
     def _annotate(self, batch: Batch, ctx: Context) -> Batch:
@@ -242,8 +247,14 @@ class RolloutData(L.LightningDataModule):
         self.metrics["time/annotators"] = time.perf_counter() - started
         return batch
 
-    def _context(self, learner: Any) -> Context:
+    def _context(self, learner: BaseLearner) -> Context:
         rank, size = parallel.rank_and_size()
+        watchers = [callback for callback in self.trainer.callbacks if isinstance(callback, ProgressCallback)]
+
+        def progress(phase: str, done: int, of: int) -> None:
+            for callback in watchers:
+                callback.on_rollout_progress(phase, done, of)
+
         return Context(
             task=self.task,
             engine=self.engine,
@@ -256,8 +267,8 @@ class RolloutData(L.LightningDataModule):
             rank=rank,
             world_size=size,
             device=learner.device,
-            models=learner.models,
-            progress=self._progress,
+            models=learner.models,  # type: ignore[arg-type]  # of policies, where annotators ask for one
+            progress=progress,
             collector=Scorer(self.task, self.reward),
         )
 
@@ -272,19 +283,13 @@ class RolloutData(L.LightningDataModule):
         self.metrics["time/collate"] = time.perf_counter() - started
         return batch
 
-    def _progress(self, phase: str, done: int, of: int) -> None:
-        for callback in self.trainer.callbacks:
-            shown = getattr(callback, "on_rollout_progress", None)
-            if shown is not None:
-                shown(phase, done, of)
-
     # ---------------------------------------------------------------- held-out numbers
 
     def measure(self) -> dict[str, float]:
         """The evaluators' numbers for the policy as it is; empty without an evaluation."""
         if self.evaluation is None:
             return {}
-        learner = self.trainer.lightning_module
+        learner: BaseLearner = self.trainer.lightning_module
         self.engine.sync(learner.policy, self.iteration)
         with parallel.precision(self.trainer):
             return self.evaluation.measure(self.task, self.reward, self._context(learner))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mmrl.batch import Batch, Ragged
-from mmrl.engines.base import Engine, contexts, distinct
+from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Policy, evaluating
 from mmrl.rng import Noise
@@ -50,9 +50,8 @@ class LocalEngine(Engine):
         with evaluating(policy):
             for start in range(0, len(order), self.max_rows):
                 rows = order[start : start + self.max_rows]
-                numbers, seeds = zip(*((owner[i], requests[i].seed) for i in rows))
-                completions = self._run(policy, read, numbers, seeds, sampling)
-                done.update(zip(rows, completions))
+                numbers, batch = zip(*((owner[i], requests[i]) for i in rows))
+                done.update(zip(rows, self._run(policy, read, numbers, batch, sampling)))
         return [done[i] for i in range(len(requests))]
 
     @torch.no_grad()
@@ -102,18 +101,23 @@ class LocalEngine(Engine):
         return out | {name: column.float().cpu() for name, column in rest.items()}
 
     def _run(
-        self, policy: Policy, read: list[Observation], asked: Sequence[int], seeds: Sequence[int], sampling: Sampling
+        self,
+        policy: Policy,
+        read: list[Observation],
+        asked: Sequence[int],
+        requests: Sequence[Request],
+        sampling: Sampling,
     ) -> list[Completion]:
-        """One completion for each entry of `asked`, the number of its context."""
+        """One completion for each request; `asked` are the numbers of their contexts."""
         place = {number: i for i, number in enumerate(dict.fromkeys(asked))}
         columns = Batch(policy.collate([read[number] for number in place]))
         device = policy.device
         inputs = {name: column.to(device) for name, column in columns.items()}
         owner = torch.tensor([place[number] for number in asked], device=device)
-        action = policy.act_groups(inputs, owner, sampling, Noise(seeds))
+        action = policy.act_groups(inputs, owner, sampling, Noise([request.seed for request in requests]))
         for phase, seconds in action.seconds.items():
             self.count(f"time/{phase}", seconds)
-        ended: list[Ended] = action.ended or ["done"] * len(seeds)
+        ended: list[Ended] = action.ended or ["done"] * len(requests)
         lengths = last_inside(action.action_mask).clamp(min=1).tolist()
         # one transfer per column, not one per row
         chosen, logprobs, mask = action.action.cpu(), action.behavior_logprobs.float().cpu(), action.action_mask.cpu()  # type: ignore[union-attr]
@@ -139,6 +143,7 @@ class LocalEngine(Engine):
                     value=None if values is None else (values[i] if values.dim() == 1 else values[i, :t]),
                     extra={"temperature": temperature, **{name: rows[i] for name, rows in extra.items()}},
                     policy_version=self._version,
+                    prompt_id=None if cached_features else context_id(requests[i]),  # features are stored by row
                 )
             )
         return completions

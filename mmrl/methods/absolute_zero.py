@@ -111,33 +111,35 @@ class SelfPlay(Rollout):
         sound = [(play, verdict.problem) for play, verdict in zip(plays, verdicts) if verdict.problem is not None]
         shares = self._measure_rates(sound, game, ctx)
         for play, verdict in zip(plays, verdicts):
-            a = shares.get(id(play))
+            a = shares.get(play.key)
             if verdict.problem is None or a is None:
                 play.set_verdict(verdict, _below(verdict))
                 continue
             play.episode.info["problem"] = verdict.problem
             play.set_verdict(replace(verdict, scores={"solved": a}), learnability(a))
 
-    def _measure_rates(self, sound: Sequence[tuple[_Play, Problem]], game: Game, ctx: Context) -> dict[int, float]:
+    def _measure_rates(
+        self, sound: Sequence[tuple[_Play, Problem]], game: Game, ctx: Context
+    ) -> dict[tuple[int, int], float]:
         """The success rate of the trials of each proposal, without those that could not be judged."""
         requests, owners = [], []
-        for play, problem in sound:
+        for number, (play, problem) in enumerate(sound):
             raw = game.pose(problem, play.episode.prompt.key).observation
             for trial in range(self.trials):
-                requests.append(Request(raw, play.seed(ctx, "trial", trial)))
+                requests.append(Request(raw, play.seed(ctx, "trial", trial), prompt_id=number))
                 owners.append((play, problem))
         if not requests:
             return {}
         tried = ctx.engine.sample(requests, ctx.sampling)
         verdicts = game.judge([(problem, str(done.output)) for (_, problem), done in zip(owners, tried)])
-        right: dict[int, list[bool]] = {}
+        right: dict[tuple[int, int], list[bool]] = {}
         for (play, _), done, verdict in zip(owners, tried, verdicts):
             if done.ended != "error" and verdict.outcome != "executor":
-                right.setdefault(id(play), []).append(verdict.outcome == "right")
+                right.setdefault(play.key, []).append(verdict.outcome == "right")
         for play, _ in sound:
-            if id(play) not in right:
+            if play.key not in right:
                 play.fail("none of the trials of a proposal could be judged")
-        return {number: sum(values) / len(values) for number, values in right.items()}
+        return {key: sum(values) / len(values) for key, values in right.items()}
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         """Sound proposals of all processes become known, each once."""
@@ -172,16 +174,12 @@ class _Play:
     problem: Problem | None = None
     counts: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.episode.group, self.episode.sample_index
+
     def seed(self, ctx: Context, *more: int | str) -> int:
-        return derive_seed(
-            ctx.seed,
-            ctx.purpose,
-            ctx.iteration,
-            self.episode.group,
-            self.episode.sample_index,
-            self.episode.role,
-            *more,
-        )
+        return derive_seed(ctx.seed, ctx.purpose, ctx.iteration, *self.key, self.episode.role, *more)
 
     def wrote(self, done: Completion, kinds: Sequence[str]) -> None:
         baseline_group = 2 * kinds.index(self.kind) + (self.problem is None)

@@ -23,7 +23,7 @@ from mmrl.ops.masked import last_inside, zero_outside
 from mmrl.rng import derive_seed
 from mmrl.rollouts.base import Rollout, text_observation
 from mmrl.rollouts.text.transcript import Transcript
-from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
+from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
 
 @dataclass(eq=False)
@@ -121,10 +121,9 @@ class TreeSearch(Rollout):
         return frozenset({"values", "segment"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        known: dict[int, Observation] = {}
         trees = []
         for slot, prompt in prompts:
-            root = Node(Transcript(text_observation(prompt), known))
+            root = Node(Transcript(text_observation(prompt), slot))
             trees.append(_Tree(slot, prompt, root, root))
         most = math.ceil(ctx.sampling.max_tokens / self.tokens)
         for number in range(self.expansions):

@@ -21,7 +21,7 @@ from mmrl.rng import derive_rng
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.rollouts.text.transcript import Transcript
-from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
+from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
 
 class SelfCorrection(Rollout):
@@ -66,7 +66,6 @@ class SelfCorrection(Rollout):
         return frozenset({"is_first"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        known: dict[int, Observation] = {}
         episodes, scripts = [], []
         for slot, prompt in prompts:
             raw = text_observation(prompt)
@@ -74,7 +73,7 @@ class SelfCorrection(Rollout):
                 episodes.append(
                     Episode(prompt, group=slot, sample_index=sample_index, info={"attempts": [], "earned": []})
                 )
-                scripts.append(Transcript(raw, known))
+                scripts.append(Transcript(raw, slot))
         for number in range(self.num_attempts):
             self._attempt(number, episodes, scripts, ctx)
             for episode, script in zip(episodes, scripts):

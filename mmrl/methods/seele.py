@@ -174,7 +174,7 @@ class _Visit:
     slot: int
     prompt: Prompt
     raw: Mapping[str, Any]
-    observation: Observation  # encoded, one object for all completions
+    observation: Observation  # encoded
     solution: Tensor  # [L] ids without the end of the answer
     sample_indices: range
     share: float  # of the solution, that the next round shows
@@ -186,17 +186,19 @@ class _Visit:
         return self.solution[: round(self.share * len(self.solution))]
 
     def request(self, sample_index: int, ctx: Context) -> Request:
-        return Request(self.raw, turn_seed(self.slot, sample_index, ctx), self.hint if len(self.hint) else None)
+        prefix = self.hint if len(self.hint) else None
+        return Request(self.raw, turn_seed(self.slot, sample_index, ctx), prefix, prompt_id=self.slot)
 
     def episode(self, sample_index: int, done: Completion, ctx: Context) -> Episode:
         """The completion with its hint before it, in the context without."""
         hint = self.hint
-        turn = Turn(_after(hint, done, self.observation, ctx.policy.decode(hint.tolist())))
+        done = replace(done, observation=self.observation, prompt_id=self.slot)
+        turn = Turn(_after(hint, done, ctx.policy.decode(hint.tolist())))
         info = {"hint": len(hint), "shown": self.share}
         return Episode(self.prompt, self.slot, sample_index, [turn], ended=done.ended, info=info)
 
 
-def _after(hint: Tensor, done: Completion, observation: Observation, text: str) -> Completion:
+def _after(hint: Tensor, done: Completion, text: str) -> Completion:
     def longer(part: Tensor, value: float) -> Tensor:
         return torch.cat([part.new_full((len(hint), *part.shape[1:]), value), part])
 
@@ -205,7 +207,6 @@ def _after(hint: Tensor, done: Completion, observation: Observation, text: str) 
     imitation_mask = torch.arange(len(hint) + len(done.action)) < len(hint)
     return replace(
         done,
-        observation=observation,
         action=torch.cat([hint.to(done.action.dtype), done.action]),
         behavior_logprobs=longer(done.behavior_logprobs, 0),
         action_mask=longer(done.action_mask, False),

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from mmrl import parallel
 from mmrl.batch import Batch
-from mmrl.engines.base import Engine, contexts, distinct
+from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
 from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
 from mmrl.engines.vllm.weight_update import AdapterFactors, FullWeights
@@ -134,7 +134,10 @@ class VllmEngine(Engine):
         given = [self._build_prompt(request) for request in asked]
         prompts = [EnginePrompt(*given[number], request.seed) for number, request in zip(owner, requests)]
         outputs = self.backend.generate(prompts, drawing)
-        return [self._completion(read[number], output, drawing) for number, output in zip(owner, outputs, strict=True)]
+        return [
+            self._completion(request, read[number], output, drawing)
+            for request, number, output in zip(requests, owner, outputs, strict=True)
+        ]
 
     def _build_prompt(self, request: Request) -> tuple[tuple[int, ...], tuple[Any, ...]]:
         """Ids, the prefix among them, and images."""
@@ -164,7 +167,9 @@ class VllmEngine(Engine):
             support=support_of(sampling.top_k, vocabulary, sampling.truncated and not greedy),
         )
 
-    def _completion(self, observation: Observation, output: EngineOutput, drawing: Drawing) -> Completion:
+    def _completion(
+        self, request: Request, observation: Observation, output: EngineOutput, drawing: Drawing
+    ) -> Completion:
         # a greedy choice is reported under temperature 1, without truncation: the learner scores it so too
         extra = {"temperature": torch.tensor(1.0 if drawing.greedy else drawing.temperature)}
         failed = output.ended == "error" or not output.ids
@@ -187,6 +192,7 @@ class VllmEngine(Engine):
             ended="error" if failed else output.ended,
             extra=extra,
             policy_version=self._version if output.version is None else output.version,
+            prompt_id=context_id(request),
         )
 
     def _warn(self, reason: str) -> None:

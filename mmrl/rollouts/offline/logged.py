@@ -6,11 +6,13 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from mmrl.groups import group_episodes, number_distinct
 from mmrl.rollouts.base import Rollout
 from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
@@ -81,20 +83,28 @@ class LoggedEpisodes(Rollout):
 
 def to_log(episodes: Sequence[Episode]) -> Log:
     """Episodes of any rollout as a log."""
-    groups: dict[int, dict[str, Any]] = {}
-    for episode in episodes:
-        entry = groups.setdefault(episode.group, {"key": episode.prompt.key, "observations": [], "episodes": []})
-        known = entry.setdefault("known", {})
-        turns = []
-        for turn in episode.turns:
-            done = turn.completion
-            if id(done.observation) not in known:
-                known[id(done.observation)] = len(entry["observations"])
-                entry["observations"].append(dict(done.observation))
-            turns.append({**_completion(done), "observation": known[id(done.observation)], "reward": turn.reward})
-        scores = dict(episode.info.get("scores", {}))
-        entry["episodes"].append({"turns": turns, "ended": episode.ended, "scores": scores})
-    return [{name: value for name, value in entry.items() if name != "known"} for entry in groups.values()]
+    entries = []
+    for members in group_episodes(episodes).values():
+        rows = [turn for episode in members for turn in episode.turns]
+        numbers = number_distinct(turn.completion.prompt_id for turn in rows)
+        observations: list[dict[str, Any]] = []
+        for number, turn in zip(numbers, rows):
+            if number == len(observations):
+                observations.append(dict(turn.completion.observation))
+        turns = iter(
+            {**_completion(turn.completion), "observation": number, "reward": turn.reward}
+            for number, turn in zip(numbers, rows)
+        )
+        kept = [
+            {
+                "turns": list(islice(turns, len(episode.turns))),
+                "ended": episode.ended,
+                "scores": dict(episode.info.get("scores", {})),
+            }
+            for episode in members
+        ]
+        entries.append({"key": members[0].prompt.key, "observations": observations, "episodes": kept})
+    return entries
 
 
 def _completion(done: Completion) -> dict[str, Any]:
@@ -123,7 +133,7 @@ def _episodes(entry: Mapping[str, Any], slot: int, ctx: Context) -> list[Episode
             prompt,
             group=slot,
             sample_index=number,
-            turns=[_turn(turn, entry["observations"]) for turn in episode["turns"]],
+            turns=[_turn(turn, entry["observations"], slot) for turn in episode["turns"]],
             ended=episode["ended"],
             source="replay",
             info={"scores": dict(episode["scores"])} if episode["scores"] else {},
@@ -132,7 +142,8 @@ def _episodes(entry: Mapping[str, Any], slot: int, ctx: Context) -> list[Episode
     ]
 
 
-def _turn(turn: Mapping[str, Any], observations: Sequence[dict[str, Any]]) -> Turn:
+def _turn(turn: Mapping[str, Any], observations: Sequence[dict[str, Any]], slot: int) -> Turn:
     kept = {name: turn[name] for name in ("action", "behavior_logprobs", "action_mask", "output", "ended")}
-    done = Completion(observations[turn["observation"]], extra=dict(turn["extra"]), policy_version=-1, **kept)
+    seen = turn["observation"]
+    done = Completion(observations[seen], extra=dict(turn["extra"]), policy_version=-1, prompt_id=(slot, seen), **kept)
     return Turn(done, turn["reward"])

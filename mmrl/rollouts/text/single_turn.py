@@ -15,8 +15,10 @@ class SingleTurn(Rollout):
         episodes, requests = [], []
         for slot, prompt in prompts:
             raw = text_observation(prompt)
-            for sample_index in ctx.sample_indices(slot):
-                requests.append(Request(raw, turn_seed(slot, sample_index, ctx)))
+            indices = ctx.sample_indices(slot)
+            for sample_index in indices:
+                # a later collection of the prompt reads it again
+                requests.append(Request(raw, turn_seed(slot, sample_index, ctx), prompt_id=(slot, indices.start)))
                 episodes.append(Episode(prompt, group=slot, sample_index=sample_index))
         ctx.progress("rollout", 0, len(requests))
         for episode, completion in zip(episodes, ctx.engine.sample(requests, ctx.sampling)):

@@ -11,7 +11,7 @@ from mmrl.rollouts.offline.demonstrations import add_row_seeds
 from mmrl.rollouts.text.tools import ActiveEpisode, ToolUse
 from mmrl.tools.base import Tool
 from mmrl.tools.call_parser import ToolCallParser
-from mmrl.types import Completion, Context, Episode, Observation, Prompt, Sampling
+from mmrl.types import Completion, Context, Episode, Prompt, Sampling
 
 
 class ToolDemonstrations(ToolUse):
@@ -58,8 +58,7 @@ class ToolDemonstrations(ToolUse):
         prompt, turn = play.episode.prompt, play.script.turns
         turns = ctx.task.script(prompt.index)
         text = turns[min(turn, len(turns) - 1)]
-        known = play.script.known
-        seen: Observation = known[id(play.script.raw)] if turn else ctx.policy.encode(play.script.raw)
+        seen = play.script.observation if turn else ctx.policy.encode(play.script.raw)
         # only the answer ends with the end of the text
         last = turn >= len(turns) - 1
         ids = ctx.policy.encode_demonstration(play.script.raw, text) if last else ctx.policy.tokenize(text)

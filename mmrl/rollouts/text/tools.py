@@ -12,7 +12,7 @@ from mmrl.rollouts.text.transcript import Transcript
 from mmrl.tools.base import Tool, ToolError
 from mmrl.tools.call_parser import TagParser, ToolCallParser
 from mmrl.tools.executor import PendingCall, ToolExecutor, ToolResult, reject
-from mmrl.types import Completion, Context, Ended, Episode, Observation, Prompt, Request, Sampling, Turn
+from mmrl.types import Completion, Context, Ended, Episode, Prompt, Request, Sampling, Turn
 
 
 class ToolUse(Rollout):
@@ -67,12 +67,11 @@ class ToolUse(Rollout):
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         sampling = replace(ctx.sampling, stop=(*ctx.sampling.stop, *self.parser.stop_strings(self.tools)))
-        known: dict[int, Observation] = {}
         plays = []
         for slot, prompt in prompts:
             raw = text_observation(prompt)
             plays += [
-                ActiveEpisode(Episode(prompt, group=slot, sample_index=sample_index), Transcript(raw, known))
+                ActiveEpisode(Episode(prompt, group=slot, sample_index=sample_index), Transcript(raw, slot))
                 for sample_index in ctx.sample_indices(slot)
             ]
         waiting, ready, busy, ended = deque(plays), list[ActiveEpisode](), list[ActiveEpisode](), 0

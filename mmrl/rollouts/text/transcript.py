@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +19,12 @@ class Transcript:
 
     Args:
         raw: the observation that the row starts from.
-        known: encoded observations by identity of the raw one, so that the completions of a group share theirs.
+        prompt_id: the same for the transcripts of one prompt, which is encoded once; None for a prompt of its own.
     """
 
-    def __init__(self, raw: Mapping[str, Any], known: dict[int, Observation] | None = None):
-        self.raw = raw
+    def __init__(self, raw: Mapping[str, Any], prompt_id: Hashable | None = None):
+        self.raw, self.prompt_id = raw, prompt_id
         self.turns = 0  # completions so far
-        self.known = {} if known is None else known
         self._parts: list[Completion] = []
         self._ids = torch.zeros(0, dtype=torch.long)
 
@@ -37,14 +36,17 @@ class Transcript:
         """[T] everything after the observation."""
         return self._ids
 
+    @property
+    def observation(self) -> Observation:
+        """The encoded observation that the row starts from; known once the policy has written."""
+        return self._parts[0].observation
+
     def request(self, seed: int) -> Request:
         """For the completion that goes on from here."""
-        return Request(self.raw, seed, self._ids if len(self._ids) else None)
+        return Request(self.raw, seed, self._ids if len(self._ids) else None, self.prompt_id)
 
     def write(self, done: Completion) -> None:
         """What the policy chose next."""
-        if not self._parts:
-            self.known.setdefault(id(self.raw), done.observation)
         self._add(done)
         self.turns += 1
 
@@ -73,7 +75,7 @@ class Transcript:
 
     def fork(self) -> Transcript:
         """A copy that goes on by itself."""
-        other = Transcript(self.raw, self.known)
+        other = Transcript(self.raw, self.prompt_id)
         other.turns, other._parts, other._ids = self.turns, list(self._parts), self._ids
         return other
 
@@ -87,7 +89,8 @@ class Transcript:
             for name, value in first.extra.items()
         }
         return Completion(
-            observation=self.known[id(self.raw)],
+            observation=self.observation,
+            prompt_id=self.prompt_id,
             action=self._ids,
             behavior_logprobs=torch.cat([part.behavior_logprobs for part in parts]),
             action_mask=torch.cat([part.action_mask for part in parts]),
