@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
 from mmrl.columns import COLLATED
+from mmrl.evaluation_mode import evaluation_mode
 from mmrl.types import Context, PolicyOutput
 
 
@@ -33,18 +34,12 @@ def evaluate_rows(
 
     Episodes of one prompt go together, since a policy may read their prompt once.
     """
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        pieces = []
-        order = batch["prompt_id"].argsort(stable=True)
+    pieces = []
+    order = batch["prompt_id"].argsort(stable=True)
+    with evaluation_mode(model):
         for piece in batch.select(order).split(rows):
             there = Batch({name: part.to(device) for name, part in piece.items()})
             pieces.append(say(there).float().cpu())
-    finally:
-        # each module's own mode: a frozen part may be in evaluation mode inside a training policy
-        for module, training in modes:
-            module.training = training
     return torch.cat(pieces)[order.argsort()]
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from mmrl.batch import Batch
 from mmrl.rng import derive_seed
 from mmrl.rollouts.base import Rollout
-from mmrl.types import Completion, Context, Episode, Prompt, Turn
+from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
 
 
 class Demonstrations(Rollout):
@@ -64,11 +64,18 @@ def demonstration(
         valid: bool [H, A], the entries of a chunk that mean something; all by default.
     """
     action = ctx.policy.encode_demonstration(raw, output)
+    return demonstrated_choices(action, ctx.policy.encode(raw), output, None if valid is None else _mask(action, valid))
+
+
+def demonstrated_choices(
+    action: Tensor, observation: Observation, output: Any, mask: Tensor | None = None
+) -> Completion:
+    """Encoded choices [T] of an expert as a completion: log-probabilities 0, temperature 1, learned inside the mask."""
     return Completion(
-        observation=ctx.policy.encode(raw),
+        observation=observation,
         action=action,
         behavior_logprobs=torch.zeros(len(action)),
-        action_mask=torch.ones(len(action), dtype=torch.bool) if valid is None else _mask(action, valid),
+        action_mask=torch.ones(len(action), dtype=torch.bool) if mask is None else mask,
         output=output,
         extra={"temperature": torch.tensor(1.0)},
     )
