@@ -47,7 +47,9 @@ VERBS = {
     *("bed", "bleed", "breed", "embed", "exceed", "feed", "heed", "need", "proceed", "seed", "shed", "speed"),
     *("succeed"),
 }
-LINKS = {"again", "as", "at", "by", "for", "from", "in", "of", "on", "to", "with"}
+LINKS = {"again", "as", "at", "by", "for", "from", "in", "into", "of", "on", "to", "when", "where", "with"}
+
+RIDDLE = re.compile(r"\b(nobody|somebody|heeds?|lives|told|posed|so-manieth)\b")
 
 FIELD = (
     *("replay buffer", "target network", "trust region", "value function", "learning_starts", "gae_lambda", "GSPO"),
@@ -80,6 +82,24 @@ def test_a_function_is_a_verb_and_no_past_participle():
             if not any("property" in ast.unparse(decorator) for decorator in node.decorator_list):
                 found.append(f"{file.relative_to(ROOT)}:{node.lineno} {node.name}")
     assert found == []
+
+
+def test_a_first_line_of_a_docstring_is_literal():
+    """It begins with no participle before a preposition (`Called by ...`), and has no word of a riddle."""
+    found = []
+    for file in CODE:
+        for node in ast.walk(ast.parse(file.read_text())):
+            kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+            first = ((isinstance(node, kinds) and ast.get_docstring(node)) or "").split("\n\n")[0].lower()
+            if _is_participle_name("_".join(re.findall(r"\w+", first)[:2])) or RIDDLE.search(first):
+                found.append(f"{file.relative_to(ROOT)}: {first}")
+    assert found == []
+
+
+def test_prose_of_the_package_has_no_word_of_a_riddle():
+    package = [file for file in FILES if file.relative_to(ROOT).parts[0] in ("mmrl", "tasks", "sims", "scripts")]
+    lines = ((file, line) for file in package for line in file.read_text().splitlines())
+    assert [(str(file), line) for file, line in lines if RIDDLE.search(line)] == []
 
 
 @pytest.mark.parametrize("word", FIELD)

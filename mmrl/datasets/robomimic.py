@@ -65,11 +65,11 @@ class RobomimicDataset(HDF5Dataset):
 
     def read_group(self, group: Any, where: str) -> OfflineEpisode:
         actions = actions_of(self.need(group, "actions"))
-        observations, told = read_observations(self.need(group, "obs"), len(actions))
+        observations, text = read_observations(self.need(group, "obs"), len(actions))
         rewards = group["rewards"][:].astype(np.float32) if "rewards" in group else None
         shaped = self._kwargs.get("reward_shaping", False)
         own, whole = attributes(group, "ep_meta").get("lang"), attributes(self.root, "problem_info")
-        instruction = told or own or whole.get("language_instruction", "")
+        instruction = text or own or whole.get("language_instruction", "")
         return OfflineEpisode(
             actions=actions,
             observations=observations,

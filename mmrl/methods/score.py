@@ -36,7 +36,7 @@ class SelfCorrection(Rollout):
 
     Args:
         num_attempts: attempts in a row.
-        message: what the policy is told after an attempt, where {question} stands for the text of the prompt's last
+        message: follow-up message after an attempt, where {question} stands for the text of the prompt's last
             message; it says nothing about whether the attempt was right.
         first_reward_weight: weight of the first attempt's own reward.
         progress_coef: coefficient of the improvement over the attempt before.
@@ -129,7 +129,7 @@ class SelfCorrectionDemonstrations(Rollout):
 
     Args:
         num_attempts: attempts in a row.
-        message: what the policy is told after an attempt, as for `SelfCorrection`.
+        message: follow-up message after an attempt, as for `SelfCorrection`.
         wrong: share of the attempts before the last that are another problem's answer, in [0, 1].
     """
 

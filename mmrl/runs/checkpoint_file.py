@@ -65,8 +65,8 @@ def write_checkpoint(checkpoint: Mapping[str, Any], path: str | Path) -> None:
                     hashed = _Hashed(part)
                     write(hashed)
                     sums[name] = hashed.sha256.hexdigest()
-            told = {name: rest.get(name) for name in ("epoch", "global_step")}
-            archive.writestr(MANIFEST, json.dumps({"format": FORMAT, **told, "sha256": sums}, indent=2))
+            entries = {name: rest.get(name) for name in ("epoch", "global_step")}
+            archive.writestr(MANIFEST, json.dumps({"format": FORMAT, **entries, "sha256": sums}, indent=2))
     except OSError as error:
         if error.errno not in FULL:
             raise

@@ -106,7 +106,7 @@ def _crossing(detectable_excess: Callable[[float], float], near: float, far: flo
 
 
 def _whole(n: float) -> int:
-    """Rounded up, but not for the sake of the last bit."""
+    """Round up, except where only the last bit is above a whole number."""
     return round(n) if isclose(n, round(n), rel_tol=1e-9) else ceil(n)
 
 

@@ -15,7 +15,7 @@ from mmrl.types import Completion, Ended, Observation, Request
 
 
 class Transcript:
-    """What follows one observation so far: the ids that the policy chose, and those that it was told.
+    """Token ids after one observation: those that the policy chose and those that it read.
 
     Args:
         raw: the observation that the row starts from.

@@ -34,7 +34,7 @@ class Watched:
         """Read what a pipe has to give. Whether more may follow: not above `most` bytes, and not at its end."""
         try:
             piece = os.read(self.ends[name], _PIECE)
-        except BlockingIOError:  # it is empty, and somebody may still write
+        except BlockingIOError:  # it is empty, and a process may still write
             piece = b""
         self.read[name] += piece
         return bool(piece) and len(self.read[name]) <= most
