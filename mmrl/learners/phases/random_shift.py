@@ -23,16 +23,13 @@ class RandomShift(Phase):
     def __init__(self, pixels: int = 4, columns: tuple[str, ...] = ("obs.image", "next.image")):
         self.pixels, self.columns = pixels, tuple(columns)
 
-    @property
     def models(self) -> frozenset[str]:
         return frozenset()
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return frozenset(self.columns)
 
-    @property
-    def writes(self) -> frozenset[str]:  # type: ignore[override]
+    def writes(self) -> frozenset[str]:
         return frozenset(self.columns)
 
     def check(self) -> None:
