@@ -59,7 +59,7 @@ def _product(*factors: Any) -> int:
     return math.prod(factors)
 
 
-def _captured(yes: str, no: str, *, _root_: DictConfig) -> str:
+def _choose_captured(yes: str, no: str, *, _root_: DictConfig) -> str:
     """${captured:A,B}: class A, a subclass of B, with capture=true, else class B."""
     if not isinstance(_root_.get("capture", False), bool):
         raise ConfigError(f"capture={_root_.capture}: must be true or false")
@@ -67,7 +67,7 @@ def _captured(yes: str, no: str, *, _root_: DictConfig) -> str:
 
 
 OmegaConf.register_new_resolver("product", _product, replace=True)
-OmegaConf.register_new_resolver("captured", _captured, replace=True)
+OmegaConf.register_new_resolver("captured", _choose_captured, replace=True)
 
 
 def _sim_size(name: str, *, _root_: DictConfig) -> Any:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from mmrl.groups import earned
+from mmrl.groups import get_score
 from mmrl.types import Context, Episode
 
 
@@ -53,7 +53,7 @@ class Selection:
 
 def success_rates(group: Sequence[Episode], score_name: str) -> list[float]:
     """The scores in [0, 1] of a group's episodes without errors."""
-    rates = [earned(episode, score_name) for episode in group if episode.ended != "error"]
+    rates = [get_score(episode, score_name) for episode in group if episode.ended != "error"]
     if any(not 0 <= rate <= 1 for rate in rates):
         raise ValueError(
             f"curriculum.score_name={score_name!r} of {group[0].prompt.key!r} is {rates}, no success rate in [0, 1]"

@@ -215,7 +215,7 @@ class RolloutData(L.LightningDataModule):
         return self._collect(ctx, self.iteration)
 
     def _finish_collection(self, ctx: Context) -> None:
-        """Called when the rows of an iteration are complete: the engine may release its memory."""
+        """Release the memory of the engine when the rows of an iteration are complete."""
         self.engine.release_memory()
 
     def _collect(self, ctx: Context, version: int) -> Collected:

@@ -110,7 +110,7 @@ def collect_sources(paths: Sequence[str]) -> dict[str, str]:
     annotations, layout and the messages of errors do not count.
     """
     found: dict[str, str] = {}
-    waiting = [where for path in paths for where in _resolved(path)]
+    waiting = [where for path in paths for where in _resolve(path)]
     while waiting:
         module, name = waiting.pop()
         full = f"{module}.{name}"
@@ -164,7 +164,7 @@ def _module(name: str) -> _Module:
     return _Module(name, definitions, imports)
 
 
-def _resolved(path: str) -> list[tuple[str, str]]:
+def _resolve(path: str) -> list[tuple[str, str]]:
     """(module, name) of an import path of ours that is not machinery; nothing for others."""
     if path.split(".")[0] not in OWN or (_within(path, MACHINERY) and not _within(path, HASHED)):
         return []
@@ -177,7 +177,7 @@ def _resolved(path: str) -> list[tuple[str, str]]:
         if name in read.definitions:
             return [(module, name)]
         if name in read.imports:
-            return _resolved(".".join([read.imports[name], *parts[cut + 1 :]]))
+            return _resolve(".".join([read.imports[name], *parts[cut + 1 :]]))
         return []
     return []
 
@@ -190,12 +190,12 @@ def _references(node: ast.AST, module: _Module) -> Iterator[tuple[str, str]]:
     for inner in ast.walk(node):
         if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
             if inner.value.id in module.imports:  # a name in an imported module, or an attribute of an imported class
-                yield from _resolved(f"{module.imports[inner.value.id]}.{inner.attr}")
+                yield from _resolve(f"{module.imports[inner.value.id]}.{inner.attr}")
         elif isinstance(inner, ast.Name):
             if inner.id in module.definitions:
                 yield module.name, inner.id
             elif inner.id in module.imports:
-                yield from _resolved(module.imports[inner.id])
+                yield from _resolve(module.imports[inner.id])
 
 
 class _RemoveProse(ast.NodeTransformer):

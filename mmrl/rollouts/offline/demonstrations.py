@@ -38,11 +38,13 @@ class Demonstrations(Rollout):
         wanted = [prompt for _, prompt in prompts if prompt.key not in known]
         for prompt, decisions in zip(wanted, ctx.task.demonstrations(wanted) if wanted else []):
             turns = [Turn(demonstration(raw, output, ctx)) for raw, output in decisions]
-            known[prompt.key] = remembered(turns, ctx) if self.cache_episodes else turns
+            known[prompt.key] = cache_observations(turns, ctx) if self.cache_episodes else turns
         if self.cache_episodes:
             self._cache = known
         return [
-            Episode(prompt, group=slot, sample_index=0, turns=seeded(known[prompt.key], slot, ctx), source="demo")
+            Episode(
+                prompt, group=slot, sample_index=0, turns=add_row_seeds(known[prompt.key], slot, ctx), source="demo"
+            )
             for slot, prompt in prompts
         ]
 
@@ -79,7 +81,7 @@ def demonstrated_choices(
     )
 
 
-def remembered(turns: Sequence[Turn], ctx: Context) -> list[Turn]:
+def cache_observations(turns: Sequence[Turn], ctx: Context) -> list[Turn]:
     """The turns with what a frozen part of the policy sees in them, which no later iteration has to look at again."""
     policy, done = ctx.policy, [turn.completion for turn in turns]
     if not policy.cached_inputs:
@@ -95,7 +97,7 @@ def remembered(turns: Sequence[Turn], ctx: Context) -> list[Turn]:
     return out
 
 
-def seeded(turns: Sequence[Turn], slot: int, ctx: Context) -> list[Turn]:
+def add_row_seeds(turns: Sequence[Turn], slot: int, ctx: Context) -> list[Turn]:
     """The turns of one episode, each with the seed of what learning draws for it; another one in every iteration."""
     key = (ctx.seed, ctx.purpose, "learn", ctx.iteration, slot)
     out = []

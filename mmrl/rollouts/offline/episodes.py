@@ -10,7 +10,7 @@ from mmrl.datasets.formats import open_dataset
 from mmrl.datasets.offline_episodes import Decision, OfflineEpisode
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.env.episodic import mask_unplayed
-from mmrl.rollouts.offline.demonstrations import demonstration, seeded
+from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstration
 from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
 
@@ -100,7 +100,7 @@ class OfflineRollout(Rollout):
             prompt,
             group=slot,
             sample_index=0,
-            turns=seeded(cached.turns, slot, ctx),
+            turns=add_row_seeds(cached.turns, slot, ctx),
             ended=cached.ended,
             source="demo",
             info=dict(cached.info),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mmrl.rollouts.offline.demonstrations import demonstrated_choices, seeded
+from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstrated_choices
 from mmrl.rollouts.text.tools import ActiveEpisode, ToolUse
 from mmrl.tools.base import Tool
 from mmrl.tools.call_parser import ToolCallParser
@@ -45,7 +45,7 @@ class ToolDemonstrations(ToolUse):
         if self.cache_episodes:
             self._cache = known
         return [
-            replace(known[prompt.key], group=slot, turns=seeded(known[prompt.key].turns, slot, ctx))
+            replace(known[prompt.key], group=slot, turns=add_row_seeds(known[prompt.key].turns, slot, ctx))
             for slot, prompt in prompts
         ]
 
