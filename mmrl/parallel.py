@@ -51,9 +51,9 @@ def shards(trainer: Any) -> bool:
     return isinstance(trainer.strategy, ModelParallelStrategy | FSDPStrategy)
 
 
-def on_any(trainer: Any, told: bool) -> bool:
-    """Whether any process was told. Collective."""
-    return trainer.strategy.reduce_boolean_decision(told, all=False) if trainer.world_size > 1 else told
+def on_any(trainer: Any, condition: bool) -> bool:
+    """Whether the condition holds in any process. Collective."""
+    return trainer.strategy.reduce_boolean_decision(condition, all=False) if trainer.world_size > 1 else condition
 
 
 def precision(trainer: Any) -> AbstractContextManager:

@@ -32,7 +32,7 @@ Ended = Literal["done", "length", "time", "cut", "error"]
 
 @dataclass(frozen=True)
 class Prompt:
-    """One problem: what the policy is told, and what the verifier needs to judge the answer."""
+    """One problem: the input of the policy, and what the verifier needs to judge the answer."""
 
     key: str  # "task/split/index", for example "arithmetic/train/17"
     messages: tuple[dict[str, Any], ...] = ()  # chat messages; an image is a content part {"type": "image"}
@@ -239,7 +239,7 @@ class Task(ABC):
         """Named numbers for a finished episode. A bug raises; a wrong answer scores."""
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
-        """Those of many; a task that has to ask somebody overrides it, to ask once."""
+        """The scores of many episodes; a task that asks a server overrides it, to ask once."""
         out = []
         for episode in episodes:
             try:

@@ -76,16 +76,16 @@ def _file_words(words: list[str], keys: Mapping[str, Any]) -> list[str]:
 
 
 def _has_evaluation(words: Sequence[str]) -> bool:
-    return OmegaConf.select(_composed(words), "data.evaluation.evaluators") is not None
+    return OmegaConf.select(_compose(words), "data.evaluation.evaluators") is not None
 
 
-def _composed(words: Sequence[str]) -> DictConfig:
+def _compose(words: Sequence[str]) -> DictConfig:
     return compose([word for word in words if word.partition("=")[0] not in ("trust", "overwrite")])
 
 
 def _refuse_stages(words: Sequence[str]) -> None:
     """Refuse warm-start stages that need an object which exists in this process alone: each runs in one of its own."""
-    cfg = _composed(words)
+    cfg = _compose(words)
     start = OmegaConf.select(cfg, "trainer.callbacks.warm_start") or {}
     kept = [word for word in start.get("common") or () if objects.is_kept(word)]
     stages = [name for name, stage in (start.get("stages") or {}).items() if stage is not None]

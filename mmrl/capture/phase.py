@@ -36,7 +36,7 @@ class CapturedPhase:
     @staticmethod
     def supports(phase: Phase, batch: Batch) -> bool:
         """Whether a phase can be captured on this batch: it gives results, and reads tensors alone."""
-        return bool(phase.writes or phase.parameters) and all(isinstance(column, Tensor) for column in batch.values())
+        return bool(phase.writes() or phase.parameters) and all(isinstance(column, Tensor) for column in batch.values())
 
     def revalidate(self) -> None:
         """Compare with the phase's own code again."""
@@ -103,4 +103,4 @@ class CapturedPhase:
             found.update(add_prefix("metric", metrics))
 
         after = self.phase(batch, UpdateContext(models, normal, minimize, log))
-        return found | add_prefix("column", {name: after[name] for name in sorted(self.phase.writes)})
+        return found | add_prefix("column", {name: after[name] for name in sorted(self.phase.writes())})

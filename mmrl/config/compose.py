@@ -59,15 +59,15 @@ def _product(*factors: Any) -> int:
     return math.prod(factors)
 
 
-def _choose(condition: Any, yes: str, no: str) -> str:
-    """${choose:${capture},A,B}: A where the condition is true, else B."""
-    if not isinstance(condition, bool):
-        raise ConfigError(f"the condition is {condition!r}, and must be true or false")
-    return yes if condition else no
+def _choose_captured(yes: str, no: str, *, _root_: DictConfig) -> str:
+    """${captured:A,B}: class A, a subclass of B, with capture=true, else class B."""
+    if not isinstance(_root_.get("capture", False), bool):
+        raise ConfigError(f"capture={_root_.capture}: must be true or false")
+    return yes if _root_.get("capture", False) else no
 
 
 OmegaConf.register_new_resolver("product", _product, replace=True)
-OmegaConf.register_new_resolver("choose", _choose, replace=True)
+OmegaConf.register_new_resolver("captured", _choose_captured, replace=True)
 
 
 def _sim_size(name: str, *, _root_: DictConfig) -> Any:

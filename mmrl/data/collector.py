@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from mmrl import parallel
 from mmrl.curricula.base import Curriculum
-from mmrl.groups import grouped
+from mmrl.groups import group_episodes
 from mmrl.policies.base import Policy
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import Scorer
@@ -52,7 +52,7 @@ class PromptCollector(Scorer):
         mine = [(slot, self.task[index]) for slot, index in slots[self.ctx.rank :: self.ctx.world_size]]
         self._slots |= dict(mine)
         episodes = self._count(self.rollout.collect(mine, self.ctx) if mine else [])
-        groups = list(grouped(parallel.gather([e.light() for e in episodes])).values())
+        groups = list(group_episodes(parallel.gather([e.light() for e in episodes])).values())
         self.curriculum.observe(groups)
         self.rollout.observe(groups)
         return episodes

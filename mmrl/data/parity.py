@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from mmrl.annotators.logprobs import positive_rows, scored
+from mmrl.annotators.logprobs import positive_rows, score_rows
 from mmrl.batch import Batch
 from mmrl.data.checks.staleness import sampled_rows
 from mmrl.policies.base import Policy
@@ -113,7 +113,7 @@ class _Compared:
 def _compare(batch: Batch, policy: Policy, device: torch.device) -> _Compared | None:
     if not batch.rows:
         return None
-    learner = scored(policy, batch, _logprobs, AT_ONCE, device)
+    learner = score_rows(policy, batch, _logprobs, AT_ONCE, device)
     difference = (learner - batch["behavior_logprobs"]).abs().masked_fill(~batch["action_mask"], 0.0)
     # a log-prob that is not a number is the worst of all
     row, choice = divmod(int(difference.nan_to_num(math.inf).argmax()), difference.shape[1])

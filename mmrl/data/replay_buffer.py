@@ -80,7 +80,7 @@ class ReplayBuffer:
         final_place = place[last & closed] + 1
         total = rows.rows + len(final_place)
 
-        def joined(column: Tensor, other: Tensor | None) -> Tensor:
+        def concatenate(column: Tensor, other: Tensor | None) -> Tensor:
             out = column.new_zeros(total, *column.shape[1:])
             out[place] = column
             if other is not None and len(final_place):
@@ -88,9 +88,9 @@ class ReplayBuffer:
             return out
 
         names = [name for name in rows if name.startswith("obs.")]
-        columns = {name: joined(rows[name], final.get(name)) for name in names}
-        columns |= {name: joined(rows[name], None) for name in ("action", "reward", *self.extra_columns)}
-        columns["end"] = joined(ends, torch.full((len(final_place),), FINAL, dtype=torch.uint8))
+        columns = {name: concatenate(rows[name], final.get(name)) for name in names}
+        columns |= {name: concatenate(rows[name], None) for name in ("action", "reward", *self.extra_columns)}
+        columns["end"] = concatenate(ends, torch.full((len(final_place),), FINAL, dtype=torch.uint8))
         self.storage.write(columns)
         self.num_transitions += rows.rows
 

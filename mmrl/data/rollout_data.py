@@ -28,8 +28,8 @@ from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
 from mmrl.data.parity import Parity
 from mmrl.engines.base import Engine
 from mmrl.evaluation.held_out import HeldOut
+from mmrl.evaluation_mode import evaluation_mode
 from mmrl.objectives.weighting import Weighting
-from mmrl.policies.base import evaluating
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.base import Rollout
@@ -215,7 +215,7 @@ class RolloutData(L.LightningDataModule):
         return self._collect(ctx, self.iteration)
 
     def _finish_collection(self, ctx: Context) -> None:
-        """Called when the rows of an iteration are complete: the engine may release its memory."""
+        """Release the memory of the engine when the rows of an iteration are complete."""
         self.engine.release_memory()
 
     def _collect(self, ctx: Context, version: int) -> Collected:
@@ -226,7 +226,7 @@ class RolloutData(L.LightningDataModule):
             self.engine.sync(ctx.policy, version)
             synced = time.perf_counter()
             collector = PromptCollector(self.task, self.rollout, self.reward, self.curriculum, ctx)
-            with evaluating(ctx.policy):  # once, and not at every decision
+            with evaluation_mode(ctx.policy):  # once, and not at every decision
                 sampled = collector.collect_prompts(self.num_prompts)
                 episodes = [episode for episode in sampled if episode.ended != "error"]
                 for transform in self.transforms.values():

@@ -14,7 +14,7 @@ from mmrl.datasets.extras import hdf5
 from mmrl.datasets.frames import HDF5Frames
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.datasets.statistics import compute_statistics
-from mmrl.errors import raised_on_purpose
+from mmrl.errors import is_user_error
 from mmrl.strict_json import kind, need_object, parse_json, quote
 
 _REMEDY = "copy the file again from its source, or mend it"
@@ -39,8 +39,8 @@ class HDF5Dataset(Dataset):
         if not self.groups:
             raise ValueError(f"{self.path}: no episodes in it; {_REMEDY}")
         first = self.read(0)
-        self.features = {name: described(rows) for name, rows in first.observations.items()}
-        self.features["action"] = described(first.actions)
+        self.features = {name: infer_feature(rows) for name, rows in first.observations.items()}
+        self.features["action"] = infer_feature(first.actions)
 
     def find(self) -> list[str]:
         """The groups of the file that are episodes, in order."""
@@ -99,7 +99,7 @@ def readable(where: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if raised_on_purpose(error):
+        if is_user_error(error):
             raise
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"{where}: cannot be read ({reason}); {_REMEDY}") from error
@@ -125,7 +125,7 @@ def attributes(group: Any, name: str) -> dict[str, Any]:
     return need_object(parse_json(text, place, _REMEDY, finite=False), place, _REMEDY)
 
 
-def observed(node: Any, count: int, prefix: str = "") -> tuple[dict[str, Any], str]:
+def read_observations(node: Any, count: int, prefix: str = "") -> tuple[dict[str, Any], str]:
     """Rows [count, ...] by dotted name, and the instruction where one of them is text.
 
     Rows beyond `count`, such as what was seen after the last action, are left out. A dataset without a name is "state".
@@ -147,7 +147,7 @@ def observed(node: Any, count: int, prefix: str = "") -> tuple[dict[str, Any], s
     texts: dict[str, str] = {}
     for name in node:
         refuse_external(node, name)
-        rows, text = observed(node[name], count, f"{prefix}.{name}" if prefix else name)
+        rows, text = read_observations(node[name], count, f"{prefix}.{name}" if prefix else name)
         seen |= rows
         if text:
             texts[name] = text
@@ -155,7 +155,7 @@ def observed(node: Any, count: int, prefix: str = "") -> tuple[dict[str, Any], s
     return seen, (named or list(texts.values()) or [""])[0]
 
 
-def described(rows: Any) -> Feature:
+def infer_feature(rows: Any) -> Feature:
     """The feature that rows [T, ...] are."""
     camera = rows.dtype == np.uint8 and len(rows.shape) == 4
     return Feature("image" if camera else str(rows.dtype), tuple(rows.shape[1:]) or (1,))

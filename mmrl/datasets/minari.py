@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, observed
+from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, read_observations
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.strict_json import quote, read_json_object
 
@@ -49,7 +49,7 @@ class MinariDataset(HDF5Dataset):
 
     def read_group(self, group: Any, where: str) -> OfflineEpisode:
         actions = actions_of(self.need(group, "actions"))
-        observations, instruction = observed(self.need(group, "observations"), len(actions))
+        observations, instruction = read_observations(self.need(group, "observations"), len(actions))
         terminations, truncations = (self.need(group, name)[:] for name in ("terminations", "truncations"))
         for name, rows in (("terminations", terminations), ("truncations", truncations)):
             if rows.shape != (len(actions),):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, attributes, observed
+from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, attributes, read_observations
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.strict_json import need_object, quote
 
@@ -65,11 +65,11 @@ class RobomimicDataset(HDF5Dataset):
 
     def read_group(self, group: Any, where: str) -> OfflineEpisode:
         actions = actions_of(self.need(group, "actions"))
-        observations, told = observed(self.need(group, "obs"), len(actions))
+        observations, text = read_observations(self.need(group, "obs"), len(actions))
         rewards = group["rewards"][:].astype(np.float32) if "rewards" in group else None
         shaped = self._kwargs.get("reward_shaping", False)
         own, whole = attributes(group, "ep_meta").get("lang"), attributes(self.root, "problem_info")
-        instruction = told or own or whole.get("language_instruction", "")
+        instruction = text or own or whole.get("language_instruction", "")
         return OfflineEpisode(
             actions=actions,
             observations=observations,

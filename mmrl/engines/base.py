@@ -54,7 +54,7 @@ class Engine(ABC):
 def distinct(requests: Sequence[Request]) -> tuple[list[Request], list[int]]:
     """A request of each context; and whose number is each request's.
 
-    The completions of a group share their prompt, and what follows it as long as they wrote and were told the same.
+    The completions of a group share their prompt, and what follows it as long as their tokens are equal.
     """
     owner = number_distinct(context_id(request) for request in requests)
     first: dict[int, Request] = {}

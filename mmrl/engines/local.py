@@ -11,8 +11,9 @@ from torch import Tensor
 
 from mmrl.batch import Batch, Ragged
 from mmrl.engines.base import Engine, context_id, contexts, distinct
+from mmrl.evaluation_mode import evaluation_mode
 from mmrl.ops.masked import last_inside
-from mmrl.policies.base import Policy, evaluating
+from mmrl.policies.base import Policy
 from mmrl.rng import Noise
 from mmrl.transitions import ActionBatch
 from mmrl.types import Completion, Ended, Observation, Request, Sampling
@@ -47,7 +48,7 @@ class LocalEngine(Engine):
         # completions of one context follow each other, contexts of like length too: little padding, few copies
         order = sorted(range(len(requests)), key=lambda i: (_length(read[owner[i]]), owner[i]))
         done: dict[int, Completion] = {}
-        with evaluating(policy):
+        with evaluation_mode(policy):
             for start in range(0, len(order), self.max_rows):
                 rows = order[start : start + self.max_rows]
                 numbers, batch = zip(*((owner[i], requests[i]) for i in rows))
@@ -60,7 +61,7 @@ class LocalEngine(Engine):
         inputs = None if policy is None or not len(seeds) else policy.encode_batch(observation)
         if policy is None or inputs is None:
             return super().act(observation, seeds, sampling)
-        with evaluating(policy):
+        with evaluation_mode(policy):
             starts = range(0, len(seeds), self.max_rows)
             return ActionBatch.concatenate(
                 [self._act_batch(policy, inputs, seeds, sampling, start) for start in starts]
@@ -96,7 +97,7 @@ class LocalEngine(Engine):
         n = len(columns["action"])
         out = {"temperature": torch.full((n,), temperature), "policy_version": torch.full((n,), version)}
         there = {name: column.to(self._device) for name, column in (columns | out).items()}
-        with evaluating(policy):
+        with evaluation_mode(policy):
             rest = policy.score_batch(there)
         return out | {name: column.float().cpu() for name, column in rest.items()}
 

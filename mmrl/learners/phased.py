@@ -64,7 +64,7 @@ class PhasedLearner(BaseLearner):
         known = {"policy", *self.models, *self.target_networks}
         for name, phase in self.phases.items():
             phase.check()
-            if missing := sorted(phase.models - known):
+            if missing := sorted(phase.models() - known):
                 raise ValueError(
                     f"phase {name!r} uses {missing}, which model.models and model.target_networks do not name"
                 )

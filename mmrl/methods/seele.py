@@ -4,7 +4,7 @@ SEELE: Staying in the Sweet Spot, Responsive Reasoning Evolution via Capability-
 arXiv:2509.06923, section 3.
 
 - accuracy b + (1 - b) / (1 + exp(-k (p + mu))) with the share p of the solution shown: `Response`
-- its least-squares fit to the rounds of a visit: `fitted`
+- its least-squares fit to the rounds of a visit: `fit_response`
 - rounds of completions, each after a hint: `Hinted`
 - loss of the hint tokens: `HintNegativeLogLikelihood`
 """
@@ -57,7 +57,7 @@ class Response:
         return float(np.clip(-self.place - np.log(odds) / self.slope, 0.0, 1.0)) if odds > 0 else 1.0
 
 
-def fitted(points: Sequence[tuple[float, float]]) -> Response:
+def fit_response(points: Sequence[tuple[float, float]]) -> Response:
     """Least squares over (share, accuracy); accuracies at one share are averaged first.
 
     The best of a grid of curves, which no start and no local minimum can miss.
@@ -152,7 +152,7 @@ class Hinted(Rollout):
         visit.points.append((visit.share, accuracy))
         visit.episodes += latest
         if self.hint_fraction is None:
-            visit.share = fitted(visit.points).share_for(self.target)
+            visit.share = fit_response(visit.points).share_for(self.target)
         for episode in visit.episodes:
             episode.info["next_share"] = visit.share
 

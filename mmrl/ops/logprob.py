@@ -47,10 +47,10 @@ def precision(logits: Tensor) -> torch.dtype:
 
 def _over_support(logits: Tensor, action: Tensor, temperature: Tensor, support_ids: Tensor) -> tuple[Tensor, Tensor]:
     x = logits.gather(-1, support_ids.clamp(min=0)).to(temperature.dtype) / temperature[:, None, None]
-    return renormalised(x, action, support_ids)
+    return renormalised_logprob_entropy(x, action, support_ids)
 
 
-def renormalised(
+def renormalised_logprob_entropy(
     x: Tensor,  # [..., K] logits of the support, divided by the temperature
     action: Tensor,  # [...] ids
     support_ids: Tensor,  # [..., K] ids, -1 fills up

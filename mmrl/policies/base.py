@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -157,19 +156,6 @@ class Policy(nn.Module, ABC):
     @abstractmethod
     def save_pretrained(self, folder: str | Path) -> None:
         """Write everything that `path=folder` needs to load the policy again."""
-
-
-@contextmanager
-def evaluating(policy: nn.Module) -> Iterator[None]:
-    """Without dropout and the like inside; free of charge when it is so already."""
-    training = policy.training
-    if training:
-        policy.eval()
-    try:
-        yield
-    finally:
-        if training:
-            policy.train()
 
 
 def require_inputs(raw: Mapping[str, Any], names: Sequence[str], policy: Policy) -> None:

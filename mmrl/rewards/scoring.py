@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mmrl import parallel
-from mmrl.groups import grouped
+from mmrl.groups import group_episodes
 from mmrl.rewards.base import Reward
 from mmrl.types import Collector, Episode, Task
 
@@ -41,7 +41,7 @@ def score(episodes: Sequence[Episode], task: Task, reward: Reward) -> None:
                 f"number; the output was {_shorten(episode.output)}"
             )
         episode.scores = found
-    for group in grouped(finished).values():
+    for group in group_episodes(finished).values():
         rewards = list(reward(group))
         if len(rewards) != len(group):
             raise ValueError(

@@ -54,7 +54,7 @@ def simulator_of(task: Task, rollout: str) -> Sim:
     return task.sim
 
 
-def worded(prompt: Prompt) -> Mapping[str, Any]:
+def text_observation(prompt: Prompt) -> Mapping[str, Any]:
     """The observation of a prompt that is put in words."""
     if not prompt.messages:
         raise ValueError(f"prompt {prompt.key!r} has no messages: tasks of simulators are played with rollout=env")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from mmrl.columns import per_choice
-from mmrl.groups import grouped
+from mmrl.groups import group_episodes
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Completion, Context, Episode, Turn
 
@@ -30,9 +30,12 @@ class AddDemonstration(EpisodeTransform):
     yields: bool = False
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        groups = grouped(episodes)
+        groups = group_episodes(episodes)
         shows = iter(ctx.task.demonstrations([group[0].prompt for group in groups.values()]) if groups else [])
-        added = {slot: self._shown(group, [output for _, output in next(shows)], ctx) for slot, group in groups.items()}
+        added = {
+            slot: self._build_demonstration(group, [output for _, output in next(shows)], ctx)
+            for slot, group in groups.items()
+        }
         if self.reward is None and added:
             ctx.collector.score(list(added.values()))
         for slot, episode in added.items():
@@ -42,7 +45,7 @@ class AddDemonstration(EpisodeTransform):
                 episode.reward = sum(earned) / len(earned)
         return [episode for slot, group in groups.items() for episode in (*group, added[slot])]
 
-    def _shown(self, group: Sequence[Episode], outputs: Sequence[str], ctx: Context) -> Episode:
+    def _build_demonstration(self, group: Sequence[Episode], outputs: Sequence[str], ctx: Context) -> Episode:
         first = group[0]
         if len(outputs) != 1 or len(first.turns) != 1:
             raise ValueError(

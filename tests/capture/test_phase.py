@@ -14,10 +14,12 @@ class Noisy(Phase):
     """loss = sum of weight times draws, as many as `asks` says; tells their sum."""
 
     parameters = ("policy",)
-    models = frozenset({"policy"})
 
     def __init__(self, asks):
         self.asks = asks
+
+    def models(self):
+        return frozenset({"policy"})
 
     def __call__(self, batch, ctx):
         draws = torch.stack([ctx.normal(2) for _ in range(self.asks)])

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from mmrl.groups import grouped
+from mmrl.groups import group_episodes
 from mmrl.types import Episode
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class EmptyIterations:
 
 def describe(episodes: Sequence[Episode]) -> str:
     """How many groups there were, what they scored, and the commonest answer."""
-    groups = grouped(episodes).values()
+    groups = group_episodes(episodes).values()
     finished = [episode for episode in episodes if episode.ended != "error"]
     failed = len(episodes) - len(finished)
     parts = [f"The last one had {len(groups)} groups with {len(episodes)} episodes"]

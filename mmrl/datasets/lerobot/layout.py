@@ -48,7 +48,7 @@ def key_of(name: str, feature: Feature, names: tuple[str, ...]) -> str:
     return f"observation.{name}"
 
 
-def described(feature: Feature) -> dict[str, Any]:
+def describe_feature(feature: Feature) -> dict[str, Any]:
     """A feature as meta/info.json has it."""
     names = list(feature.names) if feature.names else ["height", "width", "channels"] if feature.camera else None
     return {"dtype": feature.dtype, "shape": list(feature.shape), "names": names}

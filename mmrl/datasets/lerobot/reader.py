@@ -117,7 +117,7 @@ class LeRobotDataset(Dataset):
             if self._plain(key)
         }
         self._check_times(data["timestamp"], where)
-        observations = {name: self._observed(key, table, data, entry, where) for key, name in self.names.items()}
+        observations = {name: self._read_feature(key, table, data, entry, where) for key, name in self.names.items()}
         done, cut = (data.get(key, np.zeros(count, bool))[-1] for key in ("next.done", "next.truncated"))
         if not cut and done and "next.success" in data and "next.truncated" not in data:
             cut = not data["next.success"].any()  # a recording without that column that failed ran out of time
@@ -183,12 +183,14 @@ class LeRobotDataset(Dataset):
                 f"{self.path / layout.INFO}"
             )
 
-    def _observed(self, key: str, table: Any, data: dict[str, np.ndarray], entry: dict[str, Any], where: str) -> Any:
+    def _read_feature(
+        self, key: str, table: Any, data: dict[str, np.ndarray], entry: dict[str, Any], where: str
+    ) -> Any:
         feature = self.columns[key]
         if feature.dtype == "video":
             return self._clip(key, feature, entry, where)
         if feature.dtype == "image":
-            return EncodedImages(_encoded(table[key], f"{where}, {key}"), feature.shape, f"{where}, {key}")
+            return EncodedImages(_read_images(table[key], f"{where}, {key}"), feature.shape, f"{where}, {key}")
         return data[key].reshape(len(data[key]), *feature.shape)
 
     def _clip(self, key: str, feature: Feature, entry: dict[str, Any], where: str) -> VideoFrames:
@@ -213,7 +215,7 @@ class LeRobotDataset(Dataset):
         return path
 
 
-def _encoded(column: Any, where: str) -> list[bytes]:
+def _read_images(column: Any, where: str) -> list[bytes]:
     """The bytes of every image of a column."""
     rows = column.to_pylist()
     if wrong := [step for step, row in enumerate(rows) if not isinstance(row, dict) or not row.get("bytes")]:

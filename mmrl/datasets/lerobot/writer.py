@@ -205,7 +205,7 @@ class LeRobotWriter:
             "splits": {"train": f"0:{len(self.episodes)}"},
             "data_path": layout.DATA,
             "video_path": layout.VIDEO if self._videos else None,
-            "features": {key: layout.described(feature) for key, feature in self.features.items()},
+            "features": {key: layout.describe_feature(feature) for key, feature in self.features.items()},
         }
 
     def _json(self, name: str, value: Any) -> None:

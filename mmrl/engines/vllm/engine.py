@@ -22,6 +22,7 @@ from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOut
 from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
 from mmrl.engines.vllm.weight_update import AdapterFactors, FullWeights
 from mmrl.engines.vllm.weight_verification import verify_canary, verify_weights
+from mmrl.evaluation_mode import evaluation_mode
 from mmrl.policies.text.generation import refuse_mean
 from mmrl.types import Completion, Observation, Request, Sampling
 
@@ -105,13 +106,8 @@ class VllmEngine(Engine):
             temperature=completion.extra["temperature"][None],
             **{f"obs.{name}": column for name, column in columns.items()},
         )
-        device, training = policy.device, policy.training
-        policy.eval()
-        try:
-            with torch.no_grad():
-                logprobs = policy(Batch({name: column.to(device) for name, column in batch.items()})).logprobs[0]
-        finally:
-            policy.train(training)
+        with torch.no_grad(), evaluation_mode(policy):
+            logprobs = policy(Batch({name: column.to(policy.device) for name, column in batch.items()})).logprobs[0]
         self.spent["engine/canary_difference"] = verify_canary(
             completion.behavior_logprobs, logprobs.float().cpu(), self._dtypes, self._version
         )

@@ -65,7 +65,7 @@ class FixedHorizon(Rollout):
         while builder.rows < wanted:
             acting = env.acting_envs
             seeds = draws.integers(acting if len(acting) < self.num_envs else slice(None))
-            acts = ctx.engine.act(env.observed(acting), seeds, ctx.sampling)
+            acts = ctx.engine.act(env.read_observations(acting), seeds, ctx.sampling)
             outputs = acts.output if isinstance(acts, ActionBatch) else [completion.output for completion in acts]
             step = env.step(acting, outputs, lambda w: self._episode_seed(w, ctx, following=1))
             builder.add(self._trajectories, acting, acts, step)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from mmrl.groups import grouped, number_distinct
+from mmrl.groups import group_episodes, number_distinct
 from mmrl.rollouts.base import Rollout
 from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
@@ -45,7 +45,7 @@ class LoggedEpisodes(Rollout):
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         if self._log is None:
-            self._log = self._read() if self.path.exists() else self._played(ctx)
+            self._log = self._read() if self.path.exists() else self._play(ctx)
         # this process may have one prompt more or less than others: what an iteration reads is counted over all
         first = ctx.iteration * (ctx.num_prompts or len(prompts) * ctx.world_size)
         return [e for slot, _ in prompts for e in _episodes(self._log[(first + slot) % len(self._log)], slot, ctx)]
@@ -66,12 +66,12 @@ class LoggedEpisodes(Rollout):
             raise ValueError(f"rollout.path={self.path} is no log of episodes: no list of groups; {remedy}")
         return kept
 
-    def _played(self, ctx: Context) -> Log:
+    def _play(self, ctx: Context) -> Log:
         if self.play is None:
             raise FileNotFoundError(f"rollout.path={self.path}: there is no log, and no rollout.play to make one")
         numbered = [(number, ctx.task[number % len(ctx.task)]) for number in range(self.count)]
         episodes = self.play.collect(numbered, replace(ctx, purpose="log", iteration=0))
-        kept = written([e for e in episodes if e.ended != "error"])
+        kept = to_log([e for e in episodes if e.ended != "error"])
         log.info("%d episodes in %d groups logged in %s", len(episodes), len(kept), self.path)
         if ctx.rank == 0:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,10 +81,10 @@ class LoggedEpisodes(Rollout):
         return kept
 
 
-def written(episodes: Sequence[Episode]) -> Log:
+def to_log(episodes: Sequence[Episode]) -> Log:
     """Episodes of any rollout as a log."""
     entries = []
-    for members in grouped(episodes).values():
+    for members in group_episodes(episodes).values():
         rows = [turn for episode in members for turn in episode.turns]
         numbers = number_distinct(turn.completion.prompt_id for turn in rows)
         observations: list[dict[str, Any]] = []

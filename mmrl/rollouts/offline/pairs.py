@@ -8,7 +8,7 @@ import torch
 
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.offline.demonstrations import demonstration
-from mmrl.transforms.best_worst import stated
+from mmrl.transforms.best_worst import label_preference
 from mmrl.types import Context, Episode, Observation, Prompt, Request, Turn
 
 
@@ -35,7 +35,7 @@ class PreferencePairs(Rollout):
             for sample_index, (answer, sign) in enumerate(zip(answers(prompt), (1, -1))):
                 raw = {**prompt.observation, "answer": answer}  # for those that read it with the prompt
                 turn = Turn(demonstration(raw, answer, ctx))
-                out.append(stated(Episode(prompt, slot, sample_index, [turn], source="demo"), sign))
+                out.append(label_preference(Episode(prompt, slot, sample_index, [turn], source="demo"), sign))
         for one, other in zip(out[::2], out[1::2]):
             pair = one.turns[0].completion, other.turns[0].completion
             if _same(*(done.observation for done in pair)):

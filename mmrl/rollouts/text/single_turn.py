@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mmrl.rollouts.base import Rollout, turn_seed, worded
+from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.types import Context, Episode, Prompt, Request, Turn
 
 
@@ -14,7 +14,7 @@ class SingleTurn(Rollout):
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         episodes, requests = [], []
         for slot, prompt in prompts:
-            raw = worded(prompt)
+            raw = text_observation(prompt)
             indices = ctx.sample_indices(slot)
             for sample_index in indices:
                 # a later collection of the prompt reads it again

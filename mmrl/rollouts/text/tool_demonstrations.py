@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
-
-from mmrl.rollouts.offline.demonstrations import seeded
+from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstrated_choices
 from mmrl.rollouts.text.tools import ActiveEpisode, ToolUse
 from mmrl.tools.base import Tool
 from mmrl.tools.call_parser import ToolCallParser
@@ -47,7 +45,7 @@ class ToolDemonstrations(ToolUse):
         if self.cache_episodes:
             self._cache = known
         return [
-            replace(known[prompt.key], group=slot, turns=seeded(known[prompt.key].turns, slot, ctx))
+            replace(known[prompt.key], group=slot, turns=add_row_seeds(known[prompt.key].turns, slot, ctx))
             for slot, prompt in prompts
         ]
 
@@ -62,11 +60,4 @@ class ToolDemonstrations(ToolUse):
         # only the answer ends with the end of the text
         last = turn >= len(turns) - 1
         ids = ctx.policy.encode_demonstration(play.script.raw, text) if last else ctx.policy.tokenize(text)
-        return Completion(
-            observation=seen,
-            action=ids,
-            behavior_logprobs=torch.zeros(len(ids)),
-            action_mask=torch.ones(len(ids), dtype=torch.bool),
-            output=text,
-            extra={"temperature": torch.tensor(1.0)},
-        )
+        return demonstrated_choices(ids, seen, text)

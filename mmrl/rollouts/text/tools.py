@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mmrl.rollouts.base import Rollout, turn_seed, worded
+from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.text.transcript import Transcript
 from mmrl.tools.base import Tool, ToolError
 from mmrl.tools.call_parser import TagParser, ToolCallParser
@@ -69,7 +69,7 @@ class ToolUse(Rollout):
         sampling = replace(ctx.sampling, stop=(*ctx.sampling.stop, *self.parser.stop_strings(self.tools)))
         plays = []
         for slot, prompt in prompts:
-            raw = worded(prompt)
+            raw = text_observation(prompt)
             plays += [
                 ActiveEpisode(Episode(prompt, group=slot, sample_index=sample_index), Transcript(raw, slot))
                 for sample_index in ctx.sample_indices(slot)
@@ -82,7 +82,7 @@ class ToolUse(Rollout):
             self._write(ready, ctx, sampling)
             busy += [play for play in ready if play.pending is not None]
             self.executor.wait([play.pending for play in busy if play.pending], self.batch_timeout_s)
-            answered = [play.pending is not None and play.pending.done() for play in busy]
+            answered = [play.pending is not None and play.pending.is_done() for play in busy]
             ready = [play for play, done in zip(busy, answered) if done]
             busy = [play for play, done in zip(busy, answered) if not done]
             for play in ready:

@@ -15,7 +15,7 @@ from mmrl.types import Completion, Ended, Observation, Request
 
 
 class Transcript:
-    """What follows one observation so far: the ids that the policy chose, and those that it was told.
+    """Token ids after one observation: those that the policy chose and those that it read.
 
     Args:
         raw: the observation that the row starts from.
@@ -57,7 +57,7 @@ class Transcript:
         if not len(ids):
             return
         last, width = self._parts[-1], len(ids)
-        forced = {name: _forced(name, value, width) for name, value in last.extra.items() if value.dim()}
+        forced = {name: _fill_forced(name, value, width) for name, value in last.extra.items() if value.dim()}
         self._add(
             replace(
                 last,
@@ -85,7 +85,7 @@ class Transcript:
         values = [part.value for part in parts if part.value is not None]
         whole = len(values) == len(parts)
         extra = {
-            name: _joined([part.extra[name] for part in parts]) if value.dim() else value
+            name: _join([part.extra[name] for part in parts]) if value.dim() else value
             for name, value in first.extra.items()
         }
         return Completion(
@@ -102,12 +102,12 @@ class Transcript:
         )
 
 
-def _forced(name: str, column: Tensor, width: int) -> Tensor:
+def _fill_forced(name: str, column: Tensor, width: int) -> Tensor:
     """Entries [width, ...] of a column per choice where nothing was chosen; of a ragged column there is nothing."""
     return column[:0] if is_ragged(name) else column.new_full((width, *column.shape[1:]), pad_value(name))
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
+def _join(parts: list[Tensor]) -> Tensor:
     """Pieces [t, ...] of a column per choice, one after the other; kept sets differ in size and are filled up."""
     if parts[0].dim() < 2:
         return torch.cat(parts)
