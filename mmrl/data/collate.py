@@ -45,13 +45,11 @@ def learnable(
 
 def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:
     """One row per turn, in order. The episode's composed reward is added to its last turn."""
-    columns = columns_of(episode.turns for episode in episodes)
-    return _by_turn(episodes, policy) if columns is None else _by_column(episodes, columns)
-
-
-def _by_column(episodes: Sequence[Episode], columns: dict[str, Tensor]) -> Batch:
-    """The same batch where the turns are the rows of one table: nothing is done once per row."""
     played = [episode for episode in episodes if len(episode.turns)]
+    if not played:
+        raise ValueError("no turns to collate: every episode is empty")
+    columns = columns_of(episode.turns for episode in played)
+    batch = _stack([turn for e in played for turn in e.turns], policy) if columns is None else _of_table(columns)
     lengths = torch.tensor([len(episode.turns) for episode in played])
     ends = lengths.cumsum(0) - 1
     rows = int(lengths.sum())
@@ -60,18 +58,15 @@ def _by_column(episodes: Sequence[Episode], columns: dict[str, Tensor]) -> Batch
         return torch.tensor(values).repeat_interleave(lengths)
 
     last = torch.zeros(rows, dtype=torch.bool).index_fill(0, ends, True)
-    earned = per_row([float(episode.reward) for episode in played])
     over = per_row([episode.ended in ("done", "length") for episode in played])
     following = per_row([float(episode.bootstrap_value) for episode in played])
-    return Batch(
-        columns,
-        reward=columns["reward"] + torch.where(last, earned, 0.0),
+    earned = torch.tensor([float(episode.reward) for episode in played], dtype=torch.float64)
+    return batch.with_columns(
+        reward=batch["reward"].double().index_add(0, ends, earned).float(),
         group=per_row([episode.group for episode in played]),
-        prompt_id=torch.arange(rows),
-        prompt_length=torch.full((rows,), columns["obs.input_ids"].shape[1] if "obs.input_ids" in columns else 0),
         episode=per_row([number for number, episode in enumerate(episodes) if len(episode.turns)]),
         step=torch.arange(rows) - (ends + 1 - lengths).repeat_interleave(lengths),
-        episode_reward=earned,
+        episode_reward=earned.float().repeat_interleave(lengths),
         is_last=last,
         is_terminal=last & over,
         bootstrap_value=torch.where(last, following, 0.0),
@@ -79,38 +74,24 @@ def _by_column(episodes: Sequence[Episode], columns: dict[str, Tensor]) -> Batch
     )
 
 
-def _by_turn(episodes: Sequence[Episode], policy: Policy) -> Batch:
-    rows: list[tuple[int, int, Episode, Turn]] = [
-        (number, step, episode, turn)
-        for number, episode in enumerate(episodes)
-        for step, turn in enumerate(episode.turns)
-    ]
-    if not rows:
-        raise ValueError("no turns to collate: every episode is empty")
-    done = [turn.completion for _, _, _, turn in rows]
+def _of_table(columns: dict[str, Tensor]) -> Batch:
+    """The columns of rows of a transition table; each has a prompt of its own."""
+    rows = len(columns["reward"])
+    length = columns["obs.input_ids"].shape[1] if "obs.input_ids" in columns else 0
+    return Batch(columns, prompt_id=torch.arange(rows), prompt_length=torch.full((rows,), length))
+
+
+def _stack(turns: Sequence[Turn], policy: Policy) -> Batch:
+    """The columns of single turns."""
+    done = [turn.completion for turn in turns]
     prompts = number_distinct(c.prompt_id for c in done)
-    last = [step == len(episode.turns) - 1 for _, step, episode, _ in rows]
     batch = Batch(
         action=collate_rows("action", [c.action for c in done]),
         behavior_logprobs=collate_rows("behavior_logprobs", [c.behavior_logprobs for c in done]),
         action_mask=collate_rows("action_mask", [c.action_mask for c in done]),
-        group=torch.tensor([episode.group for _, _, episode, _ in rows]),
+        reward=torch.tensor([turn.reward for turn in turns], dtype=torch.float64),
         prompt_id=torch.tensor(prompts),
         prompt_length=torch.tensor([len(c.observation.get("input_ids", ())) for c in done]),
-        episode=torch.tensor([number for number, _, _, _ in rows]),
-        step=torch.tensor([step for _, step, _, _ in rows]),
-        reward=torch.tensor(
-            [turn.reward + (episode.reward if end else 0.0) for (_, _, episode, turn), end in zip(rows, last)]
-        ),
-        episode_reward=torch.tensor([float(episode.reward) for _, _, episode, _ in rows]),
-        is_last=torch.tensor(last),
-        is_terminal=torch.tensor(
-            [end and episode.ended in ("done", "length") for (_, _, episode, _), end in zip(rows, last)]
-        ),
-        bootstrap_value=torch.tensor(
-            [float(episode.bootstrap_value) if end else 0.0 for (_, _, episode, _), end in zip(rows, last)]
-        ),
-        is_demo=torch.tensor([episode.source == "demo" for _, _, episode, _ in rows]),
         policy_version=torch.tensor([c.policy_version for c in done]),
     )
     values = [c.value for c in done]
