@@ -19,6 +19,9 @@ from omegaconf import OmegaConf
 from tiny_runs import train
 
 from mmrl.config import compose
+from tests.test_recipes import SMALL
+
+SMALL["tiny_flow_vla_scaled"] = SMALL["tiny_flow_vla"]  # a start stage has this policy
 
 
 def stages_of(trainer: dict[str, Any]) -> dict[str, list[str]]:
