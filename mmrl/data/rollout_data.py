@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class ProgressCallback(Protocol):
-    """Callback that is told the progress of a collection."""
+    """Callback that receives the progress of a collection."""
 
     def on_rollout_progress(self, phase: str, done: int, of: int) -> None: ...
 
