@@ -1,4 +1,4 @@
-"""Annotators: batch in, batch with more columns out. Advantage estimators live here."""
+"""Interface of annotators: functions from batch to batch that add columns, such as advantages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ class Annotator(ABC):
     """Base class: maps a batch to a batch with further columns. It is called with all rows of this rank's iteration."""
 
     def reads(self) -> frozenset[str]:
+        """Names of the columns that it reads."""
         return frozenset()
 
     def writes(self) -> frozenset[str]:
+        """Names of the columns that it adds or replaces."""
         return frozenset()
 
     def needs(self) -> frozenset[str]:
