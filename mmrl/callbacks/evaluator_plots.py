@@ -22,7 +22,7 @@ class EvaluationPlots(L.Callback):
         self.run_dir = Path(run_dir)
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        data = getattr(trainer, "datamodule", None)  # Lightning sets it where there is one
+        data = getattr(trainer, "datamodule", None)  # absent without a data module
         held_out = data.evaluation if isinstance(data, RolloutData) else None
         if held_out is None or not trainer.is_global_zero:
             return

@@ -27,7 +27,7 @@ class Export(L.Callback):
         self.run_dir = Path(run_dir)
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        data = getattr(trainer, "datamodule", None)  # Lightning sets it where there is one
+        data = getattr(trainer, "datamodule", None)  # absent without a data module
         if not trainer.is_global_zero or not isinstance(data, RolloutData):
             return
         contract, before = data.task.contract(), read_contract(self.run_dir)

@@ -11,20 +11,20 @@ from mmrl.types import Context, Episode
 
 
 class Curriculum(ABC):
-    """Picks problems. Every rank calls it with the same arguments and must get the same answer."""
+    """Base class of curricula. All ranks call it with equal arguments and must get equal results."""
 
     @abstractmethod
     def select(self, count: int, ctx: Context) -> list[int]:
-        """Indices into ctx.task of the prompts of this iteration, over all ranks."""
+        """Select the prompts of this iteration over all ranks, as indices into ctx.task."""
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
-        """Learn from the scored groups of all ranks (light episodes: no turns)."""
+        """Update statistics with the scored groups of all ranks; the episodes have no turns."""
 
     def state_dict(self) -> dict[str, Any]:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state."""
+        """Restore a saved state."""
 
 
 class Selection:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 def learnable(
     episodes: Sequence[Episode], collected: Sequence[Episode], ctx: Context, transforms: Sequence[EpisodeTransform] = ()
 ) -> Batch:
-    """The rows to learn from; when none is left, one that is masked, so that every rank can go on.
+    """Collate the rows to learn from; if there are none, one masked row, so that all ranks take part in collectives.
 
     It has the columns of the others too: the transforms that write some are given it.
     """
@@ -44,7 +44,7 @@ def learnable(
 
 
 def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:
-    """One row per turn, in order. The episode's composed reward is added to its last turn."""
+    """Build a batch with one row per turn, in order. The episode's reward is added to its last turn."""
     played = [episode for episode in episodes if len(episode.turns)]
     if not played:
         raise ValueError("no turns to collate: every episode is empty")
@@ -75,14 +75,14 @@ def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:
 
 
 def _of_table(columns: dict[str, Tensor]) -> Batch:
-    """The columns of rows of a transition table; each has a prompt of its own."""
+    """Columns of the rows of a transition table; every row is a prompt of its own."""
     rows = len(columns["reward"])
     length = columns["obs.input_ids"].shape[1] if "obs.input_ids" in columns else 0
     return Batch(columns, prompt_id=torch.arange(rows), prompt_length=torch.full((rows,), length))
 
 
 def _stack(turns: Sequence[Turn], policy: Policy) -> Batch:
-    """The columns of single turns."""
+    """Columns of turns that are stored one by one."""
     done = [turn.completion for turn in turns]
     prompts = number_distinct(c.prompt_id for c in done)
     batch = Batch(
@@ -110,7 +110,7 @@ def _stack(turns: Sequence[Turn], policy: Policy) -> Batch:
 
 
 def _other(context: str, done: Sequence[Completion], prompts: Sequence[int], policy: Policy) -> dict[str, Any]:
-    """The columns of another context of the same choices."""
+    """Columns of a further context for the same choices."""
     missing = sum(context not in c.others for c in done)
     if missing:
         raise ValueError(f"{missing} of {len(done)} rows have no context {context!r}; all rows of a batch must have it")
@@ -123,7 +123,7 @@ def _other(context: str, done: Sequence[Completion], prompts: Sequence[int], pol
 
 
 def _one_object(observations: Sequence[Observation], prompts: Sequence[int]) -> list[Observation]:
-    """Let rows of one prompt hold one object, copied or not: policies store what such rows share once."""
+    """Replace equal observations of one prompt by one object, because policies store shared observations once."""
     first: dict[int, Observation] = {}
     return [first.setdefault(prompt, observation) for prompt, observation in zip(prompts, observations)]
 

@@ -20,15 +20,15 @@ from mmrl.types import Context, Episode, Prompt, Task
 class Collected:
     """The result of one collection on this rank."""
 
-    episodes: list[Episode]  # to learn from
+    episodes: list[Episode]  # episodes to learn from
     sampled: list[Episode]  # the episodes of the first prompts, before further sampling and transforms
     sampled_everywhere: list[Episode]  # `sampled` of all ranks, without tensors
     metrics: dict[str, float]
-    policy: Policy  # with the weights that sampled
+    policy: Policy  # policy with the sampling weights
 
 
 class PromptCollector(Scorer):
-    """Selects prompts, runs the rollout, scores the episodes and measures the time that this took on this rank.
+    """Selects prompts, runs the rollout, scores the episodes and measures the time on this rank.
 
     Args:
         task: problems and their verifier.
@@ -41,9 +41,9 @@ class PromptCollector(Scorer):
     def __init__(self, task: Task, rollout: Rollout, reward: Reward, curriculum: Curriculum, ctx: Context):
         super().__init__(task, reward)
         self.rollout, self.curriculum, self.ctx = rollout, curriculum, replace(ctx, collector=self)
-        self.choices, self.episodes, self.scoring = 0, 0, 0.0  # the last in seconds
+        self.choices, self.episodes, self.scoring = 0, 0, 0.0  # sampled choices, episodes, seconds of scoring
         self._next_slot = 0
-        self._slots: dict[int, Prompt] = {}  # of this rank
+        self._slots: dict[int, Prompt] = {}  # prompts of this rank by slot
 
     def collect_prompts(self, count: int) -> list[Episode]:
         indices = self.curriculum.select(count, self.ctx)
@@ -91,7 +91,7 @@ class PromptCollector(Scorer):
         }
 
     def _count(self, episodes: list[Episode]) -> list[Episode]:
-        """Score episodes that are learned from, and count them."""
+        """Score episodes and count them."""
         started = time.perf_counter()
         self.score(episodes)
         self.scoring += time.perf_counter() - started
@@ -101,7 +101,7 @@ class PromptCollector(Scorer):
 
 
 def episode_metrics(episodes: Sequence[Episode], kept: int, rows: int) -> dict[str, float]:
-    """Means over the episodes of all ranks. Failed episodes are counted, and are in no mean.
+    """Compute means over the episodes of all ranks. Episodes with errors are counted but not averaged.
 
     What a rollout counted in `info["counts"]`, by name, is summed.
 
@@ -118,7 +118,7 @@ def episode_metrics(episodes: Sequence[Episode], kept: int, rows: int) -> dict[s
         out["truncated_fraction"] = _mean([float(e.ended == "length") for e in finished])
         for name in sorted({name for e in finished for name in e.scores}):
             out[f"score/{name}"] = _mean([e.scores[name] for e in finished if name in e.scores])
-    counts = [episode.info.get("counts", {}) for episode in episodes]  # of failed ones too: why they failed is in them
+    counts = [episode.info.get("counts", {}) for episode in episodes]  # of episodes with errors too
     for name in sorted({name for one in counts for name in one}):
         out[name] = float(sum(one.get(name, 0) for one in counts))
     return {f"rollout/{name}": value for name, value in out.items()}

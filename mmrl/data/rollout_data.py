@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class ProgressCallback(Protocol):
-    """A callback that shows how far a collection has come."""
+    """Callback that receives the progress of a collection."""
 
     def on_rollout_progress(self, phase: str, done: int, of: int) -> None: ...
 
 
 class RolloutData(L.LightningDataModule):
-    """Makes each iteration's data with the policy that is being trained.
+    """Data module that collects each iteration's data with the policy in training.
 
     Args:
         task: problems and their verifier.
@@ -71,9 +71,9 @@ class RolloutData(L.LightningDataModule):
         seed: of everything random; the same seed gives the same run.
     """
 
-    trainer: Any  # Lightning gives it before anything is asked of the loaders
-    several_processes = True  # whether each process may collect its share of an iteration
-    staleness = 0  # how many versions older than the learner's the weights may be that sample its rows
+    trainer: Any  # set by Lightning before it asks for loaders
+    several_processes = True  # whether an iteration may be split over processes
+    staleness = 0  # maximum age of sampling weights, in versions
 
     def __init__(
         self,
@@ -112,12 +112,12 @@ class RolloutData(L.LightningDataModule):
         self.iteration = 0
         self.empty = EmptyIterations(max_empty_iterations)
         self.metrics: dict[str, float] = {}
-        self.last_episodes: list[Episode] = []  # of this rank, for callbacks that show them
+        self.last_episodes: list[Episode] = []  # this rank's episodes, for callbacks
 
     # ---------------------------------------------------------------- Lightning's side
 
     def setup(self, stage: str) -> None:
-        """Read all problems and check that they fit into the policy's context, before the first step."""
+        """Read all problems and check that they fit into the policy's context."""
         policy = self.trainer.lightning_module.policy
         if stage == "fit":
             check_prompt_lengths(self.task, policy, self.sampling.max_tokens)
@@ -142,7 +142,7 @@ class RolloutData(L.LightningDataModule):
         self.close()
 
     def close(self) -> None:
-        """Free what sampling holds; it may be called twice."""
+        """Release the resources of sampling; may be called twice."""
         self.engine.close()
 
     def state_dict(self) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class RolloutData(L.LightningDataModule):
         return {**own, "annotators": annotators, "start": start, **self._collection_state()}
 
     def _collection_state(self) -> dict[str, Any]:
-        """State of the curriculum and the rollout, which collecting changes."""
+        """State that collections change: curriculum and rollout."""
         return {
             "curriculum": self.curriculum.state_dict(),
             "rollout": parallel.gather([self.rollout.state_dict()]),
@@ -176,7 +176,7 @@ class RolloutData(L.LightningDataModule):
 
     @property
     def samples(self) -> bool:
-        """Whether the policy acts: in the rollout, or in held-out measurements."""
+        """Whether the policy samples, in the rollout or in evaluation."""
         return self.rollout.samples or self.evaluation is not None
 
     # ---------------------------------------------------------------- one iteration
@@ -211,7 +211,7 @@ class RolloutData(L.LightningDataModule):
         )
 
     def _next_collection(self, ctx: Context) -> Collected:
-        """The collected episodes that this iteration learns from."""
+        """Return the collection of this iteration."""
         return self._collect(ctx, self.iteration)
 
     def _finish_collection(self, ctx: Context) -> None:
@@ -219,14 +219,14 @@ class RolloutData(L.LightningDataModule):
         self.engine.release_memory()
 
     def _collect(self, ctx: Context, version: int) -> Collected:
-        """Collect with the weights of ctx.policy, which are those of `version`."""
+        """Collect with ctx.policy, whose weights have version `version`."""
         with parallel.precision(self.trainer):
-            self.engine.report()  # an evaluation's share is not this iteration's
+            self.engine.report()  # drop counts of the evaluation before this iteration
             started = time.perf_counter()
             self.engine.sync(ctx.policy, version)
             synced = time.perf_counter()
             collector = PromptCollector(self.task, self.rollout, self.reward, self.curriculum, ctx)
-            with evaluation_mode(ctx.policy):  # once, and not at every decision
+            with evaluation_mode(ctx.policy):  # switched once, not in every decision
                 sampled = collector.collect_prompts(self.num_prompts)
                 episodes = [episode for episode in sampled if episode.ended != "error"]
                 for transform in self.transforms.values():
@@ -237,7 +237,7 @@ class RolloutData(L.LightningDataModule):
         return Collected(episodes, sampled, sampled_everywhere, self.engine.report() | metrics, ctx.policy)
 
     def _annotate(self, batch: Batch, ctx: Context) -> Batch:
-        """Add the columns of every annotator of the pipeline."""
+        """Apply the annotators of the pipeline in order."""
         started = time.perf_counter()
         for name, annotator in self.pipeline:
             batch.require(annotator.reads(), f"annotator {name!r}")
@@ -273,7 +273,7 @@ class RolloutData(L.LightningDataModule):
         )
 
     def _rows(self, collected: Collected, ctx: Context) -> Batch:
-        """The rows to learn from, known to be young enough and sampled by the weights that are said to have."""
+        """Collate the rows to learn from, and check their staleness and parity."""
         started = time.perf_counter()
         batch = learnable(collected.episodes, collected.sampled, ctx, list(self.transforms.values()))
         check_columns(batch, ("behavior_logprobs", "values", "reward", "bootstrap_value"), "the rollout", self.trainer)
@@ -286,7 +286,7 @@ class RolloutData(L.LightningDataModule):
     # ---------------------------------------------------------------- held-out numbers
 
     def measure(self) -> dict[str, float]:
-        """The evaluators' numbers for the policy as it is; empty without an evaluation."""
+        """Evaluate the current policy; an empty dict without an evaluation."""
         if self.evaluation is None:
             return {}
         learner: BaseLearner = self.trainer.lightning_module

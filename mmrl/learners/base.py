@@ -1,4 +1,4 @@
-"""BaseLearner: metrics, checkpoints and resume that all learners share."""
+"""Base class of learners: metrics, checkpoints and resume."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class BaseLearner(L.LightningModule):
     """
 
     policy: Policy
-    models: nn.ModuleDict  # beside the policy, by name
+    models: nn.ModuleDict  # further models by name
     make_scheduler: Any = None
     whole_groups = False  # whether the rows of a group have to be trained on together
     takes_update_epochs = False  # whether a training step is a whole update epoch
 
     def __init__(self) -> None:
         super().__init__()
-        self.configured: list[Options] = []  # settings of each optimiser, as configured
-        self._highest_lr = 0.0  # of any step of this iteration
-        self._metrics: dict[str, float] = {}  # of this iteration
+        self.configured: list[Options] = []  # configured settings of each optimiser
+        self._highest_lr = 0.0  # highest learning rate of this iteration
+        self._metrics: dict[str, float] = {}  # metrics of this iteration
 
     def report(self, metrics: Mapping[str, float]) -> None:
-        """Add metrics of this iteration, the same on all ranks: the one way to loggers and callbacks.
+        """Report metrics of this iteration, equal on all ranks, to loggers and callbacks.
 
         Callbacks find them in `trainer.callback_metrics` at once. Every logger gets one row at the end of the
         iteration, past `self.log`, which takes half a millisecond for each number.
@@ -60,18 +60,18 @@ class BaseLearner(L.LightningModule):
             check_processes(self.trainer)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """How the policy reads and acts travels with its weights."""
+        """Store the policy's contract in the checkpoint."""
         checkpoint["policy_contract"] = self.policy.contract()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         refuse_other(checkpoint.get("policy_contract"), self.policy.contract(), "the checkpoint")
-        if "state_dict" in checkpoint:  # of a sharded run it is read apart
+        if "state_dict" in checkpoint:  # a sharded checkpoint stores weights separately
             place = f"ckpt_path={self.trainer.ckpt_path}"
             checkpoint_weights(checkpoint, place)
             check_fits(self.state_dict(), checkpoint["state_dict"], place)
 
     def on_train_start(self) -> None:
-        """Measure the starting policy too, so that a run holds its own before and after.
+        """Evaluate the initial policy, so that a run has results before and after training.
 
         After a resume the optimisers follow this run's configuration.
         """
@@ -79,7 +79,7 @@ class BaseLearner(L.LightningModule):
             schedulers = [each.scheduler for each in self.trainer.lr_scheduler_configs] or [None] * len(self.configured)
             for optimizer, configured, scheduler in zip(self.trainer.optimizers, self.configured, schedulers):
                 apply_configuration(optimizer, configured, scheduler, self.make_scheduler)
-        data = getattr(self.trainer, "datamodule", None)  # Lightning sets it where there is one
+        data = getattr(self.trainer, "datamodule", None)  # absent without a data module
         metrics = data.measure() if isinstance(data, RolloutData) and self.trainer.current_epoch == 0 else {}
         if metrics:
             self._log_row({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
@@ -88,7 +88,7 @@ class BaseLearner(L.LightningModule):
         self._highest_lr = max(self._highest_lr, highest_learning_rate(self.trainer.optimizers))
 
     def mean_over_ranks(self, means: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The mean over ranks of each number, on the host."""
+        """Average each number over the ranks; the results are on the CPU."""
         if not means:
             return {}
         _, size = parallel.rank_and_size()
@@ -96,7 +96,7 @@ class BaseLearner(L.LightningModule):
         return dict(zip(means, values.cpu().unbind()))
 
     def on_train_epoch_end(self) -> None:
-        """Log the row of this iteration.
+        """Log the metrics of this iteration.
 
         Weights that are not finite stop the run here, before a checkpoint is made of them.
         """
@@ -108,7 +108,7 @@ class BaseLearner(L.LightningModule):
         self._metrics = {}
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """At the end of an iteration log its highest learning rate, and warn where that is 0."""
+        """Report the highest learning rate at the end of an iteration; warn if it is 0."""
         if batch_idx + 1 < self.trainer.num_training_batches:
             return
         highest, self._highest_lr = self._highest_lr, 0.0
@@ -121,6 +121,6 @@ class BaseLearner(L.LightningModule):
             )
 
     def validation_step(self, metrics: dict[str, float], _: int) -> None:
-        """Held-out numbers come ready from the data module's evaluators, the same on all ranks."""
+        """Report the metrics of the data module's evaluators, which are equal on all ranks."""
         named = {f"val/{name}": float(value) for name, value in metrics.items()}
         self.log_dict({"iterations": float(self.trainer.current_epoch + 1), **named}, batch_size=1, sync_dist=False)

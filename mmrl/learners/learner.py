@@ -62,7 +62,7 @@ class Learner(BaseLearner):
         self._sharded = False
 
     def setup(self, stage: str) -> None:
-        """Copy the starting policy, after callbacks have given it its starting weights and before a resume."""
+        """Copy the initial policy for reference and auxiliary models; callbacks have loaded its weights before."""
         super().setup(stage)
         if self.reference and "reference" not in self.models:
             self.models["reference"] = copy.deepcopy(self.policy).requires_grad_(False).eval()
@@ -71,7 +71,7 @@ class Learner(BaseLearner):
                 self.models[name] = copy.deepcopy(self.policy)
 
     def configure_model(self) -> None:
-        """Shard once when Lightning's strategy brings a device mesh."""
+        """Shard the models once if the strategy has a device mesh."""
         if self.device_mesh is not None and not self._sharded:
             models: list[Any] = [self.policy, *(self.models[name] for name in self.auxiliary_models)]
             for model in models:
@@ -79,7 +79,7 @@ class Learner(BaseLearner):
             self._sharded = True
 
     def parameter_groups(self) -> list[Any]:
-        """What the optimiser is made from: all trained parameters, or groups with learning rates of their own."""
+        """Trained parameters for the optimiser: a list, or groups with their own learning rates."""
         if not self.auxiliary_models and not self.learning_rates:
             return _trainable_parameters(self.policy)
         own = [
@@ -100,7 +100,7 @@ class Learner(BaseLearner):
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
-        """By model, so that an auxiliary model's gradient does not change the policy's."""
+        """Clip the gradient of each model separately, so that auxiliary models do not affect the policy."""
         if not self.auxiliary_models or not gradient_clip_val or str(gradient_clip_algorithm or "norm") != "norm":
             return self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
         for model in (self.policy, *(self.models[name] for name in self.auxiliary_models)):
@@ -108,7 +108,7 @@ class Learner(BaseLearner):
 
     @property
     def whole_groups(self) -> bool:
-        """Whether the rows of a group have to be trained on together."""
+        """Whether all rows of a group must be in one minibatch."""
         return self.objective.whole_groups
 
     def training_step(self, batch: Batch, index: int) -> torch.Tensor:
@@ -132,7 +132,7 @@ class Learner(BaseLearner):
             check_gradients(self.named_parameters(), self.trainer)
 
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
-        """One step per minibatch; none where no rank has a row in it, so that momentum alone moves no weights."""
+        """Take one step per minibatch; none if no rank has rows, so that momentum alone cannot change weights."""
         weight = parallel.total(torch.tensor(self._minibatch_weight), self.device)
         self._stepped = bool(weight > 0)
         if self._stepped:
@@ -149,7 +149,7 @@ class Learner(BaseLearner):
             super().lr_scheduler_step(scheduler, metric)
 
     def outputs(self, batch: Batch) -> PolicyOutput:
-        """What the policy says of the rows, and what the further passes say that the objective's terms name."""
+        """Run the policy on the batch, and the further forward passes that the objective's terms name."""
         out = self.policy(batch)
         for name in sorted(self.objective.others()):
             own = name in self.auxiliary_models
@@ -157,7 +157,7 @@ class Learner(BaseLearner):
         return out
 
     def _means(self) -> dict[str, float]:
-        """The parts of the loss over this iteration's minibatches, on all ranks."""
+        """Mean of the loss terms and diagnostics over this iteration's minibatches and all ranks."""
         # the weights already hold the number of micro-batches and ranks, so the mean over both is the minibatch's value
         names = self._terms[0] if self._terms else {}
         sums = {name: torch.stack([metrics[name] for metrics in self._terms]).mean() for name in names}

@@ -126,7 +126,7 @@ class PhasedLearner(BaseLearner):
         self._update_metrics.append(metrics)
 
     def run_phase(self, name: str, phase: Phase, batch: Batch, ctx: UpdateContext) -> Batch:
-        """One phase of an update; the batch that the phases after it get."""
+        """Run one phase of an update; returns the batch for the following phases."""
         return phase(batch, ctx)
 
     def _minimize(self, name: str, loss: Tensor) -> None:
@@ -148,7 +148,7 @@ class PhasedLearner(BaseLearner):
         optimizer.step()
 
     def _log_phase_metrics(self) -> None:
-        """Once an iteration, the mean over the updates in which a phase ran."""
+        """Report means over the updates in which a phase ran, once per iteration."""
         metrics: dict[str, list[Tensor]] = {}
         for update in self._update_metrics:
             for name, value in update.items():

@@ -1,4 +1,4 @@
-"""Drawing one choice per row from logits, and the distribution that was really drawn from."""
+"""Sample one choice per row from logits, with temperature and truncation, and its log-probability."""
 
 from __future__ import annotations
 

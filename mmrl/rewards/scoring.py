@@ -1,4 +1,4 @@
-"""Scores and rewards are written into episodes here, and nowhere else."""
+"""Write scores and rewards into episodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Scorer(Collector):
 
 
 def score(episodes: Sequence[Episode], task: Task, reward: Reward) -> None:
-    """Write scores and the composed reward into finished episodes; errors keep neither.
+    """Write scores and the reward into finished episodes; episodes with errors get neither.
 
     Raises ValueError where a score or a reward is missing, NaN or infinite.
     """

@@ -36,7 +36,7 @@ class Rollout(ABC):
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state."""
+        """Restore a saved state."""
 
 
 @runtime_checkable

@@ -47,7 +47,7 @@ class BestWorst(EpisodeTransform):
 
 
 def label_preference(episode: Episode, sign: int) -> Episode:
-    """The episode with column `preference` on all its rows: 1 preferred, -1 not, 0 neither."""
+    """Add the column `preference` to all rows of an episode: 1 preferred, -1 rejected, 0 neither."""
     return replace(episode, turns=[_label_turn(turn, sign) for turn in episode.turns])
 
 

@@ -1,4 +1,4 @@
-"""The task's own answer as a further member of a group."""
+"""Add the task's reference answer to each group as a demonstration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mmrl.types import Completion, Context, Episode, Turn
 
 @dataclass(frozen=True)
 class AddDemonstration(EpisodeTransform):
-    """Every group gets the demonstration of its prompt, judged as the episodes are and compared with them.
+    """Add the demonstration of the prompt to each group; it is scored and compared like sampled episodes.
 
     The policy did not sample it: its row is `is_demo`, its `behavior_logprobs` are 0, and a ratio is taken against
     `old_logprobs`, which the annotator `old` finds for it as for the others. It is for policies whose rows are whole
@@ -58,7 +58,7 @@ class AddDemonstration(EpisodeTransform):
 
 
 def _completion(like: Completion, episode: Episode, output: str, ctx: Context) -> Completion:
-    """The demonstration in the encoded context of an episode, so that the prompt is read once."""
+    """Encode the demonstration in the context of an episode of its group, which shares the prompt."""
     odd = sorted(name for name in like.extra if per_choice(name))
     if odd:
         raise ValueError(

@@ -65,7 +65,7 @@ def verify_canary(engine: Tensor, learner: Tensor, dtypes: set[str], version: in
     difference = (engine.double() - learner.double()).abs()
     bound = max(BOUNDS.get(dtype, BOUNDS["bfloat16"]) for dtype in dtypes)
     mean = float(difference.mean())
-    if not mean <= bound:  # not a number is refused too
+    if not mean <= bound:  # NaN fails both comparisons and is refused
         worst = int(difference.argmax())
         raise EngineFailure(
             f"the engine's canary differs from the learner's by {mean:.2e} nats per token (bound {bound:.0e}; most at "
