@@ -95,7 +95,7 @@ class Request:
 
 @dataclass
 class Completion:
-    """What an engine returns for one request."""
+    """Result of an engine for one request."""
 
     observation: Observation  # encoded: what Policy.forward needs to score the action again
     action: Tensor  # [T] ids, or [T, A] reals
@@ -142,7 +142,7 @@ class Episode:
 
     @property
     def tokens(self) -> int:
-        """How many choices the policy made."""
+        """Number of choices that the policy made."""
         counted = getattr(self.turns, "choices", None)  # known to columns without making a turn of every row
         return int(sum(turn.completion.action_mask.sum() for turn in self.turns)) if counted is None else counted
 
@@ -161,7 +161,7 @@ class Episode:
 
 @dataclass
 class PolicyOutput:
-    """What one forward pass says about the stored actions."""
+    """Output of one forward pass on stored actions."""
 
     logprobs: Tensor  # [N, T] nats
     entropy: Tensor  # [N, T] nats

@@ -38,7 +38,7 @@ class Annotator(ABC):
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """What must survive between iterations, the same on all ranks; empty when nothing does."""
+        """Return the state to save in checkpoints, equal on all ranks; empty if there is none."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

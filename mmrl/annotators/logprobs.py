@@ -22,7 +22,7 @@ def score_rows(
     rows: int,
     device: torch.device,
 ) -> Tensor:
-    """One entry of the model's output for all rows, as of `evaluate_rows`."""
+    """Return one entry of the model's output for all rows; see `evaluate_rows`."""
     return evaluate_rows(model, batch, lambda there: column(model(there)), rows, device)
 
 
@@ -30,7 +30,7 @@ def score_rows(
 def evaluate_rows(
     model: nn.Module, batch: Batch, say: Callable[[Batch], Tensor], rows: int, device: torch.device
 ) -> Tensor:
-    """What a model says of all rows, on the CPU, computed in evaluation mode `rows` rows at a time.
+    """Run a model on all rows in evaluation mode, `rows` rows at a time; the outputs are on the CPU.
 
     Episodes of one prompt go together, since a policy may read their prompt once.
     """
@@ -50,7 +50,7 @@ def positive_rows(rows: int, part: str) -> None:
 
 
 def reference_of(ctx: Context, part: str) -> nn.Module:
-    """The frozen copy of the starting policy that this part needs."""
+    """Return the frozen reference model, a copy of the initial policy, which this part needs."""
     if "reference" not in ctx.models:
         raise KeyError(f"{part} needs a frozen copy of the starting policy: set model.reference=true")
     return ctx.models["reference"]
@@ -58,7 +58,7 @@ def reference_of(ctx: Context, part: str) -> nn.Module:
 
 @dataclass(frozen=True)
 class ReferenceLogprobs(Annotator):
-    """How likely the frozen reference policy finds each stored choice.
+    """Compute log-probs of the stored choices under the frozen reference policy.
 
     Args:
         rows: contexts per forward pass; lower it when memory runs out.
@@ -85,7 +85,7 @@ class ReferenceLogprobs(Annotator):
 
 @dataclass(frozen=True)
 class OldLogprobs(Annotator):
-    """How likely the policy finds each stored choice before this iteration's updates, by the learner's own arithmetic.
+    """Compute log-probs of the stored choices with the learner, before this iteration's updates.
 
     Args:
         rows: contexts per forward pass; lower it when memory runs out.
@@ -108,7 +108,7 @@ class OldLogprobs(Annotator):
 
 @dataclass(frozen=True)
 class Logprobs(Annotator):
-    """How likely each stored choice is found before this iteration's updates, by whom and in which context one likes.
+    """Compute log-probs of the stored choices before this iteration's updates, by any model and in any context.
 
     Args:
         column: that it is written to.

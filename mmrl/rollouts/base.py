@@ -32,7 +32,7 @@ class Rollout(ABC):
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """What must survive between iterations, as tensors and plain values; empty when nothing does."""
+        """Return the state to save in checkpoints, as tensors and plain values; empty if there is none."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

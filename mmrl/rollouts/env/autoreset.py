@@ -14,7 +14,7 @@ from gymnasium.vector.utils import create_empty_array
 
 @dataclass(frozen=True, slots=True)
 class EpisodeEnd:
-    """How an episode of one environment ended."""
+    """End of an episode of one environment."""
 
     terminated: bool  # False: truncated
     following: dict[str, Any]  # raw observation after the last decision, before any reset
