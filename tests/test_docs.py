@@ -1,7 +1,9 @@
-"""The pages show what there is: tables, recipes and commands."""
+"""The pages show what there is: tables, recipes and commands; the how-to guides are executed block by block."""
 
+import importlib.util
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,18 @@ from mmrl.columns import table
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import CONF, compose, to_lightning
 from mmrl.experiments.results import format_table
+from tests.test_recipes import SMALL, shrink
 
-DOCS = Path(__file__).parent.parent / "docs"
-PAGES = (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")))
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
+PAGES = (ROOT / "README.md", *sorted(set(DOCS.rglob("*.md")) - set(HOW_TO)))
+FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+
+
+def fits(words: str) -> list[str]:
+    """The words of a `mmrl fit` without its comment."""
+    return shlex.split(words, comments=True)
 
 
 def commands() -> list[str]:
@@ -35,13 +46,13 @@ def test_the_data_dictionary_is_current():
 
 
 def test_the_readme_shows_results_as_they_are_stored():
-    measured = (DOCS.parent / "README.md").read_text().split("## Measured")[1].split("## Licence")[0]
+    measured = (ROOT / "README.md").read_text().split("## Measured")[1].split("## Licence")[0]
     rows = [line for line in measured.splitlines() if line.startswith("| `")]
     assert rows and set(rows) <= set(format_table().splitlines())
 
 
 def test_the_recipe_that_readme_shows_is_the_file():
-    text = (DOCS.parent / "README.md").read_text()
+    text = (ROOT / "README.md").read_text()
     _, name, shown = re.split(r"This is all of `conf/(.+?)`:\n\n```yaml\n", text, maxsplit=1)
     assert shown.split("```")[0] == (CONF / name).read_text()
 
@@ -64,4 +75,69 @@ def test_every_fit_of_the_pages_is_a_run(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if "data/push" in words:
         assert main(["data", "record", "sim=push", "num_episodes=1", "out=data/push"]) == 0
-    CLI(to_lightning(compose(shlex.split(words))), build=False)
+    CLI(to_lightning(compose(fits(words))), build=False)
+
+
+class Guide:
+    """Executes the blocks of a how-to guide in one folder: its first `mmrl fit` without a checkpoint at a tiny size,
+    the others up to the typed configuration, everything else as it stands but for the number of recorded episodes."""
+
+    def __init__(self) -> None:
+        self.fitted = False
+        self.names: dict[str, object] = {}
+
+    def run(self, language: str, title: str, text: str) -> None:
+        if title.startswith("conf/"):
+            assert text == (ROOT / title).read_text(), f"{title} is not what the page shows"
+        elif title:
+            Path(title).parent.mkdir(parents=True, exist_ok=True)
+            Path(title).write_text(text)
+        elif language == "python":
+            exec(compile(text, "block", "exec"), self.names)
+        elif language == "sh":
+            for line in text.replace("\\\n", " ").splitlines():
+                words = fits(line)
+                if words:
+                    self._command(words)
+        else:
+            raise AssertionError(f"a block of {language} without a title is not executed")
+
+    def _command(self, words: list[str]) -> None:
+        program, *rest = words
+        if program == "mmrl" and rest[0] == "fit" and "--config" not in rest:
+            self._fit(rest[1:])
+        elif program == "mmrl":
+            assert main([re.sub(r"^num_episodes=.*", "num_episodes=2", word) for word in rest]) == 0, words
+        elif program == "python" and rest[0] == "-m":
+            assert importlib.util.find_spec(rest[1]), words
+        elif program == "python":
+            assert rest[0].startswith("scripts/") and (ROOT / rest[0]).is_file(), words
+        elif program == "make":
+            assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE), words
+        else:
+            assert words == ["export", "PYTHONPATH=$PWD"] or program in ("pip", "tensorboard"), words
+
+    def _fit(self, words: list[str]) -> None:
+        if self.fitted or compose(words).choices.policy not in SMALL:
+            CLI(to_lightning(compose(words)), build=False)
+            return
+        folder = next((word.partition("=")[2] for word in words if word.startswith("run_dir=")), "runs/first")
+        assert main(["fit", *shrink(tuple(words), folder)]) == 0, words
+        self.fitted = True
+
+
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+def test_every_block_of_a_how_to_guide_works(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    blocks = FENCE.findall(page.read_text())
+    assert len(blocks) == page.read_text().count("\n```") / 2
+    guide = Guide()
+    try:
+        for language, options, text in blocks:
+            title = re.search(r'title="(.+?)"', options)
+            guide.run(language, title[1] if title else "", text)
+    finally:
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+                del sys.modules[name]

@@ -15,11 +15,15 @@ from mmrl.types import Context
 
 @dataclass(frozen=True)
 class GroupAdvantage(Annotator):
-    """GRPO advantage: how much better an episode was than its group, the same for all its choices.
+    """GRPO advantage: reward of an episode minus the baseline of its group, equal for all its choices.
 
-    A_i = (r_i - baseline_i) / (scale_i + epsilon), one entry per episode, however many rows it has. The group's
-    population ("std") or sample ("sample") standard deviation is the unit, or none. Without a baseline this is the
-    plain reward of REINFORCE.
+    A_i = (r_i - baseline_i) / (scale_i + epsilon), one entry per episode, however many rows it has.
+
+    Args:
+        scale: unit of the advantage: the group's population ("std") or sample ("sample") standard deviation, or none.
+        baseline: mean reward of the group, or of its other episodes ("leave_one_out", RLOO); none for the plain reward
+            of REINFORCE.
+        epsilon: is added to the scale, so that equal rewards do not divide by zero.
     """
 
     scale: Literal["std", "sample"] | None = "std"

@@ -1,4 +1,4 @@
-"""Render docs/papers.md: each recipe with its paper, how close it is, how to run it, and its result."""
+"""Render docs/papers.md: each recipe with its paper, its differences from the paper, and its result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import yaml
 from mmrl.config.compose import CONF
 from mmrl.experiments.results import FOLDER, format_result, read_result
 
-HEADERS = ("recipe", "command", "paper", "status", "what differs", "result")
+HEADERS = ("recipe", "paper", "status", "what differs", "result")
 
 
 def render_page(conf: Path = CONF, results: Path = FOLDER) -> str:
@@ -21,9 +21,8 @@ def render_page(conf: Path = CONF, results: Path = FOLDER) -> str:
         "Written by `python scripts/paper_index.py`; a test checks that it is current.\n"
         "`python scripts/reproduce.py NAME` runs the experiment of a recipe: method and baseline at equal budget over\n"
         "seeds. A result is the effect with its Student 95 % interval: of the paired difference to the baseline or,\n"
-        "without a baseline, of the gain over the start. [results/](results) holds every seed.\n\n"
-        + "\n".join(lines)
-        + "\n"
+        "without a baseline, of the gain over the start. `docs/results/` holds\n"
+        "every seed. `mmrl fit recipe=NAME` trains one run.\n\n" + "\n".join(lines) + "\n"
     )
 
 
@@ -33,7 +32,6 @@ def _format_row(path: Path, conf: Path, results: Path) -> str:
     title = f"{paper['title']}{year}; {paper['source']}"
     cells = (
         f"`{path.stem}`",
-        f"`mmrl fit recipe={path.stem}`",
         title,
         paper["status"],
         paper["differs"],

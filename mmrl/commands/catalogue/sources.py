@@ -47,10 +47,20 @@ class Source:
     @property
     def abstract_methods(self) -> frozenset[str]:
         """Names of abstract methods that neither it nor a base defines."""
-        inherited = frozenset().union(*(base.abstract_methods for base in self.bases))
-        own = [node for node in self.node.body if isinstance(node, ast.FunctionDef)]
-        abstract = {node.name for node in own if any("abstractmethod" in ast.unparse(d) for d in node.decorator_list)}
-        return frozenset(inherited - _defined_names(self.node) | abstract)
+        family = list(self._family())
+        abstract = {
+            node.name
+            for source in family
+            for node in source.node.body
+            if isinstance(node, ast.FunctionDef)
+            and any("abstractmethod" in ast.unparse(d) for d in node.decorator_list)
+        }
+        return frozenset(name for name in abstract if not any(name in _defined_names(source.node) for source in family))
+
+    def _family(self) -> Iterator[Source]:
+        yield self
+        for base in self.bases:
+            yield from base._family()
 
 
 def find_source(path: str) -> Source | None:
@@ -154,11 +164,11 @@ def _walk_modules(package: str) -> Iterator[str]:
 
 
 def _defined_names(node: Definition) -> set[str]:
-    """Names that a class body gives a value."""
+    """Names that a class body gives a value; an abstract method has none."""
     names = set()
     for child in node.body:
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            names.add(child.name)
+            names |= {child.name} - {child.name for d in child.decorator_list if "abstractmethod" in ast.unparse(d)}
         elif isinstance(child, ast.Assign):
             names |= {target.id for target in child.targets if isinstance(target, ast.Name)}
         elif isinstance(child, ast.AnnAssign) and child.value is not None and isinstance(child.target, ast.Name):
