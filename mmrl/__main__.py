@@ -16,7 +16,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     from mmrl.commands import COMMANDS
     from mmrl.commands.usage import USAGE, USAGES, format_versions
-    from mmrl.errors import ConfigError, raised_on_purpose
+    from mmrl.errors import ConfigError, is_user_error
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         COMMANDS[command](rest)
     except Exception as error:
-        if os.environ.get("MMRL_TRACEBACK") or not raised_on_purpose(error):
+        if os.environ.get("MMRL_TRACEBACK") or not is_user_error(error):
             raise
         text = error.args[0] if isinstance(error, KeyError) else error  # a KeyError's str has quotes around it
         print(f"mmrl {command}: {' '.join(str(text).split())}", file=sys.stderr)

@@ -13,7 +13,7 @@ class ConfigError(ValueError):
     """An argument, key or value of the configuration that cannot be used; the message says which and what to do."""
 
 
-def raised_on_purpose(error: BaseException) -> bool:
+def is_user_error(error: BaseException) -> bool:
     """Whether a `raise` statement of mmrl, tasks or sims raised the error: then its text is written for the user."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and frames[-1].filename.startswith(OWN) and (frames[-1].line or "").startswith("raise ")

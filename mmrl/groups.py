@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from mmrl.types import Episode
 
 
-def grouped(episodes: Sequence[Episode]) -> dict[int, list[Episode]]:
+def group_episodes(episodes: Sequence[Episode]) -> dict[int, list[Episode]]:
     """Episodes by group, in order of first appearance."""
     out: dict[int, list[Episode]] = {}
     for episode in episodes:
@@ -17,11 +17,11 @@ def grouped(episodes: Sequence[Episode]) -> dict[int, list[Episode]]:
 
 def has_zero_variance(group: Sequence[Episode], score_name: str, tolerance: float) -> bool:
     """Whether all episodes of the group have the same reward, up to a tolerance."""
-    all_earned = [earned(episode, score_name) for episode in group]
+    all_earned = [get_score(episode, score_name) for episode in group]
     return max(all_earned) - min(all_earned) <= tolerance
 
 
-def earned(episode: Episode, score_name: str) -> float:
+def get_score(episode: Episode, score_name: str) -> float:
     """The reward of an episode, or one of its scores."""
     if score_name == "reward":
         return episode.reward
@@ -31,3 +31,9 @@ def earned(episode: Episode, score_name: str) -> float:
             f"which has {sorted(episode.scores)}; set score_name of the transform"
         )
     return episode.scores[score_name]
+
+
+def number_distinct(keys: Iterable[Hashable | None]) -> list[int]:
+    """Number keys from 0 in the order of their first appearance; None equals no other key."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(object() if key is None else key, len(numbers)) for key in keys]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -52,9 +51,9 @@ def shards(trainer: Any) -> bool:
     return isinstance(trainer.strategy, ModelParallelStrategy | FSDPStrategy)
 
 
-def on_any(trainer: Any, told: bool) -> bool:
-    """Whether any process was told. Collective."""
-    return trainer.strategy.reduce_boolean_decision(told, all=False) if trainer.world_size > 1 else told
+def on_any(trainer: Any, condition: bool) -> bool:
+    """Whether the condition holds in any process. Collective."""
+    return trainer.strategy.reduce_boolean_decision(condition, all=False) if trainer.world_size > 1 else condition
 
 
 def precision(trainer: Any) -> AbstractContextManager:
@@ -62,9 +61,10 @@ def precision(trainer: Any) -> AbstractContextManager:
     return trainer.precision_plugin.forward_context()
 
 
-def steps_directly(trainer: Any) -> bool:
-    """True for one process, fp32 and one micro-batch per update, where the optimiser may be stepped directly."""
-    alone = trainer.world_size == 1 and isinstance(trainer.strategy, SingleDeviceStrategy)
+def runs_on_one_cpu(trainer: Any) -> bool:
+    """True for one process on a CPU, fp32 and one micro-batch per update: the optimiser may be stepped directly."""
+    strategy = trainer.strategy
+    alone = isinstance(strategy, SingleDeviceStrategy) and strategy.root_device.type == "cpu"
     by_norm = str(trainer.gradient_clip_algorithm or "norm") == "norm"
     return alone and by_norm and str(trainer.precision) == "32-true" and trainer.accumulate_grad_batches == 1
 
@@ -78,36 +78,6 @@ def mesh_sizes(trainer: Any) -> dict[str, int] | None:
 def scales_gradients(trainer: Any) -> bool:
     """Whether gradients may be infinite: fp16, whose gradient scaler then skips the step and lowers its scale."""
     return str(trainer.precision) == "16-mixed"
-
-
-def step(optimizer: Any, trainer: Any) -> None:
-    """Step an optimiser directly, with the count that Lightning keeps of steps."""
-    counted = trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
-    counted.increment_ready()
-    optimizer.step()
-    counted.increment_completed()
-
-
-def move_batch(batch: Any, trainer: Any) -> Any:
-    """The batch where the run's strategy wants it."""
-    if trainer.strategy.root_device.type == "cpu":
-        return batch
-    return trainer.strategy.batch_to_device(batch)
-
-
-def disable_capture_health_check(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """Disable the graph-capture health check that an optimiser on a CPU runs at every step."""
-    optimizer._accelerator_graph_capture_health_check = lambda: None  # type: ignore[method-assign]
-    return optimizer
-
-
-def restore_nvml_check() -> None:
-    """Restore torch's own GPU check on a machine without a GPU, in place of the NVML one that Lightning sets.
-
-    Some optimisers look in every step, and by NVML, as Lightning wants it, each look searches the disk for a library.
-    """
-    if torch.cuda.device_count() == 0:
-        os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)
 
 
 def refuse_rounded_columns(trainer: Any) -> None:

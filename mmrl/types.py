@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,7 +32,7 @@ Ended = Literal["done", "length", "time", "cut", "error"]
 
 @dataclass(frozen=True)
 class Prompt:
-    """One problem: what the policy is told, and what the verifier needs to judge the answer."""
+    """One problem: the input of the policy, and what the verifier needs to judge the answer."""
 
     key: str  # "task/split/index", for example "arithmetic/train/17"
     messages: tuple[dict[str, Any], ...] = ()  # chat messages; an image is a content part {"type": "image"}
@@ -90,6 +90,7 @@ class Request:
     observation: Mapping[str, Any]  # raw: messages and images, or what a simulator returns
     seed: int  # 64-bit; the draw depends on this number only, not on the batch around it
     prefix: Tensor | None = None  # [P] ids that stand after the observation already; the completion goes on from there
+    prompt_id: Hashable | None = None  # the same for requests of one observation, which is encoded once; None: its own
 
 
 @dataclass
@@ -106,6 +107,7 @@ class Completion:
     extra: dict[str, Tensor] = field(default_factory=dict)  # further row columns, named as in mmrl.columns
     policy_version: int = 0  # of the weights that sampled it
     others: dict[str, Observation] = field(default_factory=dict)  # encoded contexts in which it is scored as well
+    prompt_id: Hashable | None = None  # the same for completions of one observation in an iteration; None: its own
 
 
 @dataclass
@@ -237,7 +239,7 @@ class Task(ABC):
         """Named numbers for a finished episode. A bug raises; a wrong answer scores."""
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
-        """Those of many; a task that has to ask somebody overrides it, to ask once."""
+        """The scores of many episodes; a task that asks a server overrides it, to ask once."""
         out = []
         for episode in episodes:
             try:

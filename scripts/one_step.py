@@ -23,8 +23,8 @@ from typing import Any
 from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.cli import load_run
 from mmrl.evaluation.statistics.intervals import mcnemar, wilson
+from mmrl.evaluation_mode import evaluation_mode
 from mmrl.experiments.effect import student_interval
-from mmrl.policies.base import evaluating
 from mmrl.policies.chains import Chain
 from mmrl.rng import Noise
 from mmrl.types import Sampling
@@ -51,7 +51,7 @@ def seconds(cli: Any, chains: Mapping[str, Chain], rounds: int) -> dict[str, flo
     raw = {name: rows[0] for name, rows in observation.items()}
     env.close()
     spent: dict[str, list[float]] = {name: [] for name in chains}
-    with evaluating(policy):
+    with evaluation_mode(policy):
         for _ in range(rounds + 1):
             for name, policy.chain in chains.items():
                 for number in range(TURN):

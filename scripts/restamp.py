@@ -26,6 +26,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -58,12 +59,15 @@ def record(recipes: Sequence[str], file: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for recipe in recipes:
             experiment = read_experiment(recipe)
-            for side, words in (experiment.sides() if experiment else {}).items():
-                result.setdefault(recipe, {})[side] = {
-                    "content": hash_content(words),
-                    "config": training_config(words),
-                    "runs": train_with_stages(words, folder),
-                }
+            sides = {}
+            try:
+                for side, words in (experiment.sides() if experiment else {}).items():
+                    runs = train_with_stages(words, folder)
+                    sides[side] = {"content": hash_content(words), "config": training_config(words), "runs": runs}
+            except Exception:  # one recipe must not cost the record of the others
+                traceback.print_exc()
+                continue
+            result[recipe] = sides
             file.write_text(json.dumps(result))  # what has been recorded survives an interruption
             print(f"{ROOT.name}: {recipe}", file=sys.stderr, flush=True)
 

@@ -5,9 +5,11 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import mmrl
 from mmrl.__main__ import main
 from mmrl.columns import table
 from mmrl.commands.cli import CLI
@@ -53,6 +55,19 @@ def test_the_recipe_that_readme_shows_is_the_file():
     text = (ROOT / "README.md").read_text()
     _, name, shown = re.split(r"This is all of `conf/(.+?)`:\n\n```yaml\n", text, maxsplit=1)
     assert shown.split("```")[0] == (CONF / name).read_text()
+
+
+def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
+    """One block after the other, in a folder with a run of demo_vla."""
+    monkeypatch.chdir(tmp_path)
+    tiny = {"data": {"num_prompts": 1, "group_size": 2, "evaluation": {"count": 1}}, "trainer": {"max_epochs": 1}}
+    mmrl.fit("recipe=demo_vla", "trainer.callbacks.warm_start.stages=null", run_dir="runs/demo", **tiny)
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS.parent / "README.md").read_text(), flags=re.DOTALL)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks:
+        exec(block, names)
+    assert len(blocks) == 2 and 0 < names["run"].last_metrics["rollout/reward"] <= 1
+    assert names["reward"] == 0 and names["observation"]["image"].dtype == "uint8"
 
 
 @pytest.mark.parametrize("words", commands())

@@ -50,6 +50,7 @@ SMALL = {
             "tiny_vla",
             "tiny_vla_scaled",
             "tiny_flow_vla",
+            "tiny_flow_vla_scaled",
             "tiny_flow_noise_vla",
             "tiny_diffusion_vla",
             "tiny_gaussian_vla",

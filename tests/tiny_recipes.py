@@ -248,7 +248,7 @@ class Watcher(L.Callback):
             if name in learner.gradient_phases:
                 out = phase.output(batch, update)
                 self._watch(phase.objective, out, batch, learner._own_parameters[name], f"{name}/")
-            elif phase.writes:
+            elif phase.writes():
                 batch = phase(batch, update)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:

@@ -42,4 +42,4 @@ class Annotator(ABC):
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state."""
+        """Restore a saved state."""

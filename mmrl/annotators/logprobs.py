@@ -11,38 +11,35 @@ from torch import Tensor, nn
 from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
 from mmrl.columns import COLLATED
+from mmrl.evaluation_mode import evaluation_mode
 from mmrl.types import Context, PolicyOutput
 
 
-def scored(
+def score_rows(
     model: nn.Module,
     batch: Batch,
     column: Callable[[PolicyOutput], Tensor],
     rows: int,
     device: torch.device,
 ) -> Tensor:
-    """One entry of the model's output for all rows, as of `said`."""
-    return said(model, batch, lambda there: column(model(there)), rows, device)
+    """One entry of the model's output for all rows, as of `evaluate_rows`."""
+    return evaluate_rows(model, batch, lambda there: column(model(there)), rows, device)
 
 
 @torch.no_grad()
-def said(model: nn.Module, batch: Batch, say: Callable[[Batch], Tensor], rows: int, device: torch.device) -> Tensor:
+def evaluate_rows(
+    model: nn.Module, batch: Batch, say: Callable[[Batch], Tensor], rows: int, device: torch.device
+) -> Tensor:
     """What a model says of all rows, on the CPU, computed in evaluation mode `rows` rows at a time.
 
     Episodes of one prompt go together, since a policy may read their prompt once.
     """
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        pieces = []
-        order = batch["prompt_id"].argsort(stable=True)
+    pieces = []
+    order = batch["prompt_id"].argsort(stable=True)
+    with evaluation_mode(model):
         for piece in batch.select(order).split(rows):
             there = Batch({name: part.to(device) for name, part in piece.items()})
             pieces.append(say(there).float().cpu())
-    finally:
-        # each module's own mode: a frozen part may be in evaluation mode inside a training policy
-        for module, training in modes:
-            module.training = training
     return torch.cat(pieces)[order.argsort()]
 
 
@@ -83,7 +80,7 @@ class ReferenceLogprobs(Annotator):
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         reference = reference_of(ctx, "reference_logprobs")
-        return batch.with_columns(ref_logprobs=scored(reference, batch, _logprobs, self.rows, ctx.device))
+        return batch.with_columns(ref_logprobs=score_rows(reference, batch, _logprobs, self.rows, ctx.device))
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ class OldLogprobs(Annotator):
         return frozenset({"old_logprobs"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        return batch.with_columns(old_logprobs=scored(ctx.policy, batch, _logprobs, self.rows, ctx.device))
+        return batch.with_columns(old_logprobs=score_rows(ctx.policy, batch, _logprobs, self.rows, ctx.device))
 
 
 @dataclass(frozen=True)
@@ -145,7 +142,7 @@ class Logprobs(Annotator):
             raise KeyError(f"annotator logprobs: the learner has no model {self.model!r}, only {sorted(ctx.models)}")
         model = ctx.policy if self.model is None else ctx.models[self.model]
         seen = batch if self.context is None else batch.with_context(self.context)
-        return batch.with_columns(**{self.column: scored(model, seen, _logprobs, self.rows, ctx.device)})
+        return batch.with_columns(**{self.column: score_rows(model, seen, _logprobs, self.rows, ctx.device)})
 
 
 def _logprobs(out: PolicyOutput) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 
 from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
-from mmrl.ops.advantage import role_advantage
+from mmrl.ops.advantage import Scale, group_advantage
 from mmrl.types import Context
 
 
@@ -54,7 +54,8 @@ class RoleAdvantage(Annotator):
         number = {key: i for i, key in enumerate(dict.fromkeys(key for key, _ in everyone))}
         baseline_group = torch.tensor([number[key] for key, _ in everyone], dtype=torch.long)
         rewards = torch.tensor([r for _, r in everyone], dtype=torch.float64)
-        advantage = role_advantage(rewards, baseline_group, self.scale, self.epsilon)
+        scale: Scale | None = "sample" if self.scale else None
+        advantage = group_advantage(rewards, baseline_group, "mean", scale, self.epsilon)
         found = dict(zip(everyone, advantage.tolist()))  # equal rewards in one group have equal advantages
         out = torch.tensor([found.get((key, float(r)), 0.0) for key, r in zip(keys, reward)], dtype=torch.float32)
         return batch.with_columns(advantages=torch.where(mask, out[:, None], 0.0))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from mmrl.annotators.base import Annotator
-from mmrl.annotators.logprobs import positive_rows, scored
+from mmrl.annotators.logprobs import positive_rows, score_rows
 from mmrl.batch import Batch
 from mmrl.columns import COLLATED
 from mmrl.types import Context, PolicyOutput
@@ -36,7 +36,7 @@ class Values(Annotator):
         return frozenset({"values"})
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
-        return batch.with_columns(values=scored(ctx.policy, batch, _values, self.rows, ctx.device))
+        return batch.with_columns(values=score_rows(ctx.policy, batch, _values, self.rows, ctx.device))
 
 
 def _values(out: PolicyOutput) -> Tensor:

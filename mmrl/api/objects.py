@@ -66,12 +66,13 @@ def _program() -> str:
 
 
 def _class_of(value: Any, name: str) -> type:
-    kind = type(value)
+    kind: Any = type(value)
+    metaclass: Any = type(kind)
     members: dict[str, Any] = {"__new__": lambda cls: value, "__init__": lambda self: None, "__module__": __name__}
     for method in ("predicts", "provides"):  # of policies: they are asked for the constructor's arguments
         if hasattr(kind, method):
             members[method] = _ask(getattr(kind, method), value)
-    return type(kind)(name, (kind,), members)
+    return metaclass(name, (kind,), members)
 
 
 def _ask(method: Callable[[Any], Any], value: Any) -> classmethod:

@@ -24,7 +24,8 @@ def fit(*overrides: str | Path, **keys: Any) -> Run:
     """Train a policy as `mmrl fit` does, with the same checks, run folder and warm-start stages.
 
     Args:
-        overrides: `key=value` words of the command line; or the config.yaml of a run, whose settings are used again.
+        overrides: `key=value` words of the command line, which have the last word over `keys`; or the config.yaml of a
+            run, whose settings are used again.
         keys: top-level keys and their values: the name of an option (recipe="grpo"), a mapping of further keys
             (trainer={"max_epochs": 5}), or an object in the part's place: task= a Task or a list of problems, reward= a
             Reward or a function (completion, answer) -> float, sim= a Sim, a gymnasium id or a function that makes an
@@ -55,11 +56,10 @@ def fit(*overrides: str | Path, **keys: Any) -> Run:
 
 
 def _words(overrides: Sequence[str | Path], keys: Mapping[str, Any]) -> list[str]:
-    words = [str(word) for word in overrides]
-    if words and words[0].endswith((".yaml", ".yml")) and "=" not in words[0]:
-        return _file_words(words, keys)
-    for key, value in keys.items():
-        words += _WORDS.get(key, _key_words)(key, value)
+    given = [str(word) for word in overrides]
+    if given and given[0].endswith((".yaml", ".yml")) and "=" not in given[0]:
+        return _file_words(given, keys)
+    words = [word for key, value in keys.items() for word in _WORDS.get(key, _key_words)(key, value)] + given
     if any(word.startswith("reward.function=") for word in words) and _has_evaluation(words):
         words.append("+evaluation.evaluators.reward._target_=mmrl.evaluation.metrics.means.MeanReward")
     return words
@@ -76,16 +76,16 @@ def _file_words(words: list[str], keys: Mapping[str, Any]) -> list[str]:
 
 
 def _has_evaluation(words: Sequence[str]) -> bool:
-    return OmegaConf.select(_composed(words), "data.evaluation.evaluators") is not None
+    return OmegaConf.select(_compose(words), "data.evaluation.evaluators") is not None
 
 
-def _composed(words: Sequence[str]) -> DictConfig:
+def _compose(words: Sequence[str]) -> DictConfig:
     return compose([word for word in words if word.partition("=")[0] not in ("trust", "overwrite")])
 
 
 def _refuse_stages(words: Sequence[str]) -> None:
     """Refuse warm-start stages that need an object which exists in this process alone: each runs in one of its own."""
-    cfg = _composed(words)
+    cfg = _compose(words)
     start = OmegaConf.select(cfg, "trainer.callbacks.warm_start") or {}
     kept = [word for word in start.get("common") or () if objects.is_kept(word)]
     stages = [name for name, stage in (start.get("stages") or {}).items() if stage is not None]

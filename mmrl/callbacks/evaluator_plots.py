@@ -8,6 +8,8 @@ import lightning as L
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from mmrl.data.rollout_data import RolloutData
+
 
 class EvaluationPlots(L.Callback):
     """Save <run_dir>/plots/<decode>-<evaluator>.png for every evaluator with a plot: start and end of the run.
@@ -20,7 +22,8 @@ class EvaluationPlots(L.Callback):
         self.run_dir = Path(run_dir)
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        held_out = getattr(getattr(trainer, "datamodule", None), "evaluation", None)
+        data = getattr(trainer, "datamodule", None)  # absent without a data module
+        held_out = data.evaluation if isinstance(data, RolloutData) else None
         if held_out is None or not trainer.is_global_zero:
             return
         for decode, start in held_out.start.items():

@@ -9,6 +9,7 @@ import lightning as L
 
 from mmrl import parallel
 from mmrl.compatibility import ENVIRONMENT, differences, read_contract, warn, write_contract
+from mmrl.data.rollout_data import RolloutData
 from mmrl.runs.versions import environment
 
 
@@ -26,8 +27,8 @@ class Export(L.Callback):
         self.run_dir = Path(run_dir)
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        data: Any = getattr(trainer, "datamodule", None)
-        if not trainer.is_global_zero or not hasattr(data, "task"):
+        data = getattr(trainer, "datamodule", None)  # absent without a data module
+        if not trainer.is_global_zero or not isinstance(data, RolloutData):
             return
         contract, before = data.task.contract(), read_contract(self.run_dir)
         if trainer.ckpt_path is not None and before is not None and (lines := differences(before, contract)):

@@ -16,7 +16,7 @@ class Progress(RichProgressBar):
         self._rollout_id: Any = None
 
     def on_rollout_progress(self, phase: str, done: int, of: int) -> None:
-        """Called by the data module while it collects."""
+        """Update the bar of the collection; the data module calls this while it collects."""
         if self.progress is None or not self.is_enabled:
             return
         if self._rollout_id is None:

@@ -42,7 +42,7 @@ class WallTime(L.Callback):
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         spent = {"time/learn": self._learning, "time/iteration": self._iteration}
         spent["peak_gib"] = peak_gib(pl_module.device)
-        pl_module.metrics |= spent  # type: ignore[operator]  # one row with the learner's own
+        pl_module.report(spent)  # type: ignore[operator]  # of a `BaseLearner`
 
 
 def peak_gib(device: torch.device) -> float:

@@ -66,14 +66,14 @@ class WarmStart(L.Callback):
             load_policy(pl_module.policy, checkpoint, self.frozen_only, self.trust)
 
     def _run(self, name: str, words: list[str], folder: Path, checkpoint: str | None) -> None:
-        kept = _kept([*self.common, *words], checkpoint)
+        kept = _find_cached([*self.common, *words], checkpoint)
         last = folder / "checkpoints" / "last.ckpt"
         if kept is not None and kept.exists():
             log.info("warm-start stage %r: taken from %s", name, kept)
             _copy(kept, last)
             return
         # the stage is part of this run, so it may replace what an earlier start left in its folder
-        command = [*_shared(self.common, words), *words, f"run_dir={folder}", "overwrite=true"]
+        command = [*_select_common(self.common, words), *words, f"run_dir={folder}", "overwrite=true"]
         if checkpoint is not None:
             command.append(f"trainer.callbacks.warm_start.checkpoint={checkpoint}")
         if self.trust:
@@ -91,13 +91,13 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfileobj(read, write)
 
 
-def _shared(common: list[str], words: list[str]) -> list[str]:
+def _select_common(common: list[str], words: list[str]) -> list[str]:
     """The common words without the groups for which the stage names another option: each can be given once."""
     named = {word.partition("=")[0] for word in words}
     return [word for word in common if "." in word.partition("=")[0] or word.partition("=")[0] not in named]
 
 
-def _kept(words: list[str], checkpoint: str | None) -> Path | None:
+def _find_cached(words: list[str], checkpoint: str | None) -> Path | None:
     """Where a stage of these words that began with these weights is kept; None where nothing is."""
     folder = os.environ.get("MMRL_STARTS")
     if not folder:

@@ -17,7 +17,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from mmrl import parallel
 from mmrl.callbacks.warm_start import WarmStart
 from mmrl.config.decode_checks import check_decodes
-from mmrl.config.parser_errors import format_parser_error, raised_in_callback
+from mmrl.config.parser_errors import format_parser_error, is_from_callback
 from mmrl.config.part_checks import check_parts
 from mmrl.config.part_errors import explain_error, place_of
 from mmrl.config.preflight import check_config, check_numbers, check_seed
@@ -170,7 +170,7 @@ class CLI(LightningCLI):
         try:
             self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=not trust if path else None)
         except (MisconfigurationException, RuntimeError) as error:
-            if not isinstance(error, MisconfigurationException) and not raised_in_callback(error):
+            if not isinstance(error, MisconfigurationException) and not is_from_callback(error):
                 raise
             text = " ".join(str(error).split())
             raise ConfigError(f"trainer: {text} (trainer.callbacks.NAME=null takes a callback out)") from error

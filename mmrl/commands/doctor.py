@@ -19,7 +19,7 @@ from rich.text import Text
 from mmrl.config.compose import CONF, groups
 from mmrl.engines.vllm.python import find_python, vllm_version
 from mmrl.errors import ConfigError
-from mmrl.runs.versions import PACKAGES, installed
+from mmrl.runs.versions import PACKAGES, find_version
 
 OPTIONAL = {
     "mmrl": "runs from a checkout: pip install -e .",
@@ -66,7 +66,7 @@ def examine() -> Iterator[Finding]:
     yield Finding("python", number if new_enough else f"{number}; needs 3.11 or newer", new_enough, essential=True)
     for name in (name for name in PACKAGES if name != "vllm"):
         hint = OPTIONAL.get(name, f"pip install {name}")
-        found = installed(name)
+        found = find_version(name)
         yield Finding(name, found or f"missing; {hint}", found is not None, essential=name not in OPTIONAL)
     yield _vllm()
     yield from _devices()

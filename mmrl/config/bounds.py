@@ -99,7 +99,7 @@ BOUNDS = {
 """By the key as one writes it, with * for any part; the first that fits counts."""
 
 
-def bound_of(key: str) -> Bound:
+def find_bound(key: str) -> Bound:
     """The bound of an option, by its dotted key without `init_args`."""
     return next(bound for pattern, bound in BOUNDS.items() if fnmatchcase(key, pattern))
 
@@ -114,4 +114,4 @@ def find_violation(key: str, value: Any) -> str | None:
     ):
         limit = "at most" if value > 0 else "at least"
         return f"must be {limit} {LARGEST if value > 0 else -LARGEST}, got {value}: no run can mean that"
-    return bound_of(key).find_violation(value)
+    return find_bound(key).find_violation(value)

@@ -59,7 +59,15 @@ def _product(*factors: Any) -> int:
     return math.prod(factors)
 
 
+def _choose_captured(yes: str, no: str, *, _root_: DictConfig) -> str:
+    """${captured:A,B}: class A, a subclass of B, with capture=true, else class B."""
+    if not isinstance(_root_.get("capture", False), bool):
+        raise ConfigError(f"capture={_root_.capture}: must be true or false")
+    return yes if _root_.get("capture", False) else no
+
+
 OmegaConf.register_new_resolver("product", _product, replace=True)
+OmegaConf.register_new_resolver("captured", _choose_captured, replace=True)
 
 
 def _sim_size(name: str, *, _root_: DictConfig) -> Any:
@@ -108,9 +116,12 @@ OmegaConf.register_new_resolver("normalised", _build_processor, replace=True)
 
 SHARED = ("task", "sim", "policy")
 """Slots that a warm-start stage takes over from the run that it prepares."""
-_SHARED_KEYS = tuple(key for slot in SHARED for key in (f"{slot}.", f"{SHORT[slot]}.", f"{SHORT[slot]}=null"))
+_SHARED_KEYS = (
+    "capture=",
+    *(key for slot in SHARED for key in (f"{slot}.", f"{SHORT[slot]}.", f"{SHORT[slot]}=null")),
+)
 
-PLAIN = ("seed", "run_dir", "ckpt_path")
+PLAIN = ("seed", "capture", "run_dir", "ckpt_path")
 ROOTS = ("trainer", "model", "data")
 NEEDED = ("trainer", "learner", "data")
 """Groups that no run can do without; what a learner or a data module needs, the typed parser knows."""

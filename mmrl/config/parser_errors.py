@@ -25,7 +25,7 @@ _MANY = 15  # more keys than a reader wants to see where one is clearly meant
 _LONGEST = 120  # characters of a value
 
 
-def raised_in_callback(error: BaseException) -> bool:
+def is_from_callback(error: BaseException) -> bool:
     """Whether a callback of Lightning raised the error: what its arguments ask for is not there."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and "/lightning/pytorch/callbacks/" in frames[-1].filename.replace(os.sep, "/")

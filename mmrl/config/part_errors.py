@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmrl.errors import ConfigError, raised_on_purpose
+from mmrl.errors import ConfigError, is_user_error
 
 _LONGEST = 400  # characters of a complaint; some libraries print whole models
 _HINT = "change it or leave it out; MMRL_TRACEBACK=1 shows where it was refused"
@@ -20,7 +20,7 @@ def explain_error(error: BaseException, key: str, part: str, arguments: Mapping[
         part: its import path.
         arguments: what it was given; the message states the plain values.
     """
-    if isinstance(error, ConfigError) or raised_on_purpose(error):
+    if isinstance(error, ConfigError) or is_user_error(error):
         return ConfigError(str(error.args[0] if isinstance(error, KeyError) and error.args else error))
     text = " ".join(str(error).split())
     complaint = f"{type(error).__name__}: {text}" if len(text.split()) < 4 else text

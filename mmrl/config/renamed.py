@@ -79,7 +79,8 @@ def _arguments(node: Any) -> Mapping[str, Any]:
 
 def _path_of(node: Any) -> str | None:
     path = (node.get("_target_") or node.get("class_path")) if isinstance(node, Mapping) else None
-    return path if isinstance(path, str) else None
+    # of ${captured:A,B}, where A is a subclass of B, B
+    return path.removesuffix("}").rpartition(",")[2] if isinstance(path, str) else None
 
 
 def _new_key(node: Any, key: str, name: str) -> str | None:

@@ -92,12 +92,12 @@ def check_phases(phases: Mapping[str, Any], module: Mapping[str, Any], where: st
         if spec is None:
             raise ConfigError(f"{where}phase {name!r} is null; leave it out instead")
         phase = build_nested(spec)
-        missing = sorted(c for c in phase.reads - columns if not c.startswith(("obs.", "next.")))
+        missing = sorted(c for c in phase.reads() - columns if not c.startswith(("obs.", "next.")))
         if missing:
             raise ConfigError(
                 f"{where}phase {name!r} reads {missing}, and no part before it writes them{_explain_columns(missing)}"
             )
-        columns |= phase.writes
+        columns |= phase.writes()
 
 
 def _refuse_annotator(name: str, annotators: Mapping[str, Any], where: str) -> None:

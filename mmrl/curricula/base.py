@@ -6,21 +6,56 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from mmrl.groups import get_score
 from mmrl.types import Context, Episode
 
 
 class Curriculum(ABC):
-    """Picks problems. Every rank calls it with the same arguments and must get the same answer."""
+    """Base class of curricula. All ranks call it with equal arguments and must get equal results."""
 
     @abstractmethod
     def select(self, count: int, ctx: Context) -> list[int]:
-        """Indices into ctx.task of the prompts of this iteration, over all ranks."""
+        """Select the prompts of this iteration over all ranks, as indices into ctx.task."""
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
-        """Learn from the scored groups of all ranks (light episodes: no turns)."""
+        """Update statistics with the scored groups of all ranks; the episodes have no turns."""
 
     def state_dict(self) -> dict[str, Any]:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state."""
+        """Restore a saved state."""
+
+
+class Selection:
+    """The problems that were selected in an iteration, so that none is selected twice in it."""
+
+    def __init__(self) -> None:
+        self.iteration, self.taken = -1, set[int]()
+
+    def begin(self, count: int, ctx: Context) -> set[int]:
+        """The problems of this iteration so far; refuses to go on where fewer than `count` others are left."""
+        if self.iteration != ctx.iteration:
+            self.iteration, self.taken = ctx.iteration, set()
+        if len(ctx.task) - len(self.taken) < count:
+            raise ValueError(
+                f"the curriculum is asked for {count} further problems in one iteration, but task {ctx.task.name!r} "
+                f"has {len(ctx.task)}; lower data.num_prompts"
+            )
+        return self.taken
+
+    def state(self) -> tuple[int, list[int]]:
+        return self.iteration, sorted(self.taken)
+
+    def load_state(self, state: tuple[int, list[int]]) -> None:
+        self.iteration, self.taken = state[0], set(state[1])
+
+
+def success_rates(group: Sequence[Episode], score_name: str) -> list[float]:
+    """The scores in [0, 1] of a group's episodes without errors."""
+    rates = [get_score(episode, score_name) for episode in group if episode.ended != "error"]
+    if any(not 0 <= rate <= 1 for rate in rates):
+        raise ValueError(
+            f"curriculum.score_name={score_name!r} of {group[0].prompt.key!r} is {rates}, no success rate in [0, 1]"
+        )
+    return rates

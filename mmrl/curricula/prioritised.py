@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.curricula.base import Curriculum
-from mmrl.groups import earned
+from mmrl.curricula.base import Curriculum, Selection, success_rates
 from mmrl.rng import derive_rng
 from mmrl.types import Context, Episode, Prompt
 
@@ -51,17 +50,10 @@ class Prioritised(Curriculum):
         )
         self.rates: dict[Hashable, float] = {}  # of kinds that were tried
         self._kinds: list[Hashable] = []  # of the task's problems; made once
-        self._drawn: tuple[int, set[int]] = (-1, set())  # iteration, and what it was given already
+        self._drawn = Selection()
 
     def select(self, count: int, ctx: Context) -> list[int]:
-        iteration, taken = self._drawn
-        if iteration != ctx.iteration:
-            taken = set()
-        if len(ctx.task) - len(taken) < count:
-            raise ValueError(
-                f"the curriculum is asked for {count} further problems in one iteration, but task {ctx.task.name!r} "
-                f"has {len(ctx.task)}; lower data.num_prompts"
-            )
+        taken = self._drawn.begin(count, ctx)
         if len(self._kinds) != len(ctx.task):
             every = range(len(ctx.task))
             self._kinds = list(every) if self.info_key is None else [self._kind(ctx.task[i]) for i in every]
@@ -69,18 +61,13 @@ class Prioritised(Curriculum):
         weights[list(taken)] = 0
         rng = derive_rng("prioritised", ctx.seed, ctx.iteration, len(taken))
         chosen = rng.choice(len(weights), count, replace=False, p=weights / weights.sum()).tolist()
-        self._drawn = (ctx.iteration, taken | set(chosen))
+        taken.update(chosen)
         return chosen
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         found: dict[Hashable, list[float]] = defaultdict(list)
         for group in groups:
-            rates = [earned(episode, self.score_name) for episode in group if episode.ended != "error"]
-            if any(not 0 <= rate <= 1 for rate in rates):
-                raise ValueError(
-                    f"curriculum.score_name={self.score_name!r} of {group[0].prompt.key!r} is {rates}, no success rate "
-                    "in [0, 1]"
-                )
+            rates = success_rates(group, self.score_name)
             found[self._kind(group[0].prompt)] += rates
         for kind, rates in found.items():
             if rates:
@@ -98,8 +85,8 @@ class Prioritised(Curriculum):
         return prompt.info[self.info_key]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rates": dict(self.rates), "drawn": (self._drawn[0], sorted(self._drawn[1]))}
+        return {"rates": dict(self.rates), "drawn": self._drawn.state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.rates = dict(state["rates"])
-        self._drawn = (state["drawn"][0], set(state["drawn"][1]))
+        self._drawn.load_state(state["drawn"])

@@ -1,4 +1,4 @@
-"""Problems in an order that does not depend on how well they are solved."""
+"""Curricula with a fixed order: shuffled, or the first problems of a task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mmrl.types import Context
 
 
 class Shuffled(Curriculum):
-    """Walks through seeded permutations of the whole task: every problem once per pass.
+    """Select problems in seeded permutations of the task, each problem once per permutation.
 
     An iteration that begins in one pass and ends in the next gets no problem twice: those it already has are moved to
     the end of the new pass. Only an iteration that asks for more problems than there are repeats some.
@@ -64,7 +64,7 @@ class Shuffled(Curriculum):
 
 
 class FixedSubset(Curriculum):
-    """The first `count` problems of the task, round and round in order: a small set of demonstrations, for example.
+    """Select the first `count` problems of the task in order, repeatedly.
 
     Args:
         count: size of the set; an iteration that asks for exactly that many gets the same ones each time.

@@ -23,7 +23,7 @@ from mmrl.types import Context
 
 
 class AsyncRolloutData(RolloutData):
-    """Makes the data of the next iterations while the policy learns from this one's.
+    """Data module that collects the next iterations in a thread while the policy learns from the current one.
 
     One thread does all that collecting is: curriculum, engine, rollout, verifiers, transforms, one collection after
     the other, in order. It samples from a copy of the policy, made at the iteration's boundary, so that a completion
@@ -49,7 +49,7 @@ class AsyncRolloutData(RolloutData):
         self._snapshots = Snapshots()
         self._thread: ThreadPoolExecutor | None = None
         self._stop = threading.Event()
-        self._learnt_state: dict[str, Any] | None = None  # progress made by the collections that were trained on
+        self._learnt_state: dict[str, Any] | None = None  # collection state of the last trained iteration
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
@@ -58,7 +58,7 @@ class AsyncRolloutData(RolloutData):
 
     def close(self) -> None:
         self._stop.set()
-        super().close()  # an engine that is closed ends the call that it is in
+        super().close()  # closing an engine ends its running call
         if self._thread is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)
         self._thread = None
@@ -73,7 +73,7 @@ class AsyncRolloutData(RolloutData):
         return super()._collection_state() if self._learnt_state is None else self._learnt_state
 
     def measure(self) -> dict[str, float]:
-        for pending in self._pending:  # one engine serves both; an error is raised when its iteration comes
+        for pending in self._pending:  # evaluation uses the same engine; errors are raised in their own iteration
             pending.result.exception()
         return super().measure()
 
@@ -93,7 +93,7 @@ class AsyncRolloutData(RolloutData):
         self._start(ctx, self.staleness, first=1)
 
     def _start(self, ctx: Context, count: int, first: int = 0) -> None:
-        """Keep `count` collections pending, for the iterations from `first` after this one; none beyond the last."""
+        """Start collections until `count` are pending, from `first` iterations ahead to the last iteration."""
         last = self.trainer.max_epochs
         left = count if last is None or last < 0 else last - self.trainer.current_epoch - first
         for ahead in range(len(self._pending), min(count, left)):
@@ -113,7 +113,7 @@ class AsyncRolloutData(RolloutData):
             self._pending.append(PendingCollection(version, self._thread.submit(self._run_collection, there, version)))
 
     def _run_collection(self, ctx: Context, version: int) -> tuple[Collected, dict[str, Any]]:
-        """In the thread: run one collection; its result and the collection state after it."""
+        """Run one collection (in the thread); returns its result and the collection state after it."""
         with parallel.use_device(ctx.device):
             collected = self._collect(ctx, version)
         return collected, copy.deepcopy(RolloutData._collection_state(self))
@@ -126,7 +126,7 @@ class AsyncRolloutData(RolloutData):
 
 @dataclass(frozen=True)
 class PendingCollection:
-    """A collection that runs in the thread, and the version of the weights that sample it."""
+    """A collection that runs in the thread, with the version of the sampling weights."""
 
     version: int
     result: Future[tuple[Collected, dict[str, Any]]]

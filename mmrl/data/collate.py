@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from mmrl.batch import Batch
+from mmrl.groups import number_distinct
 from mmrl.policies.base import Policy, collate_rows
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.transitions import columns_of
-from mmrl.types import Completion, Context, Episode, Turn
+from mmrl.types import Completion, Context, Episode, Observation, Turn
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 def learnable(
     episodes: Sequence[Episode], collected: Sequence[Episode], ctx: Context, transforms: Sequence[EpisodeTransform] = ()
 ) -> Batch:
-    """The rows to learn from; when none is left, one that is masked, so that every rank can go on.
+    """Collate the rows to learn from; if there are none, one masked row, so that all ranks take part in collectives.
 
     It has the columns of the others too: the transforms that write some are given it.
     """
@@ -43,14 +44,12 @@ def learnable(
 
 
 def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:
-    """One row per turn, in order. The episode's composed reward is added to its last turn."""
-    columns = columns_of(episode.turns for episode in episodes)
-    return _by_turn(episodes, policy) if columns is None else _by_column(episodes, columns)
-
-
-def _by_column(episodes: Sequence[Episode], columns: dict[str, Tensor]) -> Batch:
-    """The same batch where the turns are the rows of one table: nothing is done once per row."""
+    """Build a batch with one row per turn, in order. The episode's reward is added to its last turn."""
     played = [episode for episode in episodes if len(episode.turns)]
+    if not played:
+        raise ValueError("no turns to collate: every episode is empty")
+    columns = columns_of(episode.turns for episode in played)
+    batch = _stack([turn for e in played for turn in e.turns], policy) if columns is None else _of_table(columns)
     lengths = torch.tensor([len(episode.turns) for episode in played])
     ends = lengths.cumsum(0) - 1
     rows = int(lengths.sum())
@@ -59,18 +58,15 @@ def _by_column(episodes: Sequence[Episode], columns: dict[str, Tensor]) -> Batch
         return torch.tensor(values).repeat_interleave(lengths)
 
     last = torch.zeros(rows, dtype=torch.bool).index_fill(0, ends, True)
-    earned = per_row([float(episode.reward) for episode in played])
     over = per_row([episode.ended in ("done", "length") for episode in played])
     following = per_row([float(episode.bootstrap_value) for episode in played])
-    return Batch(
-        columns,
-        reward=columns["reward"] + torch.where(last, earned, 0.0),
+    earned = torch.tensor([float(episode.reward) for episode in played], dtype=torch.float64)
+    return batch.with_columns(
+        reward=batch["reward"].double().index_add(0, ends, earned).float(),
         group=per_row([episode.group for episode in played]),
-        prompt_id=torch.arange(rows),
-        prompt_length=torch.full((rows,), columns["obs.input_ids"].shape[1] if "obs.input_ids" in columns else 0),
         episode=per_row([number for number, episode in enumerate(episodes) if len(episode.turns)]),
         step=torch.arange(rows) - (ends + 1 - lengths).repeat_interleave(lengths),
-        episode_reward=earned,
+        episode_reward=earned.float().repeat_interleave(lengths),
         is_last=last,
         is_terminal=last & over,
         bootstrap_value=torch.where(last, following, 0.0),
@@ -78,38 +74,24 @@ def _by_column(episodes: Sequence[Episode], columns: dict[str, Tensor]) -> Batch
     )
 
 
-def _by_turn(episodes: Sequence[Episode], policy: Policy) -> Batch:
-    rows: list[tuple[int, int, Episode, Turn]] = [
-        (number, step, episode, turn)
-        for number, episode in enumerate(episodes)
-        for step, turn in enumerate(episode.turns)
-    ]
-    if not rows:
-        raise ValueError("no turns to collate: every episode is empty")
-    done = [turn.completion for _, _, _, turn in rows]
-    last = [step == len(episode.turns) - 1 for _, step, episode, _ in rows]
-    prompts: dict[int, int] = {}  # by identity: the episodes of a group hold one observation
+def _of_table(columns: dict[str, Tensor]) -> Batch:
+    """Columns of the rows of a transition table; every row is a prompt of its own."""
+    rows = len(columns["reward"])
+    length = columns["obs.input_ids"].shape[1] if "obs.input_ids" in columns else 0
+    return Batch(columns, prompt_id=torch.arange(rows), prompt_length=torch.full((rows,), length))
+
+
+def _stack(turns: Sequence[Turn], policy: Policy) -> Batch:
+    """Columns of turns that are stored one by one."""
+    done = [turn.completion for turn in turns]
+    prompts = number_distinct(c.prompt_id for c in done)
     batch = Batch(
         action=collate_rows("action", [c.action for c in done]),
         behavior_logprobs=collate_rows("behavior_logprobs", [c.behavior_logprobs for c in done]),
         action_mask=collate_rows("action_mask", [c.action_mask for c in done]),
-        group=torch.tensor([episode.group for _, _, episode, _ in rows]),
-        prompt_id=torch.tensor([prompts.setdefault(id(c.observation), len(prompts)) for c in done]),
+        reward=torch.tensor([turn.reward for turn in turns], dtype=torch.float64),
+        prompt_id=torch.tensor(prompts),
         prompt_length=torch.tensor([len(c.observation.get("input_ids", ())) for c in done]),
-        episode=torch.tensor([number for number, _, _, _ in rows]),
-        step=torch.tensor([step for _, step, _, _ in rows]),
-        reward=torch.tensor(
-            [turn.reward + (episode.reward if end else 0.0) for (_, _, episode, turn), end in zip(rows, last)]
-        ),
-        episode_reward=torch.tensor([float(episode.reward) for _, _, episode, _ in rows]),
-        is_last=torch.tensor(last),
-        is_terminal=torch.tensor(
-            [end and episode.ended in ("done", "length") for (_, _, episode, _), end in zip(rows, last)]
-        ),
-        bootstrap_value=torch.tensor(
-            [float(episode.bootstrap_value) if end else 0.0 for (_, _, episode, _), end in zip(rows, last)]
-        ),
-        is_demo=torch.tensor([episode.source == "demo" for _, _, episode, _ in rows]),
         policy_version=torch.tensor([c.policy_version for c in done]),
     )
     values = [c.value for c in done]
@@ -120,25 +102,30 @@ def _by_turn(episodes: Sequence[Episode], policy: Policy) -> Batch:
         raise ValueError("some turns carry a value and some do not; all must come from the same kind of policy")
     for name in sorted({name for c in done for name in c.extra}):
         batch[name] = collate_rows(name, [_extra(c.extra, name) for c in done])
-    observations = policy.collate([c.observation for c in done])
+    observations = policy.collate(_one_object([c.observation for c in done], prompts))
     batch |= {f"obs.{name}": column for name, column in observations.items()}
     for context in sorted({name for c in done for name in c.others}):
-        batch |= _other(context, done, policy)
+        batch |= _other(context, done, prompts, policy)
     return batch
 
 
-def _other(context: str, done: Sequence[Completion], policy: Policy) -> dict[str, Any]:
-    """The columns of another context of the same choices."""
+def _other(context: str, done: Sequence[Completion], prompts: Sequence[int], policy: Policy) -> dict[str, Any]:
+    """Columns of a further context for the same choices."""
     missing = sum(context not in c.others for c in done)
     if missing:
         raise ValueError(f"{missing} of {len(done)} rows have no context {context!r}; all rows of a batch must have it")
-    seen = [c.others[context] for c in done]
-    prompts: dict[int, int] = {}
+    seen = _one_object([c.others[context] for c in done], prompts)
     own = {
-        "prompt_id": torch.tensor([prompts.setdefault(id(observation), len(prompts)) for observation in seen]),
+        "prompt_id": torch.tensor(prompts),
         "prompt_length": torch.tensor([len(observation.get("input_ids", ())) for observation in seen]),
     }
     return {f"other.{context}.{name}": column for name, column in {**policy.collate(seen), **own}.items()}
+
+
+def _one_object(observations: Sequence[Observation], prompts: Sequence[int]) -> list[Observation]:
+    """Replace equal observations of one prompt by one object, because policies store shared observations once."""
+    first: dict[int, Observation] = {}
+    return [first.setdefault(prompt, observation) for prompt, observation in zip(prompts, observations)]
 
 
 def _extra(extra: dict, name: str) -> torch.Tensor:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mmrl import parallel
 from mmrl.curricula.base import Curriculum
-from mmrl.groups import grouped
+from mmrl.groups import group_episodes
 from mmrl.policies.base import Policy
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import Scorer
@@ -21,15 +20,15 @@ from mmrl.types import Context, Episode, Prompt, Task
 class Collected:
     """The result of one collection on this rank."""
 
-    episodes: list[Episode]  # to learn from
+    episodes: list[Episode]  # episodes to learn from
     sampled: list[Episode]  # the episodes of the first prompts, before further sampling and transforms
     sampled_everywhere: list[Episode]  # `sampled` of all ranks, without tensors
     metrics: dict[str, float]
-    policy: Policy  # with the weights that sampled
+    policy: Policy  # policy with the sampling weights
 
 
 class PromptCollector(Scorer):
-    """Selects prompts, runs the rollout, scores the episodes and measures the time that this took on this rank.
+    """Selects prompts, runs the rollout, scores the episodes and measures the time on this rank.
 
     Args:
         task: problems and their verifier.
@@ -42,9 +41,9 @@ class PromptCollector(Scorer):
     def __init__(self, task: Task, rollout: Rollout, reward: Reward, curriculum: Curriculum, ctx: Context):
         super().__init__(task, reward)
         self.rollout, self.curriculum, self.ctx = rollout, curriculum, replace(ctx, collector=self)
-        self.choices, self.episodes, self.scoring = 0, 0, 0.0  # the last in seconds
+        self.choices, self.episodes, self.scoring = 0, 0, 0.0  # sampled choices, episodes, seconds of scoring
         self._next_slot = 0
-        self._slots: dict[int, Prompt] = {}  # of this rank
+        self._slots: dict[int, Prompt] = {}  # prompts of this rank by slot
 
     def collect_prompts(self, count: int) -> list[Episode]:
         indices = self.curriculum.select(count, self.ctx)
@@ -53,7 +52,7 @@ class PromptCollector(Scorer):
         mine = [(slot, self.task[index]) for slot, index in slots[self.ctx.rank :: self.ctx.world_size]]
         self._slots |= dict(mine)
         episodes = self._count(self.rollout.collect(mine, self.ctx) if mine else [])
-        groups = list(grouped(parallel.gather([e.light() for e in episodes])).values())
+        groups = list(group_episodes(parallel.gather([e.light() for e in episodes])).values())
         self.curriculum.observe(groups)
         self.rollout.observe(groups)
         return episodes
@@ -70,11 +69,21 @@ class PromptCollector(Scorer):
             )
         return self._count(episodes)
 
-    def metrics(self, seconds: float) -> dict[str, Any]:
-        """What it took on all ranks: episodes, those that were dropped too; tokens a second of `seconds` of rollout."""
+    def metrics(self, everywhere: Sequence[Episode], kept: Sequence[Episode], seconds: float) -> dict[str, float]:
+        """Metrics of the collection over all ranks; times are of this rank.
+
+        Args:
+            everywhere: the first episodes of all ranks, light.
+            kept: this rank's episodes to train on.
+            seconds: spent on rollout, scoring and transforms.
+        """
         rollout_seconds = seconds - self.scoring
+        num_kept = sum(parallel.gather([len(kept)]))
+        rows = sum(parallel.gather([sum(len(episode.turns) for episode in kept)]))
         episodes, choices = (sum(parallel.gather([number])) for number in (self.episodes, self.choices))
         return {
+            **episode_metrics(everywhere, num_kept, rows),
+            **self.rollout.metrics(),
             "rollout/episodes_collected": float(episodes),
             "rollout/tokens_per_second": choices / rollout_seconds,
             "time/rollout": rollout_seconds,
@@ -82,10 +91,38 @@ class PromptCollector(Scorer):
         }
 
     def _count(self, episodes: list[Episode]) -> list[Episode]:
-        """Score episodes that are learned from, and count them."""
+        """Score episodes and count them."""
         started = time.perf_counter()
         self.score(episodes)
         self.scoring += time.perf_counter() - started
         self.choices += sum(episode.tokens for episode in episodes)
         self.episodes += len(episodes)
         return episodes
+
+
+def episode_metrics(episodes: Sequence[Episode], kept: int, rows: int) -> dict[str, float]:
+    """Compute means over the episodes of all ranks. Episodes with errors are counted but not averaged.
+
+    What a rollout counted in `info["counts"]`, by name, is summed.
+
+    Args:
+        episodes: light episodes of all ranks, before any was dropped.
+        kept: episodes that are trained on, over all ranks.
+        rows: rows that are trained on, over all ranks.
+    """
+    finished = [episode for episode in episodes if episode.ended != "error"]
+    out = {"errors": float(len(episodes) - len(finished)), "episodes": float(kept), "rows": float(rows)}
+    if finished:
+        out["reward"] = _mean([e.reward for e in finished])
+        out["tokens_mean"] = _mean([e.info["tokens"] for e in finished])
+        out["truncated_fraction"] = _mean([float(e.ended == "length") for e in finished])
+        for name in sorted({name for e in finished for name in e.scores}):
+            out[f"score/{name}"] = _mean([e.scores[name] for e in finished if name in e.scores])
+    counts = [episode.info.get("counts", {}) for episode in episodes]  # of episodes with errors too
+    for name in sorted({name for one in counts for name in one}):
+        out[name] = float(sum(one.get(name, 0) for one in counts))
+    return {f"rollout/{name}": value for name, value in out.items()}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(sum(values) / len(values))

@@ -1,4 +1,4 @@
-"""IterationLoader: a training or validation loader that produces its data when it is iterated."""
+"""Loader for training or validation that generates its data when it is iterated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class IterationLoader:
-    """A sized iterable whose every pass calls `make` afresh.
+    """Sized iterable that calls `make` for every pass.
 
     Args:
         make: yields the batches of one pass.

@@ -1,4 +1,4 @@
-"""From an iteration's rows to weighted micro-batches.
+"""Split an iteration's rows into update epochs, minibatches and micro-batches with loss weights.
 
 An iteration makes `update_epochs` epochs over its rows. Each epoch is split into `num_minibatches` minibatches, one
 optimiser step each, and each minibatch into as many micro-batches as Lightning accumulates. The number of micro-batches
@@ -50,11 +50,11 @@ def split_update_epochs(
     order, groups = _global_order(batch)
     unit = np.unique(groups, return_inverse=True)[1] if whole_groups else np.arange(len(groups))
     units = int(unit.max()) + 1 if len(unit) else 0
-    # of each minibatch among all units, rounded up
+    # number of units of each minibatch, rounded up
     starts = -(np.arange(num_minibatches + 1) * -units // num_minibatches)
     for number in range(update_epochs):
         permuted_unit = derive_rng(seed, "window", iteration, number).permutation(units)[unit]
-        place = permuted_unit.argsort(kind="stable").argsort()[order]  # of each local row among all rows
+        place = permuted_unit.argsort(kind="stable").argsort()[order]  # position of each local row among all rows
         nearest = place.argsort()
         permuted = batch.select(torch.from_numpy(nearest))
         cuts = np.searchsorted(permuted_unit[order][nearest], starts).tolist()
@@ -106,7 +106,7 @@ def split_by_cost(batch: Batch, count: int, whole_groups: bool = False) -> list[
     """
     prompt = batch["group" if whole_groups else "prompt_id"].numpy()
     prompt_length = batch["prompt_length"].numpy()
-    choices = last_inside(batch.score_mask).numpy()  # forced ones between are read too
+    choices = last_inside(batch.score_mask).numpy()  # tokens between choices are computed too
 
     def cost(unit: np.ndarray) -> int:
         return int(prompt_length[unit[0]] + choices[unit].sum()) or 1
@@ -124,7 +124,7 @@ def split_by_cost(batch: Batch, count: int, whole_groups: bool = False) -> list[
 
 
 def zero_padding(batch: Batch) -> Batch:
-    """Set unread entries of every [N, T] real column to zero, so that nothing can leak from padding."""
+    """Set masked entries of every real [N, T] column to 0, so that values in padding cannot affect the loss."""
     mask = batch.score_mask
     filled = {
         name: torch.where(mask, column, 0)
@@ -138,7 +138,7 @@ def zero_padding(batch: Batch) -> Batch:
 
 
 def _global_order(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """The place of each local row when the rows of all ranks are sorted by (group, episode, step).
+    """Position of each local row when the rows of all ranks are sorted by (group, episode, step).
 
     And the group at each of those places.
     """
@@ -155,6 +155,6 @@ def _global_order(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _idle(batch: Batch) -> Batch:
-    """One row that weighs nothing: keeps collectives aligned when this rank has no row left."""
+    """A row with loss weight 0, so that a rank without rows takes part in collectives."""
     row = batch.select(torch.zeros(1, dtype=torch.long))
     return row.with_columns(loss_weights=torch.zeros(row["action_mask"].shape))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from mmrl.annotators.logprobs import positive_rows, scored
+from mmrl.annotators.logprobs import positive_rows, score_rows
 from mmrl.batch import Batch
 from mmrl.data.checks.staleness import sampled_rows
 from mmrl.policies.base import Policy
@@ -24,13 +24,13 @@ up to 1e-3; a log-prob from logits of size 10 in the 11 bits of float16 is off b
 by about 4e-2. Other weights, another prompt or another temperature are off by 0.1 and more, except after tiny steps.
 """
 OUTLIER = 10
-"""A single choice may differ this many times as much as the mean: the error grows where a choice is unlikely."""
+"""Largest allowed difference of one choice as a multiple of the mean's limit: unlikely choices have larger errors."""
 AT_ONCE = 16  # rows per forward pass
 
 
 @dataclass
 class Parity:
-    """Scores some of the rows again by the learner's arithmetic and compares with what the engine said.
+    """Recompute log-probs of some rows with the learner and compare them with the engine's.
 
     It looks at the first iteration, also after a resume, and at every so many after it, at choices that the policy
     made itself: forced choices and demonstrations have no log-probs to compare, and those of a log were made by other
@@ -59,7 +59,7 @@ class Parity:
                 raise ValueError(f"parity.{name} must be > 0 nats, got {bound}; data.parity=null does not look at all")
 
     def __call__(self, batch: Batch, policy: Policy, ctx: Context) -> dict[str, float]:
-        """The metrics of this iteration, the same on all ranks; empty when it is not looked at.
+        """Metrics of this iteration, equal on all ranks; empty if the iteration is not checked.
 
         Args:
             batch: the rows of this rank.
@@ -76,15 +76,15 @@ class Parity:
         mean = math.fsum(rank.total for rank in ranks) / sum(rank.count for rank in ranks)
         worst = max(ranks, key=lambda rank: rank.difference)
         warn, refuse = self._bounds(policy, ctx.device)
-        if not (mean <= refuse and worst.difference <= OUTLIER * refuse):  # not a number is refused too
+        if not (mean <= refuse and worst.difference <= OUTLIER * refuse):  # NaN fails both comparisons and is refused
             raise ValueError(_message(mean, worst, refuse, ctx) + _CAUSES)
         if mean > warn or worst.difference > OUTLIER * warn:
             log.warning("%s", _message(mean, worst, warn, ctx))
-        # a look that only a resume made is not logged: a resumed run has the numbers of the run that was not broken off
+        # a check made only because of a resume is not logged, so that a resumed run has equal metrics
         return {"parity/mean": mean, "parity/max": worst.difference} if planned else {}
 
     def _select_rows(self, batch: Batch, ctx: Context) -> Batch:
-        """Rows with sampled choices, evenly spaced over those of this rank."""
+        """Select rows with sampled choices, evenly spaced over this rank's rows."""
         sampled = sampled_rows(batch).nonzero().flatten()
         count = min(len(sampled), max(self.rows // ctx.world_size, 1))
         return batch.select(sampled[torch.arange(count) * len(sampled) // max(count, 1)])
@@ -97,7 +97,7 @@ class Parity:
 
 @dataclass(frozen=True)
 class _Compared:
-    """One rank's rows: how many choices, the sum of their |differences|, and the choice with the largest."""
+    """Comparison on one rank: number of choices, sum of |differences|, and the choice with the largest difference."""
 
     count: int
     total: float
@@ -113,9 +113,9 @@ class _Compared:
 def _compare(batch: Batch, policy: Policy, device: torch.device) -> _Compared | None:
     if not batch.rows:
         return None
-    learner = scored(policy, batch, _logprobs, AT_ONCE, device)
+    learner = score_rows(policy, batch, _logprobs, AT_ONCE, device)
     difference = (learner - batch["behavior_logprobs"]).abs().masked_fill(~batch["action_mask"], 0.0)
-    # a log-prob that is not a number is the worst of all
+    # NaN counts as the largest difference
     row, choice = divmod(int(difference.nan_to_num(math.inf).argmax()), difference.shape[1])
     return _Compared(  # type: ignore[call-arg]
         int(batch["action_mask"].sum()),
@@ -129,7 +129,7 @@ def _compare(batch: Batch, policy: Policy, device: torch.device) -> _Compared | 
 
 
 def precision_of(policy: Policy, device: torch.device) -> torch.dtype:
-    """In which the policy computes here: that of autocast, else that of its coarsest weights."""
+    """Precision in which the policy computes: that of autocast, else the lowest precision of its weights."""
     if torch.is_autocast_enabled(device.type):
         return torch.get_autocast_dtype(device.type)
     dtypes = {p.dtype for p in policy.parameters() if p.is_floating_point()}

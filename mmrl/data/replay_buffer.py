@@ -13,12 +13,12 @@ from mmrl.batch import Batch
 from mmrl.data.ring_buffer import RingBuffer
 
 CONTINUES, TRUNCATED, TERMINATED, FINAL = 0, 1, 2, 3
-"""End marks of stored rows: the next row follows; truncation, after which a final observation follows; termination;
-and the rows that hold a final observation, which are no transitions."""
+"""Kinds of stored rows: a step within an episode; a step before truncation, which a final observation follows;
+a terminal step; and a final observation, which is not a transition."""
 
 
 class ReplayBuffer:
-    """Replay buffer: the last transitions, sampled uniformly with replacement.
+    """Buffer of the last `capacity` transitions, sampled uniformly with replacement.
 
     Each observation is stored once: the next transition's observation is this one's next observation. An episode that
     is truncated, by a time limit or by the end of the iteration, is closed by a row that holds its final observation
@@ -51,14 +51,14 @@ class ReplayBuffer:
         self.capacity, self.batch_size, self.gamma, self.n_steps = capacity, batch_size, gamma, n_steps
         self.extra_columns = tuple(extra_columns)
         self.storage = RingBuffer(capacity)
-        self.num_transitions = 0  # added so far, demonstrations included
+        self.num_transitions = 0  # transitions added so far, including demonstrations
 
     def writes(self) -> frozenset[str]:
-        """Columns of a sample, beside the observations."""
+        """Names of the columns of a sample, except observations."""
         return frozenset({"action", "reward", "discount", "action_mask", *self.extra_columns})
 
     def add(self, rows: Batch, final: Batch) -> None:
-        """Append collated rows, and after each truncated episode or segment its final observation.
+        """Append collated rows, with the final observation after each truncated episode or segment.
 
         Args:
             rows: whole episodes or segments, in order.
@@ -74,13 +74,13 @@ class ReplayBuffer:
             )
         ends = torch.where(last & closed, TRUNCATED, CONTINUES)
         ends = torch.where(rows["is_terminal"], TERMINATED, ends).to(torch.uint8)
-        # every row moves up by the rows of final observations before it
+        # each row is shifted by the number of final observations before it
         closes = (last & closed).long()
         place = torch.arange(rows.rows) + closes.cumsum(0) - closes
         final_place = place[last & closed] + 1
         total = rows.rows + len(final_place)
 
-        def joined(column: Tensor, other: Tensor | None) -> Tensor:
+        def concatenate(column: Tensor, other: Tensor | None) -> Tensor:
             out = column.new_zeros(total, *column.shape[1:])
             out[place] = column
             if other is not None and len(final_place):
@@ -88,9 +88,9 @@ class ReplayBuffer:
             return out
 
         names = [name for name in rows if name.startswith("obs.")]
-        columns = {name: joined(rows[name], final.get(name)) for name in names}
-        columns |= {name: joined(rows[name], None) for name in ("action", "reward", *self.extra_columns)}
-        columns["end"] = joined(ends, torch.full((len(final_place),), FINAL, dtype=torch.uint8))
+        columns = {name: concatenate(rows[name], final.get(name)) for name in names}
+        columns |= {name: concatenate(rows[name], None) for name in ("action", "reward", *self.extra_columns)}
+        columns["end"] = concatenate(ends, torch.full((len(final_place),), FINAL, dtype=torch.uint8))
         self.storage.write(columns)
         self.num_transitions += rows.rows
 
@@ -120,7 +120,7 @@ class ReplayBuffer:
         return torch.cat(found)
 
     def _n_step(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """n-step rewards, the discount of the bootstrapped value, and the row of the next observation."""
+        """Compute n-step rewards, the discount of the bootstrap value and the row of the next observation."""
         end, rewards = self.storage.columns["end"], self.storage.columns["reward"]
         reward, factor = torch.zeros(len(index), dtype=rewards.dtype), torch.ones(len(index), dtype=rewards.dtype)
         going, row = torch.ones(len(index), dtype=torch.bool), index
@@ -135,7 +135,7 @@ class ReplayBuffer:
         return reward, factor, row
 
     def metrics(self) -> dict[str, float]:
-        """Rows in the buffer, and the memory of a full buffer."""
+        """Metrics: number of rows in the buffer, and memory of a full buffer."""
         return {"replay/rows": float(self.storage.size), "replay/gib": self.storage.bytes / 2**30}
 
     def state_dict(self) -> dict[str, Any]:

@@ -109,7 +109,8 @@ class ReplayData(RolloutData):
         self.replay.load_state_dict(state["replay"][parallel.rank_and_size()[0]])
 
     def _iteration(self) -> Iterator[Batch]:  # type: ignore[override]
-        ctx = self._context(self.trainer.lightning_module)
+        module = self.trainer.lightning_module
+        ctx = self._context(module)
         learner = ctx.policy
         if self.replay.num_transitions < self.learning_starts:
             ctx = replace(ctx, policy=UniformPolicy(learner))
@@ -118,6 +119,7 @@ class ReplayData(RolloutData):
         self._store(collected, learner)
         self._finish_collection(ctx)
         self.metrics |= self.replay.metrics()
+        module.report(self.metrics)
         self.iteration += 1
         ready = all(parallel.gather([self.replay.num_transitions >= self.learning_starts]))
         rng = derive_rng(self.seed, "replay", ctx.iteration, ctx.rank)

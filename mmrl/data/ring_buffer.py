@@ -19,11 +19,11 @@ class RingBuffer:
     def __init__(self, capacity: int):
         self.capacity = capacity
         self.columns: dict[str, Tensor] = {}
-        self.head = 0  # where the next row goes
-        self.size = 0  # rows that hold something
+        self.head = 0  # position of the next row
+        self.size = 0  # number of filled rows
 
     def write(self, rows: Mapping[str, Tensor]) -> None:
-        """Append rows, the last ones of them if they are more than fit."""
+        """Append rows; of more rows than the capacity only the last ones are stored."""
         count = len(next(iter(rows.values())))
         if not self.columns:
             self.columns = {
@@ -50,11 +50,11 @@ class RingBuffer:
 
     @property
     def bytes(self) -> int:
-        """Memory of all columns when full."""
+        """Memory of all columns of a full buffer, bytes."""
         return sum(column.nbytes for column in self.columns.values())
 
     def state_dict(self) -> dict[str, Any]:
-        """Only the rows that hold something."""
+        """State with the filled rows only."""
         columns = {name: column[: self.size].clone() for name, column in self.columns.items()}
         return {"capacity": self.capacity, "head": self.head, "size": self.size, "columns": columns}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import lightning as L
 
@@ -24,22 +24,31 @@ from mmrl.data.checks.staleness import measure_staleness
 from mmrl.data.collate import learnable
 from mmrl.data.collector import Collected, PromptCollector
 from mmrl.data.loader import IterationLoader
-from mmrl.data.metrics import episode_metrics
 from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
 from mmrl.data.parity import Parity
 from mmrl.engines.base import Engine
 from mmrl.evaluation.held_out import HeldOut
+from mmrl.evaluation_mode import evaluation_mode
 from mmrl.objectives.weighting import Weighting
-from mmrl.policies.base import evaluating
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.base import Rollout
 from mmrl.transforms.base import EpisodeTransform, check_group_size
 from mmrl.types import Context, Episode, Sampling, Task
 
+if TYPE_CHECKING:
+    from mmrl.learners.base import BaseLearner
+
+
+@runtime_checkable
+class ProgressCallback(Protocol):
+    """Callback that receives the progress of a collection."""
+
+    def on_rollout_progress(self, phase: str, done: int, of: int) -> None: ...
+
 
 class RolloutData(L.LightningDataModule):
-    """Makes each iteration's data with the policy that is being trained.
+    """Data module that collects each iteration's data with the policy in training.
 
     Args:
         task: problems and their verifier.
@@ -62,9 +71,9 @@ class RolloutData(L.LightningDataModule):
         seed: of everything random; the same seed gives the same run.
     """
 
-    trainer: Any  # Lightning gives it before anything is asked of the loaders
-    several_processes = True  # whether each process may collect its share of an iteration
-    staleness = 0  # how many versions older than the learner's the weights may be that sample its rows
+    trainer: Any  # set by Lightning before it asks for loaders
+    several_processes = True  # whether an iteration may be split over processes
+    staleness = 0  # maximum age of sampling weights, in versions
 
     def __init__(
         self,
@@ -103,12 +112,12 @@ class RolloutData(L.LightningDataModule):
         self.iteration = 0
         self.empty = EmptyIterations(max_empty_iterations)
         self.metrics: dict[str, float] = {}
-        self.last_episodes: list[Episode] = []  # of this rank, for callbacks that show them
+        self.last_episodes: list[Episode] = []  # this rank's episodes, for callbacks
 
     # ---------------------------------------------------------------- Lightning's side
 
     def setup(self, stage: str) -> None:
-        """Read all problems and check that they fit into the policy's context, before the first step."""
+        """Read all problems and check that they fit into the policy's context."""
         policy = self.trainer.lightning_module.policy
         if stage == "fit":
             check_prompt_lengths(self.task, policy, self.sampling.max_tokens)
@@ -117,7 +126,7 @@ class RolloutData(L.LightningDataModule):
             check_prompt_lengths(self.task.on(self.evaluation.split), policy, longest)
 
     def train_dataloader(self) -> IterationLoader:
-        if getattr(self.trainer.lightning_module, "takes_update_epochs", False):
+        if self.trainer.lightning_module.takes_update_epochs:
             return IterationLoader(self._update_epochs, self.update_epochs)
         return IterationLoader(
             self._iteration, self.update_epochs * self.num_minibatches * self.trainer.accumulate_grad_batches
@@ -133,7 +142,7 @@ class RolloutData(L.LightningDataModule):
         self.close()
 
     def close(self) -> None:
-        """Free what sampling holds; it may be called twice."""
+        """Release the resources of sampling; may be called twice."""
         self.engine.close()
 
     def state_dict(self) -> dict[str, Any]:
@@ -143,7 +152,7 @@ class RolloutData(L.LightningDataModule):
         return {**own, "annotators": annotators, "start": start, **self._collection_state()}
 
     def _collection_state(self) -> dict[str, Any]:
-        """State of the curriculum and the rollout, which collecting changes."""
+        """State that collections change: curriculum and rollout."""
         return {
             "curriculum": self.curriculum.state_dict(),
             "rollout": parallel.gather([self.rollout.state_dict()]),
@@ -167,7 +176,7 @@ class RolloutData(L.LightningDataModule):
 
     @property
     def samples(self) -> bool:
-        """Whether the policy acts: in the rollout, or in held-out measurements."""
+        """Whether the policy samples, in the rollout or in evaluation."""
         return self.rollout.samples or self.evaluation is not None
 
     # ---------------------------------------------------------------- one iteration
@@ -177,7 +186,7 @@ class RolloutData(L.LightningDataModule):
             yield from epoch
 
     def _update_epochs(self) -> Iterator[UpdateEpoch]:
-        learner = self.trainer.lightning_module
+        learner: BaseLearner = self.trainer.lightning_module
         ctx = self._context(learner)
         collected = self._next_collection(ctx)
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
@@ -185,6 +194,7 @@ class RolloutData(L.LightningDataModule):
             batch = self._rows(collected, ctx)
             self._finish_collection(ctx)
             batch = self._annotate(batch, ctx)
+        learner.report(self.metrics)
         if self.empty.observe(collected.sampled_everywhere, int(self.metrics["rollout/rows"]), ctx.iteration):
             self.trainer.should_stop = True
         self.iteration += 1
@@ -197,42 +207,37 @@ class RolloutData(L.LightningDataModule):
             seed=self.seed,
             iteration=ctx.iteration,
             device=ctx.device,
-            whole_groups=getattr(learner, "whole_groups", False),
+            whole_groups=learner.whole_groups,
         )
 
     def _next_collection(self, ctx: Context) -> Collected:
-        """The collected episodes that this iteration learns from."""
+        """Return the collection of this iteration."""
         return self._collect(ctx, self.iteration)
 
     def _finish_collection(self, ctx: Context) -> None:
-        """Called when the rows of an iteration are complete: the engine may release its memory."""
+        """Release the memory of the engine when the rows of an iteration are complete."""
         self.engine.release_memory()
 
     def _collect(self, ctx: Context, version: int) -> Collected:
-        """Collect with the weights of ctx.policy, which are those of `version`."""
+        """Collect with ctx.policy, whose weights have version `version`."""
         with parallel.precision(self.trainer):
-            self.engine.report()  # an evaluation's share is not this iteration's
+            self.engine.report()  # drop counts of the evaluation before this iteration
             started = time.perf_counter()
             self.engine.sync(ctx.policy, version)
             synced = time.perf_counter()
             collector = PromptCollector(self.task, self.rollout, self.reward, self.curriculum, ctx)
-            with evaluating(ctx.policy):  # once, and not at every decision
+            with evaluation_mode(ctx.policy):  # switched once, not in every decision
                 sampled = collector.collect_prompts(self.num_prompts)
                 episodes = [episode for episode in sampled if episode.ended != "error"]
                 for transform in self.transforms.values():
                     episodes = transform(episodes, collector.ctx)
         sampled_everywhere = parallel.gather([e.light() for e in sampled])
-        metrics = episode_metrics(
-            sampled_everywhere,
-            kept=sum(parallel.gather([len(episodes)])),
-            rows=sum(parallel.gather([sum(len(e.turns) for e in episodes)])),
-        )
-        metrics |= getattr(self.rollout, "metrics", dict)()
-        metrics |= {"time/sync": synced - started, **collector.metrics(time.perf_counter() - synced)}
+        metrics = collector.metrics(sampled_everywhere, episodes, time.perf_counter() - synced)
+        metrics["time/sync"] = synced - started
         return Collected(episodes, sampled, sampled_everywhere, self.engine.report() | metrics, ctx.policy)
 
     def _annotate(self, batch: Batch, ctx: Context) -> Batch:
-        """Add the columns of every annotator of the pipeline."""
+        """Apply the annotators of the pipeline in order."""
         started = time.perf_counter()
         for name, annotator in self.pipeline:
             batch.require(annotator.reads(), f"annotator {name!r}")
@@ -242,8 +247,14 @@ class RolloutData(L.LightningDataModule):
         self.metrics["time/annotators"] = time.perf_counter() - started
         return batch
 
-    def _context(self, learner: Any) -> Context:
+    def _context(self, learner: BaseLearner) -> Context:
         rank, size = parallel.rank_and_size()
+        watchers = [callback for callback in self.trainer.callbacks if isinstance(callback, ProgressCallback)]
+
+        def progress(phase: str, done: int, of: int) -> None:
+            for callback in watchers:
+                callback.on_rollout_progress(phase, done, of)
+
         return Context(
             task=self.task,
             engine=self.engine,
@@ -256,13 +267,13 @@ class RolloutData(L.LightningDataModule):
             rank=rank,
             world_size=size,
             device=learner.device,
-            models=learner.models,
-            progress=self._progress,
+            models=learner.models,  # type: ignore[arg-type]  # of policies, where annotators ask for one
+            progress=progress,
             collector=Scorer(self.task, self.reward),
         )
 
     def _rows(self, collected: Collected, ctx: Context) -> Batch:
-        """The rows to learn from, known to be young enough and sampled by the weights that are said to have."""
+        """Collate the rows to learn from, and check their staleness and parity."""
         started = time.perf_counter()
         batch = learnable(collected.episodes, collected.sampled, ctx, list(self.transforms.values()))
         check_columns(batch, ("behavior_logprobs", "values", "reward", "bootstrap_value"), "the rollout", self.trainer)
@@ -272,19 +283,13 @@ class RolloutData(L.LightningDataModule):
         self.metrics["time/collate"] = time.perf_counter() - started
         return batch
 
-    def _progress(self, phase: str, done: int, of: int) -> None:
-        for callback in self.trainer.callbacks:
-            shown = getattr(callback, "on_rollout_progress", None)
-            if shown is not None:
-                shown(phase, done, of)
-
     # ---------------------------------------------------------------- held-out numbers
 
     def measure(self) -> dict[str, float]:
-        """The evaluators' numbers for the policy as it is; empty without an evaluation."""
+        """Evaluate the current policy; an empty dict without an evaluation."""
         if self.evaluation is None:
             return {}
-        learner = self.trainer.lightning_module
+        learner: BaseLearner = self.trainer.lightning_module
         self.engine.sync(learner.policy, self.iteration)
         with parallel.precision(self.trainer):
             return self.evaluation.measure(self.task, self.reward, self._context(learner))

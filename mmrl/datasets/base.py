@@ -13,12 +13,12 @@ import numpy as np
 from mmrl.datasets.offline_episodes import OfflineEpisode
 
 Statistics = dict[str, np.ndarray]
-"""Of one vector or camera: "min", "max", "mean", "std", "q01", "q99", each [D] or [C], and "count" [1]."""
+"""Statistics of one vector or camera: "min", "max", "mean", "std", "q01", "q99", each [D] or [C], and "count" [1]."""
 
 
 @dataclass(frozen=True)
 class Feature:
-    """What one column holds per control step."""
+    """Type and shape of a column's value in one control step."""
 
     dtype: str  # "float32", "int64", ..., or "image" and "video" for cameras
     shape: tuple[int, ...]
@@ -30,23 +30,23 @@ class Feature:
 
 
 class Dataset(ABC):
-    """Episodes by number; one at a time is read from the files, and cameras only where they are looked at."""
+    """Episodes by index. Episodes are read one at a time, and camera images when they are indexed."""
 
     path: Path
     format: str
-    fps: float | None  # control steps per second; None where the files do not say
+    fps: float | None  # control steps per second; None if the files do not state it
     features: dict[str, Feature]  # observations by name, and "action"
-    contract: dict[str, Any] | None  # of the simulator that it was recorded in; None where the files do not say
+    contract: dict[str, Any] | None  # of the simulator that recorded it; None if the files do not state it
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def read(self, number: int) -> OfflineEpisode:
-        """Episode `number` as its files have it."""
+        """Read episode `number` without checking its values."""
 
     def __getitem__(self, number: int) -> OfflineEpisode:
-        """Episode `number`; refused where it holds numbers that are not finite."""
+        """Read episode `number` and refuse values that are not finite."""
         if not 0 <= number < len(self):
             raise IndexError(f"{self.path} has {len(self)} episodes, asked for {number}")
         return self.read(number).refuse_broken()
@@ -55,7 +55,7 @@ class Dataset(ABC):
         return (self[number] for number in range(len(self)))
 
     def check(self) -> None:
-        """Refuse numbers that are not finite or too large to be meant, in all episodes. Images are not read."""
+        """Refuse values of any episode that are not finite or larger than `LARGEST`. Images are not read."""
         for number in range(len(self)):
             self[number]
 
@@ -64,17 +64,17 @@ class Dataset(ABC):
         return self.read(number).success
 
     def lengths(self) -> list[int]:
-        """Control steps of every episode."""
+        """Number of control steps of every episode."""
         return [len(self.read(number)) for number in range(len(self))]
 
     @abstractmethod
     def statistics(self) -> dict[str, Statistics]:
-        """Of "action" and every observation, as the files state it, or from the episodes where the format does not."""
+        """Statistics of "action" and of every observation, read from the files or computed from the episodes."""
 
     def close(self) -> None:
-        """Give open files back."""
+        """Close open files."""
 
 
 def plain_name(key: str) -> str:
-    """A column of a file as policies call it: observation.images.front is front, observation.state is state."""
+    """Remove the format's prefixes: observation.images.front becomes front, observation.state becomes state."""
     return key.removeprefix("observation.").removeprefix("images.")

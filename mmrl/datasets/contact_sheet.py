@@ -19,14 +19,14 @@ _LINE = 20
 def write_contact_sheet(
     dataset: Dataset, path: Path, episodes: int = 6, frames: int = 8, failed: Sequence[int] = ()
 ) -> Path | None:
-    """Write a PNG of some episodes, evenly spaced; None where the dataset has no camera.
+    """Write a PNG with images of evenly spaced episodes. Returns its path, None if the dataset has no camera.
 
     Args:
-        dataset: whose cameras are shown, one row each.
-        path: of the PNG.
-        episodes: rows of images.
-        frames: images of an episode, from its first to its last.
-        failed: episodes that are shown in any case, at most half of the rows.
+        dataset: the dataset; each camera has one row of images per episode.
+        path: path of the PNG.
+        episodes: number of episodes.
+        frames: number of images of an episode, evenly spaced from its first to its last.
+        failed: indices of episodes to include first, at most half of `episodes`.
     """
     cameras = [name for name, feature in dataset.features.items() if feature.camera]
     if not cameras:

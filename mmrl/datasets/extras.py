@@ -1,4 +1,4 @@
-"""pyarrow and h5py, for those who have them."""
+"""Import the optional packages pyarrow and h5py, with an error that names the command to install them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 
 def arrow() -> Any:
-    """The module pyarrow, with pyarrow.compute."""
+    """Import pyarrow and pyarrow.compute; returns pyarrow."""
     _need("pyarrow.compute")
     return _need("pyarrow")
 
 
 def parquet() -> Any:
-    """The module pyarrow.parquet."""
+    """Import pyarrow.parquet."""
     return _need("pyarrow.parquet")
 
 
 def hdf5() -> Any:
-    """The module h5py."""
+    """Import h5py."""
     return _need("h5py")
 
 

@@ -1,4 +1,4 @@
-"""Which format a place holds."""
+"""Recognise the format of a dataset."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from mmrl.strict_json import quote
 
 
 def open_dataset(path: str | Path, statistics: bool = True) -> Dataset:
-    """The dataset at a folder or file, recognised by what is in it.
+    """Open a LeRobot, Minari or robomimic dataset; the format is recognised by its files.
 
     Args:
-        path: of the folder or file.
+        path: folder or file of the dataset.
         statistics: refuse a broken meta/stats.json.
     """
     path = Path(path)
     try:
         path.exists()
-    except (OSError, ValueError) as error:  # longer than a path may be, or a zero byte in it
+    except (OSError, ValueError) as error:  # too long for a path, or a zero byte in it
         reason = getattr(error, "strerror", None) or str(error)[:100]
         raise ValueError(f"{quote(str(path))} is no path of a folder or file ({reason}); name a dataset") from error
     if (path / layout.INFO).is_file():

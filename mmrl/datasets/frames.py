@@ -15,7 +15,7 @@ from mmrl.datasets.video_file import decode
 
 
 class Frames(ABC):
-    """Reads like an array uint8 [T, H, W, 3]: length, shape, an index, a slice, or a list of indices."""
+    """Images of an episode with the interface of an array uint8 [T, H, W, 3]: length, shape, indices and slices."""
 
     dtype = np.dtype(np.uint8)
     shape: tuple[int, ...]
@@ -38,11 +38,11 @@ class Frames(ABC):
 
 
 class EncodedImages(Frames):
-    """Encoded single images, such as PNG.
+    """Images that are encoded one by one, for example as PNG.
 
     Args:
-        encoded: bytes of every frame.
-        shape: (H, W, C) that the images must have.
+        encoded: bytes of each image.
+        shape: required (H, W, C) of an image.
         where: file and episode, for messages.
     """
 
@@ -53,7 +53,10 @@ class EncodedImages(Frames):
     def _one(self, step: int) -> np.ndarray:
         try:
             opened = Image.open(io.BytesIO(self.encoded[step]))
-            if opened.size != (self.shape[2], self.shape[1]):  # before it is decoded: it could be of any size
+            if opened.size != (
+                self.shape[2],
+                self.shape[1],
+            ):  # before decoding, since an image of any size could be hidden here
                 raise ValueError(f"it has {opened.size[0]} x {opened.size[1]} pixels")
             image = np.array(opened.convert("RGB"))
         except (OSError, TypeError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
@@ -64,13 +67,13 @@ class EncodedImages(Frames):
 
 
 class VideoFrames(Frames):
-    """VideoFrames: a part of a video file, decoded at the first access and cached.
+    """Images from a part of a video file, decoded at the first access and cached.
 
     Args:
-        path: of the video.
-        start_s: time of its first frame in the file, seconds.
-        count: T.
-        fps: of the file.
+        path: path of the video.
+        start_s: time of the first image in the file, seconds.
+        count: T, number of images.
+        fps: frames per second of the file.
         shape: (H, W, C) of a frame.
     """
 
@@ -92,7 +95,7 @@ class VideoFrames(Frames):
 
 
 class HDF5Frames(Frames):
-    """HDF5Frames: images [T, H, W, C] of an open HDF5 file, read on access.
+    """Images [T, H, W, C] of an open HDF5 file, read on access.
 
     Args:
         rows: the HDF5 dataset.

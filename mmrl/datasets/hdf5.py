@@ -1,4 +1,4 @@
-"""What HDF5 formats have in common: an open file, groups of episodes, observations in nested groups."""
+"""Common code of HDF5 formats: an open file, one group per episode, observations in nested groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mmrl.datasets.extras import hdf5
 from mmrl.datasets.frames import HDF5Frames
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.datasets.statistics import compute_statistics
-from mmrl.errors import raised_on_purpose
+from mmrl.errors import is_user_error
 from mmrl.strict_json import kind, need_object, parse_json, quote
 
 _REMEDY = "copy the file again from its source, or mend it"
@@ -23,10 +23,10 @@ _TOLD = ("instruction", "mission", "language_instruction", "task")
 
 
 class HDF5Dataset(Dataset):
-    """Episodes that are groups of one HDF5 file, opened at the first look.
+    """Dataset in one HDF5 file with a group per episode; the file is opened at the first access.
 
     Args:
-        path: of the file.
+        path: path of the file.
     """
 
     contract = None
@@ -34,30 +34,30 @@ class HDF5Dataset(Dataset):
     def __init__(self, path: str | Path):
         self.path = Path(path)
         self._file: Any = None
-        with readable(str(self.path)):
+        with name_place(str(self.path)):
             self.groups = self.find()
         if not self.groups:
             raise ValueError(f"{self.path}: no episodes in it; {_REMEDY}")
         first = self.read(0)
-        self.features = {name: described(rows) for name, rows in first.observations.items()}
-        self.features["action"] = described(first.actions)
+        self.features = {name: infer_feature(rows) for name, rows in first.observations.items()}
+        self.features["action"] = infer_feature(first.actions)
 
     def find(self) -> list[str]:
-        """The groups of the file that are episodes, in order."""
+        """Names of the groups that hold an episode, in order."""
         raise NotImplementedError
 
     def read_group(self, group: Any, where: str) -> OfflineEpisode:
-        """The episode of one group; `where` names it in messages."""
+        """Read the episode of a group; `where` names it in error messages."""
         raise NotImplementedError
 
     def read(self, number: int) -> OfflineEpisode:
         where = f"{self.path} {self.groups[number]}"
-        with readable(where):
+        with name_place(where):
             return self.read_group(self.root[self.groups[number]], where)
 
     @property
     def root(self) -> Any:
-        """What has the groups of the episodes."""
+        """The group (or file) that contains the groups of the episodes."""
         return self.file
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class HDF5Dataset(Dataset):
         return {**self.__dict__, "_file": None}
 
     def need(self, group: Any, name: str) -> Any:
-        """A dataset or group of an episode; refused by name where it is missing."""
+        """Return a member of a group; raises a ValueError that names it if it is missing."""
         if not hasattr(group, "keys"):
             raise ValueError(f"{self.path}{group.name}: is an array, not a group that has {name!r}; {_REMEDY}")
         refuse_external(group, name)
@@ -94,19 +94,19 @@ class HDF5Dataset(Dataset):
 
 
 @contextmanager
-def readable(where: str) -> Iterator[None]:
-    """Say of what HDF5 cannot read in which file and episode it is."""
+def name_place(where: str) -> Iterator[None]:
+    """Convert an error of the HDF5 library to one that names the file and the episode."""
     try:
         yield
     except Exception as error:
-        if raised_on_purpose(error):
+        if is_user_error(error):
             raise
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"{where}: cannot be read ({reason}); {_REMEDY}") from error
 
 
 def refuse_external(group: Any, name: str) -> None:
-    """Refuse an entry that is a link into another file."""
+    """Refuse a member that is a link to another file."""
     link = group.get(name, getlink=True)
     if isinstance(link, hdf5().ExternalLink):
         raise ValueError(
@@ -115,8 +115,8 @@ def refuse_external(group: Any, name: str) -> None:
         )
 
 
-def attributes(group: Any, name: str) -> dict[str, Any]:
-    """A JSON attribute of a group; empty where there is none."""
+def read_attribute(group: Any, name: str) -> dict[str, Any]:
+    """Parse a JSON attribute of a group; an empty dict if it is absent."""
     text, place = group.attrs.get(name), f"{group.file.filename}{group.name}: attribute {name!r}"
     if text is None:
         return {}
@@ -125,10 +125,10 @@ def attributes(group: Any, name: str) -> dict[str, Any]:
     return need_object(parse_json(text, place, _REMEDY, finite=False), place, _REMEDY)
 
 
-def observed(node: Any, count: int, prefix: str = "") -> tuple[dict[str, Any], str]:
-    """Rows [count, ...] by dotted name, and the instruction where one of them is text.
+def read_observations(node: Any, count: int, prefix: str = "") -> tuple[dict[str, Any], str]:
+    """Read observations [count, ...] by dotted name, and the instruction if a member is text.
 
-    Rows beyond `count`, such as what was seen after the last action, are left out. A dataset without a name is "state".
+    Rows after `count`, such as the observation after the last action, are dropped. An array without a name is "state".
     """
     if not hasattr(node, "keys"):
         name, place = prefix or "state", f"{node.file.filename}{node.name}"
@@ -147,7 +147,7 @@ def observed(node: Any, count: int, prefix: str = "") -> tuple[dict[str, Any], s
     texts: dict[str, str] = {}
     for name in node:
         refuse_external(node, name)
-        rows, text = observed(node[name], count, f"{prefix}.{name}" if prefix else name)
+        rows, text = read_observations(node[name], count, f"{prefix}.{name}" if prefix else name)
         seen |= rows
         if text:
             texts[name] = text
@@ -155,14 +155,14 @@ def observed(node: Any, count: int, prefix: str = "") -> tuple[dict[str, Any], s
     return seen, (named or list(texts.values()) or [""])[0]
 
 
-def described(rows: Any) -> Feature:
-    """The feature that rows [T, ...] are."""
+def infer_feature(rows: Any) -> Feature:
+    """Derive the type and shape of one step from rows [T, ...]."""
     camera = rows.dtype == np.uint8 and len(rows.shape) == 4
     return Feature("image" if camera else str(rows.dtype), tuple(rows.shape[1:]) or (1,))
 
 
-def actions_of(node: Any) -> np.ndarray:
-    """Actions [T, A]: float32, or integers as they are; [T] becomes [T, 1]."""
+def read_actions(node: Any) -> np.ndarray:
+    """Read actions [T, A], as float32 or as the integers of the file; [T] becomes [T, 1]."""
     place = f"{node.file.filename}{node.name}"
     if hasattr(node, "keys") or node.dtype.kind not in "biuf" or len(node.shape) not in (1, 2):
         found = "a group" if hasattr(node, "keys") else f"{node.dtype} {list(node.shape)}"

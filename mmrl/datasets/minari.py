@@ -1,4 +1,4 @@
-"""Reads Minari's HDF5 files without minari."""
+"""Read HDF5 files of Minari without the package minari."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, observed
+from mmrl.datasets.hdf5 import HDF5Dataset, read_actions, read_observations
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.strict_json import quote, read_json_object
 
@@ -15,13 +15,13 @@ FILE = "main_data.hdf5"
 
 
 class MinariDataset(HDF5Dataset):
-    """A file of groups episode_0, episode_1, ... with one observation more than actions, which is left out.
+    """Dataset in a Minari file: groups episode_0, episode_1, ...; the final observation is dropped.
 
-    A flat observation space is called "state", entries of a dictionary keep their names; the first text is the
-    instruction. Minari does not say how long a control step takes.
+    A flat observation space is named "state", entries of a dictionary keep their names; the first text is the
+    instruction. Minari does not store the duration of a control step.
 
     Args:
-        path: main_data.hdf5, or the folder that has data/main_data.hdf5.
+        path: main_data.hdf5, or the folder that contains data/main_data.hdf5.
     """
 
     format = "Minari HDF5"
@@ -48,8 +48,8 @@ class MinariDataset(HDF5Dataset):
         return sorted(numbered, key=lambda name: int(name.removeprefix("episode_")))
 
     def read_group(self, group: Any, where: str) -> OfflineEpisode:
-        actions = actions_of(self.need(group, "actions"))
-        observations, instruction = observed(self.need(group, "observations"), len(actions))
+        actions = read_actions(self.need(group, "actions"))
+        observations, instruction = read_observations(self.need(group, "observations"), len(actions))
         terminations, truncations = (self.need(group, name)[:] for name in ("terminations", "truncations"))
         for name, rows in (("terminations", terminations), ("truncations", truncations)):
             if rows.shape != (len(actions),):
@@ -70,7 +70,7 @@ class MinariDataset(HDF5Dataset):
 
 
 def _success(group: Any) -> bool | None:
-    """What infos say, where they are arrays: whether `success` or `is_success` was ever true."""
+    """Whether infos/success or infos/is_success was true in any step; None if neither is stored."""
     infos = group.get("infos")
     for name in ("success", "is_success"):
         if hasattr(infos, "keys") and name in infos:

@@ -1,4 +1,4 @@
-"""Offline episode: one row per control step, and its decisions for a policy that acts in chunks."""
+"""Episodes of offline datasets, with one row per control step, and their split into action chunks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from mmrl.types import Ended
 
 LARGEST = 1e9
-"""A larger number is no action, observation or reward: float32 holds it to 64 units, and its square overflows soon."""
+"""Larger absolute values are refused: float32 stores 1e9 with a precision of 64, and squares soon overflow."""
 
 
-def unusable(rows: np.ndarray) -> np.ndarray:
-    """Where rows [T, ...] are not finite or larger than `LARGEST`: indices [N, axes]; none of integers."""
+def find_unusable(rows: np.ndarray) -> np.ndarray:
+    """Find values of rows [T, ...] that are not finite or larger than `LARGEST`: indices [N, axes]."""
     if not np.issubdtype(rows.dtype, np.floating):
         return np.empty((0, rows.ndim), np.int64)
     with np.errstate(invalid="ignore"):
@@ -24,23 +24,23 @@ def unusable(rows: np.ndarray) -> np.ndarray:
 
 @dataclass
 class OfflineEpisode:
-    """OfflineEpisode: an episode of a dataset with T control steps. Row t of `observations` precedes action t."""
+    """An episode of a dataset with T control steps. Row t of `observations` is observed before action t."""
 
-    actions: np.ndarray  # float32 [T, A] (or int64 [T, 1]): what an imitator should do
-    observations: dict[str, Any]  # [T, ...]: images uint8 [T, H, W, C], perhaps decoded when indexed; vectors float32
+    actions: np.ndarray  # float32 [T, A] (or int64 [T, 1]): targets of imitation
+    observations: dict[str, Any]  # [T, ...]: images uint8 [T, H, W, C] (an array or `Frames`), vectors float32
     instruction: str = ""
     rewards: np.ndarray | None = None  # float32 [T], reward of the control step; None if not recorded
-    terminated: bool = False  # it ended by itself: nothing follows the last step
-    truncated: bool = False  # it was cut off
+    terminated: bool = False  # the last step reached a terminal state
+    truncated: bool = False  # a time limit ended it
     success: bool | None = None  # None if unknown
     seed: int | None = None  # of the initial state
-    executed: np.ndarray | None = None  # float32 [T, A] what was really played, where noise was added to the actions
+    executed: np.ndarray | None = None  # float32 [T, A]: executed actions, if noise was added
     where: str = "episode"  # file and episode, for messages
     info: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.terminated:
-            self.truncated = False  # a terminal state is terminal however late it comes
+            self.truncated = False  # terminated and truncated at once counts as terminated
         for name, rows in self.columns().items():
             if len(rows) != len(self):
                 raise ValueError(f"{self.where}: {name} has {len(rows)} rows, the actions have {len(self)}")
@@ -52,19 +52,19 @@ class OfflineEpisode:
 
     @property
     def ended(self) -> Ended:
-        """Why it stopped, as an episode of a rollout says it."""
+        """Why the episode ended, as in `mmrl.types.Episode`."""
         return "done" if self.terminated else "time" if self.truncated else "cut"
 
     def columns(self) -> dict[str, Any]:
-        """Everything that has one row per control step, by name."""
+        """All arrays with one row per control step, by name."""
         rows = {"action": self.actions, **{f"observation {name}": rows for name, rows in self.observations.items()}}
         given = {"reward": self.rewards, "executed action": self.executed}
         return rows | {name: value for name, value in given.items() if value is not None}
 
     def refuse_broken(self) -> OfflineEpisode:
-        """Itself, unless a number is not finite or larger than `LARGEST`."""
+        """Return the episode; raises a ValueError if a value is not finite or larger than `LARGEST`."""
         for name, rows in self.columns().items():
-            if isinstance(rows, np.ndarray) and len(broken := unusable(rows)):
+            if isinstance(rows, np.ndarray) and len(broken := find_unusable(rows)):
                 value = rows[tuple(broken[0])]
                 said = f"{value:.4g}, larger than {LARGEST:g}," if np.isfinite(value) else "not finite"
                 raise ValueError(
@@ -74,18 +74,18 @@ class OfflineEpisode:
         return self
 
     def raw(self, step: int) -> dict[str, Any]:
-        """The raw observation before control step `step`, in the format of a simulator."""
+        """Observation before control step `step`, in the format of a simulator."""
         seen = {name: rows[step] for name, rows in self.observations.items()}
         return {**seen, "instruction": self.instruction} if self.instruction else seen
 
     def decisions(self, chunk: int | None, stride: int | None = None) -> Iterator[Decision]:
-        """Windows of `chunk` control steps, every `stride` of them.
+        """Yield windows of `chunk` control steps that begin every `stride` steps.
 
-        The last windows are filled up with the last action; `executed` says how many steps are real.
+        Windows past the end repeat the last action; `Decision.executed` counts the steps without repeats.
 
         Args:
-            chunk: H, control steps per decision; None for policies that decide every control step without a chunk.
-            stride: control steps between two decisions; None for `chunk`, as the episode would have been played.
+            chunk: H, control steps per decision; None for policies that return one action without a chunk.
+            stride: control steps between two decisions; None for `chunk`.
         """
         size = 1 if chunk is None else chunk
         for start in range(0, len(self), stride or size):
@@ -97,9 +97,9 @@ class OfflineEpisode:
 
 @dataclass(frozen=True)
 class Decision:
-    """One decision of an offline episode."""
+    """One decision of an offline episode: observation and action chunk."""
 
     raw: dict[str, Any]  # the observation
     output: np.ndarray  # [H, A], or [A] without chunks
-    executed: int  # control steps of it that were played
-    reward: float  # sum until the next decision
+    executed: int  # control steps of the chunk that belong to the episode
+    reward: float  # sum of rewards until the next decision

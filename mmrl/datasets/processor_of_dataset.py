@@ -16,13 +16,13 @@ def build_processor(
     vectors: Kind = "mean_std",
     unscaled_dims: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """The values of `policy.processor` that normalise a dataset's action and observed vectors.
+    """Compute `policy.processor` for a dataset: scales that normalise its actions and observed vectors.
 
     Args:
-        path: of the dataset.
-        action: how the action is scaled.
-        vectors: how observed vectors are scaled.
-        unscaled_dims: dimensions of the action that are not scaled, such as a gripper's or one that never moves.
+        path: folder or file of the dataset.
+        action: normalisation of actions.
+        vectors: normalisation of observed vectors.
+        unscaled_dims: dimensions of the action to leave unscaled, such as a gripper or a constant.
     """
     dataset = open_dataset(path)
     known = dataset.statistics()

@@ -19,7 +19,7 @@ Rows = list[dict[str, Any]]
 """The raw observation of every environment."""
 
 Actor = Callable[[Any, Rows, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
-"""(environment, observations, environments that go on, control step) to actions and what is played, each [n, A]."""
+"""(environments, observations, which of them run [n], control step) -> (recorded, executed) actions [n, A]."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class ExpertActor:
     """Actor that runs the simulator's scripted expert, with normal noise on executed but not on recorded actions.
 
     Args:
-        sim: that has one: `expert(env)` gives float32 [n, chunk, A].
-        seeds: of the episodes; the noise is theirs.
-        noise: standard deviation, in actions.
+        sim: simulator with a scripted expert: `expert(env)` returns actions float32 [n, chunk, A].
+        seeds: seeds of the episodes, from which the noise is derived.
+        noise: standard deviation in units of the action.
     """
 
     def __init__(self, sim: Sim, seeds: Sequence[int], noise: float):
@@ -54,9 +54,9 @@ class PolicyActor:
     """Actor that runs a policy, one inference per chunk.
 
     Args:
-        engine: that has its weights.
-        sampling: how it chooses.
-        seeds: of the episodes; the draws are theirs.
+        engine: engine with the weights of the policy.
+        sampling: sampling settings.
+        seeds: seeds of the episodes, from which the draws are derived.
     """
 
     def __init__(self, engine: Engine, sampling: Sampling, seeds: Sequence[int]):
@@ -82,12 +82,12 @@ class PolicyActor:
 
 
 def record(sim: Sim, seeds: Sequence[int], make_actor: Callable[[Sequence[int]], Actor]) -> Iterator[RecordedBatch]:
-    """Episodes from the initial states of `seeds`, some at a time.
+    """Record one episode per seed; yields batches of at most MAX_ENVS episodes.
 
     Args:
-        sim: with one control step per decision, as `Sim.stepwise` gives it.
-        seeds: one per episode.
-        make_actor: gives what acts, for the seeds that are played side by side.
+        sim: simulator with one control step per decision (`Sim.stepwise`).
+        seeds: seed of the initial state of each episode.
+        make_actor: builds the actor for the seeds of a batch.
     """
     for start in range(0, len(seeds), MAX_ENVS):
         some = list(seeds[start : start + MAX_ENVS])
@@ -138,7 +138,7 @@ def _build_episode(seed: int, steps: list, end: tuple[bool, bool, bool, dict[str
     chosen, done = (np.stack(rows).reshape(len(steps), -1) for rows in (actions, played))
     return OfflineEpisode(
         actions=chosen,
-        observations={name: _plain(np.stack([row[name] for row in seen])) for name in names},
+        observations={name: _to_float_rows(np.stack([row[name] for row in seen])) for name in names},
         instruction=instruction,
         rewards=np.asarray(rewards, np.float32),
         terminated=terminated,
@@ -151,7 +151,7 @@ def _build_episode(seed: int, steps: list, end: tuple[bool, bool, bool, dict[str
     )
 
 
-def _plain(rows: np.ndarray) -> np.ndarray:
-    """Doubles as float32; one number per step as a vector of one."""
+def _to_float_rows(rows: np.ndarray) -> np.ndarray:
+    """Convert float64 to float32 and [T] to [T, 1]."""
     rows = rows.astype(np.float32) if rows.dtype == np.float64 else rows
     return rows[:, None] if rows.ndim == 1 else rows

@@ -1,4 +1,4 @@
-"""Reads robomimic's HDF5 files, LIBERO's among them, without robomimic."""
+"""Read HDF5 files of robomimic (and of LIBERO) without the package robomimic."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.datasets.hdf5 import HDF5Dataset, actions_of, attributes, observed
+from mmrl.datasets.hdf5 import HDF5Dataset, read_actions, read_attribute, read_observations
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.strict_json import need_object, quote
 
 
 class RobomimicDataset(HDF5Dataset):
-    """A file of groups data/demo_0, data/demo_1, ... with obs, actions, and mostly rewards and dones.
+    """Dataset in a robomimic file: groups data/demo_0, data/demo_1, ... with obs, actions and optional rewards, dones.
 
-    Success is a reward above zero, unless the file says that its rewards are shaped. The instruction is the episode's
-    or the file's, where they have one.
+    An episode with a reward above zero is a success, unless env_kwargs.reward_shaping is set. The instruction is the
+    episode's, else the file's, else empty.
 
     Args:
         path: the .hdf5 file.
-        split: only the demonstrations that mask/<split> names; None for all.
+        split: use only the demonstrations listed in mask/<split>; None for all.
     """
 
     format = "robomimic HDF5"
@@ -40,7 +40,7 @@ class RobomimicDataset(HDF5Dataset):
 
     @property
     def _kwargs(self) -> dict[str, Any]:
-        stated = attributes(self.root, "env_args").get("env_kwargs", {})
+        stated = read_attribute(self.root, "env_args").get("env_kwargs", {})
         return need_object(stated, f"{self.path}: env_kwargs of env_args", "copy the file again from its source")
 
     @property
@@ -64,12 +64,12 @@ class RobomimicDataset(HDF5Dataset):
         return [name for name in names if name in chosen]
 
     def read_group(self, group: Any, where: str) -> OfflineEpisode:
-        actions = actions_of(self.need(group, "actions"))
-        observations, told = observed(self.need(group, "obs"), len(actions))
+        actions = read_actions(self.need(group, "actions"))
+        observations, text = read_observations(self.need(group, "obs"), len(actions))
         rewards = group["rewards"][:].astype(np.float32) if "rewards" in group else None
         shaped = self._kwargs.get("reward_shaping", False)
-        own, whole = attributes(group, "ep_meta").get("lang"), attributes(self.root, "problem_info")
-        instruction = told or own or whole.get("language_instruction", "")
+        own, whole = read_attribute(group, "ep_meta").get("lang"), read_attribute(self.root, "problem_info")
+        instruction = text or own or whole.get("language_instruction", "")
         return OfflineEpisode(
             actions=actions,
             observations=observations,

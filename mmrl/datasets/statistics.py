@@ -1,4 +1,4 @@
-"""Numbers about every dimension of a dataset, and what is suspicious about them."""
+"""Statistics of every dimension of a dataset, and detection of anomalies that matter for normalisation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mmrl.datasets.offline_episodes import LARGEST, OfflineEpisode
 from mmrl.strict_json import need_object, quote
 
 NOT_FINITE, TOO_LARGE = "not finite", f"beyond {LARGEST:g}"
-"""Flags of numbers that nothing may be trained on."""
+"""Anomalies that make a dataset unusable for training."""
 
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 MAX_IMAGES = 20  # images per episode that enter a camera's statistics
@@ -24,7 +24,7 @@ _FEW = 3  # values that a hand that opens, closes or rests takes
 
 
 def vector_statistics(values: np.ndarray) -> Statistics:
-    """Of finite rows [T, D], each float64 [D]; exact, not merged from parts."""
+    """Statistics of finite rows [T, D], each float64 [D], computed over all rows at once."""
     values = np.asarray(values, np.float64).reshape(len(values), -1)
     quantiles = np.quantile(values, list(QUANTILES.values()), axis=0)
     still = values.min(0) == values.max(0)
@@ -39,7 +39,7 @@ def vector_statistics(values: np.ndarray) -> Statistics:
 
 
 def camera_statistics(images: np.ndarray) -> Statistics:
-    """Of images uint8 [T, H, W, C] as shares of 255, each float64 [C, 1, 1]."""
+    """Statistics of images uint8 [T, H, W, C] divided by 255, each float64 [C, 1, 1]."""
     pixels = vector_statistics(np.asarray(images).reshape(-1, images.shape[-1]) / 255.0)
     shaped = {name: value.reshape(-1, 1, 1) for name, value in pixels.items() if name != "count"}
     return {**shaped, "count": np.array([len(images)])}

@@ -15,8 +15,8 @@ class OfflineTask(Task):
     """Task of an offline dataset: every prompt is one episode; every `every`-th episode is held out.
 
     Args:
-        path: of the dataset.
-        every: period of the held-out episodes; 10 holds episodes 9, 19, 29, ... out.
+        path: folder or file of the dataset.
+        every: period of the held-out episodes; with 10, episodes 9, 19, 29, ... are held out.
         split: "train" or "held_out".
     """
 
@@ -60,11 +60,11 @@ class OfflineTask(Task):
         return {**reported, "return": float(sum(turn.reward for turn in episode.turns))}
 
     def contract(self) -> dict[str, Any]:
-        """That of the simulator in which the episodes were recorded."""
+        """Contract of the simulator that recorded the episodes; empty if the dataset does not state it."""
         return dict(open_dataset(self.path).contract or {})
 
     def sizes(self) -> dict[str, Any]:
-        """Constructor arguments of a policy that the dataset decides, as a simulator would."""
+        """Constructor arguments of a policy that follow from the dataset, as `Sim.sizes`."""
         dataset = open_dataset(self.path)
         sizes = {"action_dims": dataset.features["action"].shape[0]}
         vectors = {n: f for n, f in dataset.features.items() if n != "action" and not f.camera and len(f.shape) == 1}

@@ -1,4 +1,4 @@
-"""Frames into a video file and back, by their times."""
+"""Write frames to a video file, and decode frames by their times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 try:
     import av
-except ImportError:  # only needed by those who have videos
+except ImportError:  # optional: needed for datasets with videos
     av = None  # type: ignore[assignment]
 
 
@@ -22,13 +22,14 @@ def _need() -> Any:
 
 
 class VideoWriter:
-    """One H.264 file to which episodes are appended; frame k has time k / fps.
+    """Writer of an H.264 file to which episodes are appended; frame k has time k / fps.
 
     Args:
-        path: of the file, .mp4.
+        path: path of the .mp4 file.
         fps: frames per second.
-        shape: (H, W, 3) of every frame; colour is halved in resolution where both sides are even.
-        crf: of the codec: smaller is better and larger; 0 loses only what the conversion of colours loses.
+        shape: (H, W, 3) of every frame; with two even sides colours have half the resolution (yuv420p).
+        crf: constant rate factor of the codec: smaller values give better quality and larger files; with 0 only the
+            conversion of colours loses information.
     """
 
     def __init__(self, path: Path, fps: float, shape: tuple[int, ...], crf: int = 18):
@@ -36,7 +37,7 @@ class VideoWriter:
         self.path, self.frames = path, 0
         self.file = _need().open(str(path), "w")
         rate = Fraction(fps).limit_denominator(1001)
-        # a key frame every second frame makes random access cheap
+        # a key frame every second frame, for cheap random access
         self.stream = self.file.add_stream("libx264", rate=rate, options={"crf": str(crf), "g": "2", "bf": "0"})
         self.stream.height, self.stream.width = shape[:2]
         self.stream.pix_fmt = "yuv420p" if shape[0] % 2 == 0 and shape[1] % 2 == 0 else "yuv444p"
@@ -58,7 +59,7 @@ class VideoWriter:
 
 
 def duration_frames(path: Path) -> int:
-    """Frames that the file says it has."""
+    """Number of frames that the file's header states."""
     try:
         with _need().open(str(path)) as file:
             return file.streams.video[0].frames
@@ -67,7 +68,7 @@ def duration_frames(path: Path) -> int:
 
 
 def decode(path: Path, start_s: float, count: int, fps: float, shape: tuple[int, ...]) -> np.ndarray:
-    """The `count` frames at times start_s + k / fps, uint8 [count, H, W, 3]; refused where one is not there."""
+    """Decode the `count` frames at times start_s + k / fps, uint8 [count, H, W, 3]; raises if one is missing."""
     out = np.empty((count, *shape), np.uint8)
     found = np.zeros(count, bool)
     try:

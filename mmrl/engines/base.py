@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+from mmrl.groups import number_distinct
 from mmrl.policies.base import Policy
 from mmrl.types import Completion, Observation, Request, Sampling
 
@@ -53,28 +54,29 @@ class Engine(ABC):
 def distinct(requests: Sequence[Request]) -> tuple[list[Request], list[int]]:
     """A request of each context; and whose number is each request's.
 
-    The completions of a group share their prompt, and what follows it as long as they wrote and were told the same.
+    The completions of a group share their prompt, and what follows it as long as their tokens are equal.
     """
-    numbers: dict[tuple[int, bytes | None], int] = {}
-    first: list[Request] = []
-    owner = []
-    for request in requests:
-        prefix = request.prefix
-        key = id(request.observation), None if prefix is None else prefix.cpu().numpy().tobytes()
-        if key not in numbers:
-            numbers[key] = len(first)
-            first.append(request)
-        owner.append(numbers[key])
-    return first, owner
+    owner = number_distinct(context_id(request) for request in requests)
+    first: dict[int, Request] = {}
+    for number, request in zip(owner, requests):
+        first.setdefault(number, request)
+    return list(first.values()), owner
+
+
+def context_id(request: Request) -> Hashable | None:
+    """The prompt id of a completion: of the observation and what stands after it; None for one of its own."""
+    if request.prompt_id is None or request.prefix is None:
+        return request.prompt_id
+    return request.prompt_id, request.prefix.cpu().numpy().tobytes()
 
 
 def contexts(requests: Sequence[Request], policy: Policy) -> list[Observation]:
     """What the policy is run on; an observation that several requests go on from is encoded once."""
     encoded: dict[int, Observation] = {}
     out = []
-    for request in requests:
-        if id(request.observation) not in encoded:
-            encoded[id(request.observation)] = policy.encode(request.observation)
-        start = encoded[id(request.observation)]
+    for number, request in zip(number_distinct(request.prompt_id for request in requests), requests):
+        if number not in encoded:
+            encoded[number] = policy.encode(request.observation)
+        start = encoded[number]
         out.append(start if request.prefix is None else policy.extend(start, request.prefix))
     return out

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from mmrl.batch import Batch, Ragged
-from mmrl.engines.base import Engine, contexts, distinct
+from mmrl.engines.base import Engine, context_id, contexts, distinct
+from mmrl.evaluation_mode import evaluation_mode
 from mmrl.ops.masked import last_inside
-from mmrl.policies.base import Policy, evaluating
+from mmrl.policies.base import Policy
 from mmrl.rng import Noise
 from mmrl.transitions import ActionBatch
 from mmrl.types import Completion, Ended, Observation, Request, Sampling
@@ -47,12 +48,11 @@ class LocalEngine(Engine):
         # completions of one context follow each other, contexts of like length too: little padding, few copies
         order = sorted(range(len(requests)), key=lambda i: (_length(read[owner[i]]), owner[i]))
         done: dict[int, Completion] = {}
-        with evaluating(policy):
+        with evaluation_mode(policy):
             for start in range(0, len(order), self.max_rows):
                 rows = order[start : start + self.max_rows]
-                numbers, seeds = zip(*((owner[i], requests[i].seed) for i in rows))
-                completions = self._run(policy, read, numbers, seeds, sampling)
-                done.update(zip(rows, completions))
+                numbers, batch = zip(*((owner[i], requests[i]) for i in rows))
+                done.update(zip(rows, self._run(policy, read, numbers, batch, sampling)))
         return [done[i] for i in range(len(requests))]
 
     @torch.no_grad()
@@ -61,7 +61,7 @@ class LocalEngine(Engine):
         inputs = None if policy is None or not len(seeds) else policy.encode_batch(observation)
         if policy is None or inputs is None:
             return super().act(observation, seeds, sampling)
-        with evaluating(policy):
+        with evaluation_mode(policy):
             starts = range(0, len(seeds), self.max_rows)
             return ActionBatch.concatenate(
                 [self._act_batch(policy, inputs, seeds, sampling, start) for start in starts]
@@ -97,23 +97,28 @@ class LocalEngine(Engine):
         n = len(columns["action"])
         out = {"temperature": torch.full((n,), temperature), "policy_version": torch.full((n,), version)}
         there = {name: column.to(self._device) for name, column in (columns | out).items()}
-        with evaluating(policy):
+        with evaluation_mode(policy):
             rest = policy.score_batch(there)
         return out | {name: column.float().cpu() for name, column in rest.items()}
 
     def _run(
-        self, policy: Policy, read: list[Observation], asked: Sequence[int], seeds: Sequence[int], sampling: Sampling
+        self,
+        policy: Policy,
+        read: list[Observation],
+        asked: Sequence[int],
+        requests: Sequence[Request],
+        sampling: Sampling,
     ) -> list[Completion]:
-        """One completion for each entry of `asked`, the number of its context."""
+        """One completion for each request; `asked` are the numbers of their contexts."""
         place = {number: i for i, number in enumerate(dict.fromkeys(asked))}
         columns = Batch(policy.collate([read[number] for number in place]))
         device = policy.device
         inputs = {name: column.to(device) for name, column in columns.items()}
         owner = torch.tensor([place[number] for number in asked], device=device)
-        action = policy.act_groups(inputs, owner, sampling, Noise(seeds))
+        action = policy.act_groups(inputs, owner, sampling, Noise([request.seed for request in requests]))
         for phase, seconds in action.seconds.items():
             self.count(f"time/{phase}", seconds)
-        ended: list[Ended] = action.ended or ["done"] * len(seeds)
+        ended: list[Ended] = action.ended or ["done"] * len(requests)
         lengths = last_inside(action.action_mask).clamp(min=1).tolist()
         # one transfer per column, not one per row
         chosen, logprobs, mask = action.action.cpu(), action.behavior_logprobs.float().cpu(), action.action_mask.cpu()  # type: ignore[union-attr]
@@ -139,6 +144,7 @@ class LocalEngine(Engine):
                     value=None if values is None else (values[i] if values.dim() == 1 else values[i, :t]),
                     extra={"temperature": temperature, **{name: rows[i] for name, rows in extra.items()}},
                     policy_version=self._version,
+                    prompt_id=None if cached_features else context_id(requests[i]),  # features are stored by row
                 )
             )
         return completions

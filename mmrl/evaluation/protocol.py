@@ -99,14 +99,14 @@ def describe_evaluation(task: Task, held_out: HeldOut) -> dict[str, Any]:
 
 def digest_instructions(played: Mapping[str, Sequence[Episode]]) -> dict[str, Any]:
     """Number and digest of the instructions that the policy was given in the episodes of each decode."""
-    told = {
+    instructions_seen = {
         json.dumps([episode.prompt.key, episode.info["instruction"]])
         for episodes in played.values()
         for episode in episodes
         if "instruction" in episode.info
     }
-    different = {json.loads(pair)[1] for pair in told}
-    return {"different": len(different), "digest": digest(sorted(told))}
+    different = {json.loads(pair)[1] for pair in instructions_seen}
+    return {"different": len(different), "digest": digest(sorted(instructions_seen))}
 
 
 def _plain(prompt: Prompt) -> list[Any]:

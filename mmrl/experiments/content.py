@@ -10,6 +10,7 @@ import functools
 import hashlib
 import importlib.util
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ MACHINERY = tuple(
 """What carries every recipe. It is held to its own laws, and a change in it does not make all results stale."""
 HASHED = ("mmrl.learners.phases", "mmrl.data.replay_buffer", "mmrl.data.ring_buffer")
 """Parts of these folders that a recipe chooses."""
+CAPTURED = re.compile(r"\$\{captured:[^,{}]*,([^,{}]*)\}")
 
 
 def hash_content(words: Sequence[str]) -> str:
@@ -54,7 +56,7 @@ def training_config(words: Sequence[str]) -> dict[str, Any]:
 
 @functools.cache
 def _training_config(words: tuple[str, ...]) -> dict[str, Any]:
-    plain: Any = OmegaConf.to_container(compose(words), resolve=False)
+    plain: Any = _without_capture(OmegaConf.to_container(compose(words), resolve=False))
     trainer = plain["trainer"]
     callbacks = trainer.get("callbacks") or {}
     start = callbacks.get("warm_start") or {}
@@ -66,6 +68,15 @@ def _training_config(words: tuple[str, ...]) -> dict[str, Any]:
         "warm_start": {name: start.get(name) for name in ("checkpoint", "frozen_only")},
         "stages": {name: training_config(stage) for name, stage in stage_overrides(plain).items()},
     }
+
+
+def _without_capture(node: Any) -> Any:
+    """The configuration with class B for each ${captured:A,B}: a captured graph computes the same numbers."""
+    if isinstance(node, dict):
+        return {key: _without_capture(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_without_capture(value) for value in node]
+    return CAPTURED.sub(r"\1", node) if isinstance(node, str) else node
 
 
 def stage_overrides(plain: dict[str, Any]) -> dict[str, list[str]]:
@@ -99,7 +110,7 @@ def collect_sources(paths: Sequence[str]) -> dict[str, str]:
     annotations, layout and the messages of errors do not count.
     """
     found: dict[str, str] = {}
-    waiting = [where for path in paths for where in _resolved(path)]
+    waiting = [where for path in paths for where in _resolve(path)]
     while waiting:
         module, name = waiting.pop()
         full = f"{module}.{name}"
@@ -153,7 +164,7 @@ def _module(name: str) -> _Module:
     return _Module(name, definitions, imports)
 
 
-def _resolved(path: str) -> list[tuple[str, str]]:
+def _resolve(path: str) -> list[tuple[str, str]]:
     """(module, name) of an import path of ours that is not machinery; nothing for others."""
     if path.split(".")[0] not in OWN or (_within(path, MACHINERY) and not _within(path, HASHED)):
         return []
@@ -166,7 +177,7 @@ def _resolved(path: str) -> list[tuple[str, str]]:
         if name in read.definitions:
             return [(module, name)]
         if name in read.imports:
-            return _resolved(".".join([read.imports[name], *parts[cut + 1 :]]))
+            return _resolve(".".join([read.imports[name], *parts[cut + 1 :]]))
         return []
     return []
 
@@ -179,12 +190,12 @@ def _references(node: ast.AST, module: _Module) -> Iterator[tuple[str, str]]:
     for inner in ast.walk(node):
         if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name):
             if inner.value.id in module.imports:  # a name in an imported module, or an attribute of an imported class
-                yield from _resolved(f"{module.imports[inner.value.id]}.{inner.attr}")
+                yield from _resolve(f"{module.imports[inner.value.id]}.{inner.attr}")
         elif isinstance(inner, ast.Name):
             if inner.id in module.definitions:
                 yield module.name, inner.id
             elif inner.id in module.imports:
-                yield from _resolved(module.imports[inner.id])
+                yield from _resolve(module.imports[inner.id])
 
 
 class _RemoveProse(ast.NodeTransformer):

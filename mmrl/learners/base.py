@@ -1,16 +1,19 @@
-"""BaseLearner: metrics, checkpoints and resume that all learners share."""
+"""Base class of learners: metrics, checkpoints and resume."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import lightning as L
 import torch
+from torch import nn
 
 from mmrl import parallel
 from mmrl.data.checks.finite import check_weights
 from mmrl.data.checks.processes import check_processes
+from mmrl.data.rollout_data import RolloutData
 from mmrl.learners.schedules import Options, apply_configuration, highest_learning_rate
 from mmrl.policies.base import Policy
 from mmrl.policies.processor import refuse_other
@@ -22,21 +25,34 @@ log = logging.getLogger(__name__)
 class BaseLearner(L.LightningModule):
     """Base class of learners: one row of metrics per iteration, and the policy's contract in every checkpoint.
 
-    The x axis of all metrics is the iteration, not the optimiser step.
+    Data module, learner and callbacks hand the metrics of an iteration to `report`; the x axis of all metrics is the
+    iteration, not the optimiser step.
     """
 
     policy: Policy
+    models: nn.ModuleDict  # further models by name
     make_scheduler: Any = None
+    whole_groups = False  # whether the rows of a group have to be trained on together
+    takes_update_epochs = False  # whether a training step is a whole update epoch
 
     def __init__(self) -> None:
         super().__init__()
-        self.configured: list[Options] = []  # settings of each optimiser, as configured
-        self._highest_lr = 0.0  # of any step of this iteration
-        self.metrics: dict[str, float] = {}  # of this iteration: one row of every logger
+        self.configured: list[Options] = []  # configured settings of each optimiser
+        self._highest_lr = 0.0  # highest learning rate of this iteration
+        self._metrics: dict[str, float] = {}  # metrics of this iteration
 
-    @property
-    def _data(self) -> Any:
-        return getattr(self.trainer, "datamodule", None)
+    def report(self, metrics: Mapping[str, float]) -> None:
+        """Report metrics of this iteration, equal on all ranks, to loggers and callbacks.
+
+        Callbacks find them in `trainer.callback_metrics` at once. Every logger gets one row at the end of the
+        iteration, past `self.log`, which takes half a millisecond for each number.
+        """
+        self._metrics |= metrics
+        self.trainer.callback_metrics.update({name: torch.tensor(value) for name, value in metrics.items()})
+
+    def _log_row(self, metrics: Mapping[str, float], step: int) -> None:
+        for logger in self.loggers:
+            logger.log_metrics(dict(metrics), step=step)
 
     def setup(self, stage: str) -> None:
         parallel.refuse_rounded_columns(self.trainer)
@@ -44,18 +60,18 @@ class BaseLearner(L.LightningModule):
             check_processes(self.trainer)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """How the policy reads and acts travels with its weights."""
+        """Store the policy's contract in the checkpoint."""
         checkpoint["policy_contract"] = self.policy.contract()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         refuse_other(checkpoint.get("policy_contract"), self.policy.contract(), "the checkpoint")
-        if "state_dict" in checkpoint:  # of a sharded run it is read apart
+        if "state_dict" in checkpoint:  # a sharded checkpoint stores weights separately
             place = f"ckpt_path={self.trainer.ckpt_path}"
             checkpoint_weights(checkpoint, place)
             check_fits(self.state_dict(), checkpoint["state_dict"], place)
 
     def on_train_start(self) -> None:
-        """Measure the starting policy too, so that a run holds its own before and after.
+        """Evaluate the initial policy, so that a run has results before and after training.
 
         After a resume the optimisers follow this run's configuration.
         """
@@ -63,17 +79,16 @@ class BaseLearner(L.LightningModule):
             schedulers = [each.scheduler for each in self.trainer.lr_scheduler_configs] or [None] * len(self.configured)
             for optimizer, configured, scheduler in zip(self.trainer.optimizers, self.configured, schedulers):
                 apply_configuration(optimizer, configured, scheduler, self.make_scheduler)
-        measure = getattr(self._data, "measure", None)
-        metrics = measure() if measure is not None and self.trainer.current_epoch == 0 else {}
+        data = getattr(self.trainer, "datamodule", None)  # absent without a data module
+        metrics = data.measure() if isinstance(data, RolloutData) and self.trainer.current_epoch == 0 else {}
         if metrics:
-            for logger in self.loggers:
-                logger.log_metrics({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
+            self._log_row({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         self._highest_lr = max(self._highest_lr, highest_learning_rate(self.trainer.optimizers))
 
     def mean_over_ranks(self, means: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """The mean over ranks of each number, on the host."""
+        """Average each number over the ranks; the results are on the CPU."""
         if not means:
             return {}
         _, size = parallel.rank_and_size()
@@ -81,37 +96,31 @@ class BaseLearner(L.LightningModule):
         return dict(zip(means, values.cpu().unbind()))
 
     def on_train_epoch_end(self) -> None:
-        """Numbers about the iteration's episodes come ready from the data module, the same on all ranks.
+        """Log the metrics of this iteration.
 
-        Weights that are not finite stop the run here, before a checkpoint is made of them. The numbers go past
-        `self.log`, which takes half a millisecond for each of them.
+        Weights that are not finite stop the run here, before a checkpoint is made of them.
         """
         check_weights(self.named_parameters(), self.trainer)
-        self.metrics |= getattr(self._data, "metrics", {})
-        row = {"iterations": float(self.trainer.current_epoch + 1), **self.metrics}
-        self.metrics = {}
-        self.show(row)
-        for logger in self.loggers:
-            logger.log_metrics({"epoch": self.trainer.current_epoch, **row}, step=self.trainer.global_step)
+        iterations = float(self.trainer.current_epoch + 1)
+        self.report({"iterations": iterations})
+        row = {"epoch": self.trainer.current_epoch, "iterations": iterations, **self._metrics}
+        self._log_row(row, step=self.trainer.global_step)
+        self._metrics = {}
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """At the end of an iteration log its highest learning rate, and warn where that is 0."""
+        """Report the highest learning rate at the end of an iteration; warn if it is 0."""
         if batch_idx + 1 < self.trainer.num_training_batches:
             return
-        self.metrics["train/learning_rate"], self._highest_lr = self._highest_lr, 0.0
-        self.show(self.metrics)
-        if self.metrics["train/learning_rate"] == 0:
+        highest, self._highest_lr = self._highest_lr, 0.0
+        self.report({"train/learning_rate": highest})
+        if highest == 0:
             log.warning(
                 "iteration %d: the learning rate was 0 in every step, so nothing was learned; optimizer.lr is 0 or the "
                 "schedule (scheduler.*) is at its end",
                 self.trainer.current_epoch,
             )
 
-    def show(self, metrics: dict[str, float]) -> None:
-        """To callbacks that watch or print."""
-        self.trainer.callback_metrics.update({name: torch.tensor(value) for name, value in metrics.items()})
-
     def validation_step(self, metrics: dict[str, float], _: int) -> None:
-        """Held-out numbers come ready from the data module's evaluators, the same on all ranks."""
+        """Report the metrics of the data module's evaluators, which are equal on all ranks."""
         named = {f"val/{name}": float(value) for name, value in metrics.items()}
         self.log_dict({"iterations": float(self.trainer.current_epoch + 1), **named}, batch_size=1, sync_dist=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import lightning as L
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import nn
@@ -13,17 +12,11 @@ from torch import nn
 from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.data.checks.finite import check_gradients, check_loss
-from mmrl.data.minibatches import UpdateEpoch
 from mmrl.learners.base import BaseLearner
-from mmrl.learners.flat import FlatParameters
-from mmrl.learners.flat_output import flatten_output, join_outputs, unflatten_output
-from mmrl.learners.idle import zero_coefficients
 from mmrl.learners.low_precision import refuse_lost_updates
 from mmrl.learners.schedules import options_of
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy
-from mmrl.prefix_keys import add_prefix, strip_prefix
-from mmrl.recorded import CapturedGraph
 from mmrl.types import PolicyOutput
 
 
@@ -40,11 +33,6 @@ class Learner(BaseLearner):
             names: {value_head: 2e-3} for a critic with untrained layers on a cloned policy.
         auxiliary_models: models that start as copies of the policy and are trained with it by terms that name them,
             with their learning rates; the gradient of each is clipped by itself.
-        capture: take a whole update epoch in one of Lightning's steps, with the same updates in it, of all
-            parameters as one vector: for optimisers such as Adam that treat elements alike. For small policies, whose
-            updates take less time than what Lightning does around each; callbacks then see update epochs. On a CPU the
-            operations of an update are recorded and replayed, where that gives the same bits. Where gradients are
-            accumulated, shared between processes or scaled it changes nothing.
     """
 
     def __init__(
@@ -54,7 +42,6 @@ class Learner(BaseLearner):
         optimizer: OptimizerCallable,
         scheduler: LRSchedulerCallable | None = None,
         reference: bool = False,
-        capture: bool = False,
         auxiliary_models: dict[str, float] | None = None,
         learning_rates: dict[str, float] | None = None,
     ):
@@ -65,9 +52,6 @@ class Learner(BaseLearner):
         self.make_scheduler = scheduler
         self.models = nn.ModuleDict()
         self._terms: list[dict[str, torch.Tensor]] = []  # of this iteration's micro-batches
-        self._pass_metrics: list[
-            dict[str, torch.Tensor]
-        ] = []  # diagnostics of its update epochs, where those are taken whole
         self._minibatch: list[dict[str, torch.Tensor]] = []  # of the micro-batches since the last optimiser step
         self._minibatch_weight = 0.0  # of the loss of these micro-batches on this rank
         self._stepped = True  # whether the last minibatch had rows
@@ -76,16 +60,10 @@ class Learner(BaseLearner):
         if "reference" in self.auxiliary_models:
             raise ValueError("model.auxiliary_models: the reference is frozen; give an auxiliary model another name")
         self._sharded = False
-        self._flat: Any = None  # `FlatParameters` where training steps are whole update epochs
-        self._captured = CapturedGraph("an update")
-        self._capture = capture
 
     def setup(self, stage: str) -> None:
-        """Copy the starting policy, after callbacks have given it its starting weights and before a resume."""
+        """Copy the initial policy for reference and auxiliary models; callbacks have loaded its weights before."""
         super().setup(stage)
-        parallel.restore_nvml_check()
-        whole = self._capture and not self.auxiliary_models and not self.learning_rates and stage == "fit"
-        self.automatic_optimization = not (whole and parallel.steps_directly(self.trainer))
         if self.reference and "reference" not in self.models:
             self.models["reference"] = copy.deepcopy(self.policy).requires_grad_(False).eval()
         for name in self.auxiliary_models:
@@ -93,31 +71,27 @@ class Learner(BaseLearner):
                 self.models[name] = copy.deepcopy(self.policy)
 
     def configure_model(self) -> None:
-        """Shard once when Lightning's strategy brings a device mesh."""
+        """Shard the models once if the strategy has a device mesh."""
         if self.device_mesh is not None and not self._sharded:
             models: list[Any] = [self.policy, *(self.models[name] for name in self.auxiliary_models)]
             for model in models:
                 parallel.shard(model, self.device_mesh["data_parallel"])
             self._sharded = True
 
+    def parameter_groups(self) -> list[Any]:
+        """Trained parameters for the optimiser: a list, or groups with their own learning rates."""
+        if not self.auxiliary_models and not self.learning_rates:
+            return _trainable_parameters(self.policy)
+        own = [
+            {"params": _trainable_parameters(self.models[name]), "lr": rate}
+            for name, rate in self.auxiliary_models.items()
+        ]
+        return [*_parameter_groups(self.policy, self.learning_rates), *own]
+
     def configure_optimizers(self) -> Any:
-        parameters = _trainable_parameters(self.policy)
-        self._flat, self._captured = (
-            FlatParameters(parameters) if self.takes_update_epochs else None,
-            CapturedGraph("an update"),
-        )
-        groups: list[Any] = [self._flat.vector] if self._flat else parameters
-        if self.auxiliary_models or self.learning_rates:
-            own = [
-                {"params": _trainable_parameters(self.models[name]), "lr": rate}
-                for name, rate in self.auxiliary_models.items()
-            ]
-            groups = [*_parameter_groups(self.policy, self.learning_rates), *own]
-        optimizer = self.make_optimizer(groups)
+        optimizer = self.make_optimizer(self.parameter_groups())
         self.configured = [options_of(optimizer)]
         refuse_lost_updates(optimizer, self.make_optimizer)
-        if self.device.type == "cpu":
-            parallel.disable_capture_health_check(optimizer)
         if self.make_scheduler is None:
             return optimizer
         scheduler = self.make_scheduler(optimizer)
@@ -126,45 +100,30 @@ class Learner(BaseLearner):
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
-        """By model, so that an auxiliary model's gradient does not change the policy's."""
+        """Clip the gradient of each model separately, so that auxiliary models do not affect the policy."""
         if not self.auxiliary_models or not gradient_clip_val or str(gradient_clip_algorithm or "norm") != "norm":
             return self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
         for model in (self.policy, *(self.models[name] for name in self.auxiliary_models)):
             nn.utils.clip_grad_norm_(_trainable_parameters(model), gradient_clip_val)
 
-    def configure_callbacks(self) -> list[L.Callback]:
-        """None. Asked before Lightning checks the trainer's options, which are those of automatic optimisation."""
-        self.automatic_optimization = True
-        return []
-
     @property
     def whole_groups(self) -> bool:
-        """Whether the rows of a group have to be trained on together."""
+        """Whether all rows of a group must be in one minibatch."""
         return self.objective.whole_groups
 
-    @property
-    def takes_update_epochs(self) -> bool:
-        """Whether a training step is a whole update epoch, by this run's strategy."""
-        return not self.automatic_optimization
-
-    def training_step(self, batch: Batch | UpdateEpoch, index: int) -> torch.Tensor | None:
-        loss = None
-        if isinstance(batch, UpdateEpoch):
-            self._update_epoch(batch)
-        else:
-            loss = self._loss(batch)
+    def training_step(self, batch: Batch, index: int) -> torch.Tensor:
+        loss, metrics = self.objective(self.outputs(batch), batch)
+        self._minibatch.append(metrics)
         return loss
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         if batch_idx + 1 == self.trainer.num_training_batches:
-            self._captured.revalidate()  # an iteration's first minibatch is computed by its own code too
-            self.metrics |= self._means()
+            self.report(self._means())
         super().on_train_batch_end(outputs, batch, batch_idx)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
-        if not self.takes_update_epochs:
-            self._minibatch_weight += float(batch["loss_weights"].abs().sum())
+        self._minibatch_weight += float(batch["loss_weights"].abs().sum())
 
     def on_before_optimizer_step(self, optimizer: Any) -> None:
         """Stop before a loss or a gradient that is not finite reaches the weights."""
@@ -173,7 +132,7 @@ class Learner(BaseLearner):
             check_gradients(self.named_parameters(), self.trainer)
 
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
-        """One step per minibatch; none where no rank has a row in it, so that momentum alone moves no weights."""
+        """Take one step per minibatch; none if no rank has rows, so that momentum alone cannot change weights."""
         weight = parallel.total(torch.tensor(self._minibatch_weight), self.device)
         self._stepped = bool(weight > 0)
         if self._stepped:
@@ -190,74 +149,19 @@ class Learner(BaseLearner):
             super().lr_scheduler_step(scheduler, metric)
 
     def outputs(self, batch: Batch) -> PolicyOutput:
-        """What the policy says of the rows, and what the further passes say that the objective's terms name."""
+        """Run the policy on the batch, and the further forward passes that the objective's terms name."""
         out = self.policy(batch)
         for name in sorted(self.objective.others()):
             own = name in self.auxiliary_models
             out.others[name] = self.models[name](batch) if own else self.policy(batch.with_context(name))
         return out
 
-    def _loss(self, batch: Batch) -> torch.Tensor:
-        loss, metrics = self.objective(self.outputs(batch), batch)
-        self._minibatch.append(metrics)
-        return loss
-
-    def _update_epoch(self, epoch: UpdateEpoch) -> None:
-        """What Lightning's automatic optimisation would do with each minibatch, one after the other."""
-        optimizer: Any = self.optimizers(use_pl_optimizer=False)
-        scheduler: Any = self.lr_schedulers()
-        flat, most = self._flat, self.trainer.gradient_clip_val
-        outs, weights = [], []
-        flat.tie()
-        for minibatch in epoch:
-            if not minibatch["loss_weights"].any():
-                continue  # no row is left: no step, and none of the schedule
-            minibatch = parallel.move_batch(minibatch, self.trainer)
-            out, metrics = self._gradient(minibatch)
-            self._terms.append(metrics)
-            outs.append(out)
-            weights.append(minibatch["loss_weights"])
-            if most is not None:
-                flat.clip(most)
-            parallel.step(optimizer, self.trainer)
-            if scheduler is not None:
-                scheduler.step()
-        if not weights:
-            return
-        check_loss(self._terms, self.trainer)
-        rows = epoch.batch.with_columns(loss_weights=torch.cat(weights).cpu() / len(weights))
-        rows = parallel.move_batch(rows, self.trainer)
-        self._pass_metrics.append(self.objective.metrics(join_outputs(outs), rows))
-
-    def _gradient(self, minibatch: Batch) -> tuple[PolicyOutput, dict[str, torch.Tensor]]:
-        """Set the gradient of a minibatch's loss; the policy's output and the parts of the loss."""
-
-        def compute(columns: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-            batch = Batch(columns)
-            out = self.outputs(batch)
-            loss, metrics = self.objective(out, batch, with_metrics=False)
-            return {
-                "gradient": self._flat.gradient(loss),
-                **add_prefix("term", metrics),
-                **add_prefix("out", flatten_output(out)),
-            }
-
-        plain = self.device.type == "cpu" and all(isinstance(column, torch.Tensor) for column in minibatch.values())
-        if plain:
-            key = (self.policy.training, *zero_coefficients(self.objective))  # what their code asks beside the columns
-            found = self._captured(compute, minibatch, key)
-        else:
-            found = compute(minibatch)
-        self._flat.vector.grad.copy_(found["gradient"])
-        return unflatten_output(strip_prefix("out", found)), strip_prefix("term", found)
-
     def _means(self) -> dict[str, float]:
-        """The parts of the loss over this iteration's minibatches, on all ranks."""
+        """Mean of the loss terms and diagnostics over this iteration's minibatches and all ranks."""
         # the weights already hold the number of micro-batches and ranks, so the mean over both is the minibatch's value
-        kept = [kept for kept in (self._terms, self._pass_metrics) if kept]
-        sums = {name: torch.stack([m[name] for m in part]).mean() for part in kept for name in part[0]}
+        names = self._terms[0] if self._terms else {}
+        sums = {name: torch.stack([metrics[name] for metrics in self._terms]).mean() for name in names}
         self._terms.clear()
-        self._pass_metrics.clear()
         means = self.objective.average(self.mean_over_ranks(sums))
         return {f"train/{name}": float(value) for name, value in means.items()}
 

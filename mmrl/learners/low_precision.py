@@ -1,4 +1,4 @@
-"""Refuse learning rates whose steps round to nothing in trained bf16 or fp16 weights.
+"""Refuse learning rates whose steps are lost by rounding in trained bf16 or fp16 weights.
 
 A bf16 number w with 2^e <= |w| < 2^(e+1) has 8 significant bits, so its neighbours are 2^(e-7) away, and a sum is
 rounded to the nearest of them: w + u = w for every |u| < 2^(e-8). A step of Adam has about the size of the learning
@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 LOW = (torch.bfloat16, torch.float16)
-SHARE = 2 / 3  # of the weights that a step has to move: those within one standard deviation
-LOOKED_AT = 1 << 20  # numbers of each parameter
-STEPS = 64  # tried on numbers of which one step is an eighth of the distance to the next
+SHARE = 2 / 3  # fraction of the weights that a step has to change: those within one standard deviation
+LOOKED_AT = 1 << 20  # entries checked per parameter
+STEPS = 64  # steps of an eighth of the spacing between representable numbers
 
 
 def refuse_lost_updates(optimizer: Optimizer, make: Callable[[list[nn.Parameter]], Optimizer]) -> None:
-    """Raise where a step of the learning rate changes too few of the trained bf16 or fp16 weights.
+    """Raise if a step of the learning rate changes too few of the trained bf16 or fp16 weights.
 
     An optimiser that keeps what rounding loses (fp32 master weights, Kahan summation, stochastic rounding) passes at
     any learning rate: it is recognised by 64 steps on a few numbers.
@@ -56,22 +56,22 @@ def refuse_lost_updates(optimizer: Optimizer, make: Callable[[list[nn.Parameter]
 
 
 def changed_fraction(weights: list[Tensor], step: float) -> float:
-    """The fraction of the numbers that change when `step` is added and the sum is rounded to their dtype."""
+    """Fraction of the entries that change when `step` is added and the sum is rounded to their dtype."""
     changed = sum(int((part + step != part).sum()) for part in weights)
     return changed / max(sum(part.numel() for part in weights), 1)
 
 
 def smallest_effective_rate(weights: list[Tensor], rate: float) -> float:
-    """The first of rate, 1.1 rate, 1.21 rate, ... whose step changes enough of the weights."""
+    """Smallest of rate, 1.1 rate, 1.21 rate, ... whose step changes enough of the weights."""
     while changed_fraction(weights, rate) < SHARE:
         rate *= 1.1
     return rate
 
 
 def keeps_small_steps(make: Callable[[list[nn.Parameter]], Optimizer], dtype: torch.dtype, rate: float) -> bool:
-    """Whether many steps in one direction add up where each of them is too small for the dtype."""
+    """Whether the optimiser accumulates steps that are smaller than the spacing of the dtype."""
     spacing = 8 * rate / torch.finfo(dtype).eps
-    start = 1.5 * 2.0 ** math.ceil(math.log2(spacing))  # in the middle between two powers of two
+    start = 1.5 * 2.0 ** math.ceil(math.log2(spacing))  # halfway between two powers of two
     if start > torch.finfo(dtype).max / 2:
         return False
     weight = nn.Parameter(torch.full((8, 8), start, dtype=dtype))
@@ -85,7 +85,7 @@ def keeps_small_steps(make: Callable[[list[nn.Parameter]], Optimizer], dtype: to
 
 
 def _numbers(parameter: nn.Parameter) -> Tensor:
-    """At most LOOKED_AT numbers of it, evenly chosen; of what this process holds where it is sharded."""
+    """At most LOOKED_AT evenly spaced entries of the local part of a tensor."""
     local = parameter.detach()
     local = local.to_local() if hasattr(local, "to_local") else local
     flat = local.flatten()

@@ -1,4 +1,4 @@
-"""One-cycle learning rate: warm-up, then annealing to nothing."""
+"""One-cycle learning rate: linear warm-up, then linear decay."""
 
 from __future__ import annotations
 

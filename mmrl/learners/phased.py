@@ -16,11 +16,9 @@ from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.data.checks.finite import check_loss
 from mmrl.learners.base import BaseLearner
-from mmrl.learners.idle import zero_coefficients
 from mmrl.learners.low_precision import refuse_lost_updates
 from mmrl.learners.phases.base import Phase, UpdateContext, part
 from mmrl.learners.phases.gradient_step import GradientStep
-from mmrl.learners.replayed import CapturedPhase
 from mmrl.learners.schedules import options_of
 from mmrl.policies.base import Policy
 from mmrl.prefix_keys import strip_prefix
@@ -31,8 +29,7 @@ class PhasedLearner(BaseLearner):
     """Train a policy, its critics and target networks by phases, which run in their order in every update.
 
     A training step takes the batches of several updates, columns [updates, rows, ...], so that small networks do not
-    wait for the trainer's bookkeeping. On a CPU, in one process, the operations of a phase are recorded and replayed
-    where that gives the same bits.
+    wait for the trainer's bookkeeping.
 
     Args:
         policy: the actor; phases name it "policy".
@@ -67,7 +64,7 @@ class PhasedLearner(BaseLearner):
         known = {"policy", *self.models, *self.target_networks}
         for name, phase in self.phases.items():
             phase.check()
-            if missing := sorted(phase.models - known):
+            if missing := sorted(phase.models() - known):
                 raise ValueError(
                     f"phase {name!r} uses {missing}, which model.models and model.target_networks do not name"
                 )
@@ -90,8 +87,6 @@ class PhasedLearner(BaseLearner):
         self.configured = [options_of(optimizer) for optimizer in made]
         for optimizer, phase in zip(made, self.gradient_phases.values()):
             refuse_lost_updates(optimizer, phase.optimizer)
-        if self.device.type == "cpu":
-            made = [parallel.disable_capture_health_check(optimizer) for optimizer in made]
         return made if self.make_scheduler is None else (made, [self.make_scheduler(optimizer) for optimizer in made])
 
     def _parameters_of(self, phase: Phase) -> list[nn.Parameter]:
@@ -102,24 +97,17 @@ class PhasedLearner(BaseLearner):
 
     def on_train_start(self) -> None:
         super().on_train_start()
-        self._plain = parallel.steps_directly(self.trainer)
-        self._steps = dict(zip(self.gradient_phases, _as_list(self.optimizers(use_pl_optimizer=not self._plain))))
+        self._phase_optimizers = dict(zip(self.gradient_phases, _as_list(self.optimizers())))
         self._schedulers = dict(zip(self.gradient_phases, _as_list(self.lr_schedulers())))
         self._own_parameters = {name: self._parameters_of(phase) for name, phase in self.gradient_phases.items()}
         everything = {id(p): p for model in self._models_by_name().values() for p in model.parameters()}
         self._trainable = [p for p in everything.values() if p.requires_grad]
-        phases = self.phases if self._plain and self.device.type == "cpu" else {}
-        self._captured = {
-            name: CapturedPhase(name, phase, self._own_parameters.get(name, [])) for name, phase in phases.items()
-        }
 
     def training_step(self, batches: Batch, index: int) -> None:
         for number in range(batches.rows):
             self._update(Batch({name: column[number] for name, column in batches.items()}))
         if index + 1 == self.trainer.num_training_batches and self._update_metrics:
             self._log_phase_metrics()
-            for phase in self._captured.values():  # an iteration's first update is computed by its own code too
-                phase.revalidate()
 
     def _update(self, batch: Batch) -> None:
         rank, _ = parallel.rank_and_size()
@@ -132,28 +120,14 @@ class PhasedLearner(BaseLearner):
             if self.updates % phase.every:
                 continue
             ctx = UpdateContext(models, normal, partial(self._minimize, name), partial(_add_metrics, metrics, name))
-            with (
-                _TrainOnly(self._own_parameters[name], self._trainable)
-                if name in self.gradient_phases
-                else nullcontext()
-            ):
-                batch = self._run(name, phase, batch, ctx)
+            own = self._own_parameters.get(name, [])
+            with _TrainOnly(own, self._trainable) if own else nullcontext():
+                batch = self.run_phase(name, phase, batch, ctx)
         self._update_metrics.append(metrics)
 
-    def _run(self, name: str, phase: Phase, batch: Batch, ctx: UpdateContext) -> Batch:
-        """One phase of an update, replayed where that can be; the batch that the phases after it get."""
-        if name not in self._captured or not CapturedPhase.supports(phase, batch):
-            return phase(batch, ctx)
-        # its code asks these beside the columns
-        asked = zero_coefficients(self.gradient_phases[name].objective) if name in self.gradient_phases else ()
-        key = *(model.training for model in ctx.models.values()), *asked
-        columns, metrics, gradient = self._captured[name](batch, ctx.models, ctx.normal, key)
-        ctx.log(metrics)
-        if name in self.gradient_phases:
-            for parameter, part in zip(self._own_parameters[name], gradient):
-                parameter.grad = part
-            self._step(name)
-        return batch.with_columns(**columns)
+    def run_phase(self, name: str, phase: Phase, batch: Batch, ctx: UpdateContext) -> Batch:
+        """Run one phase of an update; returns the batch for the following phases."""
+        return phase(batch, ctx)
 
     def _minimize(self, name: str, loss: Tensor) -> None:
         for parameter in self._own_parameters[name]:
@@ -162,18 +136,19 @@ class PhasedLearner(BaseLearner):
         self._step(name)
 
     def _step(self, name: str) -> None:
-        optimizer, max_norm = self._steps[name], self.gradient_phases[name].max_grad_norm
+        optimizer, max_norm = self._phase_optimizers[name], self.gradient_phases[name].max_grad_norm
         if max_norm is not None:
             self.clip_gradients(optimizer, gradient_clip_val=max_norm, gradient_clip_algorithm="norm")
-        if self._plain:
-            parallel.step(optimizer, self.trainer)
-        else:
-            optimizer.step()
+        self.step_optimizer(optimizer)
         if name in self._schedulers:
             self._schedulers[name].step()
 
+    def step_optimizer(self, optimizer: Any) -> None:
+        """Take the step of one of Lightning's optimisers."""
+        optimizer.step()
+
     def _log_phase_metrics(self) -> None:
-        """Once an iteration, the mean over the updates in which a phase ran."""
+        """Report means over the updates in which a phase ran, once per iteration."""
         metrics: dict[str, list[Tensor]] = {}
         for update in self._update_metrics:
             for name, value in update.items():
@@ -185,8 +160,7 @@ class PhasedLearner(BaseLearner):
             means = {key: value for key, value in means.items() if not key.startswith(f"{name}/")}
             means |= {f"{name}/{key}": value for key, value in phase.objective.average(sums).items()}
         check_loss([means], self.trainer)
-        self.metrics |= {f"train/{name}": float(value) for name, value in means.items()}
-        self.show(self.metrics)
+        self.report({f"train/{name}": float(value) for name, value in means.items()})
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)

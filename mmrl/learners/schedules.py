@@ -26,7 +26,7 @@ def options_of(optimizer: Optimizer) -> Options:
 def apply_configuration(
     optimizer: Optimizer, configured: Options, scheduler: Any, make_scheduler: Callable[[Optimizer], Any] | None
 ) -> None:
-    """Give a restored optimiser the settings that it would have had if this configuration had been in place all along.
+    """Give a restored optimiser the settings that it would have if this configuration had been used from the start.
 
     A checkpoint restores learning rates, weight decay and the length of the schedule that it was made with, so that a
     finished run that is resumed with more iterations would go on at a learning rate of 0. The configured schedule is
@@ -39,7 +39,7 @@ def apply_configuration(
         make_scheduler: what made it.
     """
     if scheduler is not None and (make_scheduler is None or isinstance(scheduler, ReduceLROnPlateau)):
-        return  # how far it is follows from measurements, which cannot be replayed
+        return  # its state depends on metrics and cannot be replayed
     fresh = _optimizer_with(configured)
     if scheduler is not None:
         assert make_scheduler is not None
@@ -59,14 +59,14 @@ def apply_configuration(
 
 
 def _optimizer_with(configured: Options) -> Optimizer:
-    """An optimiser of one number per group, which never steps: what a schedule does to it can be read off."""
+    """Optimiser with one dummy parameter per group, on which a schedule is replayed."""
     groups = [{"params": [nn.Parameter(torch.zeros(()))], **options} for options in configured]
     return Optimizer(groups, dict(configured[0]))
 
 
 def _replay(make_scheduler: Callable[[Optimizer], Any], optimizer: Optimizer, steps: int) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the schedule steps before the optimiser
+        warnings.simplefilter("ignore")  # "scheduler.step() before optimizer.step()"
         scheduler = make_scheduler(optimizer)
         try:
             for _ in range(steps):
@@ -80,7 +80,7 @@ def _replay(make_scheduler: Callable[[Optimizer], Any], optimizer: Optimizer, st
 
 
 def highest_learning_rate(optimizers: Sequence[Optimizer]) -> float:
-    """The largest learning rate of any parameter group at present."""
+    """Highest current learning rate of all parameter groups."""
     return max((float(group["lr"]) for optimizer in optimizers for group in optimizer.param_groups), default=0.0)
 
 

@@ -85,8 +85,8 @@ class SelfPlay(Rollout):
         for play, done in zip(plays, ctx.engine.sample(requests, ctx.sampling)):
             play.wrote(done, game.kinds)
         fine = [play for play in plays if play.episode.ended != "error"]
-        self._solved([play for play in fine if play.problem is not None], game)
-        self._proposed([play for play in fine if play.problem is None], game, ctx)
+        self._judge_solvers([play for play in fine if play.problem is not None], game)
+        self._judge_proposers([play for play in fine if play.problem is None], game, ctx)
         return [play.episode for play in plays]
 
     def _begin(self, slot: int, sample_index: int, game: Game, ctx: Context) -> _Play:
@@ -101,43 +101,45 @@ class SelfPlay(Rollout):
         problem = known[-1 - place % len(known)]
         return _Play(Episode(game.pose(problem, key), slot, sample_index, role="solver"), kind, problem)
 
-    def _solved(self, plays: Sequence[_Play], game: Game) -> None:
+    def _judge_solvers(self, plays: Sequence[_Play], game: Game) -> None:
         asked = [(play.problem, str(play.episode.output)) for play in plays if play.problem is not None]
         for play, verdict in zip(plays, game.judge(asked)):
-            play.judged(verdict, 1.0 if verdict.outcome == "right" else _below(verdict))
+            play.set_verdict(verdict, 1.0 if verdict.outcome == "right" else _below(verdict))
 
-    def _proposed(self, plays: Sequence[_Play], game: Game, ctx: Context) -> None:
+    def _judge_proposers(self, plays: Sequence[_Play], game: Game, ctx: Context) -> None:
         verdicts = game.check([(play.kind, play.episode.prompt, str(play.episode.output)) for play in plays])
         sound = [(play, verdict.problem) for play, verdict in zip(plays, verdicts) if verdict.problem is not None]
-        shares = self._tried(sound, game, ctx)
+        shares = self._measure_rates(sound, game, ctx)
         for play, verdict in zip(plays, verdicts):
-            a = shares.get(id(play))
+            a = shares.get(play.key)
             if verdict.problem is None or a is None:
-                play.judged(verdict, _below(verdict))
+                play.set_verdict(verdict, _below(verdict))
                 continue
             play.episode.info["problem"] = verdict.problem
-            play.judged(replace(verdict, scores={"solved": a}), learnability(a))
+            play.set_verdict(replace(verdict, scores={"solved": a}), learnability(a))
 
-    def _tried(self, sound: Sequence[tuple[_Play, Problem]], game: Game, ctx: Context) -> dict[int, float]:
+    def _measure_rates(
+        self, sound: Sequence[tuple[_Play, Problem]], game: Game, ctx: Context
+    ) -> dict[tuple[int, int], float]:
         """The success rate of the trials of each proposal, without those that could not be judged."""
         requests, owners = [], []
-        for play, problem in sound:
+        for number, (play, problem) in enumerate(sound):
             raw = game.pose(problem, play.episode.prompt.key).observation
             for trial in range(self.trials):
-                requests.append(Request(raw, play.seed(ctx, "trial", trial)))
+                requests.append(Request(raw, play.seed(ctx, "trial", trial), prompt_id=number))
                 owners.append((play, problem))
         if not requests:
             return {}
         tried = ctx.engine.sample(requests, ctx.sampling)
         verdicts = game.judge([(problem, str(done.output)) for (_, problem), done in zip(owners, tried)])
-        right: dict[int, list[bool]] = {}
+        right: dict[tuple[int, int], list[bool]] = {}
         for (play, _), done, verdict in zip(owners, tried, verdicts):
             if done.ended != "error" and verdict.outcome != "executor":
-                right.setdefault(id(play), []).append(verdict.outcome == "right")
+                right.setdefault(play.key, []).append(verdict.outcome == "right")
         for play, _ in sound:
-            if id(play) not in right:
-                play.failed("none of the trials of a proposal could be judged")
-        return {number: sum(values) / len(values) for number, values in right.items()}
+            if play.key not in right:
+                play.fail("none of the trials of a proposal could be judged")
+        return {key: sum(values) / len(values) for key, values in right.items()}
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         """Sound proposals of all processes become known, each once."""
@@ -172,27 +174,23 @@ class _Play:
     problem: Problem | None = None
     counts: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.episode.group, self.episode.sample_index
+
     def seed(self, ctx: Context, *more: int | str) -> int:
-        return derive_seed(
-            ctx.seed,
-            ctx.purpose,
-            ctx.iteration,
-            self.episode.group,
-            self.episode.sample_index,
-            self.episode.role,
-            *more,
-        )
+        return derive_seed(ctx.seed, ctx.purpose, ctx.iteration, *self.key, self.episode.role, *more)
 
     def wrote(self, done: Completion, kinds: Sequence[str]) -> None:
         baseline_group = 2 * kinds.index(self.kind) + (self.problem is None)
         self.episode.turns = [Turn(replace(done, extra={**done.extra, "baseline_group": torch.tensor(baseline_group)}))]
         self.episode.ended = done.ended
         if done.ended == "error":
-            self.failed("the engine gave no completion")
+            self.fail("the engine gave no completion")
 
-    def judged(self, verdict: Verdict, earned: float) -> None:
+    def set_verdict(self, verdict: Verdict, earned: float) -> None:
         if verdict.outcome == "executor":
-            self.failed("the executor could not judge it")
+            self.fail("the executor could not judge it")
         if self.episode.ended == "error":
             return
         role = self.episode.role
@@ -201,7 +199,7 @@ class _Play:
         solved = {f"{self.kind}_{name}": value for name, value in verdict.scores.items()}
         self.episode.info["verdict"] = {"earned": earned, "exact": sound, f"{role}_{self.kind}": sound, **solved}
 
-    def failed(self, why: str) -> None:
+    def fail(self, why: str) -> None:
         self.episode.ended = "error"
         self.episode.info |= {"error": why, "counts": {f"self_play/{self.episode.role}/{self.kind}/executor": 1}}
         log.warning("self-play, %s of %s: %s", self.episode.role, self.kind, why)

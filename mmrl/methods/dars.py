@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from mmrl.groups import earned, grouped
+from mmrl.groups import get_score, group_episodes
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode
 
@@ -42,10 +42,10 @@ class AdaptiveSampling(EpisodeTransform):
     success_threshold: float = 1.0
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        groups = grouped(episodes)
+        groups = group_episodes(episodes)
         indices: dict[int, range] = {}
         for slot, group in groups.items():
-            right = sum(earned(episode, self.score_name) >= self.success_threshold for episode in group) / len(group)
+            right = sum(get_score(episode, self.score_name) >= self.success_threshold for episode in group) / len(group)
             first = max(episode.sample_index for episode in group) + 1
             extra = extra_samples(right, len(group), self.max_group_size, self.rule, self.scaled)
             if extra:

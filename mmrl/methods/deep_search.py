@@ -21,9 +21,9 @@ from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
 from mmrl.ops.masked import last_inside, zero_outside
 from mmrl.rng import derive_seed
-from mmrl.rollouts.base import Rollout, worded
+from mmrl.rollouts.base import Rollout, text_observation
 from mmrl.rollouts.text.transcript import Transcript
-from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
+from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
 
 @dataclass(eq=False)
@@ -75,7 +75,7 @@ def frontier_score(parent_value: float, depth: int, most: int) -> float:
     return 0.4 * math.tanh(parent_value) + 0.01 * math.sqrt(max(depth, 0) / most)
 
 
-def chosen(leaves: Sequence[Node], outcomes: Sequence[float]) -> int:
+def choose_leaf(leaves: Sequence[Node], outcomes: Sequence[float]) -> int:
     """Which of several new leaves is kept: a right one first, then the one that surprised the policy least."""
     return min(range(len(leaves)), key=lambda i: (-outcomes[i], leaves[i].surprise, i))
 
@@ -121,10 +121,9 @@ class TreeSearch(Rollout):
         return frozenset({"values", "segment"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        known: dict[int, Observation] = {}
         trees = []
         for slot, prompt in prompts:
-            root = Node(Transcript(worded(prompt), known))
+            root = Node(Transcript(text_observation(prompt), slot))
             trees.append(_Tree(slot, prompt, root, root))
         most = math.ceil(ctx.sampling.max_tokens / self.tokens)
         for number in range(self.expansions):
@@ -178,7 +177,7 @@ class TreeSearch(Rollout):
         assert tree.open is not None
         if leaves:
             outcomes = [self._outcome(episode) for _, episode in leaves]
-            place = chosen([node for node, _ in leaves], outcomes)
+            place = choose_leaf([node for node, _ in leaves], outcomes)
             node, episode = leaves[place]
             back_up(node, outcomes[place])
             tree.kept.append((node, episode))
@@ -218,13 +217,16 @@ class _Tree:
         solved = any(node.value > 0 for node, _ in self.kept)
         out = []
         for sample_index, (leaf, episode) in enumerate(self.kept):
-            episode.sample_index, episode.turns = sample_index, [Turn(_valued(leaf, episode.turns[0].completion))]
+            episode.sample_index, episode.turns = (
+                sample_index,
+                [Turn(_attach_values(leaf, episode.turns[0].completion))],
+            )
             out.append(episode)
         out[0].info["counts"] = {"tree/solved" if solved else "tree/every_leaf_failed": 1}
         return out
 
 
-def _valued(leaf: Node, row: Completion) -> Completion:
+def _attach_values(leaf: Node, row: Completion) -> Completion:
     """The row with what each piece turned out to be worth when the search was over."""
     values, segment = torch.zeros(len(row.action)), torch.zeros(len(row.action), dtype=torch.long)
     start = 0

@@ -111,8 +111,6 @@ class SkillTransitions(Output):
         encoder: name of the policy whose encoder computes the features.
     """
 
-    gives = frozenset({"skill_reward", "slack", "log_multiplier"})
-
     def __init__(
         self,
         epsilon: float = 1e-3,
@@ -124,7 +122,9 @@ class SkillTransitions(Output):
         self.epsilon, self.one_hot, self.encoder = epsilon, one_hot, encoder
         self.representation, self.multiplier = representation, multiplier
 
-    @property
+    def gives(self) -> frozenset[str]:
+        return frozenset({"skill_reward", "slack", "log_multiplier"})
+
     def models(self) -> frozenset[str]:
         return frozenset({self.representation, self.multiplier, self.encoder})
 
@@ -146,12 +146,12 @@ class SkillReward(Phase):
         encoder: name of the policy whose encoder computes the features.
     """
 
-    writes = frozenset({"reward"})
-
     def __init__(self, one_hot: bool = False, representation: str = "representation", encoder: str = "policy"):
         self.one_hot, self.representation, self.encoder = one_hot, representation, encoder
 
-    @property
+    def writes(self) -> frozenset[str]:
+        return frozenset({"reward"})
+
     def models(self) -> frozenset[str]:
         return frozenset({self.representation, self.encoder})
 

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mmrl.curricula.base import Curriculum
-from mmrl.groups import earned
+from mmrl.curricula.base import Curriculum, Selection, success_rates
 from mmrl.rng import derive_rng
 from mmrl.types import Context, Episode
 
@@ -61,34 +60,21 @@ class Posterior(Curriculum):
         )
         self.score_name = score_name
         self.known: dict[int, tuple[float, float]] = {}  # alpha and beta of problems that were tried
-        self._drawn: tuple[int, set[int]] = (-1, set())  # iteration, and what it was given already
+        self._drawn = Selection()
 
     def select(self, count: int, ctx: Context) -> list[int]:
-        iteration, taken = self._drawn
-        if iteration != ctx.iteration:
-            taken = set()
+        taken = self._drawn.begin(count, ctx)
         rng = derive_rng("posterior", ctx.seed, ctx.iteration, len(taken))
         left = np.array([i for i in range(len(ctx.task)) if i not in taken])
-        if len(left) < count:
-            raise ValueError(
-                f"the curriculum is asked for {count} further problems in one iteration, but task {ctx.task.name!r} "
-                f"has {len(ctx.task)}; lower data.num_prompts"
-            )
         seen = rng.permutation(left)[: max(self.candidates * count, count)]
         alpha, beta = np.array([self.known.get(int(i), (1.0, 1.0)) for i in seen]).T
         chosen = [int(i) for i in seen[select_nearest(rng.beta(alpha, beta), self.target, count, self._within(), rng)]]
-        self._drawn = (ctx.iteration, taken | set(chosen))
+        taken.update(chosen)
         return chosen
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         for group in groups:
-            valid = [episode for episode in group if episode.ended != "error"]
-            rates = [earned(episode, self.score_name) for episode in valid]
-            if any(not 0 <= rate <= 1 for rate in rates):
-                raise ValueError(
-                    f"curriculum.score_name={self.score_name!r} of {group[0].prompt.key!r} is {rates}, no success rate "
-                    "in [0, 1]"
-                )
+            rates = success_rates(group, self.score_name)
             if rates:
                 index = group[0].prompt.index
                 self.known[index] = update_posterior(
@@ -99,11 +85,11 @@ class Posterior(Curriculum):
         return self.tolerance if self.rule == "within" else None
 
     def state_dict(self) -> dict[str, Any]:
-        return {"known": dict(self.known), "drawn": (self._drawn[0], sorted(self._drawn[1]))}
+        return {"known": dict(self.known), "drawn": self._drawn.state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.known = {int(i): tuple(pair) for i, pair in state["known"].items()}
-        self._drawn = (state["drawn"][0], set(state["drawn"][1]))
+        self._drawn.load_state(state["drawn"])
 
 
 def update_posterior(alpha: float, beta: float, successes: float, trials: int, retain: float) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.groups import grouped
+from mmrl.groups import group_episodes
 from mmrl.rng import derive_rng
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode, Turn
@@ -54,9 +54,9 @@ class BlackPatches(Change):
     def __call__(self, raw: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         if not raw.get("images"):
             raise ValueError("black_patches: the prompt has no images to hide; it needs a task with images")
-        return {**raw, "images": tuple(self._hidden(image, rng) for image in raw["images"])}
+        return {**raw, "images": tuple(self._mask_image(image, rng) for image in raw["images"])}
 
-    def _hidden(self, image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _mask_image(self, image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         height, width = image.shape[:2]
         black = rng.random((-(-height // self.patch_size), -(-width // self.patch_size))) < self.mask_ratio
         pixels = black.repeat(self.patch_size, 0).repeat(self.patch_size, 1)[:height, :width]
@@ -83,7 +83,7 @@ class OtherContext(EpisodeTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         out = []
-        for slot, group in grouped(episodes).items():
+        for slot, group in group_episodes(episodes).items():
             rng = derive_rng(ctx.seed, ctx.purpose, "context", self.name, ctx.iteration, slot)
             observation = ctx.policy.encode(self.change(group[0].prompt.observation, rng))
             out += [replace(episode, turns=self._turns(episode, observation)) for episode in group]

@@ -135,7 +135,7 @@ class ProcessAdvantage(Annotator):
         outcome = of.float().scatter(0, timeline.episode, batch["episode_reward"].float())
         group = of.scatter(0, timeline.episode, batch["group"])
         to_go = leave_one_out_process(timeline.pack(token), outcome, timeline.mask, group, (self.process, self.outcome))
-        return batch.with_columns(advantages=_whitened(timeline.unpack(to_go), mask, ctx))
+        return batch.with_columns(advantages=_whiten(timeline.unpack(to_go), mask, ctx))
 
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
         """Share of the answers whose sum of token rewards has the sign of their outcome, above one half or not."""
@@ -146,7 +146,7 @@ class ProcessAdvantage(Annotator):
         return {"agreement": hits / count} if count else {}
 
 
-def _whitened(value: torch.Tensor, mask: torch.Tensor, ctx: Context) -> torch.Tensor:
+def _whiten(value: torch.Tensor, mask: torch.Tensor, ctx: Context) -> torch.Tensor:
     inside = value[mask].double()
     parts = ctx.collector.gather([(len(inside), float(inside.sum()), float(inside.square().sum()))])
     count, total, squares = map(sum, zip(*parts))

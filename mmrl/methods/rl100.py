@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from mmrl.annotators.base import Annotator
-from mmrl.annotators.logprobs import positive_rows, reference_of, said
+from mmrl.annotators.logprobs import evaluate_rows, positive_rows, reference_of
 from mmrl.batch import Batch
 from mmrl.columns import COLLATED
 from mmrl.types import Context
@@ -51,6 +51,6 @@ class DistillationTarget(Annotator):
         reference = reference_of(ctx, "distillation_target")
         if not hasattr(reference, "distillation_target"):
             raise ValueError(f"distillation_target: {type(reference).__name__} has no chain from noise to actions")
-        chunk = said(reference, batch, reference.distillation_target, self.rows, ctx.device)  # type: ignore[arg-type]
+        chunk = evaluate_rows(reference, batch, reference.distillation_target, self.rows, ctx.device)  # type: ignore[arg-type]
         before = batch["action"][:, : -chunk.shape[1]]
         return batch.with_columns(action=torch.cat([before, chunk.to(before.dtype)], dim=1))

@@ -18,10 +18,10 @@ import torch
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors
 from mmrl.rng import derive_rng
-from mmrl.rollouts.base import Rollout, turn_seed, worded
+from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.offline.demonstrations import demonstration
 from mmrl.rollouts.text.transcript import Transcript
-from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
+from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
 
 class SelfCorrection(Rollout):
@@ -36,7 +36,7 @@ class SelfCorrection(Rollout):
 
     Args:
         num_attempts: attempts in a row.
-        message: what the policy is told after an attempt, where {question} stands for the text of the prompt's last
+        message: follow-up message after an attempt, where {question} stands for the text of the prompt's last
             message; it says nothing about whether the attempt was right.
         first_reward_weight: weight of the first attempt's own reward.
         progress_coef: coefficient of the improvement over the attempt before.
@@ -66,19 +66,18 @@ class SelfCorrection(Rollout):
         return frozenset({"is_first"})
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        known: dict[int, Observation] = {}
         episodes, scripts = [], []
         for slot, prompt in prompts:
-            raw = worded(prompt)
+            raw = text_observation(prompt)
             for sample_index in ctx.sample_indices(slot):
                 episodes.append(
                     Episode(prompt, group=slot, sample_index=sample_index, info={"attempts": [], "earned": []})
                 )
-                scripts.append(Transcript(raw, known))
+                scripts.append(Transcript(raw, slot))
         for number in range(self.num_attempts):
             self._attempt(number, episodes, scripts, ctx)
             for episode, script in zip(episodes, scripts):
-                script.read(ctx.policy.tokenize(asked_again(self.message, episode.prompt)))
+                script.read(ctx.policy.tokenize(format_message(self.message, episode.prompt)))
             ctx.progress("rollout", (number + 1) * len(episodes) // self.num_attempts, len(episodes))
         for episode in episodes:
             self._pay(episode)
@@ -91,7 +90,7 @@ class SelfCorrection(Rollout):
             requests.append(script.request(turn_seed(episode.group, episode.sample_index, ctx, number)))
         for episode, script, done in zip(episodes, scripts, ctx.engine.sample(requests, ctx.sampling)):
             script.write(done)
-            episode.turns = [*episode.turns, Turn(_marked(done, number == 0))]
+            episode.turns = [*episode.turns, Turn(_mark_first(done, number == 0))]
             failed = done.ended == "error" or episode.ended == "error"
             episode.ended = "error" if failed else done.ended
             if failed:
@@ -111,14 +110,14 @@ class SelfCorrection(Rollout):
             turn.reward = (self.first_reward_weight * own if k == 0 else own if k < last else 0.0) + bonus
 
 
-def asked_again(message: str, prompt: Prompt) -> str:
+def format_message(message: str, prompt: Prompt) -> str:
     """The request to try again, with {question} filled in."""
     content = prompt.messages[-1]["content"]
     question = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
     return message.replace("{question}", question)
 
 
-def _marked(done: Completion, first: bool) -> Completion:
+def _mark_first(done: Completion, first: bool) -> Completion:
     return replace(done, extra={**done.extra, "is_first": torch.tensor(first)})
 
 
@@ -130,7 +129,7 @@ class SelfCorrectionDemonstrations(Rollout):
 
     Args:
         num_attempts: attempts in a row.
-        message: what the policy is told after an attempt, as for `SelfCorrection`.
+        message: follow-up message after an attempt, as for `SelfCorrection`.
         wrong: share of the attempts before the last that are another problem's answer, in [0, 1].
     """
 
@@ -145,15 +144,15 @@ class SelfCorrectionDemonstrations(Rollout):
         self.num_attempts, self.message, self.wrong = num_attempts, message, wrong
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        return [self._played(slot, prompt, ctx) for slot, prompt in prompts]
+        return [self._build_episode(slot, prompt, ctx) for slot, prompt in prompts]
 
-    def _played(self, slot: int, prompt: Prompt, ctx: Context) -> Episode:
+    def _build_episode(self, slot: int, prompt: Prompt, ctx: Context) -> Episode:
         rng = derive_rng("attempts", ctx.seed, ctx.purpose, ctx.iteration, slot)
-        script = Transcript(worded(prompt))
+        script = Transcript(text_observation(prompt))
         answer = ctx.task.demonstrate(prompt.index)
         for number in range(self.num_attempts):
             if number:
-                script.read(ctx.policy.tokenize(asked_again(self.message, prompt)))
+                script.read(ctx.policy.tokenize(format_message(self.message, prompt)))
             other = ctx.task.demonstrate(int(rng.integers(len(ctx.task))))
             right = number == self.num_attempts - 1 or other == answer or rng.random() >= self.wrong
             said = demonstration(prompt.observation, answer if right else other, ctx)

@@ -4,7 +4,7 @@ SEELE: Staying in the Sweet Spot, Responsive Reasoning Evolution via Capability-
 arXiv:2509.06923, section 3.
 
 - accuracy b + (1 - b) / (1 + exp(-k (p + mu))) with the share p of the solution shown: `Response`
-- its least-squares fit to the rounds of a visit: `fitted`
+- its least-squares fit to the rounds of a visit: `fit_response`
 - rounds of completions, each after a hint: `Hinted`
 - loss of the hint tokens: `HintNegativeLogLikelihood`
 """
@@ -57,7 +57,7 @@ class Response:
         return float(np.clip(-self.place - np.log(odds) / self.slope, 0.0, 1.0)) if odds > 0 else 1.0
 
 
-def fitted(points: Sequence[tuple[float, float]]) -> Response:
+def fit_response(points: Sequence[tuple[float, float]]) -> Response:
     """Least squares over (share, accuracy); accuracies at one share are averaged first.
 
     The best of a grid of curves, which no start and no local minimum can miss.
@@ -152,7 +152,7 @@ class Hinted(Rollout):
         visit.points.append((visit.share, accuracy))
         visit.episodes += latest
         if self.hint_fraction is None:
-            visit.share = fitted(visit.points).share_for(self.target)
+            visit.share = fit_response(visit.points).share_for(self.target)
         for episode in visit.episodes:
             episode.info["next_share"] = visit.share
 
@@ -174,7 +174,7 @@ class _Visit:
     slot: int
     prompt: Prompt
     raw: Mapping[str, Any]
-    observation: Observation  # encoded, one object for all completions
+    observation: Observation  # encoded
     solution: Tensor  # [L] ids without the end of the answer
     sample_indices: range
     share: float  # of the solution, that the next round shows
@@ -186,17 +186,19 @@ class _Visit:
         return self.solution[: round(self.share * len(self.solution))]
 
     def request(self, sample_index: int, ctx: Context) -> Request:
-        return Request(self.raw, turn_seed(self.slot, sample_index, ctx), self.hint if len(self.hint) else None)
+        prefix = self.hint if len(self.hint) else None
+        return Request(self.raw, turn_seed(self.slot, sample_index, ctx), prefix, prompt_id=self.slot)
 
     def episode(self, sample_index: int, done: Completion, ctx: Context) -> Episode:
         """The completion with its hint before it, in the context without."""
         hint = self.hint
-        turn = Turn(_after(hint, done, self.observation, ctx.policy.decode(hint.tolist())))
+        done = replace(done, observation=self.observation, prompt_id=self.slot)
+        turn = Turn(_after(hint, done, ctx.policy.decode(hint.tolist())))
         info = {"hint": len(hint), "shown": self.share}
         return Episode(self.prompt, self.slot, sample_index, [turn], ended=done.ended, info=info)
 
 
-def _after(hint: Tensor, done: Completion, observation: Observation, text: str) -> Completion:
+def _after(hint: Tensor, done: Completion, text: str) -> Completion:
     def longer(part: Tensor, value: float) -> Tensor:
         return torch.cat([part.new_full((len(hint), *part.shape[1:]), value), part])
 
@@ -205,7 +207,6 @@ def _after(hint: Tensor, done: Completion, observation: Observation, text: str) 
     imitation_mask = torch.arange(len(hint) + len(done.action)) < len(hint)
     return replace(
         done,
-        observation=observation,
         action=torch.cat([hint.to(done.action.dtype), done.action]),
         behavior_logprobs=longer(done.behavior_logprobs, 0),
         action_mask=longer(done.action_mask, False),

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from mmrl.annotators.base import Annotator
-from mmrl.annotators.logprobs import positive_rows, scored
+from mmrl.annotators.logprobs import positive_rows, score_rows
 from mmrl.batch import Batch
 from mmrl.columns import COLLATED
 from mmrl.objectives.objective import Term
@@ -135,7 +135,7 @@ class OutputColumn(Annotator):
 
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         (column,) = self.writes()
-        return batch.with_columns(**{column: scored(ctx.policy, batch, self._part, self.rows, ctx.device)})
+        return batch.with_columns(**{column: score_rows(ctx.policy, batch, self._part, self.rows, ctx.device)})
 
     def _part(self, out: PolicyOutput) -> Tensor:
         if self.part not in out.extra:

@@ -87,7 +87,7 @@ class StepValues(Rollout):
             prefix = torch.tensor(ids, dtype=torch.long) if ids else None
             for k in range(self.continuations):
                 seed = derive_seed(ctx.seed, ctx.purpose, ctx.iteration, group, "continue", k, *ids)
-                requests.append(Request(raw, seed, prefix))
+                requests.append(Request(raw, seed, prefix, group))
         tried: list[Episode] = []
         owners = [number for number in range(len(states)) for _ in range(self.continuations)]
         ctx.progress("steps", 0, len(requests))

@@ -37,7 +37,7 @@ class Term(ABC):
         """Diagnostics of the same shapes. `Objective.average` makes means of them, with the loss's weights."""
         return {}
 
-    def measured(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss_and_metrics(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The summand and its diagnostics; a term whose two have work in common does it once here."""
         value = self(out, batch)
         with torch.no_grad():
@@ -113,7 +113,7 @@ class Objective(nn.Module):
             coefficient = self.coefficient(name)
             disabled = coefficient.device.type == "cpu" and coefficient.item() == 0  # on a GPU asking costs more
             with torch.no_grad() if disabled else nullcontext():
-                value, term_metrics = term.measured(out, batch) if with_metrics else (term(out, batch), {})
+                value, term_metrics = term.loss_and_metrics(out, batch) if with_metrics else (term(out, batch), {})
                 value = weighted.sum(value, f"term {name!r}")
             part = coefficient * value
             loss = part if loss is None else loss + part
@@ -153,7 +153,8 @@ class Objective(nn.Module):
         """One weighted sum per row mask that a term uses, and one over all rows."""
         weights = batch["loss_weights"]
         return {None: WeightedReduction(weights)} | {
-            rows: WeightedReduction(weights * _chosen(batch, rows)[:, None]) for rows in set(self.row_masks.values())
+            rows: WeightedReduction(weights * _select_rows(batch, rows)[:, None])
+            for rows in set(self.row_masks.values())
         }
 
     def _touch_unused_outputs(self, loss: Tensor, out: PolicyOutput) -> Tensor:
@@ -187,7 +188,7 @@ def _totals(sums_by_rows: Mapping[str | None, WeightedReduction]) -> dict[str, T
     return {_weight_of(rows): weighted.weights.sum() for rows, weighted in sums_by_rows.items()}
 
 
-def _chosen(batch: Batch, rows: str) -> Tensor:
+def _select_rows(batch: Batch, rows: str) -> Tensor:
     """[N] bool: the rows of a column, or those outside it."""
     return ~batch[rows[1:]] if rows.startswith("~") else batch[rows]
 

@@ -1,4 +1,4 @@
-"""Policy-gradient losses: REINFORCE and the clipped surrogate of PPO."""
+"""Policy-gradient losses: REINFORCE, CISPO, and the clipped surrogate of PPO and GSPO, an approximate trust region."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mmrl.objectives.objective import Term
 from mmrl.ops.divergence import divergence
 from mmrl.ops.masked import zero_outside
 from mmrl.ops.ratio import log_ratio
-from mmrl.ops.surrogate import clipped, clipped_surrogate
+from mmrl.ops.surrogate import cispo, clipped_surrogate, is_clipped
 from mmrl.types import PolicyOutput
 
 
@@ -28,19 +28,20 @@ class PolicyGradient(Term):
     importance_weights: str | None = None
 
     def reads(self) -> frozenset[str]:
-        return frozenset({"action_mask", "advantages", *_named(self.importance_weights)})
+        return frozenset({"action_mask", "advantages", *_column_set(self.importance_weights)})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         mask = batch["action_mask"]
         loss = -zero_outside(batch["advantages"], mask) * zero_outside(out.logprobs, mask)
-        return _weighted(loss, batch, self.importance_weights)
+        return _apply_weights(loss, batch, self.importance_weights)
 
 
 @dataclass(frozen=True)
 class ClippedSurrogate(Term):
     """Clipped surrogate of PPO with importance ratios per choice, per sequence (GSPO) or per joint action.
 
-    loss = max(-A ratio, -A clip(ratio, 1 - clip_low, 1 + clip_high)), at most -A clip_dual where
+    The clip range stands in for a trust region. GSPO is importance_sampling_level="sequence" with the weighting
+    SequenceMean: loss = max(-A ratio, -A clip(ratio, 1 - clip_low, 1 + clip_high)), at most -A clip_dual where
     A < 0; times the importance weights.
 
     With old="old_logprobs" the clip range is around the policy before the update, whoever sampled, and the importance
@@ -77,20 +78,20 @@ class ClippedSurrogate(Term):
             )
 
     def reads(self) -> frozenset[str]:
-        return frozenset({"action_mask", "advantages", self.old, *_named(self.importance_weights)})
+        return frozenset({"action_mask", "advantages", self.old, *_column_set(self.importance_weights)})
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         loss = clipped_surrogate(*self._pair(out, batch), self.clip_low, self.clip_high, self.clip_dual)
-        return _weighted(loss, batch, self.importance_weights)
+        return _apply_weights(loss, batch, self.importance_weights)
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ratio; clip_fraction: choices whose gradient is cut; kl: KL(old || new) by k3, nats per choice."""
         return self._metrics(*self._pair(out, batch), out, batch)
 
-    def measured(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss_and_metrics(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         ratio, advantages = self._pair(out, batch)
         loss = clipped_surrogate(ratio, advantages, self.clip_low, self.clip_high, self.clip_dual)
-        loss = _weighted(loss, batch, self.importance_weights)
+        loss = _apply_weights(loss, batch, self.importance_weights)
         with torch.no_grad():
             return loss, self._metrics(ratio.detach(), advantages, out, batch)
 
@@ -99,7 +100,9 @@ class ClippedSurrogate(Term):
         old, new = zero_outside(batch[self.old], mask), zero_outside(out.logprobs, mask)
         return {
             "ratio": ratio,
-            "clip_fraction": clipped(ratio, advantages, self.clip_low, self.clip_high, self.clip_dual).to(ratio.dtype),
+            "clip_fraction": is_clipped(ratio, advantages, self.clip_low, self.clip_high, self.clip_dual).to(
+                ratio.dtype
+            ),
             "kl": divergence(old, new, "k3"),
         }
 
@@ -109,9 +112,49 @@ class ClippedSurrogate(Term):
         return ratio, zero_outside(batch["advantages"], mask)
 
 
-def _named(column: str | None) -> set[str]:
+@dataclass(frozen=True)
+class CISPO(Term):
+    """CISPO policy-gradient loss: -A * logprob times the clipped importance weight, which has no gradient.
+
+    loss = -sg(clip(ratio, 1 - clip_low, 1 + clip_high)) A logprob. Unlike in `ClippedSurrogate` no choice loses its
+    gradient by clipping. Source: MiniMax-M1: Scaling Test-Time Compute Efficiently with Lightning Attention, 2025,
+    equations 4 and 5, arXiv:2506.13585.
+
+    Args:
+        clip_high: the importance weight is at most 1 + clip_high.
+        clip_low: and at least 1 - clip_low; none for no lower bound, as in the paper.
+        old: column of the log-probs that the ratio is taken against: "behavior_logprobs" or "old_logprobs".
+    """
+
+    clip_high: float = 4.0
+    clip_low: float | None = None
+    old: str = "behavior_logprobs"
+
+    def __post_init__(self) -> None:
+        if self.clip_high < 0 or not 0 <= (self.clip_low or 0) <= 1:
+            raise ValueError(
+                f"cispo: need clip_high >= 0 and 0 <= clip_low <= 1 or null, got {self.clip_high} and {self.clip_low}"
+            )
+
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask", "advantages", self.old})
+
+    def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        mask = batch["action_mask"]
+        ratio = log_ratio(out.logprobs, batch[self.old], mask).exp()
+        logprobs, advantages = zero_outside(out.logprobs, mask), zero_outside(batch["advantages"], mask)
+        return cispo(logprobs, ratio, advantages, self.clip_low, self.clip_high)
+
+    def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
+        """ratio; clip_fraction: choices whose importance weight is clipped."""
+        ratio = log_ratio(out.logprobs, batch[self.old], batch["action_mask"]).exp()
+        low = 0.0 if self.clip_low is None else 1 - self.clip_low
+        return {"ratio": ratio, "clip_fraction": ((ratio < low) | (ratio > 1 + self.clip_high)).to(ratio.dtype)}
+
+
+def _column_set(column: str | None) -> set[str]:
     return set() if column is None else {column}
 
 
-def _weighted(loss: Tensor, batch: Batch, column: str | None) -> Tensor:
+def _apply_weights(loss: Tensor, batch: Batch, column: str | None) -> Tensor:
     return loss if column is None else loss * zero_outside(batch[column], batch["action_mask"])

@@ -13,7 +13,7 @@ from mmrl.objectives.objective import Term
 from mmrl.ops.divergence import divergence
 from mmrl.ops.masked import masked_sum, zero_outside
 from mmrl.ops.ratio import LIMIT, block_log_ratio, log_ratio
-from mmrl.ops.surrogate import clipped, clipped_surrogate
+from mmrl.ops.surrogate import clipped_surrogate, is_clipped
 from mmrl.types import PolicyOutput
 
 
@@ -65,14 +65,14 @@ class ChainSurrogate(Term):
         return frozenset({"action_mask", "advantages", self.old} | ({"action"} if self.reduction == "mean" else set()))
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        ratio = self._reduced(self._total(out, batch), batch).exp()
+        ratio = self._reduce(self._total(out, batch), batch).exp()
         return clipped_surrogate(ratio, self._advantages(batch), *self._bounds(batch), self.clip_dual)  # type: ignore[arg-type]
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """ratio, clip_fraction: of what is clipped; total_ratio, kl (k3, nats): of the joint action, not reduced."""
         total = self._total(out, batch)
-        ratio = self._reduced(total, batch).exp()
-        cut = clipped(ratio, self._advantages(batch), *self._bounds(batch), self.clip_dual)  # type: ignore[arg-type]
+        ratio = self._reduce(total, batch).exp()
+        cut = is_clipped(ratio, self._advantages(batch), *self._bounds(batch), self.clip_dual)  # type: ignore[arg-type]
         return {
             "ratio": ratio,
             "clip_fraction": cut.to(ratio.dtype),
@@ -89,7 +89,7 @@ class ChainSurrogate(Term):
             -LIMIT, LIMIT
         )
 
-    def _reduced(self, total: Tensor, batch: Batch) -> Tensor:
+    def _reduce(self, total: Tensor, batch: Batch) -> Tensor:
         if self.reduction == "sum":
             return total
         mask, size = batch["action_mask"].to(total.dtype), batch["action"].shape[2:].numel()

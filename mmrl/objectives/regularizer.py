@@ -56,7 +56,7 @@ class KL(Term):
         """mean: the estimate itself, nats per choice, whatever the weights of the loss sum to."""
         return {"mean": self(out, batch)}
 
-    def measured(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss_and_metrics(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         value = self(out, batch)
         return value, {"mean": value.detach()}
 

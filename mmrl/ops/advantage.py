@@ -30,45 +30,39 @@ def group_advantage(
     """
     if baseline is None and scale is None:
         return reward.clone()
-    _, index, size = group.unique(return_inverse=True, return_counts=True)
-    exact = reward.double()
-    # measured from the group's minimum, equal rewards differ by exactly 0, whatever their common offset
-    floor = exact.new_zeros(len(size)).scatter_reduce(0, index, exact, "amin", include_self=False)
-    above = exact - floor[index]
-    centred = above - _mean(above, index, size)[index]
-    out = exact if baseline is None else centred
+    index, size, centred = _centre(reward.double(), group)
+    out = reward.double() if baseline is None else centred
     if baseline == "leave_one_out":
         out = out * (size / (size - 1).clamp(min=1))[index]
     if scale is not None:
-        free = size if scale == "std" else (size - 1).clamp(min=1)
-        std = (_mean(centred.square(), index, size) * size / free).sqrt()[index]
+        std = _std(centred, index, size, scale)
         out = torch.where(std > 0, out / (std + epsilon), 0)
     return out.to(reward.dtype)
 
 
+def group_std(
+    reward: Tensor,  # [E]
+    group: Tensor,  # [E] ids
+    scale: Scale = "std",
+) -> Tensor:  # [E]
+    """Standard deviation of the rewards of an episode's group: population ("std") or sample ("sample")."""
+    index, size, centred = _centre(reward.double(), group)
+    return _std(centred, index, size, scale).to(reward.dtype)
+
+
+def _centre(reward: Tensor, group: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Place of each episode's group [E], sizes of the groups, and rewards less the mean of their group [E]."""
+    _, index, size = group.unique(return_inverse=True, return_counts=True)
+    # measured from the group's minimum, equal rewards differ by exactly 0, whatever their common offset
+    floor = reward.new_zeros(len(size)).scatter_reduce(0, index, reward, "amin", include_self=False)
+    above = reward - floor[index]
+    return index, size, above - _mean(above, index, size)[index]
+
+
+def _std(centred: Tensor, index: Tensor, size: Tensor, scale: Scale) -> Tensor:
+    free = size if scale == "std" else (size - 1).clamp(min=1)
+    return (_mean(centred.square(), index, size) * size / free).sqrt()[index]
+
+
 def _mean(value: Tensor, index: Tensor, size: Tensor) -> Tensor:
     return value.new_zeros(len(size)).index_add(0, index, value) / size
-
-
-def role_advantage(
-    reward: Tensor,  # [N]
-    baseline_group: Tensor,  # [N] ids
-    scale: bool = True,
-    epsilon: float = 1e-6,
-) -> Tensor:  # [N]
-    """Advantage over the mean of the baseline group, in units of its sample std: (r - m) / (s + epsilon).
-
-    Exactly 0 in a group whose rewards are all equal, and for a row that is alone in its group.
-    Source: Zhao et al., "Absolute Zero", 2025, arXiv:2505.03335, equation 8.
-    """
-    _, index, size = baseline_group.unique(return_inverse=True, return_counts=True)
-    exact = reward.double()
-    floor = exact.new_zeros(len(size)).scatter_reduce(0, index, exact, "amin", include_self=False)
-    above = exact - floor[index]  # equal rewards differ by exactly 0
-    mean = above.new_zeros(len(size)).index_add(0, index, above) / size
-    centred = above - mean[index]
-    if scale:
-        square = centred.new_zeros(len(size)).index_add(0, index, centred.square())
-        std = (square / (size - 1).clamp(min=1)).sqrt()[index]
-        centred = torch.where(std > 0, centred / (std + epsilon), 0)
-    return centred.to(reward.dtype)

@@ -1,4 +1,4 @@
-"""Drawing one choice per row from logits, and the distribution that was really drawn from."""
+"""Sample one choice per row from logits, with temperature and truncation, and its log-probability."""
 
 from __future__ import annotations
 
@@ -37,16 +37,24 @@ def draw(
         ids [N], log q(id) [N] in nats, and kept ids [N, K] filled up with -1, or None when nothing is cut off.
     """
     logits = logits.float() / temperature
-    support = None
+    kept = None
     if top_k > 0 or top_p < 1 or min_p > 0:
-        order, logits, inside = _truncated(logits, top_k, top_p, min_p)
-        support = torch.where(inside, order, -1)
+        order, logits, inside = _truncate(logits, top_k, top_p, min_p)
+        widest = int(inside.sum(dim=-1).max())
+        order, logits = order[:, :widest], logits[:, :widest]
+        kept = torch.where(inside[:, :widest], order, -1)
     logprobs = logits.log_softmax(dim=-1)
     place = logprobs.argmax(dim=-1) if greedy else inverse_cdf(logprobs.exp(), uniform)
     chosen = logprobs.gather(-1, place[:, None]).squeeze(-1)
-    if support is None:
+    if kept is None:
         return place, chosen, None
-    return order.gather(-1, place[:, None]).squeeze(-1), chosen, support
+    return order.gather(-1, place[:, None]).squeeze(-1), chosen, kept
+
+
+def support(logits: Tensor, top_k: int, top_p: float, min_p: float) -> Tensor:
+    """Ids that truncated sampling can draw, as in `draw`: [N, V] to [N, K], likely ones first, -1 fills up."""
+    order, _, inside = _truncate(logits, top_k, top_p, min_p)
+    return torch.where(inside, order, -1)
 
 
 def inverse_cdf(probabilities: Tensor, uniform: Tensor) -> Tensor:
@@ -66,7 +74,7 @@ def first_reaching(cumulative: Tensor, possible: Tensor, uniform: Tensor) -> Ten
     return (possible & (reachable >= threshold)).to(torch.uint8).argmax(dim=-1)
 
 
-def _truncated(logits: Tensor, top_k: int, top_p: float, min_p: float) -> tuple[Tensor, Tensor, Tensor]:
+def _truncate(logits: Tensor, top_k: int, top_p: float, min_p: float) -> tuple[Tensor, Tensor, Tensor]:
     """Ids from likely to unlikely [N, K], their logits, masked where they are cut off, and which are not [N, K]."""
     vocabulary = logits.shape[-1]
     count = min(top_k or vocabulary, vocabulary)
@@ -79,6 +87,4 @@ def _truncated(logits: Tensor, top_k: int, top_p: float, min_p: float) -> tuple[
         # rounding may make the difference fall: the running maximum keeps what is inside in one piece
         before = (probabilities.cumsum(dim=-1) - probabilities).cummax(dim=-1).values
         inside = inside & (before < top_p)  # the first one has 0 before it: kept
-    widest = int(inside.sum(dim=-1).max())
-    inside = inside[:, :widest]
-    return order[:, :widest], values[:, :widest].masked_fill(~inside, MASKED_LOGIT), inside
+    return order, values.masked_fill(~inside, MASKED_LOGIT), inside

@@ -24,7 +24,7 @@ def logprob_entropy(
     temperature: Tensor | float = 1.0,  # [N] or a number
     support_ids: Tensor | None = None,  # [N, T, K] ids, -1 fills up
 ) -> tuple[Tensor, Tensor]:  # logprobs [N, T] nats, entropy [N, T] nats
-    """How likely each stored choice was, and how open the choice was.
+    """Log-probability of each stored choice and entropy of its distribution.
 
     p = softmax(logits / temperature), over support_ids only where they are given; logprobs = log p[action],
     entropy = -sum_v p_v log p_v. A choice with an empty support was forced: log-probability 0, entropy 0. An action
@@ -41,21 +41,21 @@ def logprob_entropy(
 
 
 def precision(logits: Tensor) -> torch.dtype:
-    """What numbers about these logits are computed in: fp32 at least."""
+    """Dtype for computations on these logits: at least fp32."""
     return torch.float64 if logits.dtype == torch.float64 else torch.float32
 
 
 def _over_support(logits: Tensor, action: Tensor, temperature: Tensor, support_ids: Tensor) -> tuple[Tensor, Tensor]:
     x = logits.gather(-1, support_ids.clamp(min=0)).to(temperature.dtype) / temperature[:, None, None]
-    return renormalised(x, action, support_ids)
+    return renormalised_logprob_entropy(x, action, support_ids)
 
 
-def renormalised(
+def renormalised_logprob_entropy(
     x: Tensor,  # [..., K] logits of the support, divided by the temperature
     action: Tensor,  # [...] ids
     support_ids: Tensor,  # [..., K] ids, -1 fills up
 ) -> tuple[Tensor, Tensor]:  # logprobs [...] and entropy [...] in nats
-    """Log-probability of the action and entropy of softmax(x) over the support alone, as `logprob_entropy` says."""
+    """Log-probability and entropy of softmax(x) restricted to the support, see `logprob_entropy`."""
     present = support_ids >= 0
     log_p = torch.where(present, x, MASKED_LOGIT).log_softmax(-1)
     entropy = -(log_p.exp() * torch.where(present, log_p, 0)).sum(-1)

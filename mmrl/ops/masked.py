@@ -1,4 +1,4 @@
-"""Reductions over the choices that count. What lies outside the mask may be NaN and changes neither value nor gradient.
+"""Masked reductions. Values outside of the mask may be NaN; they affect neither value nor gradient.
 
 Every function selects with `torch.where` before it multiplies, because 0 * NaN is NaN.
 """
@@ -12,7 +12,7 @@ from torch import Tensor
 def last_inside(
     mask: Tensor,  # [N, T] bool
 ) -> Tensor:  # [N] int64
-    """How many choices a row has up to and including the last one inside the mask; 0 when none is."""
+    """Number of choices of a row up to and including the last one inside the mask; 0 if the mask is empty."""
     return (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(dim=1)
 
 

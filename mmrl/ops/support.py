@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mmrl.ops.logprob import precision, renormalised
+from mmrl.ops.logprob import precision, renormalised_logprob_entropy
 
 
 def support_logprob_entropy(
@@ -31,7 +31,7 @@ def support_logprob_entropy(
         at = (starts[rows][:, None] + place).clamp(max=len(ids) - 1)
         support_ids = torch.where(place < sizes[rows][:, None], ids[at], -1)
         x = logits[rows[:, None], support_ids.clamp(min=0)].to(temperature.dtype) / temperature[rows][:, None]
-        parts.append(torch.stack(renormalised(x, action[rows], support_ids)))
+        parts.append(torch.stack(renormalised_logprob_entropy(x, action[rows], support_ids)))
         order.append(rows)
     logprobs, entropy = torch.cat(parts, 1)[:, torch.cat(order).argsort()]
     return logprobs, entropy

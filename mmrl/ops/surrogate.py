@@ -26,7 +26,7 @@ def clipped_surrogate(
     return torch.where(advantages < 0, torch.minimum(loss, -advantages * clip_dual), loss)
 
 
-def clipped(
+def is_clipped(
     ratio: Tensor,  # [N, T]
     advantages: Tensor,  # [N, T]
     clip_low: float,
@@ -36,3 +36,20 @@ def clipped(
     """Whether `clipped_surrogate` has no gradient at a choice."""
     cut = ((advantages > 0) & (ratio > 1 + clip_high)) | ((advantages < 0) & (ratio < 1 - clip_low))
     return cut if clip_dual is None else cut | ((advantages < 0) & (ratio > clip_dual))
+
+
+def cispo(
+    logprobs: Tensor,  # [N, T] nats, with gradient
+    ratio: Tensor,  # [N, T]
+    advantages: Tensor,  # [N, T]
+    clip_low: float | None,
+    clip_high: float,
+) -> Tensor:  # [N, T]
+    """CISPO loss of each choice: REINFORCE times the clipped importance weight; every choice keeps its gradient.
+
+    loss = -sg(clip(ratio, 1 - clip_low, 1 + clip_high)) A logprob, sg: no gradient; clip_low None: no lower bound.
+    Source: MiniMax-M1: Scaling Test-Time Compute Efficiently with Lightning Attention, 2025, equations 4 and 5,
+    arXiv:2506.13585.
+    """
+    low = 0.0 if clip_low is None else 1 - clip_low
+    return -ratio.detach().clamp(low, 1 + clip_high) * advantages * logprobs

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +44,7 @@ class Policy(nn.Module, ABC):
     cached_inputs: frozenset[str] = frozenset()  # keys of the observation that `Action.cached_features` replace
     chunk: int | None = None  # H, control steps per decision, where an action is [H, A]; None where it is [A] or a text
     optional: tuple[str, ...] = ("value_head",)  # modules that a checkpoint may lack, or have in excess
+    captured: Any = None  # what runs the network in its place while acting, from `mmrl.capture`; None for the network
     one_pass: bool = False  # whether `forward` must call the network once, as processes that share weights have to
 
     @classmethod
@@ -75,6 +75,9 @@ class Policy(nn.Module, ABC):
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """One raw observation as tensors without a batch axis. Refuses, by name, an input that it lacks."""
 
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse a simulator whose observations or actions do not fit; called before the first step in it."""
+
     def check_sampling(self, sampling: Sampling) -> None:
         """Refuse a decode that this policy does not have; called before the first step."""
 
@@ -87,6 +90,10 @@ class Policy(nn.Module, ABC):
     def tokenize(self, text: str) -> Tensor:
         """The ids [P] of text that is not sampled: a tool's result, a hint, a follow-up message."""
         raise NotImplementedError(f"{type(self).__name__} reads no text between its choices; choose a text policy")
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of sampled ids."""
+        raise NotImplementedError(f"{type(self).__name__} writes no text; choose a text policy")
 
     def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:
         """Encode and collate the raw observations [n, ...] of n environments; None where each is encoded alone.
@@ -149,19 +156,6 @@ class Policy(nn.Module, ABC):
     @abstractmethod
     def save_pretrained(self, folder: str | Path) -> None:
         """Write everything that `path=folder` needs to load the policy again."""
-
-
-@contextmanager
-def evaluating(policy: nn.Module) -> Iterator[None]:
-    """Without dropout and the like inside; free of charge when it is so already."""
-    training = policy.training
-    if training:
-        policy.eval()
-    try:
-        yield
-    finally:
-        if training:
-            policy.train()
 
 
 def require_inputs(raw: Mapping[str, Any], names: Sequence[str], policy: Policy) -> None:

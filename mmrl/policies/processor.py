@@ -52,11 +52,11 @@ class Gripper:
 
     Args:
         dim: of the action that is the hand.
-        closed: what the robot is told to close.
-        open: what the robot is told to open.
+        closed: command that closes.
+        open: command that opens.
         policy_closed: the same in the network's numbers.
         policy_open: the same in the network's numbers.
-        binary: the robot is told one of the two, whichever is nearer.
+        binary: the command is the nearer of the two.
     """
 
     dim: int
@@ -124,11 +124,11 @@ class Processor:
         return seen
 
     def decode(self, action: Any) -> np.ndarray:
-        """What the robot is told, float32 [..., A], for the network's numbers."""
+        """The robot's command, float32 [..., A], for the network's numbers."""
         return self._hand(self.action.invert(action), "to_robot")
 
     def encode_action(self, action: Any) -> np.ndarray:
-        """The network's numbers for what the robot was told, float32 [..., A]: the inverse of `decode`."""
+        """The network's numbers for the robot's command, float32 [..., A]: the inverse of `decode`."""
         return self.action.apply(self._hand(np.asarray(action, np.float32), "to_policy"))
 
     def _hand(self, action: np.ndarray, way: str) -> np.ndarray:

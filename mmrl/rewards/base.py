@@ -1,4 +1,4 @@
-"""From named scores to one number per episode."""
+"""Reward: maps the named scores of a group to one number per episode."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mmrl.types import Episode
 
 
 class Reward(ABC):
-    """Sees a whole group at once, so that ranks and comparisons within a group can be rewards."""
+    """Base class of rewards. It is called with a whole group, so that rewards may compare its episodes."""
 
     @abstractmethod
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]: ...

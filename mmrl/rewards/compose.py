@@ -1,4 +1,4 @@
-"""One number out of named scores."""
+"""Weighted sum of named scores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mmrl.types import Episode
 
 @dataclass(frozen=True)
 class WeightedSum(Reward):
-    """Sum of the named scores times their weights: sum_k weights_k * scores_k.
+    """Reward of an episode: sum_k weights_k * scores_k.
 
     Args:
         weights: by name of the score. Empty where the environment pays every decision itself: 0 for all episodes.

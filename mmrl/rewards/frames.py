@@ -9,8 +9,8 @@ import numpy as np
 
 
 class FrameReward(ABC):
-    """One number per decision, from images and the instruction alone."""
+    """Base class of reward models on images: one reward per decision, from two images and the instruction."""
 
     @abstractmethod
     def __call__(self, before: np.ndarray, after: np.ndarray, instructions: Sequence[str]) -> np.ndarray:
-        """Reward [n] of images uint8 [n, H, W, 3] taken when the decision was made and when it had been played."""
+        """Return rewards [n] for images uint8 [n, H, W, 3] before and after each decision."""

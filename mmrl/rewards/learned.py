@@ -1,4 +1,4 @@
-"""Reward model trained on preferences."""
+"""Reward model: a sequence classifier trained on preferences."""
 
 from __future__ import annotations
 

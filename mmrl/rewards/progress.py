@@ -14,7 +14,7 @@ from mmrl.types import Sampling
 
 
 class PairProgress(FrameReward):
-    """The signed share c in [-1, 1] of the remaining way that lies between two images, by a frozen critic.
+    """Predict the signed progress c in [-1, 1] between two images, as a fraction of the remaining way.
 
     Shares of what remains do not add up: from v, a share c leads to v + (1 - v) c (`value_curve`).
     Source: Zhai et al., "A Vision-Language-Action-Critic Model", arXiv 2509.15937, section 3.
@@ -57,7 +57,7 @@ def concat_images(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 
 
 def remaining_share(start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """c with end = start + (1 - start) c, for progress in [0, 1]; the way back is the negative of the way forth.
+    """Relative progress c with end = start + (1 - start) c, for progress in [0, 1]; antisymmetric in start and end.
 
     Nothing remains at the end: c is 0 between two finished moments.
     """

@@ -1,4 +1,4 @@
-"""Scores and rewards are written into episodes here, and nowhere else."""
+"""Write scores and rewards into episodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mmrl import parallel
-from mmrl.groups import grouped
+from mmrl.groups import group_episodes
 from mmrl.rewards.base import Reward
 from mmrl.types import Collector, Episode, Task
 
@@ -26,7 +26,7 @@ class Scorer(Collector):
 
 
 def score(episodes: Sequence[Episode], task: Task, reward: Reward) -> None:
-    """Write scores and the composed reward into finished episodes; errors keep neither.
+    """Write scores and the reward into finished episodes; episodes with errors get neither.
 
     Raises ValueError where a score or a reward is missing, NaN or infinite.
     """
@@ -41,7 +41,7 @@ def score(episodes: Sequence[Episode], task: Task, reward: Reward) -> None:
                 f"number; the output was {_shorten(episode.output)}"
             )
         episode.scores = found
-    for group in grouped(finished).values():
+    for group in group_episodes(finished).values():
         rewards = list(reward(group))
         if len(rewards) != len(group):
             raise ValueError(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from mmrl.rng import derive_seed
-from mmrl.types import Context, Episode, Prompt
+from mmrl.types import Context, Episode, Prompt, Sim, Task
 
 
 class Rollout(ABC):
@@ -27,16 +27,35 @@ class Rollout(ABC):
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         """Learn from the scored groups of all ranks (light episodes: no turns): every rank then has the same state."""
 
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the last collection, the same on all ranks. Collective."""
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         """What must survive between iterations, as tensors and plain values; empty when nothing does."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a saved state."""
+        """Restore a saved state."""
 
 
-def worded(prompt: Prompt) -> Mapping[str, Any]:
-    """The observation of a prompt that is put in words: one object for the group, so that it is encoded once."""
+@runtime_checkable
+class SimulatorTask(Protocol):
+    """A task whose prompts are initial states of a simulator."""
+
+    name: str
+    sim: Sim
+
+
+def simulator_of(task: Task, rollout: str) -> Sim:
+    """The simulator of a task; refuses a task without one, in the name of the rollout that needs it."""
+    if not isinstance(task, SimulatorTask):
+        raise ValueError(f"{rollout} needs a task with a simulator, but task {task.name!r} has none; use single_turn")
+    return task.sim
+
+
+def text_observation(prompt: Prompt) -> Mapping[str, Any]:
+    """The observation of a prompt that is put in words."""
     if not prompt.messages:
         raise ValueError(f"prompt {prompt.key!r} has no messages: tasks of simulators are played with rollout=env")
     return prompt.observation

@@ -65,8 +65,8 @@ def write_checkpoint(checkpoint: Mapping[str, Any], path: str | Path) -> None:
                     hashed = _Hashed(part)
                     write(hashed)
                     sums[name] = hashed.sha256.hexdigest()
-            told = {name: rest.get(name) for name in ("epoch", "global_step")}
-            archive.writestr(MANIFEST, json.dumps({"format": FORMAT, **told, "sha256": sums}, indent=2))
+            entries = {name: rest.get(name) for name in ("epoch", "global_step")}
+            archive.writestr(MANIFEST, json.dumps({"format": FORMAT, **entries, "sha256": sums}, indent=2))
     except OSError as error:
         if error.errno not in FULL:
             raise
@@ -87,7 +87,7 @@ def read_checkpoint(path: str | Path, trust: bool = False) -> dict[str, Any]:
         CheckpointError: it is damaged, is no checkpoint, or holds pickled objects and is not trusted.
     """
     checkpoint = _read(Path(path), trust)
-    if not trust and (place := _pickled(checkpoint)):
+    if not trust and (place := _find_pickled(checkpoint)):
         raise CheckpointError(
             f"{path} holds a pickled simulator state ({place}), and reading it can run any code that the file holds; "
             "give trust=true if you know who wrote it"
@@ -262,7 +262,7 @@ def _is_pickle(path: Path) -> bool:
         return file.read(1) in (b"\x80", b"P")
 
 
-def _pickled(node: Any, place: str = "") -> str | None:
+def _find_pickled(node: Any, place: str = "") -> str | None:
     """Where in the tree pickled bytes are; None where nowhere."""
     if isinstance(node, dict):
         if PICKLED in node:
@@ -272,4 +272,4 @@ def _pickled(node: Any, place: str = "") -> str | None:
         pairs = enumerate(node)
     else:
         return None
-    return next((found for key, value in pairs if (found := _pickled(value, f"{place}.{key}".lstrip(".")))), None)
+    return next((found for key, value in pairs if (found := _find_pickled(value, f"{place}.{key}".lstrip(".")))), None)

@@ -11,10 +11,10 @@ from types import FrameType
 
 
 def run(command: Sequence[str], env: Mapping[str, str]) -> None:
-    """Wait for a command; when this process is told to end (SIGTERM, Ctrl-C), so is the command. Main thread only.
+    """Wait for a command; forward SIGTERM and Ctrl-C to it. Main thread only.
 
     Then this waits until the command has ended, which may take it until a safe point. On Linux the command is killed
-    too when this process is killed and cannot tell it.
+    too when this process is killed and cannot forward a signal.
 
     Raises:
         subprocess.CalledProcessError: it ended with another code than 0.

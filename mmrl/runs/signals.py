@@ -102,5 +102,5 @@ class StopAfterIteration(Checkpoint):
 
     def _is_saved(self, trainer: L.Trainer) -> bool:
         """Whether last.ckpt is of this moment already."""
-        told = read_manifest(self.last) if self.last.is_file() else {}
-        return (told.get("epoch"), told.get("global_step")) == (trainer.current_epoch, trainer.global_step)
+        manifest = read_manifest(self.last) if self.last.is_file() else {}
+        return (manifest.get("epoch"), manifest.get("global_step")) == (trainer.current_epoch, trainer.global_step)

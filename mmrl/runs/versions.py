@@ -11,7 +11,7 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def installed(package: str) -> str | None:
+def find_version(package: str) -> str | None:
     """The version of a package, None when it is not there."""
     try:
         return version(package)
@@ -21,7 +21,7 @@ def installed(package: str) -> str | None:
 
 def versions() -> dict[str, str]:
     """Python and every package of PACKAGES that is installed."""
-    found = {name: installed(name) for name in PACKAGES}
+    found = {name: find_version(name) for name in PACKAGES}
     return {"python": platform.python_version(), **{name: number for name, number in found.items() if number}}
 
 

@@ -52,7 +52,7 @@ class PendingCall:
     result: ToolResult | None = None
     abandoned: bool = False  # it timed out: its result is discarded
 
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         return self.result is not None or self.remaining_s() <= 0
 
     def remaining_s(self) -> float:
@@ -96,7 +96,7 @@ class ToolExecutor:
         """Wait until all of them have a result or have timed out; after `max_wait_s` seconds one of them is enough."""
         deadline = math.inf if max_wait_s is None else time.monotonic() + max_wait_s
         with self._changed:
-            while not all(done := [p.done() for p in pending]):
+            while not all(done := [p.is_done() for p in pending]):
                 left = deadline - time.monotonic()
                 if any(done) and left <= 0:
                     break

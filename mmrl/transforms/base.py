@@ -9,7 +9,7 @@ from mmrl.types import Context, Episode
 
 
 class EpisodeTransform(ABC):
-    """Takes this rank's scored episodes, whole groups together, and gives those to learn from."""
+    """Base class of transforms: maps this rank's scored episodes to the episodes to learn from."""
 
     min_group_size: int = 1  # episodes of one problem below which it would keep nothing
 
@@ -26,7 +26,7 @@ class EpisodeTransform(ABC):
 
 
 def check_group_size(transforms: Mapping[str, EpisodeTransform], group_size: int) -> None:
-    """Raise ValueError where a transform compares more episodes of a problem than there are."""
+    """Raise ValueError if a transform needs larger groups than `group_size`."""
     for name, transform in transforms.items():
         if group_size < transform.min_group_size:
             raise ValueError(

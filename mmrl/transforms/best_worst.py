@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from mmrl.groups import grouped, has_zero_variance
+from mmrl.groups import group_episodes, has_zero_variance
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode, Turn
 
@@ -31,26 +31,26 @@ class BestWorst(EpisodeTransform):
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         out: list[Episode] = []
-        groups = grouped(episodes)
+        groups = group_episodes(episodes)
         for group in groups.values():
             if has_zero_variance(group, "reward", 0.0):
                 continue
             earned = [episode.reward - self.length_penalty * episode.tokens for episode in group]
             best, worst = earned.index(max(earned)), earned.index(min(earned))
             if best != worst:
-                out += [stated(group[best], 1), stated(group[worst], -1)]
+                out += [label_preference(group[best], 1), label_preference(group[worst], -1)]
         spare = next((episode for episode in episodes if episode.turns), None)
         if spare is not None and not out:
             log.warning("best_worst: in all %d groups every episode earned the same", len(groups))
-            return [stated(spare, 0)]  # which is not trained on
+            return [label_preference(spare, 0)]  # which is not trained on
         return out
 
 
-def stated(episode: Episode, sign: int) -> Episode:
-    """The episode with column `preference` on all its rows: 1 preferred, -1 not, 0 neither."""
-    return replace(episode, turns=[_stated(turn, sign) for turn in episode.turns])
+def label_preference(episode: Episode, sign: int) -> Episode:
+    """Add the column `preference` to all rows of an episode: 1 preferred, -1 rejected, 0 neither."""
+    return replace(episode, turns=[_label_turn(turn, sign) for turn in episode.turns])
 
 
-def _stated(turn: Turn, sign: int) -> Turn:
+def _label_turn(turn: Turn, sign: int) -> Turn:
     extra = {**turn.completion.extra, "preference": torch.tensor(float(sign))}
     return replace(turn, completion=replace(turn.completion, extra=extra))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from mmrl.groups import grouped, has_zero_variance
+from mmrl.groups import group_episodes, has_zero_variance
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode
 
@@ -42,7 +42,7 @@ class DynamicSampling(EpisodeTransform):
             raise ValueError(f"dynamic_sampling.max_rounds must be >= 0, got {self.max_rounds}")
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        gather, kept = ctx.collector.gather, grouped(episodes)
+        gather, kept = ctx.collector.gather, group_episodes(episodes)
         seen = set(kept)
         target = sum(gather([len(kept)])) if self.num_groups is None else self.num_groups
         kept = self._with_variance(kept)
@@ -52,7 +52,7 @@ class DynamicSampling(EpisodeTransform):
             if missing <= 0:
                 break
             further = ctx.collector.collect_prompts(missing)
-            new = grouped([episode for episode in further if episode.ended != "error"])
+            new = group_episodes([episode for episode in further if episode.ended != "error"])
             if seen & set(new):
                 raise ValueError(
                     f"dynamic_sampling: group numbers {sorted(seen & set(new))} were given twice in one iteration"

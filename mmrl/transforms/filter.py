@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mmrl.groups import earned, grouped, has_zero_variance
+from mmrl.groups import get_score, group_episodes, has_zero_variance
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode
 
@@ -32,7 +32,7 @@ class DropZeroVariance(EpisodeTransform):
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         return [
             episode
-            for group in grouped(episodes).values()
+            for group in group_episodes(episodes).values()
             if group[0].source == "demo" or not has_zero_variance(group, self.score_name, self.tolerance)
             for episode in group
         ]
@@ -51,7 +51,7 @@ class KeepSuccesses(EpisodeTransform):
     success_threshold: float = 1.0
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        return [episode for episode in episodes if earned(episode, self.score_name) >= self.success_threshold]
+        return [episode for episode in episodes if get_score(episode, self.score_name) >= self.success_threshold]
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class KeepPassRates(EpisodeTransform):
             raise ValueError(f"keep_pass_rates: min_rate must be <= max_rate, got {self.min_rate} and {self.max_rate}")
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        groups = grouped(episodes).values()
-        means = [sum(earned(episode, self.score_name) for episode in group) / len(group) for group in groups]
+        groups = group_episodes(episodes).values()
+        means = [sum(get_score(episode, self.score_name) for episode in group) / len(group) for group in groups]
         return [
             episode for group, mean in zip(groups, means) if self.min_rate <= mean <= self.max_rate for episode in group
         ]

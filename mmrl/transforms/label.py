@@ -1,4 +1,4 @@
-"""The task's own answer as a further member of a group."""
+"""Add the task's reference answer to each group as a demonstration."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import torch
 
 from mmrl.columns import per_choice
-from mmrl.groups import grouped
+from mmrl.groups import group_episodes
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Completion, Context, Episode, Turn
 
 
 @dataclass(frozen=True)
 class AddDemonstration(EpisodeTransform):
-    """Every group gets the demonstration of its prompt, judged as the episodes are and compared with them.
+    """Add the demonstration of the prompt to each group; it is scored and compared like sampled episodes.
 
     The policy did not sample it: its row is `is_demo`, its `behavior_logprobs` are 0, and a ratio is taken against
     `old_logprobs`, which the annotator `old` finds for it as for the others. It is for policies whose rows are whole
@@ -30,9 +30,12 @@ class AddDemonstration(EpisodeTransform):
     yields: bool = False
 
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
-        groups = grouped(episodes)
+        groups = group_episodes(episodes)
         shows = iter(ctx.task.demonstrations([group[0].prompt for group in groups.values()]) if groups else [])
-        added = {slot: self._shown(group, [output for _, output in next(shows)], ctx) for slot, group in groups.items()}
+        added = {
+            slot: self._build_demonstration(group, [output for _, output in next(shows)], ctx)
+            for slot, group in groups.items()
+        }
         if self.reward is None and added:
             ctx.collector.score(list(added.values()))
         for slot, episode in added.items():
@@ -42,7 +45,7 @@ class AddDemonstration(EpisodeTransform):
                 episode.reward = sum(earned) / len(earned)
         return [episode for slot, group in groups.items() for episode in (*group, added[slot])]
 
-    def _shown(self, group: Sequence[Episode], outputs: Sequence[str], ctx: Context) -> Episode:
+    def _build_demonstration(self, group: Sequence[Episode], outputs: Sequence[str], ctx: Context) -> Episode:
         first = group[0]
         if len(outputs) != 1 or len(first.turns) != 1:
             raise ValueError(
@@ -55,7 +58,7 @@ class AddDemonstration(EpisodeTransform):
 
 
 def _completion(like: Completion, episode: Episode, output: str, ctx: Context) -> Completion:
-    """The demonstration in the encoded context of an episode, so that the prompt is read once."""
+    """Encode the demonstration in the context of an episode of its group, which shares the prompt."""
     odd = sorted(name for name in like.extra if per_choice(name))
     if odd:
         raise ValueError(

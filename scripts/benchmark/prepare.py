@@ -56,16 +56,16 @@ def _problems(processor: Any, settings: Settings) -> dict[str, Any]:
     """As many distinct problems as the steps need. An image counts as its one placeholder token."""
     tokenizer = getattr(processor, "tokenizer", processor)
 
-    def measured(text: str) -> int:
+    def count_tokens(text: str) -> int:
         parts = [{"type": "image"}, {"type": "text", "text": text}]
         messages = [{"role": "user", "content": parts if settings.images else text}]
         words = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         return len(tokenizer(words, add_special_tokens=False)["input_ids"]) - settings.images
 
     count = settings.prompts * (settings.steps + 1)
-    texts = problems.questions(count, settings.prompt_tokens, measured, settings.seed)
+    texts = problems.questions(count, settings.prompt_tokens, count_tokens, settings.seed)
     size = _image_size(processor) if settings.images else None
-    return {"texts": texts, "image_size": size, "seed": settings.seed, "prompt_tokens": measured(texts[0])}
+    return {"texts": texts, "image_size": size, "seed": settings.seed, "prompt_tokens": count_tokens(texts[0])}
 
 
 def _image_size(processor: Any) -> int:

@@ -13,21 +13,21 @@ FILE = "problems.json"
 HIGH = frozenset("56789STUVWXYZstuvwxyz")
 
 
-def questions(count: int, tokens: int, measured: Callable[[str], int], seed: int) -> list[str]:
+def questions(count: int, tokens: int, count_tokens: Callable[[str], int], seed: int) -> list[str]:
     """Random digits of exactly `tokens` tokens, chat template included.
 
     Args:
-        measured: how many tokens the model reads for one question.
+        count_tokens: how many tokens the model reads for one question.
     """
     rng = np.random.default_rng([seed, 1])
     length = tokens
     for _ in range(50):
-        count_now = measured("7" * length)
+        count_now = count_tokens("7" * length)
         if count_now == tokens or (count_now > tokens and length == 1):
             break
         length = max(1, length + tokens - count_now)
     out = ["".join(map(str, rng.integers(0, 10, length))) for _ in range(count)]
-    wrong = sorted({n for text in out if (n := measured(text)) != tokens})
+    wrong = sorted({n for text in out if (n := count_tokens(text)) != tokens})
     if wrong:
         raise SystemExit(
             f"--prompt-tokens {tokens} cannot be met: this checkpoint's template and tokenizer give {wrong} tokens; "

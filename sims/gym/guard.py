@@ -63,7 +63,7 @@ class Guard(gymnasium.Wrapper):
             self._observation, reward, terminated, truncated, info = self.env.step(action)
         except Exception as error:
             log.exception("%s failed in step", self.env)
-            return self._failed(f"{type(error).__name__}: {error}")
+            return self._end_with_error(f"{type(error).__name__}: {error}")
         if not math.isfinite(reward):
             return self.refuse(reward)
         self._flags = (terminated, truncated)
@@ -73,9 +73,9 @@ class Guard(gymnasium.Wrapper):
         """Result of the last step if its numbers are not finite: a truncated step with an error."""
         seen = self._observation if reward is None else f"{self._observation}, reward {reward}"
         log.error("%s gave an observation or reward that is not finite: %s", self.env, seen)
-        return self._failed("observation or reward is not finite")
+        return self._end_with_error("observation or reward is not finite")
 
-    def _failed(self, message: str) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def _end_with_error(self, message: str) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self._broken = True
         self._failures += 1
         self._flags = (False, True)

@@ -24,7 +24,9 @@ def test_a_plain_value_is_read_back_as_it_is(value):
 
 
 @pytest.mark.parametrize(
-    "value", ["${seed}", "a\\'", "end\\", float("nan"), {"a b": 1}, object(), "two\nlines"], ids=repr
+    "value",
+    ["${seed}", "a\\'", "end\\", float("nan"), {"a b": 1}, object(), "two\nlines"],
+    ids=lambda v: type(v).__name__,
 )
 def test_what_hydra_cannot_read_is_not_plain(value):
     assert not is_plain(value)

@@ -103,7 +103,7 @@ def test_inspection_names_what_is_wrong(capsys, tmp_path):
 REFUSED = {
     "no simulator": (("record", "out=x"), 2, "sim=NAME"),
     "no place": (("record", "sim=reach"), 2, "out=FOLDER"),
-    "no number": (("record", "sim=reach", "out=x", "episodes=many"), 2, "episodes=many"),
+    "no number": (("record", "sim=reach", "out=x", "num_episodes=many"), 2, "num_episodes=many"),
     "another format": (("record", "sim=reach", "out=x", "format=hdf5"), 2, "format=lerobot"),
     "a simulator without a script": (("record", "sim=gym", "sim.id=CartPole-v1", "out=x"), 2, "no scripted expert"),
     "another verb": (("convert",), 2, "record and inspect"),

@@ -60,7 +60,7 @@ CONFIGURATION = {
         "No",
     ),
     "a value out of its range": (("sampling.temperature=0",), "sampling.temperature", "> 0"),
-    "an unknown recipe": (("recipe=gpro",), "recipe=gpro", "'grpo'"),
+    "an unknown recipe": (("recipe=grpoo",), "recipe=grpoo", "'grpo'"),
     "an unknown option": (("policy=tiny_txt",), "policy=tiny_txt", "'tiny_text'"),
     "a word without a value": (("nonsense",), "'nonsense'", "key=value"),
     "a path that is needed": (("policy=text",), "policy.path", "missing"),

@@ -145,7 +145,7 @@ def grouped(policy, sizes=(4, 4, 2, 5, 1)) -> Batch:
     engine.sync(policy, 0)
     long = ({"role": "user", "content": "again and again " * 9},)
     raws = [p.observation if i != 2 else {"messages": long, "images": ()} for i, p in enumerate(prompts)]
-    requests = [Request(raws[g], derive_seed(g, a)) for g, n in enumerate(sizes) for a in range(n)]
+    requests = [Request(raws[g], derive_seed(g, a), prompt_id=g) for g, n in enumerate(sizes) for a in range(n)]
     done = engine.sample(requests, Sampling(max_tokens=12, stop=tuple("abcdefghijk012345")))
     owners = [(g, a) for g, n in enumerate(sizes) for a in range(n)]
     rows = collate([Episode(prompts[g], g, a, [Turn(c)]) for (g, a), c in zip(owners, done)], policy)

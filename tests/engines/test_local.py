@@ -51,8 +51,8 @@ class Echo(Policy):
 def asked(policy, lengths, **options):
     engine = LocalEngine(**options)
     engine.sync(policy, 7)
-    raws = {n: {"length": n} for n in lengths}
-    return engine.sample([Request(raws[n], seed) for seed, n in enumerate(lengths)], Sampling(temperature=0.5))
+    requests = [Request({"length": n}, seed, prompt_id=n) for seed, n in enumerate(lengths)]
+    return engine.sample(requests, Sampling(temperature=0.5))
 
 
 def test_completions_come_in_the_order_of_the_requests_and_at_their_own_length():
@@ -82,13 +82,13 @@ def test_the_completions_of_a_group_are_encoded_once():
 
 
 def test_completions_that_wrote_and_were_told_the_same_are_one_context():
-    raw, other = {"length": 3}, {"length": 3}
+    raw = {"length": 3}
     reported = [torch.tensor(ids) for ids in ([1, 2], [1, 2], [1, 3], [1, 2])]
-    first, owner = distinct([Request(raw, seed, prefix) for seed, prefix in enumerate(reported)])
+    first, owner = distinct([Request(raw, seed, prefix, 0) for seed, prefix in enumerate(reported)])
     assert owner == [0, 0, 1, 0] and [r.prefix.tolist() for r in first] == [[1, 2], [1, 3]]
-    # nothing stands after the first two; another observation is another context, whatever it holds
-    bare = [Request(raw, 0), Request(raw, 1), Request(raw, 2, reported[0]), Request(other, 3, reported[0])]
-    assert distinct(bare)[1] == [0, 0, 1, 2]
+    # nothing stands after the first two; another prompt id is another context, whatever the observation holds
+    ids = [(None, 0), (None, 0), (reported[0], 0), (reported[0], 1), (None, None), (None, None)]
+    assert distinct([Request(raw, 0, prefix, number) for prefix, number in ids])[1] == [0, 0, 1, 2, 3, 4]
 
 
 def test_acting_is_without_gradient_in_evaluation_mode_and_leaves_the_mode_alone():

@@ -4,7 +4,7 @@ from math import isnan
 import pytest
 
 from mmrl.evaluation.metrics.by_task import SuccessRateByTask
-from mmrl.evaluation.metrics.means import CompletionLength, MeanScores
+from mmrl.evaluation.metrics.means import CompletionLength, MeanReward, MeanScores
 from mmrl.evaluation.metrics.pass_at_k import PassAtK, pass_at_k
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.evaluation.statistics.intervals import wilson
@@ -35,6 +35,15 @@ def test_failures_are_reported_not_scored(ended):
     assert (result["mean"], result["n"], result["errors"]) == (0.5, 2, 1)
     assert MeanScores()(episodes) == {"exact": 0.5, "errors": 1}
     assert CompletionLength()(episodes)["errors"] == 1
+
+
+def test_the_mean_reward_has_its_standard_error():
+    episodes = [episode(i, ended="error" if i == 4 else "done") for i in range(5)]
+    for each, reward in zip(episodes, (0.0, 0.0, 2.0, 2.0, 9.0)):
+        each.reward = reward
+    result = MeanReward()(episodes)  # std sqrt(4 / 3) of four finished episodes
+    assert result == pytest.approx({"mean": 1.0, "standard_error": 3**-0.5, "n": 4, "errors": 1})
+    assert isnan(MeanReward()(episodes[:1])["standard_error"]) and isnan(MeanReward()(episodes[4:])["mean"])
 
 
 def test_only_failures_measure_nothing():

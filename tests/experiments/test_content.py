@@ -1,11 +1,16 @@
 import ast
+import importlib.util
 
-from mmrl.experiments.content import _RemoveProse, collect_sources, hash_content
+from mmrl.experiments.content import HASHED, MACHINERY, _RemoveProse, collect_sources, hash_content
 
 
 def test_words_that_learn_something_else_have_another_hash():
     assert hash_content(["recipe=grpo"]) == hash_content(["recipe=grpo", "seed=3", "run_dir=elsewhere"])
     assert hash_content(["recipe=grpo"]) != hash_content(["recipe=grpo", "optimizer.lr=1e-3"])
+
+
+def test_capture_does_not_count():
+    assert hash_content(["recipe=grpo", "capture=false"]) == hash_content(["recipe=grpo", "capture=true"])
 
 
 def test_a_start_stage_belongs_to_the_run():
@@ -40,3 +45,8 @@ def test_prose_does_not_count():
     assert bare("def f(x): return 2 * x") != bare("def f(x): return 3 * x")
     assert bare("raise E(f'no {x}') from None") == bare("raise E('there is no ' 'x') from None")
     assert bare("raise E('a')") != bare("raise F('a')") and bare("f('a')") != bare("f('b')")
+
+
+def test_shared_code_and_its_exceptions_exist():
+    missing = [name for name in (*MACHINERY, *HASHED) if importlib.util.find_spec(name) is None]
+    assert missing == []

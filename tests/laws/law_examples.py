@@ -33,7 +33,7 @@ from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
 from mmrl.objectives.imitation_chain import DenoisingLoss
-from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
+from mmrl.objectives.policy import CISPO, ClippedSurrogate, PolicyGradient
 from mmrl.objectives.policy_chain import ChainSurrogate
 from mmrl.objectives.preference import BradleyTerryLoss, DPOLoss
 from mmrl.objectives.q import ActorLoss, EntropyBonus, TDLoss, TemperatureLoss
@@ -94,6 +94,8 @@ ANNOTATORS = [
 TERMS = [
     Example(PolicyGradient()),
     Example(PolicyGradient("importance_weights")),
+    Example(CISPO()),
+    Example(CISPO(0.2, clip_low=0.1, old="old_logprobs")),
     *(
         Example(ClippedSurrogate(0.1, 0.2, clip_dual, level))
         for clip_dual in (None, 1.5)

@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Objective
-from mmrl.objectives.policy import ClippedSurrogate, PolicyGradient
+from mmrl.objectives.policy import CISPO, ClippedSurrogate, PolicyGradient
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.types import Context, PolicyOutput, Sampling
 
@@ -26,6 +26,7 @@ OPEN = {"clip_low": 1.0, "clip_high": 1e6}  # a clip range that no ratio leaves
 # each level's gradient with weights 1 / T at each choice: the mean over the choices, or the whole row at each of them
 SURROGATES = [
     (PolicyGradient(), 1 / 2),
+    (CISPO(), 1 / 2),
     (ClippedSurrogate(), 1 / 2),
     (ClippedSurrogate(clip_dual=3.0), 1 / 2),
     (ClippedSurrogate(importance_sampling_level="sequence"), 1 / 2),

@@ -57,6 +57,7 @@ OPTIONS: list[Row] = [
     ("evaluation=txt", "evaluation=txt", "'text'"),
     ("learner=fast", "learner=fast", "mmrl list learner"),
     ("trainer=cpu", "trainer=cpu", "mmrl list trainer"),
+    ("capture=fast", "capture=fast", "true or false"),
     ("data=replays", "data=replays", "'replay'"),
     ("phases=sacc", "phases=sacc", "'sac'"),
     ("trainer=null", "trainer=null", "mmrl list trainer"),

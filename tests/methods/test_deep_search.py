@@ -14,7 +14,7 @@ from mmrl.methods.deep_search import (
     Node,
     TreeSearch,
     back_up,
-    chosen,
+    choose_leaf,
     frontier_score,
     nodes,
     upper_bound,
@@ -68,8 +68,8 @@ def test_frontier_scores_and_bounds():
 
 def test_right_leaves_are_kept_first_and_then_the_least_surprising():
     leaves = [Node(Transcript({}), surprise=s) for s in (0.1, 2.0, 1.0)]
-    assert chosen(leaves, [-1.0, 1.0, 1.0]) == 2
-    assert chosen(leaves, [-1.0, -1.0, -1.0]) == 0
+    assert choose_leaf(leaves, [-1.0, 1.0, 1.0]) == 2
+    assert choose_leaf(leaves, [-1.0, -1.0, -1.0]) == 0
 
 
 class Pieces:

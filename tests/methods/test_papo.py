@@ -1,5 +1,7 @@
 """A second context for the same answers: what is hidden, what is scored, and what the loss makes of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -47,7 +49,7 @@ def played(policy, words=("a", "much longer")) -> list[Episode]:
         for i, text in enumerate(words)
     ]
     done = completions(policy, [p for p in prompts for _ in range(2)], Sampling(max_tokens=4))
-    return [Episode(prompts[i // 2], i // 2, i % 2, [Turn(c)]) for i, c in enumerate(done)]
+    return [Episode(prompts[i // 2], i // 2, i % 2, [Turn(replace(c, prompt_id=i // 2))]) for i, c in enumerate(done)]
 
 
 def context(policy, iteration=0):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.annotators.logprobs import scored
+from mmrl.annotators.logprobs import score_rows
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.methods.score import CorrectionGain, SelfCorrection, SelfCorrectionDemonstrations
@@ -151,7 +151,7 @@ def test_the_first_attempt_is_as_likely_as_an_answer_that_stands_alone():
     alone = collate(demonstrated(Demonstrations()), POLICY)
     twice = collate(demonstrated(SelfCorrectionDemonstrations(message=RETRY, wrong=0.0)), POLICY)
     with torch.no_grad():
-        one, two = (scored(POLICY, b, lambda out: out.logprobs, 8, torch.device("cpu")) for b in (alone, twice))
+        one, two = (score_rows(POLICY, b, lambda out: out.logprobs, 8, torch.device("cpu")) for b in (alone, twice))
     for row in range(6):
         mask = alone["action_mask"][row]
         assert_close(two[row, : len(mask)][mask], one[row][mask], rtol=0, atol=1e-5)

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.seele import Hinted, HintNegativeLogLikelihood, Response, fitted
+from mmrl.methods.seele import Hinted, HintNegativeLogLikelihood, Response, fit_response
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
@@ -48,12 +48,12 @@ def test_rounds_find_the_share_of_half_accuracy(truth):
     share, points = 0.95, []
     for _ in range(4):
         points.append((share, truth(share)))
-        share = fitted(points).share_for(0.5)
+        share = fit_response(points).share_for(0.5)
     assert abs(truth(share) - 0.5) < 0.1
 
 
 def test_points_at_one_share_are_averaged():
-    assert fitted([(0.4, 0.0), (0.4, 1.0), (0.9, 1.0)]) == fitted([(0.4, 0.5), (0.9, 1.0)])
+    assert fit_response([(0.4, 0.0), (0.4, 1.0), (0.9, 1.0)]) == fit_response([(0.4, 0.5), (0.9, 1.0)])
 
 
 def test_rows_begin_with_the_hint_and_the_policy_goes_on(policy):
@@ -103,4 +103,4 @@ def test_refusals(policy):
     for wrong in ({"rounds": 0}, {"target": 1.0}, {"hint_fraction": 2.0}):
         with pytest.raises(ValueError, match="rollout"):
             Hinted(**wrong)
-    assert np.isfinite(fitted([(0.5, 0.5)]).share_for(0.5))
+    assert np.isfinite(fit_response([(0.5, 0.5)]).share_for(0.5))

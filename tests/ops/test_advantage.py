@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.ops.advantage import group_advantage, role_advantage
+from mmrl.ops.advantage import group_advantage, group_std
 
 R = torch.tensor([1.0, 0.0, 0.0, 1.0])
 
@@ -72,12 +72,13 @@ def test_nothing_in_nothing_out():
     assert group_advantage(torch.zeros(0), torch.zeros(0).long()).shape == (0,)
 
 
-def test_a_row_is_compared_with_its_cell():
+def test_a_row_is_compared_with_its_baseline_group():
     # mean 0.125, sample standard deviation sqrt(3.1875 / 3): (1 - 0.125) / 1.030776 and so on
     reward = torch.tensor([1.0, -0.5, -1.0, 1.0, 5.0, 5.0, 7.0])
     baseline_group = torch.tensor([3, 3, 3, 3, 1, 1, 2])
-    out = role_advantage(reward, baseline_group)
+    out = group_advantage(reward, baseline_group, scale="sample", epsilon=1e-6)
     expected = torch.tensor([0.848875, -0.606339, -1.09141, 0.848875])
     assert_close(out[:4], expected, atol=2e-6, rtol=0)
     assert (out[4:] == 0).all()  # all equal, and alone
-    assert_close(role_advantage(reward, baseline_group, scale=False)[:2], torch.tensor([0.875, -0.625]))
+    assert_close(group_advantage(reward, baseline_group, scale=None)[:2], torch.tensor([0.875, -0.625]))
+    assert_close(group_std(reward, baseline_group, "sample")[:4], torch.full((4,), 1.030776), atol=2e-6, rtol=0)

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.ops.ratio import LIMIT, log_ratio, mask_ratio, truncate_ratio
-from mmrl.ops.surrogate import clipped, clipped_surrogate
+from mmrl.ops.surrogate import cispo, clipped_surrogate, is_clipped
 
 D = torch.tensor([[0.2, -0.1, 0.3, 0.0]])
 
@@ -112,7 +112,7 @@ def test_clipped_says_where_the_gradient_is_zero(clip_dual):
     for sign in (-1.0, 1.0):
         advantages = torch.full((80,), sign)
         slope = torch.autograd.grad(clipped_surrogate(ratio, advantages, 0.2, 0.28, clip_dual).sum(), ratio)[0]
-        assert torch.equal(slope == 0, clipped(ratio, advantages, 0.2, 0.28, clip_dual))
+        assert torch.equal(slope == 0, is_clipped(ratio, advantages, 0.2, 0.28, clip_dual))
 
 
 RATIO = torch.tensor([[0.25, 0.5, 1.0], [2.0, 4.0, torch.nan]])
@@ -132,3 +132,11 @@ def test_within_keeps_the_bounds_and_drops_what_is_beyond():
 @pytest.mark.parametrize("bounded", [lambda r, m: truncate_ratio(r, m, 1e9), lambda r, m: mask_ratio(r, m, 0.0, 1e9)])
 def test_open_bounds_change_nothing(bounded):
     assert_close(bounded(RATIO, MASK)[MASK], RATIO[MASK], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("clip_low, weights", [(None, [0.5, 5.0]), (0.2, [0.8, 5.0])])
+def test_cispo_clips_the_weight_and_keeps_the_gradient_of_every_choice(clip_low, weights):
+    logprobs = torch.tensor([-1.0, -0.5], requires_grad=True)
+    loss = cispo(logprobs, torch.tensor([0.5, 8.0]), torch.tensor([1.0, -2.0]), clip_low, 4.0)
+    assert_close(loss, torch.tensor([weights[0], -weights[1]]))  # -w A logprob
+    assert_close(torch.autograd.grad(loss.sum(), logprobs)[0], torch.tensor([-weights[0], 2 * weights[1]]))

@@ -107,9 +107,9 @@ def test_slow_tools_wait_for_nobody():
     executor, slow, quick = ToolExecutor(), Echo(after=0.6), Echo()
     pending = [executor.submit(ToolCall("t", "a"), {"t": tool}) for tool in (slow, quick, slow)]
     executor.wait(pending, max_wait_s=0.0)
-    assert [p.done() for p in pending] == [False, True, False]
+    assert [p.is_done() for p in pending] == [False, True, False]
     executor.wait(pending)
-    assert all(p.done() for p in pending)
+    assert all(p.is_done() for p in pending)
 
 
 def test_a_thread_that_hangs_is_replaced():

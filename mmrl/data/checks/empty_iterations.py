@@ -1,4 +1,4 @@
-"""Stop a run whose iterations leave nothing to learn from, and say why."""
+"""Stop a run after several iterations without a row to learn from; the error states the likely cause."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from mmrl.groups import grouped
+from mmrl.groups import group_episodes
 from mmrl.types import Episode
 
 log = logging.getLogger(__name__)
 
-ANSWER_LENGTH = 80  # characters of an answer that a message shows
+ANSWER_LENGTH = 80  # characters of an answer in a message
 REMEDIES = (
     "What to try: read what the policy writes and what the verifier expects; an easier task or a start that solves "
     "some problems (trainer.callbacks.warm_start); "
@@ -24,7 +24,7 @@ REMEDIES = (
 
 
 class NothingToLearn(RuntimeError):
-    """Too many iterations in a row left no episode to learn from."""
+    """Several iterations in a row had no episode to learn from."""
 
 
 class EmptyIterations:
@@ -42,7 +42,7 @@ class EmptyIterations:
             raise ValueError(f"data.max_empty_iterations must be at least 1, got {limit}")
         self.limit = limit
         self.count = 0
-        self.rewards: tuple[float, float] | None = None  # least and greatest of the run
+        self.rewards: tuple[float, float] | None = None  # smallest and largest reward of the run
 
     def state_dict(self) -> dict[str, Any]:
         return {"count": self.count, "rewards": self.rewards}
@@ -53,7 +53,7 @@ class EmptyIterations:
         self.rewards = None if rewards is None else (rewards[0], rewards[1])
 
     def observe(self, episodes: Sequence[Episode], rows: int, iteration: int) -> bool:
-        """Whether the run is finished because every problem is solved. Raises NothingToLearn where it is stuck.
+        """Whether the run is finished because every problem is solved. Raises NothingToLearn if it cannot learn.
 
         Args:
             episodes: light ones of all ranks, before any was dropped.
@@ -83,8 +83,8 @@ class EmptyIterations:
 
 
 def describe(episodes: Sequence[Episode]) -> str:
-    """How many groups there were, what they scored, and the commonest answer."""
-    groups = grouped(episodes).values()
+    """Format the number of groups, their scores and the most frequent answer."""
+    groups = group_episodes(episodes).values()
     finished = [episode for episode in episodes if episode.ended != "error"]
     failed = len(episodes) - len(finished)
     parts = [f"The last one had {len(groups)} groups with {len(episodes)} episodes"]

@@ -15,11 +15,11 @@ REMEDY = "Nothing is exported. Try a lower optimizer.lr, a lower trainer.gradien
 
 
 class NonFiniteError(RuntimeError):
-    """A number that training depends on is NaN or infinite."""
+    """A loss, gradient, weight, column or reward is NaN or infinite."""
 
 
 def check_columns(batch: Batch, names: Iterable[str], part: str, trainer: Any) -> None:
-    """Raise where a real column is not finite at a choice that is trained on ([N, T] or [N, T, A]), or in a row [N].
+    """Raise if a real column is not finite at a trained choice ([N, T] or [N, T, A]) or in a row [N].
 
     Args:
         batch: rows of this rank.
@@ -48,7 +48,7 @@ def _refuse(wrong: Tensor, what: str, value: Tensor, trainer: Any) -> None:
 
 
 def check_loss(parts: Iterable[Mapping[str, Tensor]], trainer: Any) -> None:
-    """Raise where a term of the loss, or a diagnostic of one, is not finite.
+    """Raise if a term of the loss or one of its diagnostics is not finite.
 
     Args:
         parts: named numbers of micro-batches.
@@ -65,17 +65,17 @@ def check_loss(parts: Iterable[Mapping[str, Tensor]], trainer: Any) -> None:
 
 
 def check_gradients(parameters: Iterable[tuple[str, nn.Parameter]], trainer: Any) -> None:
-    """Raise where a gradient is not finite, by the parameter's name."""
+    """Raise if a gradient is not finite; the error names the parameter."""
     _check_tensors("the gradient of", {name: p.grad for name, p in parameters if p.grad is not None}, trainer)
 
 
 def check_weights(parameters: Iterable[tuple[str, nn.Parameter]], trainer: Any) -> None:
-    """Raise where a trained parameter is not finite, by its name."""
+    """Raise if a trained parameter is not finite; the error names it."""
     _check_tensors("parameter", {name: p.detach() for name, p in parameters if p.requires_grad}, trainer)
 
 
 def _check_tensors(what: str, tensors: Mapping[str, Tensor], trainer: Any) -> None:
-    # one number for each tensor, and one look at all of them: a GPU is waited for once
+    # one reduction per tensor and a single transfer, so that a GPU is synchronised once
     sums = [tensor.float().abs().sum() for tensor in map(_local, tensors.values())]
     if not sums or torch.stack(sums).isfinite().all():
         return
@@ -89,12 +89,12 @@ def _check_tensors(what: str, tensors: Mapping[str, Tensor], trainer: Any) -> No
 
 
 def _local(tensor: Tensor) -> Tensor:
-    """This process's share of a sharded tensor."""
+    """Local part of a sharded tensor."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def last_checkpoint(trainer: Any) -> str:
-    """A sentence that names the newest checkpoint of the run."""
+    """Format a sentence that names the newest checkpoint of the run."""
     folders = {Path(c.dirpath) for c in getattr(trainer, "checkpoint_callbacks", []) if getattr(c, "dirpath", None)}
     found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if path.suffix == ".ckpt"]
     if not found:

@@ -1,4 +1,4 @@
-"""Refuse what several training processes cannot do, before anything is trained."""
+"""Refuse settings that do not work with several training processes, before training."""
 
 from __future__ import annotations
 

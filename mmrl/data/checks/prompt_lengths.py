@@ -26,12 +26,12 @@ def check_prompt_lengths(task: Task, policy: Policy, max_tokens: int) -> None:
     """
     limit = policy.context_length
     if limit is None:
-        len(task)  # reads the rows of a file, and refuses broken ones
+        len(task)  # reads the file and refuses malformed rows
         return
     lengths = _Lengths(policy, limit)
     for prompt in task.prompts_to_check():
         if not prompt.messages:
-            continue  # a simulator's initial state
+            continue  # an initial state of a simulator has no text
         place = prompt.info.get("place", prompt.key)
         shown, tokens = lengths.prompt(prompt, max_tokens)
         if tokens + max_tokens > limit:
@@ -50,18 +50,18 @@ def check_prompt_lengths(task: Task, policy: Policy, max_tokens: int) -> None:
 
 
 class _Lengths:
-    """Upper bounds of token counts where they suffice, and the counts themselves where they do not."""
+    """Token counts of prompts; an upper bound is used where it is sufficient."""
 
     def __init__(self, policy: Policy, limit: int):
         self.policy, self.limit = policy, limit
         self._around: dict[Hashable, int] = {}
 
     def prompt(self, prompt: Prompt, more: int) -> tuple[str, int]:
-        """Tokens of a prompt, as words and as a number: an upper bound where that and `more` fit."""
+        """Number of tokens of a prompt, as text and as a number; an upper bound if that plus `more` fits."""
         messages = list(prompt.messages)
         shapes = tuple(image.shape for image in prompt.images)
         frame = (shapes, tuple(str(_with_text(message, "")) for message in messages))
-        if frame not in self._around:  # what the template and the images add to the texts
+        if frame not in self._around:  # tokens of the template and the images
             short = replace(prompt, messages=tuple(_with_text(message, "x") for message in messages))
             self._around[frame] = len(self.policy.encode(short.observation)["input_ids"])
         written = "".join(text for message in messages for text in _texts(message))
@@ -70,12 +70,12 @@ class _Lengths:
         )
 
     def text(self, text: str, room: int) -> tuple[str, int]:
-        """Tokens of a text, in the same way: an upper bound where it fits into `room`."""
+        """Number of tokens of a text, as text and as a number; an upper bound if it fits into `room`."""
         return self._bound_tokens(text, 0, self.limit - room, lambda: len(self.policy.tokenize(text)))
 
     def _bound_tokens(self, text: str, around: int, more: int, count: Callable[[], int]) -> tuple[str, int]:
         longest = self.limit * self.policy.token_characters
-        if len(text) > longest:  # too long whatever the tokens are; tokenising it could take minutes
+        if len(text) > longest:  # too long for any tokenisation; tokenising could take minutes
             return f"more than {self.limit}", self.limit + 1
         most = around + max(_bytes(text), _bytes(unicodedata.normalize("NFKC", text)))
         if most + more <= self.limit:
@@ -85,7 +85,7 @@ class _Lengths:
 
 
 def _bytes(text: str) -> int:
-    """No tokenizer makes more tokens of a text than it has bytes."""
+    """Upper bound of the number of tokens: a text has at most one token per byte."""
     return len(text.encode())
 
 
@@ -95,7 +95,7 @@ def _texts(message: dict[str, Any]) -> list[str]:
 
 
 def _with_text(message: dict[str, Any], text: str) -> dict[str, Any]:
-    """The message with every text of it replaced."""
+    """Copy a message with all its texts replaced."""
     content = message["content"]
     if isinstance(content, str):
         return {**message, "content": text}

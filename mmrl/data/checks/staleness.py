@@ -1,4 +1,4 @@
-"""How old the weights were that sampled an iteration's rows, counted in iterations learned since."""
+"""Staleness: age of the sampling weights of an iteration's rows, in versions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mmrl.types import Context
 
 
 def sampled_rows(batch: Batch) -> Tensor:
-    """Which rows this run's policy sampled: no demonstrations, and none of a log, which have version -1."""
+    """Mask of rows that this run's policy sampled; demonstrations and logged rows have version -1."""
     return batch["action_mask"].any(1) & ~batch["is_demo"] & (batch["policy_version"] >= 0)
 
 
 def measure_staleness(batch: Batch, ctx: Context, allowed: int) -> dict[str, float]:
-    """Mean age of the sampled rows of all ranks as a metric; refuses rows older than `allowed`, or from the future.
+    """Mean staleness of the sampled rows of all ranks; refuses rows older than `allowed` or newer than the learner.
 
     Weights have the version of the iteration that began with them.
     """

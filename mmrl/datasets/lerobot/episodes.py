@@ -1,4 +1,4 @@
-"""meta/episodes of a LeRobotDataset: which rows of which files belong to each episode."""
+"""Read meta/episodes of a LeRobotDataset: the files and rows of each episode."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from mmrl.datasets.lerobot.table import opened_table, read_table
+from mmrl.datasets.lerobot.table import open_table, read_table
 from mmrl.strict_json import quote
 
 _PLACE = ("episode_index", "length", "data/chunk_index", "data/file_index")
@@ -18,20 +18,20 @@ _REMEDY = "copy the dataset again from its source"
 def read_episodes(
     folder: Path, info: Mapping[str, Any], info_file: Path, videos: Iterable[str]
 ) -> list[dict[str, Any]]:
-    """The entries in the order of their episodes, without the statistics of each.
+    """Read the entries, sorted by episode, without per-episode statistics.
 
     Args:
-        folder: of the dataset.
-        info: meta/info.json.
-        info_file: its path, for messages.
-        videos: columns that lie in video files.
+        folder: folder of the dataset.
+        info: content of meta/info.json.
+        info_file: path of meta/info.json, for error messages.
+        videos: columns that are stored in video files.
     """
     paths = sorted(folder.glob("meta/episodes/*/*.parquet"))
     if not paths:
         raise ValueError(f"{folder}: no meta/episodes/chunk-000/file-000.parquet; the recording was not closed")
     entries: list[dict[str, Any]] = []
     for path in paths:
-        names = [name for name in opened_table(path).schema_arrow.names if not name.startswith("stats/")]
+        names = [name for name in open_table(path).schema_arrow.names if not name.startswith("stats/")]
         needed = [*_PLACE, *(f"videos/{key}/{part}" for key in videos for part in (*_VIDEO, "from_timestamp"))]
         if absent := [name for name in needed if name not in names]:
             raise ValueError(f"{path}: columns {absent[:4]} are missing; {_REMEDY}")

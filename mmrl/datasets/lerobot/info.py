@@ -1,4 +1,4 @@
-"""meta/info.json of a LeRobotDataset, checked entry by entry."""
+"""Read and validate meta/info.json of a LeRobotDataset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mmrl.datasets.lerobot import layout
 from mmrl.strict_json import kind, need_object, quote
 
 UNREAD = ("string", "language")
-"""Types of columns that no policy reads."""
+"""Types of columns that are skipped, because no policy reads them."""
 
 _CAMERAS = ("image", "video")
 _MOST = 2**27  # numbers of one feature in one control step
@@ -23,7 +23,7 @@ _REMEDY = "copy the dataset again from its source, or correct the file"
 
 
 def check_version(info: Mapping[str, Any], file: Path) -> None:
-    """Refuse another version of the format, with the command that converts an older one."""
+    """Refuse other versions of the format; the error names the command that converts older ones."""
     version = info.get("codebase_version")
     if version == layout.VERSION:
         return
@@ -37,7 +37,7 @@ def check_version(info: Mapping[str, Any], file: Path) -> None:
 
 
 def read_fps(info: Mapping[str, Any], file: Path) -> float:
-    """Control steps per second: a positive number."""
+    """Read the number of control steps per second; must be positive."""
     fps = info.get("fps")
     if isinstance(fps, bool) or not isinstance(fps, int | float) or not 0 < fps < math.inf:
         raise ValueError(f"{file}: fps is {quote(fps)}; it must be the control steps per second, a number above 0")
@@ -45,7 +45,7 @@ def read_fps(info: Mapping[str, Any], file: Path) -> float:
 
 
 def check_sizes(info: Mapping[str, Any], file: Path) -> None:
-    """Refuse file sizes that no writer of the format could have used."""
+    """Refuse maximum file sizes that are not positive numbers."""
     for name in ("chunks_size", "data_files_size_in_mb", "video_files_size_in_mb"):
         size = info.get(name, 1)
         if isinstance(size, bool) or not isinstance(size, int | float) or not size > 0:
@@ -53,7 +53,7 @@ def check_sizes(info: Mapping[str, Any], file: Path) -> None:
 
 
 def read_features(info: Mapping[str, Any], file: Path) -> dict[str, Feature]:
-    """The columns of the dataset, in the order of the file."""
+    """Read the columns of the dataset, in the order of the file."""
     stated = need_object(info.get("features"), f"{file}: features", _REMEDY)
     columns = {key: _feature(plain, f"{file}: feature {quote(key)}") for key, plain in stated.items()}
     absent = [key for key in (layout.ACTION, *layout.INDEX) if key not in columns]
@@ -89,7 +89,7 @@ def _is_number(dtype: str) -> bool:
 
 
 def read_paths(info: Mapping[str, Any], file: Path) -> tuple[str, str | None]:
-    """The patterns of data and video files; refused where one has an unknown field or leaves the dataset's folder."""
+    """Read the path patterns of data and video files; refuses unknown fields and paths outside of the folder."""
     video = info.get("video_path")
     patterns = {"data_path": info.get("data_path"), **({} if video is None else {"video_path": video})}
     for name, pattern in patterns.items():
@@ -102,17 +102,17 @@ def read_paths(info: Mapping[str, Any], file: Path) -> tuple[str, str | None]:
                 f"{file}: {name} is {quote(pattern)}; its fields may be chunk_index, file_index and video_key, as in "
                 f"{layout.DATA!r}"
             ) from error
-        inside(Path(), example, f"{file}: {name}")
+        resolve_inside(Path(), example, f"{file}: {name}")
     return patterns["data_path"], video
 
 
-def inside(folder: Path, name: str, place: str) -> Path:
-    """The file `name` of the folder; refused where it lies outside. Symbolic links are followed.
+def resolve_inside(folder: Path, name: str, place: str) -> Path:
+    """Return the path of `name` in the folder; refuses paths outside of it. Symbolic links are followed.
 
     Args:
-        folder: of the dataset.
+        folder: folder of the dataset.
         name: relative path.
-        place: what names it, for the message.
+        place: origin of the name, for error messages.
     """
     normal = os.path.normpath(name)
     if os.path.isabs(name) or normal.split(os.sep)[0] == os.pardir or "\0" in name:
@@ -121,7 +121,7 @@ def inside(folder: Path, name: str, place: str) -> Path:
 
 
 def read_own(kept: Mapping[str, Any], file: Path) -> tuple[dict[str, Any] | None, dict[str, str]]:
-    """The simulator's contract and the names of observations of meta/mmrl.json."""
+    """Read the simulator's contract and the names of observations from meta/mmrl.json."""
     remedy = "delete the file if the dataset was not recorded by mmrl, or copy it again"
     contract = kept.get("contract")
     contract = None if contract is None else need_object(contract, f"{file}: contract", remedy)

@@ -1,7 +1,7 @@
-"""Where LeRobotDataset v3.0 keeps what, and under which names.
+"""File names and column names of LeRobotDataset v3.0.
 
-Source: huggingface/lerobot, codebase version v3.0: many episodes share a file; meta/episodes says which rows and which
-seconds of which file belong to each. meta/mmrl.json is ours: the simulator's contract and the names of observations.
+Source: huggingface/lerobot, codebase version v3.0. A file holds many episodes; meta/episodes lists the rows and the
+seconds of each episode. mmrl adds meta/mmrl.json with the simulator's contract and the names of observations.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INDEX: dict[str, Feature] = {
     "index": Feature("int64", (1,)),
     "task_index": Feature("int64", (1,)),
 }
-"""Columns that every dataset has."""
+"""Columns of every dataset."""
 
 OUTCOME: dict[str, Feature] = {
     "next.reward": Feature("float32", (1,)),
@@ -33,14 +33,14 @@ OUTCOME: dict[str, Feature] = {
     "next.truncated": Feature("bool", (1,)),
     "next.success": Feature("bool", (1,)),
 }
-"""Columns that reinforcement learning needs; demonstrations of others may lack them."""
+"""Columns for reinforcement learning; other demonstration datasets may lack them."""
 
 ACTION, EXECUTED = "action", "action.executed"
 STATE, ENVIRONMENT, IMAGES = "observation.state", "observation.environment_state", "observation.images."
 
 
-def key_of(name: str, feature: Feature, names: tuple[str, ...]) -> str:
-    """The column of an observation: cameras by name, the proprioception as the state."""
+def name_column(name: str, feature: Feature, names: tuple[str, ...]) -> str:
+    """Column name of an observation; cameras keep their names, proprioception is stored as the state."""
     if feature.camera:
         return f"{IMAGES}{name}"
     if name == "proprio" and "state" not in names:
@@ -48,14 +48,14 @@ def key_of(name: str, feature: Feature, names: tuple[str, ...]) -> str:
     return f"observation.{name}"
 
 
-def described(feature: Feature) -> dict[str, Any]:
-    """A feature as meta/info.json has it."""
+def describe_feature(feature: Feature) -> dict[str, Any]:
+    """Convert a feature to its entry of meta/info.json."""
     names = list(feature.names) if feature.names else ["height", "width", "channels"] if feature.camera else None
     return {"dtype": feature.dtype, "shape": list(feature.shape), "names": names}
 
 
 def read_feature(plain: dict[str, Any]) -> Feature:
-    """A feature of meta/info.json; images that are described channels first are made [H, W, C]."""
+    """Parse a feature of meta/info.json; shapes of images with channels first become [H, W, C]."""
     shape, names = tuple(plain["shape"]), plain.get("names")
     flat = tuple(str(n) for n in names) if isinstance(names, list) else None
     if isinstance(names, dict):  # {"motors": [...]}
@@ -67,5 +67,5 @@ def read_feature(plain: dict[str, Any]) -> Feature:
 
 
 def next_file(chunk: int, file: int) -> tuple[int, int]:
-    """The place after (chunk, file)."""
+    """Return the chunk and file that follow (chunk, file)."""
     return (chunk + 1, 0) if file == FILES_PER_CHUNK - 1 else (chunk, file + 1)

@@ -1,4 +1,4 @@
-"""Reads LeRobotDataset v3.0 without lerobot, one episode at a time."""
+"""Read LeRobotDataset v3.0 without the package lerobot, one episode at a time."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from mmrl.datasets.lerobot.info import (
     UNREAD,
     check_sizes,
     check_version,
-    inside,
     read_features,
     read_fps,
     read_own,
     read_paths,
+    resolve_inside,
 )
-from mmrl.datasets.lerobot.table import as_array, opened_table, read_table, read_tasks
-from mmrl.datasets.offline_episodes import OfflineEpisode, unusable
+from mmrl.datasets.lerobot.table import open_table, read_table, read_tasks, to_array
+from mmrl.datasets.offline_episodes import OfflineEpisode, find_unusable
 from mmrl.datasets.statistics import read_statistics
 from mmrl.datasets.video_file import duration_frames
 from mmrl.strict_json import read_json_object
@@ -33,11 +33,11 @@ _TOLERANCE_S = 1e-3  # of a timestamp, seconds: float32 after some hours, not a 
 
 
 class LeRobotDataset(Dataset):
-    """A folder of LeRobotDataset v3.0. Opening reads meta/ only.
+    """Dataset in a LeRobotDataset v3.0 folder. The constructor reads meta/ only.
 
     Args:
-        path: the folder that has meta/info.json.
-        statistics: refuse a broken meta/stats.json; one that is missing is refused where it is needed.
+        path: folder that contains meta/info.json.
+        statistics: validate meta/stats.json; a missing file is an error only when statistics are read.
     """
 
     format = "LeRobotDataset v3.0"
@@ -82,7 +82,7 @@ class LeRobotDataset(Dataset):
         return entry["success"] if "success" in entry else super().success(number)
 
     def statistics(self) -> dict[str, Statistics]:
-        """meta/stats.json, by the names of the observations."""
+        """Read meta/stats.json; keys are the names of the observations."""
         file, remedy = self.path / layout.STATS, f"`mmrl data inspect {self.path} write=true` computes it"
         if not file.is_file():
             raise ValueError(f"{file} is missing; {remedy}")
@@ -92,18 +92,18 @@ class LeRobotDataset(Dataset):
         return {names[key]: statistics for key, statistics in stated.items()}
 
     def check(self) -> None:
-        """Refuse numbers that are not finite or too large to be meant, in all data files. Images are not read."""
+        """Refuse values of any data file that are not finite or larger than `LARGEST`. Images are not read."""
         read = {*self.names, layout.ACTION, layout.EXECUTED, "next.reward"}
         for place in sorted({(entry["data/chunk_index"], entry["data/file_index"]) for entry in self.episodes}):
             path = self._data_file(*place)
-            file = opened_table(path)
+            file = open_table(path)
             there = [name for name in file.schema_arrow.names if name in read and self._plain(name)]
             names = [name for name in there if self.columns[name].dtype.startswith("float")]
             table = read_table(path, ["episode_index", *names], file=file)
             numbers, order = table["episode_index"].to_pylist(), [entry["episode_index"] for entry in self.episodes]
             for name in names:
-                rows = as_array(table[name], self.columns[name], f"{path}, column {name!r}")
-                for row in unusable(rows)[:1]:
+                rows = to_array(table[name], self.columns[name], f"{path}, column {name!r}")
+                for row in find_unusable(rows)[:1]:
                     self[order.index(numbers[row[0]])]  # refuses the episode by its control step
 
     def read(self, number: int) -> OfflineEpisode:
@@ -112,12 +112,12 @@ class LeRobotDataset(Dataset):
         table = self._table(entry, where)
         count = table.num_rows
         data = {
-            key: as_array(table[key], self.columns[key], f"{where}, column {key!r}")
+            key: to_array(table[key], self.columns[key], f"{where}, column {key!r}")
             for key in table.column_names
             if self._plain(key)
         }
         self._check_times(data["timestamp"], where)
-        observations = {name: self._observed(key, table, data, entry, where) for key, name in self.names.items()}
+        observations = {name: self._read_feature(key, table, data, entry, where) for key, name in self.names.items()}
         done, cut = (data.get(key, np.zeros(count, bool))[-1] for key in ("next.done", "next.truncated"))
         if not cut and done and "next.success" in data and "next.truncated" not in data:
             cut = not data["next.success"].any()  # a recording without that column that failed ran out of time
@@ -154,11 +154,11 @@ class LeRobotDataset(Dataset):
         return key in self.columns and self.columns[key].dtype not in ("image", "video", *UNREAD)
 
     def _table(self, entry: dict[str, Any], where: str) -> Any:
-        """The rows of one episode: of its data file only the row groups that hold them."""
+        """Read the rows of one episode; only the row groups that contain them are read."""
         path = self._data_file(entry["data/chunk_index"], entry["data/file_index"])
         if self._open is None or self._open[0] != path:
             self.close()
-            self._open = (path, opened_table(path))
+            self._open = (path, open_table(path))
         file = self._open[1]
         absent = [k for k, f in self.columns.items() if f.dtype != "video" and k not in file.schema_arrow.names]
         if absent:
@@ -183,12 +183,14 @@ class LeRobotDataset(Dataset):
                 f"{self.path / layout.INFO}"
             )
 
-    def _observed(self, key: str, table: Any, data: dict[str, np.ndarray], entry: dict[str, Any], where: str) -> Any:
+    def _read_feature(
+        self, key: str, table: Any, data: dict[str, np.ndarray], entry: dict[str, Any], where: str
+    ) -> Any:
         feature = self.columns[key]
         if feature.dtype == "video":
             return self._clip(key, feature, entry, where)
         if feature.dtype == "image":
-            return EncodedImages(_encoded(table[key], f"{where}, {key}"), feature.shape, f"{where}, {key}")
+            return EncodedImages(_read_images(table[key], f"{where}, {key}"), feature.shape, f"{where}, {key}")
         return data[key].reshape(len(data[key]), *feature.shape)
 
     def _clip(self, key: str, feature: Feature, entry: dict[str, Any], where: str) -> VideoFrames:
@@ -207,14 +209,14 @@ class LeRobotDataset(Dataset):
         return self._file(self.data_path.format(chunk_index=chunk, file_index=file))
 
     def _file(self, name: str) -> Path:
-        path = inside(self.path, name, f"a file of {self.path}")
+        path = resolve_inside(self.path, name, f"a file of {self.path}")
         if not path.is_file():
             raise ValueError(f"{path} is missing; copy the dataset again from its source")
         return path
 
 
-def _encoded(column: Any, where: str) -> list[bytes]:
-    """The bytes of every image of a column."""
+def _read_images(column: Any, where: str) -> list[bytes]:
+    """Encoded bytes of every image of a column."""
     rows = column.to_pylist()
     if wrong := [step for step, row in enumerate(rows) if not isinstance(row, dict) or not row.get("bytes")]:
         raise ValueError(f"{where}: control step {wrong[0]} has no image; leave the episode out or mend it")
@@ -222,7 +224,7 @@ def _encoded(column: Any, where: str) -> list[bytes]:
 
 
 def _may_hold(file: Any, group: int, episode: int) -> bool:
-    """Whether a row group's statistics allow that it holds rows of the episode."""
+    """Whether a row group may contain rows of the episode, by its parquet statistics."""
     described = file.metadata.row_group(group)
     for i in range(described.num_columns):
         if described.column(i).path_in_schema == "episode_index":

@@ -1,4 +1,4 @@
-"""Columns of numpy arrays as arrow tables of LeRobot's types, and back."""
+"""Convert numpy arrays to arrow tables with LeRobot's column types, and back."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from mmrl.strict_json import quote
 _REMEDY = "copy the dataset again from its source, or correct meta/info.json"
 
 
-def as_table(columns: dict[str, Any], features: dict[str, Feature]) -> Any:
-    """Scalars for shape (1,), lists of fixed size for vectors, {"bytes", "path"} for images."""
+def to_table(columns: dict[str, Any], features: dict[str, Feature]) -> Any:
+    """Build a table: scalars for shape (1,), lists of fixed size for vectors, {"bytes", "path"} for images."""
     pa = arrow()
     made = {}
     for key, feature in features.items():
@@ -36,8 +36,8 @@ def as_table(columns: dict[str, Any], features: dict[str, Feature]) -> Any:
     return pa.table(made)
 
 
-def as_array(column: Any, feature: Feature, place: str) -> np.ndarray:
-    """A column of a table as [T, ...]; nested lists of any kind, scalars stay [T].
+def to_array(column: Any, feature: Feature, place: str) -> np.ndarray:
+    """Convert a column to an array [T, ...]; nested lists of any kind are accepted, scalars give [T].
 
     Args:
         column: of the table.
@@ -64,8 +64,8 @@ def as_array(column: Any, feature: Feature, place: str) -> np.ndarray:
     return values.reshape(shape)
 
 
-def opened_table(path: Path) -> Any:
-    """The parquet file, of which nothing but its description is read yet."""
+def open_table(path: Path) -> Any:
+    """Open a parquet file and read its schema."""
     pa = arrow()
     try:
         return parquet().ParquetFile(path)
@@ -74,16 +74,16 @@ def opened_table(path: Path) -> Any:
 
 
 def read_table(path: Path, columns: list[str] | None = None, groups: list[int] | None = None, file: Any = None) -> Any:
-    """Rows of a parquet file.
+    """Read rows of a parquet file.
 
     Args:
-        path: of the file.
-        columns: None for all.
-        groups: row groups; None for all.
-        file: the opened file; None opens it.
+        path: path of the file.
+        columns: names of the columns; None for all.
+        groups: indices of row groups; None for all.
+        file: the open file; None opens `path`.
     """
     pa = arrow()
-    file = opened_table(path) if file is None else file
+    file = open_table(path) if file is None else file
     try:
         return file.read(columns=columns) if groups is None else file.read_row_groups(groups, columns=columns)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -95,7 +95,7 @@ def _reason(error: Exception) -> str:
 
 
 def write_tasks(path: Path, tasks: dict[str, int]) -> None:
-    """meta/tasks.parquet: the instruction is the index of the frame that pandas reads from it."""
+    """Write meta/tasks.parquet; the instruction is the index of the pandas frame, as in LeRobot."""
     pa = arrow()
     table = pa.table({"task_index": pa.array(list(tasks.values()), pa.int64()), "task": list(tasks)})
     described = {"numpy_type": "object", "pandas_type": "unicode", "metadata": None}
@@ -115,7 +115,7 @@ def write_tasks(path: Path, tasks: dict[str, int]) -> None:
 
 
 def read_tasks(path: Path) -> dict[int, str]:
-    """Instructions by number."""
+    """Read the instructions by task index."""
     table = read_table(path)
     named = [name for name in ("task", "__index_level_0__") if name in table.column_names]
     if "task_index" not in table.column_names or not named:

@@ -1,4 +1,4 @@
-"""Writes recorded episodes as a LeRobotDataset v3.0."""
+"""Write recorded episodes as a LeRobotDataset v3.0."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from PIL import Image
 from mmrl.datasets.base import Feature, Statistics
 from mmrl.datasets.extras import arrow, parquet
 from mmrl.datasets.lerobot import layout
-from mmrl.datasets.lerobot.table import as_table, write_tasks
+from mmrl.datasets.lerobot.table import to_table, write_tasks
 from mmrl.datasets.offline_episodes import OfflineEpisode
 from mmrl.datasets.statistics import camera_statistics, sample_images, vector_statistics
 from mmrl.datasets.video_file import VideoWriter
 
 
 class LeRobotWriter:
-    """Appends episodes to a new folder; `close` writes what describes them all.
+    """Writer of a new LeRobotDataset: `add` appends an episode, `close` writes the metadata.
 
     Args:
-        folder: that does not exist yet, or is empty.
+        folder: folder that does not exist yet or is empty.
         fps: control steps per second.
-        video: cameras become H.264 files, small but not exact; else PNG inside the tables, exact.
-        contract: of the simulator, kept beside the data.
-        robot: what moved, in a word.
-        crf: of the videos; smaller is better and larger.
+        video: store cameras as H.264 files (small, lossy) instead of PNG in the tables (lossless).
+        contract: contract of the simulator, stored in meta/mmrl.json.
+        robot: type of the robot.
+        crf: constant rate factor of the videos; smaller values give better quality and larger files.
     """
 
     def __init__(
@@ -48,20 +48,20 @@ class LeRobotWriter:
             raise ValueError(f"{self.folder} is not empty; give the folder of a new dataset")
         if not fps > 0:
             raise ValueError(f"a dataset needs its control steps per second, got fps={fps}")
-        self.folder.mkdir(parents=True, exist_ok=True)  # fails now and not after the first episodes were played
+        self.folder.mkdir(parents=True, exist_ok=True)  # fail before episodes are recorded
         self.contract = dict(contract or {})
         self.features: dict[str, Feature] = {}
         self.keys: dict[str, str] = {}  # column of each observation, by its name
         self.tasks: dict[str, int] = {}
         self.episodes: list[dict[str, Any]] = []
         self.frames = 0
-        self._rows: dict[str, list[np.ndarray]] = {}  # what the statistics of the whole are made of
+        self._rows: dict[str, list[np.ndarray]] = {}  # rows for the statistics of the whole dataset
         self._table: Any = None
         self._place, self._bytes = (0, 0), 0
         self._videos: dict[str, tuple[VideoWriter, tuple[int, int]]] = {}
 
     def add(self, episode: OfflineEpisode) -> None:
-        """Append one episode; its columns must be those of the first."""
+        """Append an episode; it must have the columns of the first one."""
         if not self.features:
             self._begin(episode)
         columns = self._columns(episode)
@@ -75,7 +75,7 @@ class LeRobotWriter:
             "dataset_to_index": self.frames + len(episode),
         }
         for key in [key for key, feature in self.features.items() if feature.dtype == "video"]:
-            entry |= self._film(key, columns.pop(key))
+            entry |= self._append_video(key, columns.pop(key))
         chunk, file = self._write(columns)
         entry |= {"data/chunk_index": chunk, "data/file_index": file}
         entry |= {"meta/episodes/chunk_index": 0, "meta/episodes/file_index": 0}
@@ -85,13 +85,13 @@ class LeRobotWriter:
         self.frames += len(episode)
 
     def _begin(self, episode: OfflineEpisode) -> None:
-        """The columns, from the first episode."""
+        """Derive the columns from the first episode."""
         seen = {name: rows for name, rows in episode.observations.items()}
         for name, rows in seen.items():
             camera = str(rows.dtype) == "uint8" and len(rows.shape) == 4
             dtype = ("video" if self.video else "image") if camera else str(rows.dtype)
             feature = Feature(dtype, tuple(rows.shape[1:]) or (1,))
-            self.keys[name] = layout.key_of(name, feature, tuple(seen))
+            self.keys[name] = layout.name_column(name, feature, tuple(seen))
             self.features[self.keys[name]] = feature
         taken = (layout.ACTION, episode.actions), (layout.EXECUTED, episode.executed)
         for key, rows in taken:
@@ -101,7 +101,7 @@ class LeRobotWriter:
         self.features |= {k: f for k, f in layout.OUTCOME.items() if said.get(k, 0) is not None} | layout.INDEX
 
     def _columns(self, episode: OfflineEpisode) -> dict[str, Any]:
-        """[T, ...] by column; PNG bytes for images in tables."""
+        """Columns [T, ...] of an episode; images that are stored in tables as PNG bytes."""
         count, first = len(episode), self.frames
         last = np.arange(count) == count - 1
         columns: dict[str, Any] = {self.keys.get(name, name): rows for name, rows in episode.observations.items()}
@@ -130,8 +130,8 @@ class LeRobotWriter:
                 columns[key] = [_png(image) for image in columns[key]]
         return columns
 
-    def _film(self, key: str, images: Any) -> dict[str, Any]:
-        """Append to the camera's video; where in which file the episode lies."""
+    def _append_video(self, key: str, images: Any) -> dict[str, Any]:
+        """Append images to the camera's video; returns the file and the times for meta/episodes."""
         writer, place = self._videos.get(key, (None, (0, 0)))
         if writer is not None and writer.path.exists() and writer.path.stat().st_size > layout.VIDEO_MB * 2**20:
             writer.close()
@@ -146,8 +146,8 @@ class LeRobotWriter:
         return {f"videos/{key}/{name}": value for name, value in zip(names, values)}
 
     def _write(self, columns: dict[str, Any]) -> tuple[int, int]:
-        """One row group per episode; a new file when the last one is large."""
-        table = as_table(columns, self.features)
+        """Write the episode as one row group; begins a new file when the current one exceeds its maximum size."""
+        table = to_table(columns, self.features)
         if self._table is not None and self._bytes + table.nbytes > layout.DATA_MB * 2**20:
             self._table.close()
             self._table, self._place, self._bytes = None, layout.next_file(*self._place), 0
@@ -160,7 +160,7 @@ class LeRobotWriter:
         return self._place
 
     def _statistics(self, episode: OfflineEpisode) -> dict[str, Statistics]:
-        """Of this episode; its rows are remembered for those of the whole."""
+        """Compute statistics of the episode, and store its rows for those of the whole dataset."""
         out = {}
         named = {layout.ACTION: episode.actions, layout.EXECUTED: episode.executed}
         named |= {self.keys[name]: rows for name, rows in episode.observations.items()}
@@ -176,7 +176,7 @@ class LeRobotWriter:
         return camera_statistics(rows) if self.features[key].camera else vector_statistics(rows)
 
     def close(self) -> None:
-        """Write the description of all episodes. A dataset that was not closed is not readable."""
+        """Write the metadata of all episodes. A dataset that was not closed cannot be read."""
         if not self.episodes:
             raise ValueError(f"{self.folder}: no episode was written")
         self._table.close()
@@ -205,7 +205,7 @@ class LeRobotWriter:
             "splits": {"train": f"0:{len(self.episodes)}"},
             "data_path": layout.DATA,
             "video_path": layout.VIDEO if self._videos else None,
-            "features": {key: layout.described(feature) for key, feature in self.features.items()},
+            "features": {key: layout.describe_feature(feature) for key, feature in self.features.items()},
         }
 
     def _json(self, name: str, value: Any) -> None:

@@ -17,11 +17,12 @@ from torch import Tensor
 
 from mmrl import parallel
 from mmrl.batch import Batch
-from mmrl.engines.base import Engine, contexts, distinct
+from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
 from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
 from mmrl.engines.vllm.weight_update import AdapterFactors, FullWeights
 from mmrl.engines.vllm.weight_verification import verify_canary, verify_weights
+from mmrl.evaluation_mode import evaluation_mode
 from mmrl.policies.text.generation import refuse_mean
 from mmrl.types import Completion, Observation, Request, Sampling
 
@@ -105,13 +106,8 @@ class VllmEngine(Engine):
             temperature=completion.extra["temperature"][None],
             **{f"obs.{name}": column for name, column in columns.items()},
         )
-        device, training = policy.device, policy.training
-        policy.eval()
-        try:
-            with torch.no_grad():
-                logprobs = policy(Batch({name: column.to(device) for name, column in batch.items()})).logprobs[0]
-        finally:
-            policy.train(training)
+        with torch.no_grad(), evaluation_mode(policy):
+            logprobs = policy(Batch({name: column.to(policy.device) for name, column in batch.items()})).logprobs[0]
         self.spent["engine/canary_difference"] = verify_canary(
             completion.behavior_logprobs, logprobs.float().cpu(), self._dtypes, self._version
         )
@@ -134,7 +130,10 @@ class VllmEngine(Engine):
         given = [self._build_prompt(request) for request in asked]
         prompts = [EnginePrompt(*given[number], request.seed) for number, request in zip(owner, requests)]
         outputs = self.backend.generate(prompts, drawing)
-        return [self._completion(read[number], output, drawing) for number, output in zip(owner, outputs, strict=True)]
+        return [
+            self._completion(request, read[number], output, drawing)
+            for request, number, output in zip(requests, owner, outputs, strict=True)
+        ]
 
     def _build_prompt(self, request: Request) -> tuple[tuple[int, ...], tuple[Any, ...]]:
         """Ids, the prefix among them, and images."""
@@ -164,7 +163,9 @@ class VllmEngine(Engine):
             support=support_of(sampling.top_k, vocabulary, sampling.truncated and not greedy),
         )
 
-    def _completion(self, observation: Observation, output: EngineOutput, drawing: Drawing) -> Completion:
+    def _completion(
+        self, request: Request, observation: Observation, output: EngineOutput, drawing: Drawing
+    ) -> Completion:
         # a greedy choice is reported under temperature 1, without truncation: the learner scores it so too
         extra = {"temperature": torch.tensor(1.0 if drawing.greedy else drawing.temperature)}
         failed = output.ended == "error" or not output.ids
@@ -187,6 +188,7 @@ class VllmEngine(Engine):
             ended="error" if failed else output.ended,
             extra=extra,
             policy_version=self._version if output.version is None else output.version,
+            prompt_id=context_id(request),
         )
 
     def _warn(self, reason: str) -> None:

@@ -51,7 +51,7 @@ def main() -> None:
             while os.waitpid(-1, os.WNOHANG) != (0, 0):
                 pass
         except ChildProcessError:
-            return  # nobody is left
+            return  # no process is left
         time.sleep(0.05)
     os.killpg(0, signal.SIGKILL)
 

@@ -87,7 +87,7 @@ def layout(model: Any, sources: Mapping[str, Tensor]) -> Layout:
     took: dict[str, dict[str, None]] = {owner: {} for owner in owners.values()}
     current = ""
 
-    def given() -> Iterator[tuple[str, Tensor]]:
+    def iterate_weights() -> Iterator[tuple[str, Tensor]]:
         nonlocal current
         for current, tensor in sources.items():
             yield _through_wrapper(model, current), tensor
@@ -104,7 +104,7 @@ def layout(model: Any, sources: Mapping[str, Tensor]) -> Layout:
 
     with _loaders(targets, {id(t): recorder(name) for name, t in targets.items() if owners[id(t)] == name}):
         try:
-            model.load_weights(given())
+            model.load_weights(iterate_weights())
         except Exception as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             out.problems.append(f"{current}: {lines[0][:300]}")

@@ -1,4 +1,4 @@
-"""One server of a pool: launched by mmrl, or run by somebody else."""
+"""One server of a pool: started by mmrl or by the user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK = 0.3  # seconds between two looks at a server that starts
 
 
 class Replica:
-    """A server that somebody else started: it can be asked, but not started again."""
+    """A server that mmrl did not start and therefore cannot restart."""
 
     launched = False
 

@@ -29,7 +29,7 @@ def verify_weights(exported: Mapping[str, Tensor], held: EngineWeights, version:
         raise EngineFailure(f"the engine holds version {held.version} of the weights after version {version} was sent")
     cache: dict[tuple[str, str], tuple[Fingerprint, int]] = {}
 
-    def sent(name: str, dtype: str) -> tuple[Fingerprint, int]:
+    def fingerprint_sent(name: str, dtype: str) -> tuple[Fingerprint, int]:
         if (name, dtype) not in cache:
             tensor = exported[name]
             cache[name, dtype] = fingerprint(tensor.to(getattr(torch, dtype))), tensor.numel()
@@ -39,7 +39,7 @@ def verify_weights(exported: Mapping[str, Tensor], held: EngineWeights, version:
         tensor = held.tensors[name]
         if missing := [part for part in parts if part not in exported]:
             raise EngineFailure(f"the engine made its {name} of {missing}, which the learner did not export")
-        found = [sent(part, tensor.dtype) for part in parts]
+        found = [fingerprint_sent(part, tensor.dtype) for part in parts]
         wanted = [sum(numbers[i] for numbers, _ in found) for i in (0, 1)]
         slack = rounding(max(tensor.count, sum(count for _, count in found)), wanted[1])
         for what, got, want, most in zip(("sum", "sum of squares"), (tensor.sum, tensor.squares), wanted, slack):
@@ -48,7 +48,7 @@ def verify_weights(exported: Mapping[str, Tensor], held: EngineWeights, version:
                     f"weights did not reach the engine: its {name}, made of {', '.join(parts)}, has {what} {got!r} "
                     f"and the learner's has {want!r}"
                 )
-    _verify_ignored(held, sent)
+    _verify_ignored(held, fingerprint_sent)
 
 
 def _verify_ignored(held: EngineWeights, sent: Callable[[str, str], tuple[Fingerprint, int]]) -> None:
@@ -65,7 +65,7 @@ def verify_canary(engine: Tensor, learner: Tensor, dtypes: set[str], version: in
     difference = (engine.double() - learner.double()).abs()
     bound = max(BOUNDS.get(dtype, BOUNDS["bfloat16"]) for dtype in dtypes)
     mean = float(difference.mean())
-    if not mean <= bound:  # not a number is refused too
+    if not mean <= bound:  # NaN fails both comparisons and is refused
         worst = int(difference.argmax())
         raise EngineFailure(
             f"the engine's canary differs from the learner's by {mean:.2e} nats per token (bound {bound:.0e}; most at "

@@ -31,7 +31,7 @@ def register() -> None:
 
 
 class Questions:
-    """Mixed into vLLM's worker: methods for `collective_rpc`. Arguments and answers can be written as JSON."""
+    """Methods of vLLM's worker for `collective_rpc`; arguments and results can be written as JSON."""
 
     weight_transfer_engine: Any
     model_config: Any

@@ -12,7 +12,7 @@ from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_binary_score
 from mmrl.evaluation.metrics.support import get_answer
 from mmrl.evaluation.report.plots import COLOURS
-from mmrl.groups import grouped
+from mmrl.groups import group_episodes
 from mmrl.types import Episode
 
 
@@ -31,7 +31,9 @@ class AnswerEntropy(Evaluator):
     """
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        groups = [[get_answer(episode) for episode in group] for group in grouped(drop_errors(episodes)).values()]
+        groups = [
+            [get_answer(episode) for episode in group] for group in group_episodes(drop_errors(episodes)).values()
+        ]
         if all(answer is None for group in groups for answer in group):
             return {"mean": nan, "distinct": nan, "errors": count_errors(episodes)}
         return {
@@ -71,7 +73,7 @@ class SolveRates(Evaluator):
         """By problem, the share of its finished samples that solve it."""
         return {
             group[0].prompt.key: sum(get_binary_score(episode, self.score_name) for episode in group) / len(group)
-            for group in grouped(drop_errors(episodes)).values()
+            for group in group_episodes(drop_errors(episodes)).values()
         }
 
     def plot(self, axes: Any, start: Sequence[Episode], episodes: Sequence[Episode]) -> bool:

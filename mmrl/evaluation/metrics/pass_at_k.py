@@ -12,7 +12,7 @@ from mmrl.evaluation.metrics.finished_episodes import count_errors, get_binary_s
 from mmrl.evaluation.report.plots import COLOURS
 from mmrl.evaluation.statistics.intervals import wilson
 from mmrl.evaluation.statistics.power import quantile
-from mmrl.groups import grouped
+from mmrl.groups import group_episodes
 from mmrl.types import Episode
 
 
@@ -54,7 +54,7 @@ class PassAtK(Evaluator):
         if not episodes:
             raise ValueError("no episodes to evaluate")
         counts = []  # (finished samples, right ones) of every prompt
-        for group in grouped(episodes).values():
+        for group in group_episodes(episodes).values():
             if len(group) < max(self.ks):
                 raise ValueError(
                     f"pass@{max(self.ks)} needs {max(self.ks)} samples per prompt, {group[0].prompt.key!r} has "

@@ -10,7 +10,7 @@ from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_binary_score
 from mmrl.evaluation.statistics.intervals import wilson
 from mmrl.evaluation.statistics.power import quantile
-from mmrl.groups import grouped
+from mmrl.groups import group_episodes
 from mmrl.types import Episode
 
 
@@ -38,7 +38,7 @@ class SuccessRate(Evaluator):
         valid = drop_errors(episodes)
         values = [get_binary_score(episode, self.score_name) for episode in valid]
         mean = sum(values) / len(values) if values else nan
-        prompts = len(grouped(valid))
+        prompts = len(group_episodes(valid))
         lower, upper = wilson(mean * prompts if values else 0, prompts, self.level)
         return {
             "mean": mean,

@@ -9,7 +9,7 @@ from typing import Any
 
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import drop_errors, get_binary_score
-from mmrl.groups import grouped
+from mmrl.groups import group_episodes
 from mmrl.types import Episode
 
 KINDS = ("preserved", "lost", "gained", "never")
@@ -94,7 +94,7 @@ class EmpiricalSupport(Evaluator):
 def _right(episodes: Sequence[Episode], score: str) -> dict[str, dict[str, float]]:
     """Problem -> right answer -> its share of the problem's finished samples."""
     out: dict[str, dict[str, float]] = {}
-    for group in grouped(drop_errors(episodes)).values():
+    for group in group_episodes(drop_errors(episodes)).values():
         shares: dict[str, float] = {}
         for episode in group:
             if get_binary_score(episode, score):

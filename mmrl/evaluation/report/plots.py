@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#aa3377")
-"""Source: Paul Tol, "Colour schemes", 2021, bright; told apart by colour-blind readers."""
+"""Source: Paul Tol, "Colour schemes", 2021, bright; distinct for colour-blind readers."""
 
 
 @dataclass(frozen=True)

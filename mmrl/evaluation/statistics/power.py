@@ -36,10 +36,10 @@ def detectable(n: int, rate: float, level: float = 0.95, power: float = 0.8) -> 
     _check_count(n)
     _check_rates(rate)
 
-    def seen(other: float) -> float:
+    def detectable_excess(other: float) -> float:
         return abs(rate - other) * sqrt(n) - _scaled_std(rate, other, level, power)
 
-    return _crossing(seen, rate, 0.0), _crossing(seen, rate, 1.0)
+    return _crossing(detectable_excess, rate, 0.0), _crossing(detectable_excess, rate, 1.0)
 
 
 def minimum_detectable_difference(n: int, rate: float = 0.5, level: float = 0.95, power: float = 0.8) -> float | None:
@@ -70,10 +70,10 @@ def detectable_in_pairs(n: int, differing: float, level: float = 0.95, power: fl
     _check_count(n)
     _check_rates(differing)
 
-    def seen(difference: float) -> float:
+    def detectable_excess(difference: float) -> float:
         return difference * sqrt(n) - _paired_scaled_std(difference, differing, level, power)
 
-    return _crossing(seen, 0.0, differing)
+    return _crossing(detectable_excess, 0.0, differing)
 
 
 def _scaled_std(p: float, q: float, level: float, power: float) -> float:
@@ -93,20 +93,20 @@ def _quantile_of_power(power: float) -> float:
     return NormalDist().inv_cdf(power)
 
 
-def _crossing(seen: Callable[[float], float], near: float, far: float) -> float | None:
-    """Where `seen` becomes positive between `near`, where it is not, and `far`; None where it never does."""
-    if near == far or seen(far) < 0:
+def _crossing(detectable_excess: Callable[[float], float], near: float, far: float) -> float | None:
+    """The rate between `near` and `far` where `detectable_excess` becomes positive; None where it never does."""
+    if near == far or detectable_excess(far) < 0:
         return None
     for _ in range(80):
         middle = (near + far) / 2
         if middle in (near, far):
             break
-        near, far = (near, middle) if seen(middle) >= 0 else (middle, far)
+        near, far = (near, middle) if detectable_excess(middle) >= 0 else (middle, far)
     return far
 
 
 def _whole(n: float) -> int:
-    """Rounded up, but not for the sake of the last bit."""
+    """Round up, except where only the last bit is above a whole number."""
     return round(n) if isclose(n, round(n), rel_tol=1e-9) else ceil(n)
 
 

@@ -36,11 +36,17 @@ class Phase(ABC):
     """
 
     every: int = 1  # run every `every` updates (policy delay in TD3)
-    reads: frozenset[str] = frozenset()
-    writes: frozenset[str] = frozenset()
+
+    def reads(self) -> frozenset[str]:
+        """Columns of the batch that it reads."""
+        return frozenset()
+
+    def writes(self) -> frozenset[str]:
+        """Columns that it writes."""
+        return frozenset()
+
     parameters: tuple[str, ...] = ()  # models, or parts of them as in "policy.actor", that its optimizer updates
 
-    @property
     @abstractmethod
     def models(self) -> frozenset[str]:
         """Names of the models that it uses."""

@@ -22,9 +22,6 @@ class BellmanTarget(Phase):
         target_noise_clip: largest magnitude of that noise.
     """
 
-    writes = frozenset({"returns"})
-    reads = frozenset({"reward", "discount"})
-
     def __init__(
         self,
         critic: str = "target_critic",
@@ -37,7 +34,12 @@ class BellmanTarget(Phase):
         self.critic, self.actor, self.encoder, self.ent_coef = critic, actor, encoder, ent_coef
         self.target_policy_noise, self.target_noise_clip = target_policy_noise, target_noise_clip
 
-    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset({"reward", "discount"})
+
+    def writes(self) -> frozenset[str]:
+        return frozenset({"returns"})
+
     def models(self) -> frozenset[str]:
         return frozenset({self.critic, self.actor, self.encoder} | ({self.ent_coef} if self.ent_coef else set()))
 

@@ -37,13 +37,11 @@ class GradientStep(Phase):
         self.objective = Objective(terms, coefficients)
         self.every, self.max_grad_norm = every, max_grad_norm
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return self.objective.reads()
 
-    @property
     def models(self) -> frozenset[str]:
-        return self.output.models | {name.partition(".")[0] for name in self.parameters}
+        return self.output.models() | {name.partition(".")[0] for name in self.parameters}
 
     def __call__(self, batch: Batch, ctx: UpdateContext) -> Batch:
         loss, metrics = self.objective.total(self.output(batch, ctx), batch)
@@ -56,8 +54,8 @@ class GradientStep(Phase):
         if not self.parameters:
             raise ValueError("GradientStep.parameters is empty: name at least one model to train")
         for name, term in self.objective.terms.items():
-            if missing := sorted(term.needs() - self.output.gives):
+            if missing := sorted(term.needs() - self.output.gives()):
                 raise ValueError(
                     f"term {name!r} needs {missing} of the output, but {type(self.output).__name__} gives "
-                    f"{sorted(self.output.gives)}"
+                    f"{sorted(self.output.gives())}"
                 )

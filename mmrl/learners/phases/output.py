@@ -10,13 +10,15 @@ from mmrl.types import PolicyOutput
 
 
 class Output(ABC):
-    """One forward pass with gradient. `gives` names the parts of the output beyond log-probs and entropy."""
+    """One forward pass with gradient."""
 
-    gives: frozenset[str] = frozenset()
+    def gives(self) -> frozenset[str]:
+        """Parts of the output beyond log-probs and entropy."""
+        return frozenset()
 
-    @property
     @abstractmethod
-    def models(self) -> frozenset[str]: ...
+    def models(self) -> frozenset[str]:
+        """Names of the models that it uses."""
 
     @abstractmethod
     def __call__(self, batch: Batch, ctx: UpdateContext) -> PolicyOutput: ...
@@ -30,12 +32,12 @@ class ReplayActions(Output):
         actor: name of the policy whose actions are stored.
     """
 
-    gives = frozenset({"q"})
-
     def __init__(self, critic: str = "critic", actor: str = "policy"):
         self.critic, self.actor = critic, actor
 
-    @property
+    def gives(self) -> frozenset[str]:
+        return frozenset({"q"})
+
     def models(self) -> frozenset[str]:
         return frozenset({self.critic, self.actor})
 
@@ -59,11 +61,9 @@ class PolicyActions(Output):
     def __init__(self, critic: str = "critic", actor: str = "policy", ent_coef: str | None = None):
         self.critic, self.actor, self.ent_coef = critic, actor, ent_coef
 
-    @property
-    def gives(self) -> frozenset[str]:  # type: ignore[override]
+    def gives(self) -> frozenset[str]:
         return frozenset({"q"} if self.ent_coef is None else {"q", "log_ent_coef"})
 
-    @property
     def models(self) -> frozenset[str]:
         return frozenset({self.critic, self.actor} | ({self.ent_coef} if self.ent_coef else set()))
 

@@ -19,7 +19,6 @@ class PolyakUpdate(Phase):
     def __init__(self, targets: dict[str, str], tau: float = 0.005, every: int = 1):
         self.targets, self.tau, self.every = targets, tau, every
 
-    @property
     def models(self) -> frozenset[str]:
         return frozenset(name.partition(".")[0] for name in (*self.targets, *self.targets.values()))
 

@@ -23,16 +23,13 @@ class RandomShift(Phase):
     def __init__(self, pixels: int = 4, columns: tuple[str, ...] = ("obs.image", "next.image")):
         self.pixels, self.columns = pixels, tuple(columns)
 
-    @property
     def models(self) -> frozenset[str]:
         return frozenset()
 
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
+    def reads(self) -> frozenset[str]:
         return frozenset(self.columns)
 
-    @property
-    def writes(self) -> frozenset[str]:  # type: ignore[override]
+    def writes(self) -> frozenset[str]:
         return frozenset(self.columns)
 
     def check(self) -> None:
@@ -45,11 +42,13 @@ class RandomShift(Phase):
         for name in self.columns:
             image = batch[name]
             level = torch.special.ndtr(ctx.normal(len(image), 2).double())  # uniform in (0, 1)
-            moved[name] = shifted(image, (level * (2 * self.pixels + 1)).long().clamp(max=2 * self.pixels), self.pixels)
+            moved[name] = crop_images(
+                image, (level * (2 * self.pixels + 1)).long().clamp(max=2 * self.pixels), self.pixels
+            )
         return batch.with_columns(**moved)
 
 
-def shifted(image: Tensor, start: Tensor, pixels: int) -> Tensor:
+def crop_images(image: Tensor, start: Tensor, pixels: int) -> Tensor:
     """[N, H, W, C] crops of the padded images that start at `start` [N, 2] in 0 ... 2 * pixels."""
     _, height, width, _ = image.shape
     wide = pad(image.movedim(-1, 1).float(), (pixels,) * 4, mode="replicate").movedim(1, -1).to(image.dtype)

@@ -10,11 +10,11 @@ from math import nan
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from mmrl.annotators.logprobs import scored
+from mmrl.annotators.logprobs import score_rows
 from mmrl.data.collate import collate
 from mmrl.evaluation.base import Evaluator
 from mmrl.evaluation.metrics.finished_episodes import count_errors, drop_errors, get_binary_score
-from mmrl.groups import grouped
+from mmrl.groups import group_episodes
 from mmrl.methods.laser.self_reward import SelfRewardToken, self_reward
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode
@@ -43,7 +43,7 @@ class Confidence(EpisodeTransform):
         batch = collate(probed, ctx.policy)
 
         def ask(model):
-            return scored(model, batch, lambda out: out.logprobs, self.rows, ctx.device)
+            return score_rows(model, batch, lambda out: out.logprobs, self.rows, ctx.device)
 
         if self.reference is None and "reference" not in ctx.models:
             raise KeyError("evaluator confidence needs a reference: set model.reference=true, or its log-probability")
@@ -95,7 +95,7 @@ class WeightedVote(Evaluator):
     info_key: str = "confidence"
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        groups = grouped(drop_errors(episodes)).values()
+        groups = group_episodes(drop_errors(episodes)).values()
         weighted = [
             self._score_of_largest(group, [max(read_info(e, self.info_key), 0.0) for e in group]) for group in groups
         ]

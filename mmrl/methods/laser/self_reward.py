@@ -21,7 +21,7 @@ from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
 from mmrl.columns import pad_value, per_choice
 from mmrl.objectives.objective import Term
-from mmrl.ops.advantage import group_advantage
+from mmrl.ops.advantage import group_advantage, group_std
 from mmrl.ops.masked import zero_outside
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Completion, Context, Episode, PolicyOutput, Turn
@@ -231,11 +231,7 @@ class MixedAdvantage(Annotator):
         score = torch.zeros(len(ids)).index_add(0, entry, batch[self.column].float()).clamp(0, 1)
         group = batch["group"].new_zeros(len(ids)).scatter(0, entry, batch["group"])
         other = group_advantage(score, group, "mean", "sample", 1e-6)
-        _, index = group.unique(return_inverse=True)
-        centred = group_advantage(score, group, "mean", None)
-        size = torch.zeros(int(index.max()) + 1).index_add(0, index, torch.ones(len(ids)))
-        variance = torch.zeros_like(size).index_add(0, index, centred.square()) / (size - 1).clamp(min=1)
-        informative = (variance.sqrt() > self.min_std)[index] & (ctx.iteration >= self.start_iteration)
+        informative = (group_std(score, group, "sample") > self.min_std) & (ctx.iteration >= self.start_iteration)
         mixed = (1 - self.weight) * own + self.weight * other[entry][:, None]
         chosen = informative[entry][:, None] & batch["action_mask"]
         return batch.with_columns(advantages=torch.where(chosen, mixed, own))

@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from mmrl.ops.choice import MASKED_LOGIT
+from mmrl.ops.choice import MASKED_LOGIT, inverse_cdf, support
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 
@@ -59,10 +59,9 @@ class Categorical(Choices):
     support_ids: Tensor | None = None  # [N, 1, K] ids that truncated sampling can draw, -1 fills up; None for all
 
     def sample(self, noise: Noise) -> Tensor:
-        """The first id whose cumulative probability exceeds a uniform draw."""
-        cdf = self._log_softmax.exp().cumsum(dim=-1)
-        level = noise.uniform().to(cdf.device)[:, None] * cdf[:, -1:]  # the last entry is 1 up to rounding
-        return (cdf <= level).sum(dim=-1, keepdim=True)
+        """Ids by the inverse CDF at a uniform draw."""
+        probabilities = self._log_softmax.exp()
+        return inverse_cdf(probabilities, noise.uniform().to(probabilities.device))[:, None]
 
     def logprobs(self, action: Tensor) -> Tensor:
         return self._log_softmax.gather(1, action)
@@ -80,15 +79,8 @@ class Categorical(Choices):
         )
 
     def truncate(self, sampling: Sampling) -> Categorical:
-        logp, ids = self._log_softmax.sort(dim=-1, descending=True, stable=True)
-        if sampling.min_p > 0:
-            logp = torch.where((logp - logp[:, :1]).exp() >= sampling.min_p, logp, MASKED_LOGIT).log_softmax(dim=-1)
-        if 0 < sampling.top_k < logp.shape[-1]:
-            logp, ids = logp[:, : sampling.top_k].log_softmax(dim=-1), ids[:, : sampling.top_k]
-        mass = logp.exp()
-        before = mass.cumsum(dim=-1) - mass  # probability of all that is more likely
-        cut = ((before >= sampling.top_p) | (mass == 0)).index_fill(1, ids.new_zeros(1), False)
-        return self.restrict(ids.masked_fill(cut, -1)[:, None])
+        ids = support(self.logits.float(), sampling.top_k, sampling.top_p, sampling.min_p)
+        return self.restrict(ids[:, None])
 
     def restrict(self, support_ids: Tensor) -> Categorical:
         """Only the ids in `support_ids` [N, 1, K] can be chosen; -1 stands for none."""

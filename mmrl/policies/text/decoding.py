@@ -89,6 +89,16 @@ def generate(
     return drawn.result({"prefill": prefill, "decode": time.perf_counter() - began - prefill})
 
 
+def next_logits(
+    model: Any, inputs: Mapping[str, Any], mask: Tensor | None, positions: Tensor, cache: PromptCache
+) -> Tensor:
+    """Logits [N, V] of the next token of a transformers model, whose cache is extended by the inputs."""
+    out = model(
+        **inputs, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1
+    )
+    return out.logits[:, -1]
+
+
 def _decode_first(step: Callable[..., Tensor], *arguments: Any) -> Tensor:
     """The first new tokens. A model with its own attention may ignore prompts that are stored once, or fail on them."""
     cache: PromptCache = arguments[-1]

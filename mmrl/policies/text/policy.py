@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,9 @@ from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Action, require_inputs
-from mmrl.policies.capture import Capture
 from mmrl.policies.text.architecture import build_model, refuse_recurrent
 from mmrl.policies.text.cache import build_cache
-from mmrl.policies.text.decoding import generate
+from mmrl.policies.text.decoding import generate, next_logits
 from mmrl.policies.text.generation import ServedPolicy, refuse_mean
 from mmrl.policies.text.loading import add_lora, checkpoint_error, load_model, merge_lora, refuse_empty, remove_dropout
 from mmrl.policies.text.packing import plan as packing
@@ -88,7 +88,6 @@ class TextPolicy(ServedPolicy):
         self.hidden_size: int = model.config.get_text_config().hidden_size
         enable_prefix_sharing(model.config)
         self.prefix_sharing = PrefixSharing(model.config)
-        self.capture = Capture()
         self.model = add_lora(remove_dropout(model), lora)
         self.value_head = nn.Linear(self.hidden_size, 1) if value_head else None
         if self.value_head is not None:
@@ -166,7 +165,7 @@ class TextPolicy(ServedPolicy):
         owner = owner.to(ids.device)
         stops = self._stops(sampling.stop)
         cache = build_cache(self.model.config, sampling.max_tokens)
-        step = self.capture.step(self.model)
+        step = partial(next_logits, self.model) if self.captured is None else self.captured(self.model)
 
         def logits(*read: Any) -> Tensor:
             return self._mask_forbidden(step(*read))

@@ -59,8 +59,8 @@ def encode_answer(output: str, tokenizer: Any, forbidden: Sequence[int]) -> list
 @functools.cache
 def _warn_once(path: str | None, bos: str) -> None:
     log.warning(
-        "policy.path=%s has no chat template: the contents of messages are joined by newlines %s. A base model is not "
-        "told who speaks; instruction-tuned checkpoints bring a template",
+        "policy.path=%s has no chat template: the contents of messages are joined by newlines %s, without roles; "
+        "instruction-tuned checkpoints bring a template",
         path,
         f"after {bos!r}" if bos else "without a token before them, since its tokenizer names no BOS",
     )

@@ -155,7 +155,7 @@ class ActionPolicy(Policy):
         """[N, L] bool, False where a shorter instruction was filled up."""
         return observation["instruction"] != self.tokenizer.pad_token_id
 
-    def _complete(self, observation: Mapping[str, Any]) -> bool:
+    def is_complete(self, observation: Mapping[str, Any]) -> bool:
         """Whether all instructions are equally long, found out where that is quick: then no mask is needed."""
         require_inputs(observation, ("instruction", "proprio"), self)
         present = self._present(observation)

@@ -20,7 +20,6 @@ from mmrl.policies.chains import Chain, DenoisingTarget, TransitionParams
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.action_padding import ActionPadding
 from mmrl.policies.vla.chains.base import column
-from mmrl.prefix_keys import strip_prefix
 from mmrl.rng import Noise
 from mmrl.types import PolicyOutput, Sampling
 
@@ -36,19 +35,6 @@ class EncodedContext:
     values: Tensor | None = None  # [N]
     cached_features: dict[str, Tensor] = field(default_factory=dict)  # as of Action
     extra: dict[str, Tensor] = field(default_factory=dict)  # as of PolicyOutput
-
-    def parts(self) -> dict[str, Tensor]:
-        """All tensors by name."""
-        values = {} if self.values is None else {"values": self.values}
-        kept = {f"cached_features/{name}": part for name, part in self.cached_features.items()}  # with gradient
-        kept |= {f"extra/{name}": part for name, part in self.extra.items()}
-        return {f"prefix/{i}": part for i, part in enumerate(self.prefix)} | values | kept
-
-    @classmethod
-    def of(cls, parts: Mapping[str, Tensor]) -> EncodedContext:
-        """Build the encoding from its named tensors: the inverse of `parts`."""
-        prefix = tuple(strip_prefix("prefix", parts).values())
-        return cls(prefix, parts.get("values"), strip_prefix("cached_features", parts), strip_prefix("extra", parts))
 
 
 class ChainPolicy(Policy):
@@ -81,10 +67,6 @@ class ChainPolicy(Policy):
     @abstractmethod
     def encode_context(self, observation: Mapping[str, Any]) -> EncodedContext:
         """Encode N collated contexts."""
-
-    def encode_context_for_acting(self, observation: Mapping[str, Tensor]) -> EncodedContext:
-        """The same while acting, when many decisions follow each other: a policy may have a faster way."""
-        return self.encode_context(observation)
 
     @abstractmethod
     def predict(
@@ -131,7 +113,7 @@ class ChainPolicy(Policy):
                 "a continuous action head cannot drop unlikely choices: leave sampling.top_k, top_p and min_p as they "
                 "are and lower sampling.temperature"
             )
-        encoded = self.encode_context_for_acting(observation)
+        encoded = self.encode_context(observation) if self.captured is None else self.captured(self, observation)
         prefix, device, count = select_prefix(encoded.prefix, owner), owner.device, len(noise)
         shape = self._shape
         x = noise.normal(*shape).to(device) if self.chain.stores_noise else torch.zeros(count, *shape, device=device)

@@ -88,7 +88,7 @@ class ActionExpert(nn.Module):
         return self.output(token).float(), None if self.log_std is None else self.log_std(token).float()
 
     def _clock(self, time: Tensor, end_time: Tensor | None) -> Tensor:
-        """[M, D] what every token is told of the times."""
+        """Time features [M, D] that are added to every token."""
         size, dtype = self.place.shape[1], self.place.dtype
         if self.span is None:
             return time_features(time, size).to(dtype)

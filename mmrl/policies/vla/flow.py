@@ -9,7 +9,6 @@ from torch import Tensor
 
 from mmrl.policies.chains import Chain
 from mmrl.policies.processor import Processor
-from mmrl.policies.quick_reading import TracedEncoder
 from mmrl.policies.vla.base import ActionPolicy, Reads
 from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
 from mmrl.policies.vla.chains.base import check_teacher
@@ -103,7 +102,6 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         self.chain, self.teacher, self.critic, self.timesteps_per_sample = chain, teacher, critic, timesteps_per_sample
         self._build()
         self.value_head = self._critic() if value_head else None
-        self._quick = TracedEncoder()
         self.expert.gradient_checkpointing = gradient_checkpointing
         self._ready()
         if freeze_context:
@@ -123,16 +121,9 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
         return super().predicts(init_args) | {"map_logits"}
 
-    def encode_context(self, observation: Mapping[str, Any]) -> EncodedContext:
-        return self._encode_context(observation, self._complete(observation))
-
-    def encode_context_for_acting(self, observation: Mapping[str, Any]) -> EncodedContext:
-        complete = self._complete(observation)
-        return EncodedContext.of(
-            self._quick(self, lambda seen: self._encode_context(seen, complete).parts(), observation, complete)
-        )
-
-    def _encode_context(self, observation: Mapping[str, Any], complete: bool) -> EncodedContext:
+    def encode_context(self, observation: Mapping[str, Any], complete: bool | None = None) -> EncodedContext:
+        """Encode N collated contexts; `complete` says whether all instructions are equally long, if that is known."""
+        complete = self.is_complete(observation) if complete is None else complete
         visual, maps = self._look(observation)
         prefix, values = self._context(visual, observation, complete)
         return EncodedContext(

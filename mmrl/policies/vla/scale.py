@@ -63,7 +63,7 @@ class Scale:
     def of(
         cls, kind: Kind, statistics: Mapping[str, Any], mask: Sequence[bool] | None = None, name: str = "vector"
     ) -> Scale:
-        """Made from the statistics of a dataset: {"mean", "std", "min", "max", "q01", "q99"}, each [D].
+        """Build from the statistics of a dataset: {"mean", "std", "min", "max", "q01", "q99"}, each [D].
 
         Args:
             kind: which of them are used.

@@ -160,7 +160,7 @@ class ActionTokenPolicy(ActionPolicy):
 
     def _think(self, visual: Tensor, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
         """Logits [N, T, B] and values [N]."""
-        present = None if self._complete(observation) else self._present(observation)
+        present = None if self.is_complete(observation) else self._present(observation)
         logits, summary = self.body(visual, observation["instruction"], present, observation["proprio"])
         logits = without_twins(logits, self.layout)
         return logits, self._values(summary, visual, observation)

@@ -66,7 +66,7 @@ class AutoresetAdapter:
         """The raw observation on which this environment acts next."""
         return raw_observation(self._observations, env)
 
-    def observed(self, envs: Sequence[int]) -> dict[str, Any]:
+    def read_observations(self, envs: Sequence[int]) -> dict[str, Any]:
         """The raw observations of some environments: arrays [n, ...], or lists of what no array holds."""
         seen = self._observations if isinstance(self._observations, Mapping) else {"state": self._observations}
         if len(envs) == self.venv.num_envs:
@@ -110,7 +110,7 @@ class AutoresetAdapter:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
         self.venv.load_state_dict(state["venv"])  # type: ignore[attr-defined]
-        self._observations, self.acting = _observed(state["seen"]), state["acting"].numpy().copy()
+        self._observations, self.acting = _restore_observations(state["seen"]), state["acting"].numpy().copy()
 
     def _check_finite(self) -> None:
         seen = self._observations
@@ -144,13 +144,13 @@ def _plain(observations: Any) -> Any:
     raise NotImplementedError(f"observations of {type(observations).__name__} cannot be saved")
 
 
-def _observed(saved: Any) -> Any:
+def _restore_observations(saved: Any) -> Any:
     """What `_plain` saved."""
     if isinstance(saved, torch.Tensor):
         return saved.numpy().copy()
     if isinstance(saved, Mapping):
-        return {name: _observed(part) for name, part in saved.items()}
-    return type(saved)(_observed(part) for part in saved) if isinstance(saved, (list, tuple)) else saved
+        return {name: _restore_observations(part) for name, part in saved.items()}
+    return type(saved)(_restore_observations(part) for part in saved) if isinstance(saved, (list, tuple)) else saved
 
 
 def _end(env: int, terminated: bool, final: Any, reports: Mapping[str, Any]) -> EpisodeEnd:

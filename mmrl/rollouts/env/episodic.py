@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mmrl.rng import derive_seed
-from mmrl.rollouts.base import Rollout
-from mmrl.types import Completion, Context, Episode, Prompt, Request, Turn
+from mmrl.rollouts.base import Rollout, simulator_of
+from mmrl.types import Completion, Context, Episode, Prompt, Request, Task, Turn
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -48,15 +48,12 @@ class EpisodicRollout(Rollout):
             _play(env, episodes[start : start + size], ctx, start, len(episodes), self.bootstrap)
         return episodes
 
-    def _environment(self, task: Any, count: int) -> VectorEnv:
+    def _environment(self, task: Task, count: int) -> VectorEnv:
         """The environment of the last call while simulator and size are the same: making one costs time."""
-        if not hasattr(task, "sim"):
-            raise ValueError(
-                f"rollout=env needs a task with a simulator, but task {task.name!r} has none; use single_turn"
-            )
-        if self._env is None or self._made_for != (task.sim, count):
+        sim = simulator_of(task, "rollout=env")
+        if self._env is None or self._made_for != (sim, count):
             self.close()
-            self._env, self._made_for = task.sim.make(count), (task.sim, count)
+            self._env, self._made_for = sim.make(count), (sim, count)
         return self._env
 
     def close(self) -> None:
@@ -79,7 +76,6 @@ def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, 
     while live:
         raws = _rows(observation, live)
         if decision == 0:
-            raws = _shared(raws, episodes)
             for episode, raw in zip(episodes, raws):
                 if "instruction" in raw:
                     episode.info["instruction"] = str(raw["instruction"])
@@ -129,20 +125,17 @@ def _rows(observation: Any, env_ids: Sequence[int]) -> list[dict[str, Any]]:
     return [{"state": observation[i]} for i in env_ids]
 
 
-def _shared(raws: list[dict[str, Any]], episodes: Sequence[Episode]) -> list[dict[str, Any]]:
-    """One object per group: its episodes start in the same state, so the engine encodes it once."""
-    first: dict[int, dict[str, Any]] = {}
-    return [first.setdefault(episode.group, raw) for episode, raw in zip(episodes, raws)]
-
-
 def _requests(
     raws: list[dict[str, Any]], episodes: Sequence[Episode], env_ids: Sequence[int], decision: int, ctx: Context
 ) -> list[Request]:
     key = (ctx.seed, ctx.purpose, ctx.iteration)
-    return [
-        Request(raw, derive_seed(*key, episodes[i].group, episodes[i].sample_index, decision))
-        for raw, i in zip(raws, env_ids)
-    ]
+    requests = []
+    for raw, i in zip(raws, env_ids):
+        group = episodes[i].group
+        seed = derive_seed(*key, group, episodes[i].sample_index, decision)
+        # the episodes of a group start in the same state
+        requests.append(Request(raw, seed, prompt_id=None if decision else group))
+    return requests
 
 
 def mask_unplayed(completion: Completion, executed: int) -> None:

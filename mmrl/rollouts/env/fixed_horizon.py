@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.rng import Noise, derive_seed
-from mmrl.rollouts.base import Rollout
+from mmrl.rollouts.base import Rollout, simulator_of
 from mmrl.rollouts.env.autoreset import AutoresetAdapter, EpisodeEnd
 from mmrl.rollouts.env.segment_builder import EnvTrajectory, SegmentBuilder
 from mmrl.transitions import ActionBatch
@@ -65,7 +65,7 @@ class FixedHorizon(Rollout):
         while builder.rows < wanted:
             acting = env.acting_envs
             seeds = draws.integers(acting if len(acting) < self.num_envs else slice(None))
-            acts = ctx.engine.act(env.observed(acting), seeds, ctx.sampling)
+            acts = ctx.engine.act(env.read_observations(acting), seeds, ctx.sampling)
             outputs = acts.output if isinstance(acts, ActionBatch) else [completion.output for completion in acts]
             step = env.step(acting, outputs, lambda w: self._episode_seed(w, ctx, following=1))
             builder.add(self._trajectories, acting, acts, step)
@@ -123,16 +123,14 @@ class FixedHorizon(Rollout):
         for w, trajectory in enumerate(self._trajectories):
             trajectory.number = ctx.rank * self.num_envs + w
         if self._env is None:
-            if not hasattr(ctx.task, "sim"):
-                raise ValueError(f"FixedHorizon needs a task with a simulator, but {ctx.task.name!r} has none")
-            self._env = AutoresetAdapter(ctx.task.sim.make(self.num_envs))
+            self._env = AutoresetAdapter(simulator_of(ctx.task, "rollout=fixed_horizon").make(self.num_envs))
             if self._saved is None:
                 first = [prompt.info["seed"] for _, prompt in prompts][: self.num_envs] if not self._env_steps else []
                 self._env.reset([*first, *(self._episode_seed(w, ctx) for w in range(len(first), self.num_envs))])
             else:
                 self._env.load_state_dict(self._saved)
                 self._saved = None
-        if self._checked is not ctx.policy and hasattr(ctx.policy, "check_spaces"):
+        if self._checked is not ctx.policy:
             ctx.policy.check_spaces(self._env.venv.single_observation_space, self._env.venv.single_action_space)
         self._checked = ctx.policy
         return self._env

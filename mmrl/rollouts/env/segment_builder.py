@@ -71,7 +71,7 @@ class SegmentBuilder:
         failed = end is not None and end.error is not None
         segment = self._close(trajectory, "error" if failed else "cut")
         if segment is not None:
-            _followed(segment, completion)
+            _set_bootstrap(segment, completion)
         if segment is not None and failed:
             segment.info["error"] = end.error  # type: ignore[union-attr]
 
@@ -91,10 +91,10 @@ class SegmentBuilder:
     def finish(self, ctx: Context, first_group: int) -> list[Episode]:
         """All segments, numbered, with the value of what follows those that did not terminate."""
         if self._following:
-            seen = _stacked([observation for _, observation in self._following])
+            seen = _stack([observation for _, observation in self._following])
             seeds = np.zeros(len(self._following), dtype=np.uint64)
             for (segment, _), completion in zip(self._following, ctx.engine.act(seen, seeds, ctx.sampling)):
-                _followed(segment, completion)
+                _set_bootstrap(segment, completion)
         for group, (segment, rows) in enumerate(self._segments, start=first_group):
             segment.group, segment.turns = group, self._table.turns(rows)
         return [segment for segment, _ in self._segments]
@@ -108,7 +108,7 @@ class SegmentBuilder:
         return segment
 
 
-def _followed(segment: Episode, completion: Completion) -> None:
+def _set_bootstrap(segment: Episode, completion: Completion) -> None:
     """What comes after a segment, and what the policy expects of it, if it predicts that."""
     segment.following = completion.observation
     segment.bootstrap_value = 0.0 if completion.value is None else float(completion.value.flatten()[0])
@@ -122,7 +122,7 @@ def _mask_unplayed(acts: Sequence[Completion], executed: Sequence[int]) -> None:
             acts.columns["action_mask"][place] = completion.action_mask
 
 
-def _stacked(observations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _stack(observations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Stack raw observations into the batched form that engines take."""
     columns = {name: [seen[name] for seen in observations] for name in observations[0]}
     return {

@@ -13,7 +13,7 @@ from torch import Tensor
 from mmrl.batch import Batch
 from mmrl.rng import derive_seed
 from mmrl.rollouts.base import Rollout
-from mmrl.types import Completion, Context, Episode, Prompt, Turn
+from mmrl.types import Completion, Context, Episode, Observation, Prompt, Turn
 
 
 class Demonstrations(Rollout):
@@ -38,11 +38,13 @@ class Demonstrations(Rollout):
         wanted = [prompt for _, prompt in prompts if prompt.key not in known]
         for prompt, decisions in zip(wanted, ctx.task.demonstrations(wanted) if wanted else []):
             turns = [Turn(demonstration(raw, output, ctx)) for raw, output in decisions]
-            known[prompt.key] = remembered(turns, ctx) if self.cache_episodes else turns
+            known[prompt.key] = cache_observations(turns, ctx) if self.cache_episodes else turns
         if self.cache_episodes:
             self._cache = known
         return [
-            Episode(prompt, group=slot, sample_index=0, turns=seeded(known[prompt.key], slot, ctx), source="demo")
+            Episode(
+                prompt, group=slot, sample_index=0, turns=add_row_seeds(known[prompt.key], slot, ctx), source="demo"
+            )
             for slot, prompt in prompts
         ]
 
@@ -62,17 +64,24 @@ def demonstration(
         valid: bool [H, A], the entries of a chunk that mean something; all by default.
     """
     action = ctx.policy.encode_demonstration(raw, output)
+    return demonstrated_choices(action, ctx.policy.encode(raw), output, None if valid is None else _mask(action, valid))
+
+
+def demonstrated_choices(
+    action: Tensor, observation: Observation, output: Any, mask: Tensor | None = None
+) -> Completion:
+    """Encoded choices [T] of an expert as a completion: log-probabilities 0, temperature 1, learned inside the mask."""
     return Completion(
-        observation=ctx.policy.encode(raw),
+        observation=observation,
         action=action,
         behavior_logprobs=torch.zeros(len(action)),
-        action_mask=torch.ones(len(action), dtype=torch.bool) if valid is None else _mask(action, valid),
+        action_mask=torch.ones(len(action), dtype=torch.bool) if mask is None else mask,
         output=output,
         extra={"temperature": torch.tensor(1.0)},
     )
 
 
-def remembered(turns: Sequence[Turn], ctx: Context) -> list[Turn]:
+def cache_observations(turns: Sequence[Turn], ctx: Context) -> list[Turn]:
     """The turns with what a frozen part of the policy sees in them, which no later iteration has to look at again."""
     policy, done = ctx.policy, [turn.completion for turn in turns]
     if not policy.cached_inputs:
@@ -88,7 +97,7 @@ def remembered(turns: Sequence[Turn], ctx: Context) -> list[Turn]:
     return out
 
 
-def seeded(turns: Sequence[Turn], slot: int, ctx: Context) -> list[Turn]:
+def add_row_seeds(turns: Sequence[Turn], slot: int, ctx: Context) -> list[Turn]:
     """The turns of one episode, each with the seed of what learning draws for it; another one in every iteration."""
     key = (ctx.seed, ctx.purpose, "learn", ctx.iteration, slot)
     out = []

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from mmrl.compatibility import differences
 from mmrl.datasets.base import Dataset
 from mmrl.datasets.formats import open_dataset
 from mmrl.datasets.offline_episodes import Decision, OfflineEpisode
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.env.episodic import mask_unplayed
-from mmrl.rollouts.offline.demonstrations import seeded
+from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstration
 from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
 
@@ -102,7 +100,7 @@ class OfflineRollout(Rollout):
             prompt,
             group=slot,
             sample_index=0,
-            turns=seeded(cached.turns, slot, ctx),
+            turns=add_row_seeds(cached.turns, slot, ctx),
             ended=cached.ended,
             source="demo",
             info=dict(cached.info),
@@ -129,15 +127,7 @@ def _turns(episode: OfflineEpisode, stride: int | None, prompt: Prompt, ctx: Con
 
 
 def _completion(decision: Decision, chunk: int | None, ctx: Context) -> Completion:
-    action = ctx.policy.encode_demonstration(decision.raw, decision.output)
-    completion = Completion(
-        observation=ctx.policy.encode(decision.raw),
-        action=action,
-        behavior_logprobs=torch.zeros(len(action)),
-        action_mask=torch.ones(len(action), dtype=torch.bool),
-        output=decision.output,
-        extra={"temperature": torch.tensor(1.0)},
-    )
+    completion = demonstration(decision.raw, decision.output, ctx)
     if chunk is not None:
         mask_unplayed(completion, decision.executed)
     return completion

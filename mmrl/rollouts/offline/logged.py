@@ -6,11 +6,13 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from mmrl.groups import group_episodes, number_distinct
 from mmrl.rollouts.base import Rollout
 from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
@@ -43,7 +45,7 @@ class LoggedEpisodes(Rollout):
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         if self._log is None:
-            self._log = self._read() if self.path.exists() else self._played(ctx)
+            self._log = self._read() if self.path.exists() else self._play(ctx)
         # this process may have one prompt more or less than others: what an iteration reads is counted over all
         first = ctx.iteration * (ctx.num_prompts or len(prompts) * ctx.world_size)
         return [e for slot, _ in prompts for e in _episodes(self._log[(first + slot) % len(self._log)], slot, ctx)]
@@ -64,12 +66,12 @@ class LoggedEpisodes(Rollout):
             raise ValueError(f"rollout.path={self.path} is no log of episodes: no list of groups; {remedy}")
         return kept
 
-    def _played(self, ctx: Context) -> Log:
+    def _play(self, ctx: Context) -> Log:
         if self.play is None:
             raise FileNotFoundError(f"rollout.path={self.path}: there is no log, and no rollout.play to make one")
         numbered = [(number, ctx.task[number % len(ctx.task)]) for number in range(self.count)]
         episodes = self.play.collect(numbered, replace(ctx, purpose="log", iteration=0))
-        kept = written([e for e in episodes if e.ended != "error"])
+        kept = to_log([e for e in episodes if e.ended != "error"])
         log.info("%d episodes in %d groups logged in %s", len(episodes), len(kept), self.path)
         if ctx.rank == 0:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,22 +81,30 @@ class LoggedEpisodes(Rollout):
         return kept
 
 
-def written(episodes: Sequence[Episode]) -> Log:
+def to_log(episodes: Sequence[Episode]) -> Log:
     """Episodes of any rollout as a log."""
-    groups: dict[int, dict[str, Any]] = {}
-    for episode in episodes:
-        entry = groups.setdefault(episode.group, {"key": episode.prompt.key, "observations": [], "episodes": []})
-        known = entry.setdefault("known", {})
-        turns = []
-        for turn in episode.turns:
-            done = turn.completion
-            if id(done.observation) not in known:
-                known[id(done.observation)] = len(entry["observations"])
-                entry["observations"].append(dict(done.observation))
-            turns.append({**_completion(done), "observation": known[id(done.observation)], "reward": turn.reward})
-        scores = dict(episode.info.get("scores", {}))
-        entry["episodes"].append({"turns": turns, "ended": episode.ended, "scores": scores})
-    return [{name: value for name, value in entry.items() if name != "known"} for entry in groups.values()]
+    entries = []
+    for members in group_episodes(episodes).values():
+        rows = [turn for episode in members for turn in episode.turns]
+        numbers = number_distinct(turn.completion.prompt_id for turn in rows)
+        observations: list[dict[str, Any]] = []
+        for number, turn in zip(numbers, rows):
+            if number == len(observations):
+                observations.append(dict(turn.completion.observation))
+        turns = iter(
+            {**_completion(turn.completion), "observation": number, "reward": turn.reward}
+            for number, turn in zip(numbers, rows)
+        )
+        kept = [
+            {
+                "turns": list(islice(turns, len(episode.turns))),
+                "ended": episode.ended,
+                "scores": dict(episode.info.get("scores", {})),
+            }
+            for episode in members
+        ]
+        entries.append({"key": members[0].prompt.key, "observations": observations, "episodes": kept})
+    return entries
 
 
 def _completion(done: Completion) -> dict[str, Any]:
@@ -123,7 +133,7 @@ def _episodes(entry: Mapping[str, Any], slot: int, ctx: Context) -> list[Episode
             prompt,
             group=slot,
             sample_index=number,
-            turns=[_turn(turn, entry["observations"]) for turn in episode["turns"]],
+            turns=[_turn(turn, entry["observations"], slot) for turn in episode["turns"]],
             ended=episode["ended"],
             source="replay",
             info={"scores": dict(episode["scores"])} if episode["scores"] else {},
@@ -132,7 +142,8 @@ def _episodes(entry: Mapping[str, Any], slot: int, ctx: Context) -> list[Episode
     ]
 
 
-def _turn(turn: Mapping[str, Any], observations: Sequence[dict[str, Any]]) -> Turn:
+def _turn(turn: Mapping[str, Any], observations: Sequence[dict[str, Any]], slot: int) -> Turn:
     kept = {name: turn[name] for name in ("action", "behavior_logprobs", "action_mask", "output", "ended")}
-    done = Completion(observations[turn["observation"]], extra=dict(turn["extra"]), policy_version=-1, **kept)
+    seen = turn["observation"]
+    done = Completion(observations[seen], extra=dict(turn["extra"]), policy_version=-1, prompt_id=(slot, seen), **kept)
     return Turn(done, turn["reward"])

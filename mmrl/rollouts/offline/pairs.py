@@ -8,8 +8,8 @@ import torch
 
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.offline.demonstrations import demonstration
-from mmrl.transforms.best_worst import stated
-from mmrl.types import Context, Episode, Prompt, Request, Turn
+from mmrl.transforms.best_worst import label_preference
+from mmrl.types import Context, Episode, Observation, Prompt, Request, Turn
 
 
 def answers(prompt: Prompt) -> tuple[str, str]:
@@ -35,17 +35,17 @@ class PreferencePairs(Rollout):
             for sample_index, (answer, sign) in enumerate(zip(answers(prompt), (1, -1))):
                 raw = {**prompt.observation, "answer": answer}  # for those that read it with the prompt
                 turn = Turn(demonstration(raw, answer, ctx))
-                out.append(stated(Episode(prompt, slot, sample_index, [turn], source="demo"), sign))
-        first = out[::2]
-        for one, other in zip(first, out[1::2]):  # one object for the pair, so that the prompt is read once
-            other.turns[0].completion.observation = _shared(one, other)
+                out.append(label_preference(Episode(prompt, slot, sample_index, [turn], source="demo"), sign))
+        for one, other in zip(out[::2], out[1::2]):
+            pair = one.turns[0].completion, other.turns[0].completion
+            if _same(*(done.observation for done in pair)):
+                for done in pair:
+                    done.prompt_id = one.group  # so that the prompt is read once
         return out
 
 
-def _shared(one: Episode, other: Episode) -> dict:
-    mine, theirs = one.turns[0].completion.observation, other.turns[0].completion.observation
-    same = mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
-    return mine if same else theirs
+def _same(one: Observation, other: Observation) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 class ScoredPairs(Rollout):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from mmrl.rollouts.base import Rollout
-from mmrl.rollouts.offline.demonstrations import demonstration, seeded
+from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstration
 from mmrl.types import Completion, Context, Episode, Prompt, Turn
 
 
@@ -56,7 +56,7 @@ class Pointing(Rollout):
         ]
 
     def _turns(self, made: dict[str, Any], i: int, slot: int, ctx: Context) -> list[Turn]:
-        return seeded([Turn(self._completion(made, i, ctx))], slot, ctx)
+        return add_row_seeds([Turn(self._completion(made, i, ctx))], slot, ctx)
 
     def _completion(self, made: dict[str, Any], i: int, ctx: Context) -> Completion:
         raw = {name: made[name][i] for name in ("image", "proprio", "instruction")}

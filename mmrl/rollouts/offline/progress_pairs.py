@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from mmrl.rewards.progress import concat_images, remaining_share
 from mmrl.rng import derive_rng
 from mmrl.rollouts.base import Rollout
-from mmrl.types import Completion, Context, Episode, Prompt, Turn
+from mmrl.rollouts.offline.demonstrations import demonstration
+from mmrl.types import Context, Episode, Prompt, Turn
 
 
 class ProgressPairs(Rollout):
@@ -49,7 +49,8 @@ class ProgressPairs(Rollout):
         episodes = []
         for (slot, prompt), raws in zip(prompts, shown):
             rng = derive_rng(ctx.seed, "pairs", ctx.iteration, slot)
-            turns = [Turn(self._completion(*self._pair(raws, instructions, rng), ctx)) for _ in range(self.num_pairs)]
+            pairs = [self._pair(raws, instructions, rng) for _ in range(self.num_pairs)]
+            turns = [Turn(demonstration(raw, np.array([[share]], np.float32), ctx)) for raw, share in pairs]
             episodes.append(Episode(prompt, group=slot, sample_index=0, turns=turns, source="demo"))
         return episodes
 
@@ -69,16 +70,3 @@ class ProgressPairs(Rollout):
         pair = concat_images(np.asarray(raws[start]["image"])[None], np.asarray(raws[end]["image"])[None])[0]
         nothing = np.zeros_like(np.asarray(raws[0]["proprio"], np.float32))
         return {"image": pair, "proprio": nothing, "instruction": instruction}, share
-
-    @staticmethod
-    def _completion(raw: dict[str, Any], share: float, ctx: Context) -> Completion:
-        answer = np.array([[share]], np.float32)
-        action = ctx.policy.encode_demonstration(raw, answer)
-        return Completion(
-            observation=ctx.policy.encode(raw),
-            action=action,
-            behavior_logprobs=torch.zeros(len(action)),
-            action_mask=torch.ones(len(action), dtype=torch.bool),
-            output=answer,
-            extra={"temperature": torch.tensor(1.0)},
-        )

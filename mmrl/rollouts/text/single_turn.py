@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mmrl.rollouts.base import Rollout, turn_seed, worded
+from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.types import Context, Episode, Prompt, Request, Turn
 
 
@@ -14,9 +14,11 @@ class SingleTurn(Rollout):
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         episodes, requests = [], []
         for slot, prompt in prompts:
-            raw = worded(prompt)
-            for sample_index in ctx.sample_indices(slot):
-                requests.append(Request(raw, turn_seed(slot, sample_index, ctx)))
+            raw = text_observation(prompt)
+            indices = ctx.sample_indices(slot)
+            for sample_index in indices:
+                # a later collection of the prompt reads it again
+                requests.append(Request(raw, turn_seed(slot, sample_index, ctx), prompt_id=(slot, indices.start)))
                 episodes.append(Episode(prompt, group=slot, sample_index=sample_index))
         ctx.progress("rollout", 0, len(requests))
         for episode, completion in zip(episodes, ctx.engine.sample(requests, ctx.sampling)):

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
-
-from mmrl.rollouts.offline.demonstrations import seeded
+from mmrl.rollouts.offline.demonstrations import add_row_seeds, demonstrated_choices
 from mmrl.rollouts.text.tools import ActiveEpisode, ToolUse
 from mmrl.tools.base import Tool
 from mmrl.tools.call_parser import ToolCallParser
-from mmrl.types import Completion, Context, Episode, Observation, Prompt, Sampling
+from mmrl.types import Completion, Context, Episode, Prompt, Sampling
 
 
 class ToolDemonstrations(ToolUse):
@@ -47,7 +45,7 @@ class ToolDemonstrations(ToolUse):
         if self.cache_episodes:
             self._cache = known
         return [
-            replace(known[prompt.key], group=slot, turns=seeded(known[prompt.key].turns, slot, ctx))
+            replace(known[prompt.key], group=slot, turns=add_row_seeds(known[prompt.key].turns, slot, ctx))
             for slot, prompt in prompts
         ]
 
@@ -58,16 +56,8 @@ class ToolDemonstrations(ToolUse):
         prompt, turn = play.episode.prompt, play.script.turns
         turns = ctx.task.script(prompt.index)
         text = turns[min(turn, len(turns) - 1)]
-        known = play.script.known
-        seen: Observation = known[id(play.script.raw)] if turn else ctx.policy.encode(play.script.raw)
+        seen = play.script.observation if turn else ctx.policy.encode(play.script.raw)
         # only the answer ends with the end of the text
         last = turn >= len(turns) - 1
         ids = ctx.policy.encode_demonstration(play.script.raw, text) if last else ctx.policy.tokenize(text)
-        return Completion(
-            observation=seen,
-            action=ids,
-            behavior_logprobs=torch.zeros(len(ids)),
-            action_mask=torch.ones(len(ids), dtype=torch.bool),
-            output=text,
-            extra={"temperature": torch.tensor(1.0)},
-        )
+        return demonstrated_choices(ids, seen, text)

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mmrl.rollouts.base import Rollout, turn_seed, worded
+from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.text.transcript import Transcript
 from mmrl.tools.base import Tool, ToolError
 from mmrl.tools.call_parser import TagParser, ToolCallParser
 from mmrl.tools.executor import PendingCall, ToolExecutor, ToolResult, reject
-from mmrl.types import Completion, Context, Ended, Episode, Observation, Prompt, Request, Sampling, Turn
+from mmrl.types import Completion, Context, Ended, Episode, Prompt, Request, Sampling, Turn
 
 
 class ToolUse(Rollout):
@@ -67,12 +67,11 @@ class ToolUse(Rollout):
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         sampling = replace(ctx.sampling, stop=(*ctx.sampling.stop, *self.parser.stop_strings(self.tools)))
-        known: dict[int, Observation] = {}
         plays = []
         for slot, prompt in prompts:
-            raw = worded(prompt)
+            raw = text_observation(prompt)
             plays += [
-                ActiveEpisode(Episode(prompt, group=slot, sample_index=sample_index), Transcript(raw, known))
+                ActiveEpisode(Episode(prompt, group=slot, sample_index=sample_index), Transcript(raw, slot))
                 for sample_index in ctx.sample_indices(slot)
             ]
         waiting, ready, busy, ended = deque(plays), list[ActiveEpisode](), list[ActiveEpisode](), 0
@@ -83,7 +82,7 @@ class ToolUse(Rollout):
             self._write(ready, ctx, sampling)
             busy += [play for play in ready if play.pending is not None]
             self.executor.wait([play.pending for play in busy if play.pending], self.batch_timeout_s)
-            answered = [play.pending is not None and play.pending.done() for play in busy]
+            answered = [play.pending is not None and play.pending.is_done() for play in busy]
             ready = [play for play, done in zip(busy, answered) if done]
             busy = [play for play, done in zip(busy, answered) if not done]
             for play in ready:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,17 +15,16 @@ from mmrl.types import Completion, Ended, Observation, Request
 
 
 class Transcript:
-    """What follows one observation so far: the ids that the policy chose, and those that it was told.
+    """Token ids after one observation: those that the policy chose and those that it read.
 
     Args:
         raw: the observation that the row starts from.
-        known: encoded observations by identity of the raw one, so that the completions of a group share theirs.
+        prompt_id: the same for the transcripts of one prompt, which is encoded once; None for a prompt of its own.
     """
 
-    def __init__(self, raw: Mapping[str, Any], known: dict[int, Observation] | None = None):
-        self.raw = raw
+    def __init__(self, raw: Mapping[str, Any], prompt_id: Hashable | None = None):
+        self.raw, self.prompt_id = raw, prompt_id
         self.turns = 0  # completions so far
-        self.known = {} if known is None else known
         self._parts: list[Completion] = []
         self._ids = torch.zeros(0, dtype=torch.long)
 
@@ -37,14 +36,17 @@ class Transcript:
         """[T] everything after the observation."""
         return self._ids
 
+    @property
+    def observation(self) -> Observation:
+        """The encoded observation that the row starts from; known once the policy has written."""
+        return self._parts[0].observation
+
     def request(self, seed: int) -> Request:
         """For the completion that goes on from here."""
-        return Request(self.raw, seed, self._ids if len(self._ids) else None)
+        return Request(self.raw, seed, self._ids if len(self._ids) else None, self.prompt_id)
 
     def write(self, done: Completion) -> None:
         """What the policy chose next."""
-        if not self._parts:
-            self.known.setdefault(id(self.raw), done.observation)
         self._add(done)
         self.turns += 1
 
@@ -55,7 +57,7 @@ class Transcript:
         if not len(ids):
             return
         last, width = self._parts[-1], len(ids)
-        forced = {name: _forced(name, value, width) for name, value in last.extra.items() if value.dim()}
+        forced = {name: _fill_forced(name, value, width) for name, value in last.extra.items() if value.dim()}
         self._add(
             replace(
                 last,
@@ -73,7 +75,7 @@ class Transcript:
 
     def fork(self) -> Transcript:
         """A copy that goes on by itself."""
-        other = Transcript(self.raw, self.known)
+        other = Transcript(self.raw, self.prompt_id)
         other.turns, other._parts, other._ids = self.turns, list(self._parts), self._ids
         return other
 
@@ -83,11 +85,12 @@ class Transcript:
         values = [part.value for part in parts if part.value is not None]
         whole = len(values) == len(parts)
         extra = {
-            name: _joined([part.extra[name] for part in parts]) if value.dim() else value
+            name: _join([part.extra[name] for part in parts]) if value.dim() else value
             for name, value in first.extra.items()
         }
         return Completion(
-            observation=self.known[id(self.raw)],
+            observation=self.observation,
+            prompt_id=self.prompt_id,
             action=self._ids,
             behavior_logprobs=torch.cat([part.behavior_logprobs for part in parts]),
             action_mask=torch.cat([part.action_mask for part in parts]),
@@ -99,12 +102,12 @@ class Transcript:
         )
 
 
-def _forced(name: str, column: Tensor, width: int) -> Tensor:
+def _fill_forced(name: str, column: Tensor, width: int) -> Tensor:
     """Entries [width, ...] of a column per choice where nothing was chosen; of a ragged column there is nothing."""
     return column[:0] if is_ragged(name) else column.new_full((width, *column.shape[1:]), pad_value(name))
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
+def _join(parts: list[Tensor]) -> Tensor:
     """Pieces [t, ...] of a column per choice, one after the other; kept sets differ in size and are filled up."""
     if parts[0].dim() < 2:
         return torch.cat(parts)

@@ -43,7 +43,7 @@ class Sandbox:
     Args:
         limits: of each program.
         unsafe: run programs even where this machine lacks something that confines them (Landlock, seccomp, Linux
-            itself); what is missing is logged as a warning. Only for programs that somebody has read.
+            itself); what is missing is logged as a warning. Only for programs that you have read.
     """
 
     def __init__(self, limits: Limits | None = None, unsafe: bool = False):
@@ -158,5 +158,5 @@ class Sandbox:
 def _refusal(reason: str) -> ExecutorDown:
     return ExecutorDown(
         f"programs cannot be confined on this machine, so none is run: {reason}. Use a machine that has it, or pass "
-        "unsafe=True (a task: unsafe_sandbox=true) to run programs that somebody has read"
+        "unsafe=True (a task: unsafe_sandbox=true) to run programs that you have read"
     )

@@ -60,5 +60,5 @@ def requests(policy: TextPolicy, groups: int = 3, group_size: int = 4) -> list[R
             images = (np.random.default_rng(group).integers(0, 256, (32 + 16 * group, 40, 3), dtype=np.uint8),)
             content = [{"type": "image"}, {"type": "text", "text": words}]
         raw = {"messages": ({"role": "user", "content": content},), "images": images}
-        out += [Request(raw, derive_seed("vllm", group, index)) for index in range(group_size)]
+        out += [Request(raw, derive_seed("vllm", group, index), prompt_id=group) for index in range(group_size)]
     return out

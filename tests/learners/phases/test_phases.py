@@ -11,7 +11,7 @@ from mmrl.batch import Batch
 from mmrl.learners.phases.base import UpdateContext, part
 from mmrl.learners.phases.bellman_target import BellmanTarget
 from mmrl.learners.phases.polyak_update import PolyakUpdate
-from mmrl.learners.phases.random_shift import shifted
+from mmrl.learners.phases.random_shift import crop_images
 from mmrl.objectives.q import ActorLoss, EntropyBonus, TDLoss, TemperatureLoss
 from mmrl.policies.control.actor import DeterministicPolicy, SquashedPolicy
 from mmrl.policies.control.critic import Critics, LagrangeMultiplier
@@ -102,7 +102,7 @@ def test_the_temperature_rises_when_the_entropy_is_below_its_target(logprob, sig
 
 def test_images_are_shifted_and_their_edges_repeated():
     image = torch.arange(2 * 3 * 3, dtype=torch.uint8).view(2, 3, 3, 1)
-    same, moved = shifted(image, torch.tensor([[1, 1], [0, 2]]), 1)
+    same, moved = crop_images(image, torch.tensor([[1, 1], [0, 2]]), 1)
     assert torch.equal(same, image[0]) and moved.dtype == torch.uint8
     # one up and one to the right: the first row twice, the last column twice
     assert moved[..., 0].tolist() == [[10, 11, 11], [10, 11, 11], [13, 14, 14]]

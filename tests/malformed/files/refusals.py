@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mmrl.__main__ import main
-from mmrl.errors import raised_on_purpose
+from mmrl.errors import is_user_error
 from tests.malformed.files.case import Case
 
 LINES, WIDTH, SECONDS = 12, 160, 20
@@ -38,7 +38,7 @@ def refused(read: Callable[[], object], case: Case) -> None:
     with pytest.raises(Exception) as caught:
         read()
     assert time.monotonic() - started < SECONDS
-    assert raised_on_purpose(caught.value), repr(caught.value)[:2000]
+    assert is_user_error(caught.value), repr(caught.value)[:2000]
     check_message(" ".join(str(caught.value).split()), case)
 
 

@@ -119,10 +119,9 @@ def test_completions_of_one_prompt_are_those_that_read_it_alone(policy, name, sh
     """The prompt is read once for its completions; in groups of any size, cut by the batch anywhere."""
     monkeypatch.setattr(cache, "SHARED_FROM", shared_from)
     prompts = [PROMPTS[i] for i in (2, 0, 2, 2, 1, 0, 3, 2, 2)]
-    raws = {prompt.key: prompt.observation for prompt in prompts}  # completions share the raw observation
     engine = LocalEngine(max_rows=4)
     engine.sync(policy, 3)
-    requests = [Request(raws[prompt.key], seed) for seed, prompt in enumerate(prompts)]
+    requests = [Request(one.observation, seed, prompt_id=one.key) for seed, one in enumerate(prompts)]
     read = []
     hook = policy.model.register_forward_pre_hook(
         lambda _, __, inputs: read.append(tuple(inputs["input_ids"].shape)), with_kwargs=True

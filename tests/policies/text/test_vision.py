@@ -112,7 +112,7 @@ def test_pixels_are_stored_once_for_all_completions_of_a_prompt(policy):
     engine = LocalEngine()
     engine.sync(policy, 0)
     order = [0, 1, 2, 1, 0, 0, 2, 1, 2, 1, 0, 2]
-    done = engine.sample([Request(raws[i], seed) for seed, i in enumerate(order)], SAMPLINGS["plain"])
+    done = engine.sample([Request(raws[i], seed, prompt_id=i) for seed, i in enumerate(order)], SAMPLINGS["plain"])
     batch = batch_of(policy, [PROMPTS[(0, 2, 4)[i]] for i in order], done)
     distinct = [policy.encode(raw)["pixel_values"] for raw in raws[:2]]
     column = batch["obs.pixel_values"]
@@ -145,7 +145,7 @@ def test_completions_of_one_image_are_those_that_see_it_alone(policy, sampling, 
     engine = LocalEngine()
     engine.sync(policy, 0)
     raws = [prompt.observation for prompt in PROMPTS]
-    requests = [Request(raws[i], seed) for seed, i in enumerate((2, 0, 4, 2, 1, 2, 0, 3, 3, 2))]
+    requests = [Request(raws[i], seed, prompt_id=i) for seed, i in enumerate((2, 0, 4, 2, 1, 2, 0, 3, 3, 2))]
     for request, completion in zip(requests, engine.sample(requests, sampling)):
         (alone,) = engine.sample([request], sampling)
         assert alone.action.tolist() == completion.action.tolist()

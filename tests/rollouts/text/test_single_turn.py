@@ -35,8 +35,7 @@ def test_a_group_is_the_completions_of_one_prompt():
     assert [e.output for e in episodes] == list("012345")
     assert [e.ended for e in episodes] == ["done", "length"] * 3
     assert all(len(e.turns) == 1 for e in episodes)
-    # one object for the group, so that an engine encodes it once
-    assert len({id(r.observation) for r in engine.requests}) == 2
+    assert [r.prompt_id for r in engine.requests] == [(4, 0)] * 3 + [(7, 0)] * 3  # an engine encodes each prompt once
 
 
 def test_seeds_are_a_function_of_run_purpose_iteration_slot_and_completion():

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from mmrl.batch import Batch
 from mmrl.data.collate import collate
-from mmrl.data.metrics import episode_metrics
+from mmrl.data.collector import episode_metrics
 from mmrl.engines.local import LocalEngine
 from mmrl.evaluation.metrics.counts import EventCounts
 from mmrl.objectives.objective import Objective

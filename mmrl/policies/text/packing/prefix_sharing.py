@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mmrl.evaluation_mode import evaluation_mode
 from mmrl.policies.text.packing.packed_inputs import BatchTokens, annotate_mask, packed_mask
 from mmrl.policies.text.packing.plan import Lengths, PackedBatch
 from mmrl.policies.text.packing.prefix_attention import NAME
@@ -98,19 +99,15 @@ def _explain_sharded(network: nn.Module) -> str:
 @contextmanager
 def _in_fp32(network: nn.Module) -> Iterator[None]:
     """Context without the dropout of adapters and without autocast, with weights of low precision as fp32 copies."""
-    modes = [(module, module.training) for module in network.modules()]
     stored = [(tensor, tensor.data) for tensor in _low_precision(network)]
-    network.eval()
     try:
         for tensor, data in stored:
             tensor.data = data.float()
-        with torch.autocast(next(network.parameters()).device.type, enabled=False):
+        with evaluation_mode(network), torch.autocast(next(network.parameters()).device.type, enabled=False):
             yield
     finally:
         for tensor, data in stored:
             tensor.data = data
-        for module, training in modes:
-            module.training = training
 
 
 def _select_longest(lengths: Lengths) -> PackedBatch:

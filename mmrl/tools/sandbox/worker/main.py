@@ -63,7 +63,7 @@ def _move_pipes() -> tuple[int, int]:
 
 
 def _make_scratch() -> MountedScratch | FolderScratch:
-    """Mounted where this user may mount: a fork tries, because an attempt that fails half-way cannot be undone."""
+    """Choose mounted scratch where this user may mount; a fork tries, because a half-way mount cannot be undone."""
     if sys.platform != "linux":
         return FolderScratch()
     trial = os.fork()
@@ -82,7 +82,7 @@ def _make_scratch() -> MountedScratch | FolderScratch:
 
 
 def _begin(place: Place) -> dict[str, Any]:
-    """Make the rules about files and system calls, and run an empty program. What is told first: why programs cannot be
+    """Make the rules about files and system calls, and run an empty program. Returns why programs cannot be
     confined, or what is missing of an unsafe sandbox and which folder is to be removed should this process be killed.
     """
     missing = []

@@ -52,7 +52,7 @@ def _cases() -> Iterator[tuple[int, list[Instruction]]]:
     for name, index in allowed.MODES.items():
         bodies[name] = [_argument(index), (_AND, 0, 0, _OWNER), *_any_of((_OWNER,)), _REFUSE]
     for name, index in allowed.OPEN.items():
-        bodies[name] = _opened(index)
+        bodies[name] = _check_open(index)
     # a limit may be read, of the program itself: the pointer to a new one has no bit set in either half
     nothing = [step for high in (0, 1) for step in (_argument(2, high), (_EQUAL, 1, 0, 0), _REFUSE)]
     bodies[allowed.LIMITS] = [*nothing, _argument(0), *_any_of((0, _PROCESS)), _REFUSE]
@@ -73,7 +73,7 @@ def _any_of(values: tuple[int, ...]) -> list[Instruction]:
     return [step for value in values for step in ((_EQUAL, 0, 1, value), _ALLOW)]
 
 
-def _opened(index: int) -> list[Instruction]:
+def _check_open(index: int) -> list[Instruction]:
     """Access mode 3 opens a device for ioctl alone and needs no right of Landlock; emptying a file needs a mode that
     writes, for which Landlock has a right in every version."""
     return [

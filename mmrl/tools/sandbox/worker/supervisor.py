@@ -34,7 +34,7 @@ class Watched:
         """Read what a pipe has to give. Whether more may follow: not above `most` bytes, and not at its end."""
         try:
             piece = os.read(self.ends[name], _PIECE)
-        except BlockingIOError:  # it is empty, and somebody may still write
+        except BlockingIOError:  # it is empty, and a process may still write
             piece = b""
         self.read[name] += piece
         return bool(piece) and len(self.read[name]) <= most
@@ -95,7 +95,7 @@ def _read_setup(end: int) -> bytes:
 def _watch(watched: Watched, limits: dict[str, Any], scratch: MountedScratch | FolderScratch, trainer: int) -> None:
     """Until the program's process has ended, or has to be."""
     late = time.monotonic() + limits["seconds"]
-    allowed = _allowed(limits)
+    allowed = _list_limits(limits)
     events = select.poll()
     names = {end: name for name, end in watched.ends.items()}
     for end in names:
@@ -135,7 +135,7 @@ def _watch(watched: Watched, limits: dict[str, Any], scratch: MountedScratch | F
 
 def _read_rest(watched: Watched, limits: dict[str, Any]) -> None:
     """Read what an ended process left in its pipes, also where it was ended for another reason than its output."""
-    allowed = _allowed(limits)
+    allowed = _list_limits(limits)
     for name, most in allowed.items():
         while len(watched.read[name]) <= most and watched.take(name, most):
             pass
@@ -143,7 +143,7 @@ def _read_rest(watched: Watched, limits: dict[str, Any]) -> None:
         watched.verdict = "too_long"
 
 
-def _allowed(limits: dict[str, Any]) -> dict[str, int]:
+def _list_limits(limits: dict[str, Any]) -> dict[str, int]:
     """The bytes that are read of each pipe."""
     return {"out": int(limits["output"]), "reason": REASON}
 

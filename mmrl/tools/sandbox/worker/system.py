@@ -27,32 +27,32 @@ def number(name: str) -> int | None:
 
 def call(name: str, *arguments: object) -> int:
     """Make a system call. Raises OSError with its name where it fails."""
-    return _checked(_libc.syscall(number(name), *arguments), name)
+    return _check_result(_libc.syscall(number(name), *arguments), name)
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
     """mount(2). Raises OSError."""
     words = (source.encode(), target.encode(), kind and kind.encode(), ctypes.c_ulong(flags), options.encode() or None)
-    _checked(_libc.mount(*words), f"mount {target}")
+    _check_result(_libc.mount(*words), f"mount {target}")
 
 
 def unmount(target: str) -> None:
     """umount2(2), at once for those who look for it, and for good when it is no longer in use. Raises OSError."""
-    _checked(_libc.umount2(target.encode(), 2), f"umount {target}")
+    _check_result(_libc.umount2(target.encode(), 2), f"umount {target}")
 
 
 def unshare(flags: int) -> None:
     """unshare(2). Raises OSError."""
-    _checked(_libc.unshare(flags), "unshare")
+    _check_result(_libc.unshare(flags), "unshare")
 
 
 def prctl(option: int, *values: object) -> None:
     """prctl(2). Raises OSError."""
     given = [*values, *([ctypes.c_ulong(0)] * (4 - len(values)))]
-    _checked(_libc.prctl(option, *given), f"prctl {option}")
+    _check_result(_libc.prctl(option, *given), f"prctl {option}")
 
 
-def _checked(result: int, name: str) -> int:
+def _check_result(result: int, name: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")

@@ -188,7 +188,7 @@ def played(policy: TextPolicy, sampling: Sampling, sizes=(4, 1, 3)) -> Batch:
     for group, (one, completions) in enumerate(zip(prompts, sizes)):
         raw = one.observation
         for completion in range(completions):
-            requests.append(Request(raw, derive_seed(group, completion)))
+            requests.append(Request(raw, derive_seed(group, completion), prompt_id=group))
             episodes.append(Episode(one, group, completion))
     for episode, completion in zip(episodes, engine.sample(requests, sampling)):
         episode.turns.append(Turn(completion))

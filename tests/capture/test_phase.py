@@ -1,59 +1,25 @@
-"""Phases by their recorded operations: the same weights to the bit, and draws that are what they would have been."""
+"""A captured phase gives the same weights to the bit, and its draws are what they would have been."""
 
 import pytest
 import torch
 from torch import nn
 
-from mmrl import recorded
 from mmrl.batch import Batch
-from mmrl.commands.cli import CLI
-from mmrl.config.compose import compose, to_lightning
+from mmrl.capture import graph
+from mmrl.capture.phase import CapturedPhase
 from mmrl.learners.phases.base import Phase
-from mmrl.learners.replayed import CapturedPhase
-from tests.tiny_recipes import QUIET
-
-
-def train(folder, recipe):
-    """A short run; it begins with the same decisions and makes 3 x 24 updates."""
-    words = (f"recipe={recipe}", "sim.id=Pendulum-v1", *QUIET, "data.evaluation=null", "policy.hidden=[8]")
-    words += (
-        "data.learning_starts=32",
-        "data.rollout.horizon=32",
-        "data.replay.batch_size=16",
-        "data.gradient_steps=24",
-    )
-    cli = CLI(
-        to_lightning(
-            compose([*words, "model.models.critic.hidden=[256]", "trainer.max_epochs=3", f"run_dir='{folder}'"])
-        )
-    )
-    cli.fit()
-    return cli.model
-
-
-@pytest.mark.parametrize("recipe", ["sac", "td3"])
-def test_replayed_phases_learn_the_same_to_the_bit(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr(recorded, "MIN_CALLS", 4)
-    replayed = train(tmp_path / "replayed", recipe)
-    records = {name: each._captured._graphs for name, each in replayed._captured.items()}
-    assert {name for name, kinds in records.items() if kinds} == {"target", "critic", "actor"}
-    assert None not in [record for kinds in records.values() for record in kinds.values()]  # none was given up
-    monkeypatch.setattr(recorded, "MIN_CALLS", 10**9)
-    own = train(tmp_path / "own", recipe)
-    assert not any(each._captured._graphs for each in own._captured.values())
-    assert replayed.updates == own.updates == 72
-    for (name, one), other in zip(replayed.state_dict().items(), own.state_dict().values(), strict=True):
-        assert torch.equal(one, other), name
 
 
 class Noisy(Phase):
     """loss = sum of weight times draws, as many as `asks` says; tells their sum."""
 
     parameters = ("policy",)
-    models = frozenset({"policy"})
 
     def __init__(self, asks):
         self.asks = asks
+
+    def models(self):
+        return frozenset({"policy"})
 
     def __call__(self, batch, ctx):
         draws = torch.stack([ctx.normal(2) for _ in range(self.asks)])
@@ -78,7 +44,7 @@ def replays(asks):
 
 def test_draws_go_on_as_they_would_and_unread_parameters_have_no_gradient(monkeypatch):
     """The gradient of weight * draws * x is draws * x, with the draws of one generator in their order."""
-    monkeypatch.setattr(recorded, "MIN_CALLS", 2)
+    monkeypatch.setattr(graph, "MIN_CALLS", 2)
     _, call = replays(asks=2)
     same = torch.Generator().manual_seed(0)
     for _ in range(8):

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from mmrl.batch import Batch
+from mmrl.capture.graph import CapturedGraph
 from mmrl.learners.phases.base import Phase, UpdateContext
 from mmrl.prefix_keys import add_prefix, strip_prefix
-from mmrl.recorded import CapturedGraph
 
 Draw = Callable[..., Tensor]
 
@@ -20,7 +20,7 @@ class CapturedPhase:
     """Captures the columns that a phase writes, its metrics and the gradient of its loss.
 
     Its draws become arguments of the computation: how many there are of which shape follows from the shapes of the
-    batch, and is note_shape when the phase runs for the first time.
+    batch, and is noted when the phase runs for the first time.
 
     Args:
         name: of the phase.
@@ -30,17 +30,17 @@ class CapturedPhase:
 
     def __init__(self, name: str, phase: Phase, parameters: Sequence[nn.Parameter]):
         self.name, self.phase, self.parameters = name, phase, list(parameters)
-        self._captured = CapturedGraph(f"phase {name!r}")
+        self.graph = CapturedGraph(f"phase {name!r}")
         self._draw_shapes: dict[Hashable, list[tuple[int, ...]]] = {}
 
     @staticmethod
     def supports(phase: Phase, batch: Batch) -> bool:
         """Whether a phase can be captured on this batch: it gives results, and reads tensors alone."""
-        return bool(phase.writes or phase.parameters) and all(isinstance(column, Tensor) for column in batch.values())
+        return bool(phase.writes() or phase.parameters) and all(isinstance(column, Tensor) for column in batch.values())
 
     def revalidate(self) -> None:
         """Compare with the phase's own code again."""
-        self._captured.revalidate()
+        self.graph.revalidate()
 
     def __call__(
         self, batch: Batch, models: Mapping[str, Any], normal: Draw, key: Hashable
@@ -57,7 +57,7 @@ class CapturedPhase:
         if kind in self._draw_shapes:
             draws = {str(k): normal(*shape) for k, shape in enumerate(self._draw_shapes[kind])}
             given = {**add_prefix("column", batch), **add_prefix("draw", draws)}
-            found = self._captured(lambda tensors: self._replay(tensors, models), given, key)
+            found = self.graph(lambda tensors: self._replay(tensors, models), given, key)
         else:
             shapes = self._draw_shapes[kind] = []
 
@@ -103,4 +103,4 @@ class CapturedPhase:
             found.update(add_prefix("metric", metrics))
 
         after = self.phase(batch, UpdateContext(models, normal, minimize, log))
-        return found | add_prefix("column", {name: after[name] for name in sorted(self.phase.writes)})
+        return found | add_prefix("column", {name: after[name] for name in sorted(self.phase.writes())})

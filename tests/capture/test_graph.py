@@ -5,7 +5,7 @@ import logging
 import torch
 from torch import nn
 
-from mmrl.recorded import MIN_CALLS, CapturedGraph
+from mmrl.capture.graph import MIN_CALLS, CapturedGraph
 
 
 def build(seed=0):
@@ -78,7 +78,7 @@ def test_what_hangs_on_values_or_draws_is_not_replayed(caplog):
             for _ in range(MIN_CALLS + 10):
                 captured(counted, {"x": torch.randn(3)})
         assert len(calls) >= MIN_CALLS + 10
-        assert "it keeps its own code" in caplog.text
+        assert "it runs its own code" in caplog.text
         caplog.clear()
 
 

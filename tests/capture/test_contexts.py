@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mmrl.policies.quick_reading import MAX_CONTEXTS, MIN_CALLS
+from mmrl.capture.contexts import MAX_CONTEXTS, MIN_CALLS, CapturedContexts, _name_parts
 from tests.laws.heads import build_policy, raws
 
 
@@ -18,26 +18,28 @@ def seen(policy, rows, at=0):
 
 
 class Watched:
-    """A policy, and how often its own code reads."""
+    """A policy, what replays its encoder, and how often its own code encodes."""
 
     def __init__(self, **words):
         self.policy, self.reads = build_policy("flow_sde", **words).eval(), 0
-        own = self.policy._encode_context
+        self.policy.captured = CapturedContexts()
+        self.own = self.policy.encode_context
 
-        def counted(observation, complete):
+        def counted(observation, complete=None):
             self.reads += 1
-            return own(observation, complete)
+            return self.own(observation, complete)
 
-        self.own, self.policy._encode_context = own, counted
+        self.policy.encode_context = counted
 
     def check(self, observation):
-        """Read again, compare with the network, and say how often its code ran."""
+        """Encode, compare with the network, and say how often its code ran."""
         before = self.reads
         with torch.no_grad():
-            result, ran = self.policy.encode_context_for_acting(observation), self.reads - before
-            expected = self.own(observation, self.policy._complete(observation))
-        assert result.parts().keys() == expected.parts().keys()
-        assert all(torch.equal(part, expected.parts()[name]) for name, part in result.parts().items())
+            result, ran = self.policy.captured(self.policy, observation), self.reads - before
+            expected = _name_parts(self.own(observation))
+        parts = _name_parts(result)
+        assert parts.keys() == expected.keys()
+        assert all(torch.equal(part, expected[name]) for name, part in parts.items())
         return ran
 
 
@@ -79,7 +81,7 @@ def test_training_reads_by_itself():
             with torch.no_grad():
                 next(watched.policy.parameters()).mul_(1.001)
     settle(watched)
-    encoded = watched.policy.encode_context_for_acting(seen(watched.policy, 1))
+    encoded = watched.policy.captured(watched.policy, seen(watched.policy, 1))
     assert encoded.prefix[0].requires_grad
 
 
@@ -96,10 +98,12 @@ def test_many_contexts_and_filled_up_ones_are_cases_of_their_own():
 def test_a_copy_knows_nothing_of_the_records():
     watched = Watched()
     settle(watched)
-    del watched.policy._encode_context
+    del watched.policy.encode_context
     copy = deepcopy(watched.policy)
+    assert copy.captured.graph.graphs == {} and watched.policy.captured.graph.graphs != {}
     with torch.no_grad():
         for weight in copy.parameters():
             weight.add_(0.1)
-        result, own = (read(seen(copy, 1)).parts() for read in (copy.encode_context_for_acting, copy.encode_context))
-    assert all(torch.equal(part, own[name]) for name, part in result.items())
+        observation = seen(copy, 1)
+        result, own = copy.captured(copy, observation), copy.encode_context(observation)
+    assert all(torch.equal(part, _name_parts(own)[name]) for name, part in _name_parts(result).items())

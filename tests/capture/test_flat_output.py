@@ -2,7 +2,7 @@
 
 import torch
 
-from mmrl.learners.flat_output import flatten_output, unflatten_output
+from mmrl.capture.flat_output import flatten_output, unflatten_output
 from mmrl.prefix_keys import add_prefix, strip_prefix
 from mmrl.types import PolicyOutput
 

@@ -1,0 +1,59 @@
+"""CapturedPhasedLearner: the off-policy learner with captured phases, for small networks on a CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmrl import parallel
+from mmrl.batch import Batch
+from mmrl.capture.phase import CapturedPhase
+from mmrl.capture.stepping import disable_checks, step, zero_coefficients
+from mmrl.learners.phased import PhasedLearner
+from mmrl.learners.phases.base import Phase, UpdateContext
+
+
+class CapturedPhasedLearner(PhasedLearner):
+    """Learn as PhasedLearner does; operations of phases are captured, and replayed where that gives the same bits.
+
+    Runs with several processes, accumulated gradients or an accelerator capture nothing.
+    """
+
+    def configure_optimizers(self) -> Any:
+        made = super().configure_optimizers()
+        self._captures = parallel.runs_on_one_cpu(self.trainer)
+        for optimizer in (made[0] if isinstance(made, tuple) else made) if self._captures else ():
+            disable_checks(optimizer)
+        return made
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        self._phases = {
+            name: CapturedPhase(name, phase, self._own_parameters.get(name, []))
+            for name, phase in (self.phases.items() if self._captures else ())
+        }
+
+    def training_step(self, batches: Batch, index: int) -> None:
+        super().training_step(batches, index)
+        if index + 1 == self.trainer.num_training_batches:
+            for phase in self._phases.values():  # an iteration's first update is computed by its own code too
+                phase.revalidate()
+
+    def run_phase(self, name: str, phase: Phase, batch: Batch, ctx: UpdateContext) -> Batch:
+        if name not in self._phases or not CapturedPhase.supports(phase, batch):
+            return super().run_phase(name, phase, batch, ctx)
+        # its code asks these beside the columns
+        asked = zero_coefficients(self.gradient_phases[name].objective) if name in self.gradient_phases else ()
+        key = *(model.training for model in ctx.models.values()), *asked
+        columns, metrics, gradient = self._phases[name](batch, ctx.models, ctx.normal, key)
+        ctx.log(metrics)
+        if name in self.gradient_phases:
+            for parameter, part in zip(self._own_parameters[name], gradient):
+                parameter.grad = part
+            self._step(name)
+        return batch.with_columns(**columns)
+
+    def step_optimizer(self, optimizer: Any) -> None:
+        if self._captures:
+            step(optimizer.optimizer, self.trainer)
+        else:
+            super().step_optimizer(optimizer)

@@ -1,0 +1,35 @@
+"""Step optimisers of small networks on a CPU without the checks that Lightning and torch make around each step."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from mmrl.objectives.objective import Objective
+
+
+def step(optimizer: Optimizer, trainer: Any) -> None:
+    """Step an optimiser directly, with the count that Lightning keeps of steps."""
+    counted = trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
+    counted.increment_ready()
+    optimizer.step()
+    counted.increment_completed()
+
+
+def disable_checks(optimizer: Optimizer) -> None:
+    """Disable the checks for a GPU that an optimiser makes at every step.
+
+    torch's check for CUDA graphs; and, without a GPU, the search for NVML on the disk that Lightning asks for by an
+    environment variable.
+    """
+    optimizer._accelerator_graph_capture_health_check = lambda: None  # type: ignore[method-assign]
+    if torch.cuda.device_count() == 0:
+        os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)
+
+
+def zero_coefficients(objective: Objective) -> tuple[bool, ...]:
+    """For each term: is its coefficient 0 at this step, so that it has no gradient? Part of a graph's key."""
+    return tuple(objective.coefficient(name).item() == 0 for name in objective.terms)

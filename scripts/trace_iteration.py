@@ -1,0 +1,68 @@
+"""Print the files and functions of one training iteration: python scripts/trace_iteration.py [WORD ...].
+
+A tiny run of these words (default: recipe=grpo) is traced from the start of its first epoch to the end of the epoch's
+last optimiser step; configuration, set-up and shut-down are not. Each line is a file of this project in the order of
+first entry, with its functions in the order of their first call; the last line is the number of files.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import lightning as L
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = tuple(f"{ROOT / name}/" for name in ("mmrl", "tasks", "sims"))
+
+
+class Tracer(L.Callback):
+    """Records the functions of this project that the main thread enters in the first epoch, by file."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, dict[str, None]] = {}
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.current_epoch == 0:
+            sys.setprofile(self._enter)
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if batch_idx + 1 == trainer.num_training_batches:
+            sys.setprofile(None)
+
+    def _enter(self, frame: FrameType, event: str, arg: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(FOLDERS) and code.co_name != "<module>":
+            file = str(Path(code.co_filename).relative_to(ROOT))
+            self.functions.setdefault(file, {})[code.co_qualname.replace("<locals>.", "")] = None
+
+
+def trace(words: list[str]) -> dict[str, dict[str, None]]:
+    """The functions of the first iteration of these words, by file."""
+    from mmrl.commands.cli import CLI
+    from mmrl.config.compose import compose, to_lightning
+    from tests.test_recipes import shrink
+
+    tracer = Tracer()
+    with tempfile.TemporaryDirectory() as folder:
+        cli = CLI(to_lightning(compose(shrink(tuple(words), Path(folder)))))
+        cli.trainer.callbacks.insert(0, tracer)  # before the others: their work after the last step is not counted
+        cli.fit()
+    return tracer.functions
+
+
+def main() -> None:
+    functions = trace(sys.argv[1:] or ["recipe=grpo"])
+    for number, (file, names) in enumerate(functions.items(), start=1):
+        print(f"{number:3} {file}: {', '.join(names)}")
+    print(f"{len(functions)} files")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))  # for tests.test_recipes
+    main()

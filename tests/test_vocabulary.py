@@ -1,0 +1,115 @@
+"""No retired words, functions are verbs, and the field's words are found in the repository."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXEMPT = {
+    "mmrl/config/renamed.yaml",
+    "scripts/record_c77fe88.py",
+    "scripts/restamp.yaml",
+    "tests/config/test_renamed.py",
+    "tests/experiments/test_renames.py",
+    "tests/test_vocabulary.py",
+}
+FILES = sorted(
+    file
+    for folder in ("mmrl", "tasks", "sims", "scripts", "conf", "tests", "docs")
+    for suffix in ("py", "yaml", "md")
+    for file in (ROOT / folder).rglob(f"*.{suffix}")
+    if str(file.relative_to(ROOT)) not in EXEMPT
+) + [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+CODE = [file for file in FILES if file.suffix == ".py" and file.relative_to(ROOT).parts[0] != "tests"]
+
+# identifiers, keys and phrases without a legitimate use
+RETIRED = (
+    *("so-manieth", "whole_passes", "slow_critic", "slow_policy", "PricedLogprob", "SquaredQ", "NegativeQ"),
+    *("EntropyPrice", "PricedSlack", "SlackPrice", "PreferredRatio", "PreferredValue", "AnswerError"),
+    *("DropUniform", "KeepSolved", "KeepRates", "attempts_start", "attempt_demonstrations", "TruncatedRatio"),
+    *("MaskedRatio", "ReferenceLead", "CellAdvantage", "StoredActions", "ProposedActions", "PeakAnchor"),
+    *("BlendedAdvantage", "ContinuedEnv", "EnvSegments", "EnvEpisodes", "RecordedEpisodes", "FilmedEnv"),
+    *("trust interval", "cut_by_length", "correction/effective", "drop_uniform", "masked_correction", "most_lost"),
+    *("heeded", "named_action", "gae.decay", "gae.discount", "data.passes", "data.stages", "data.episodes"),
+    *("data.prompts", "mmrl.stages", "mmrl.episodes", "mmrl.phases", "mmrl/stages", "mmrl/episodes", "mmrl/phases"),
+    *("seconds/rollout", "rollout=attempts", "rollout=segments"),
+)
+
+PARTICIPLES = {
+    *("beaten", "begun", "bought", "broken", "brought", "built", "caught", "chosen", "done", "drawn", "driven"),
+    *("eaten", "fallen", "felt", "forgotten", "forbidden", "fought", "found", "frozen", "given", "gone", "grown"),
+    *("heard", "held", "hidden", "kept", "known", "laid", "lent", "lost", "made", "meant", "met", "overridden"),
+    *("paid", "proven", "risen", "said", "seen", "sent", "shaken", "shown", "sought", "spent", "spoken", "stolen"),
+    *("struck", "stuck", "swept", "taken", "taught", "thought", "thrown", "told", "torn", "understood", "woken"),
+    *("won", "worn", "written"),
+}
+VERBS = {
+    *("bed", "bleed", "breed", "embed", "exceed", "feed", "heed", "need", "proceed", "seed", "shed", "speed"),
+    *("succeed"),
+}
+LINKS = {"again", "as", "at", "by", "for", "from", "in", "into", "of", "on", "to", "when", "where", "with"}
+
+RIDDLE = re.compile(r"\b(nobody|somebody|heeds?|lives|told|posed|so-manieth)\b")
+
+FIELD = (
+    *("replay buffer", "target network", "trust region", "value function", "learning_starts", "gae_lambda", "GSPO"),
+    *("dynamic sampling", "importance sampling", "packing", "PolyakUpdate", "CISPO", "DPOLoss"),
+)
+
+
+def _is_participle(word: str) -> bool:
+    return word in PARTICIPLES or (word.endswith("ed") and len(word) > 3 and word not in VERBS)
+
+
+def _is_participle_name(name: str) -> bool:
+    """A participle alone, or before a preposition: `told`, `bound_of`. Before a noun it belongs to the noun."""
+    words = name.strip("_").split("_")
+    return _is_participle(words[0]) and (len(words) == 1 or words[1] in LINKS)
+
+
+@pytest.mark.parametrize("word", RETIRED)
+def test_a_retired_word_is_not_used(word):
+    pattern = re.compile(rf"(?<![\w.]){re.escape(word)}(?![\w])")
+    assert [f"{file.relative_to(ROOT)}" for file in FILES if pattern.search(file.read_text())] == []
+
+
+def test_a_function_is_a_verb_and_no_past_participle():
+    found = []
+    for file in CODE:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not _is_participle_name(node.name):
+                continue
+            if not any("property" in ast.unparse(decorator) for decorator in node.decorator_list):
+                found.append(f"{file.relative_to(ROOT)}:{node.lineno} {node.name}")
+    assert found == []
+
+
+def test_a_first_line_of_a_docstring_is_literal():
+    """It begins with no participle before a preposition (`Called by ...`), and has no word of a riddle."""
+    found = []
+    for file in CODE:
+        for node in ast.walk(ast.parse(file.read_text())):
+            kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+            first = ((isinstance(node, kinds) and ast.get_docstring(node)) or "").split("\n\n")[0].lower()
+            if _is_participle_name("_".join(re.findall(r"\w+", first)[:2])) or RIDDLE.search(first):
+                found.append(f"{file.relative_to(ROOT)}: {first}")
+    assert found == []
+
+
+def test_prose_of_the_package_has_no_word_of_a_riddle():
+    package = [file for file in FILES if file.relative_to(ROOT).parts[0] in ("mmrl", "tasks", "sims", "scripts")]
+    lines = ((file, line) for file in package for line in file.read_text().splitlines())
+    assert [(str(file), line) for file, line in lines if RIDDLE.search(line)] == []
+
+
+@pytest.mark.parametrize("word", FIELD)
+def test_a_word_of_the_field_is_found(word):
+    pattern = re.compile(re.escape(word), re.IGNORECASE)
+    assert any(pattern.search(file.read_text()) for file in FILES if file.relative_to(ROOT).parts[0] != "tests")
+
+
+def test_the_rule_tells_verbs_from_participles():
+    assert all(map(_is_participle_name, ("told", "_shown", "measured", "done_by", "asked_again")))
+    assert not any(map(_is_participle_name, ("embed", "seed", "build", "clipped_surrogate", "read", "is_closed")))
