@@ -14,7 +14,7 @@ FENCE = re.compile(r"(```.*?```)", flags=re.DOTALL)
 
 def outside_pages(root: Path = ROOT) -> dict[str, str]:
     """Where pages that lie beside docs/ stand in the site, by their path in the repository."""
-    pages = {"CONTRIBUTING.md": "contributing.md", "README.md": "readme.md"}
+    pages = {"CONTRIBUTING.md": "contributing.md"}
     for file in sorted([*root.glob("tasks/*/README.md"), *root.glob("sims/*/README.md")]):
         folder = file.parent.relative_to(root).as_posix()
         pages[f"{folder}/README.md"] = f"{folder}.md"
