@@ -1,4 +1,4 @@
-"""Annotators: batch in, batch with more columns out. Advantage estimators live here."""
+"""Interface of annotators: functions from batch to batch that add columns, such as advantages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from mmrl.types import Context
 
 
 class Annotator(ABC):
-    """Reads some columns, writes others, touches nothing else. Sees all rows of this rank's iteration at once."""
+    """Base class: maps a batch to a batch with further columns. It is called with all rows of this rank's iteration."""
 
     def reads(self) -> frozenset[str]:
+        """Names of the columns that it reads."""
         return frozenset()
 
     def writes(self) -> frozenset[str]:
+        """Names of the columns that it adds or replaces."""
         return frozenset()
 
     def needs(self) -> frozenset[str]:
@@ -34,11 +36,11 @@ class Annotator(ABC):
     def __call__(self, batch: Batch, ctx: Context) -> Batch: ...
 
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
-        """Metrics of the rows as this annotator leaves them, the same on all ranks: see `ctx.collector.gather`."""
+        """Metrics of the annotated rows, equal on all ranks: see `ctx.collector.gather`."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """What must survive between iterations, the same on all ranks; empty when nothing does."""
+        """State to save in checkpoints, equal on all ranks; empty for annotators without state."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

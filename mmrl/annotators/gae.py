@@ -17,7 +17,7 @@ from mmrl.types import Context
 
 @dataclass(frozen=True)
 class GAE(Annotator):
-    """GAE: advantages of each choice over its predicted value, and the returns that are the targets of the values.
+    """Generalised advantage estimation: advantages, and the returns that the value function is fitted to.
 
     Values per row [N]: a time step is a row, and its advantage is that of all its choices. Values per choice [N, T]:
     a time step is a choice of the policy, in the order (step, choice); forced choices are passed over, and a row's

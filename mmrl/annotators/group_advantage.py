@@ -15,7 +15,7 @@ from mmrl.types import Context
 
 @dataclass(frozen=True)
 class GroupAdvantage(Annotator):
-    """GRPO advantage: how much better an episode was than its group, the same for all its choices.
+    """GRPO advantage: reward of an episode minus the baseline of its group, equal for all its choices.
 
     A_i = (r_i - baseline_i) / (scale_i + epsilon), one entry per episode, however many rows it has.
 

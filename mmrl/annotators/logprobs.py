@@ -30,7 +30,7 @@ def score_rows(
 def evaluate_rows(
     model: nn.Module, batch: Batch, say: Callable[[Batch], Tensor], rows: int, device: torch.device
 ) -> Tensor:
-    """What a model says of all rows, on the CPU, computed in evaluation mode `rows` rows at a time.
+    """Run a model in evaluation mode on all rows, `rows` at a time; the outputs are on the CPU.
 
     Episodes of one prompt go together, since a policy may read their prompt once.
     """
@@ -58,7 +58,7 @@ def reference_of(ctx: Context, part: str) -> nn.Module:
 
 @dataclass(frozen=True)
 class ReferenceLogprobs(Annotator):
-    """How likely the frozen reference policy finds each stored choice.
+    """Log-probs of the stored choices under the frozen reference policy (column `ref_logprobs`).
 
     Args:
         rows: contexts per forward pass; lower it when memory runs out.
@@ -85,7 +85,7 @@ class ReferenceLogprobs(Annotator):
 
 @dataclass(frozen=True)
 class OldLogprobs(Annotator):
-    """How likely the policy finds each stored choice before this iteration's updates, by the learner's own arithmetic.
+    """Log-probs of the stored choices under the policy before this iteration's updates, computed by the learner.
 
     Args:
         rows: contexts per forward pass; lower it when memory runs out.
@@ -108,7 +108,7 @@ class OldLogprobs(Annotator):
 
 @dataclass(frozen=True)
 class Logprobs(Annotator):
-    """How likely each stored choice is found before this iteration's updates, by whom and in which context one likes.
+    """Log-probs of the stored choices before this iteration's updates, under a chosen model and in a chosen context.
 
     Args:
         column: that it is written to.

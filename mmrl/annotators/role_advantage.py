@@ -14,7 +14,7 @@ from mmrl.types import Context
 
 @dataclass(frozen=True)
 class RoleAdvantage(Annotator):
-    """Advantage of a row over the rows of its baseline group, the same for all its choices.
+    """Reward of a row minus the mean of its baseline group (a role or kind of problem), equal for all its choices.
 
     A = (r - mean) / (std + epsilon) over the rows, of all processes, that agree in every column of `group_by`: one role
     and kind of problem (task-relative REINFORCE++ of Absolute Zero), or one turn of the completions of one prompt. The

@@ -15,7 +15,7 @@ from mmrl.types import Context, PolicyOutput
 
 @dataclass(frozen=True)
 class Values(Annotator):
-    """Return that the policy's value head predicts, for policies that do not store it while acting.
+    """Values of the policy's value head, for policies that do not compute them when sampling.
 
     Args:
         rows: contexts per forward pass; lower it when memory runs out.
