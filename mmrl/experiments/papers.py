@@ -13,7 +13,7 @@ HEADERS = ("recipe", "paper", "status", "what differs", "result")
 
 
 def render_page(conf: Path = CONF, results: Path = FOLDER) -> str:
-    """The text of docs/papers.md."""
+    """Render the text of docs/papers.md."""
     rows = [_format_row(path, conf, results) for path in sorted((conf / "recipe").glob("*.yaml"))]
     lines = [f"| {' | '.join(HEADERS)} |", "|" + "---|" * len(HEADERS), *rows]
     return (

@@ -38,7 +38,7 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
 
     async def ask(self, path: str, body: dict[str, Any] | None = None, seconds: float | None = None) -> Any:
-        """Send a request: POST with a body, GET without. Raises Refused, or OSError without a connection or an answer."""
+        """Send a request: POST with a body, GET without. Raises Refused, or OSError without an answer."""
         limit = self.seconds if seconds is None else seconds
         timeout = aiohttp.ClientTimeout(total=None if limit == math.inf else limit)
         base = "http://server" if self.address.startswith(SOCKET) else self.address

@@ -20,8 +20,7 @@ class ServerProcess:
     """Command that runs under `guard`; its output goes to `log`."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None):
-        own = {name: value for name, value in os.environ.items() if name not in LAUNCHER}  # the server must not inherit
-        # the trainer's rank
+        own = {name: value for name, value in os.environ.items() if name not in LAUNCHER}  # no rank
         with log.open("ab") as out:
             self._guard = subprocess.Popen(
                 [sys.executable, guard.__file__],

@@ -12,7 +12,7 @@ VERSION = "from importlib.metadata import version; print(version('vllm'))"
 
 
 def find_python() -> str | None:
-    """Return this interpreter if it has vLLM, or that of `make vllm-cpu` in the working directory; None without both."""
+    """Return this interpreter if it has vLLM, or that of `make vllm-cpu`; None without both."""
     if importlib.util.find_spec("vllm") is not None:
         return sys.executable
     return str(BESIDE.absolute()) if BESIDE.exists() else None

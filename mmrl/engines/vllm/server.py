@@ -25,14 +25,13 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RESUME = "resume from the last iteration with ckpt_path=<run folder>/checkpoints/last.ckpt"
-SERVING = {"enable_scale_out": True, "disable_uvicorn_access_log": True}  # the first option enables
-# /inference/v1/generate
+SERVING = {"enable_scale_out": True, "disable_uvicorn_access_log": True}  # scale_out: /inference/v1/generate
 ENVIRONMENT = {
     "VLLM_SERVER_DEV_MODE": "1",  # enables the routes for weights; the server's socket is private to this user
     "PYTHONSAFEPATH": "1",  # no imports from the working directory
 }
 ON_CPU = {
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # learner and servers share the cores, so their threads must not be bound to the same ones
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the learner needs the same cores
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # one worker needs no process of its own
 }
 

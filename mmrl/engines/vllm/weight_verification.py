@@ -63,8 +63,7 @@ def _verify_ignored(held: EngineWeights, sent: Callable[[str, str], tuple[Finger
 
 
 def verify_canary(engine: Tensor, learner: Tensor, dtypes: set[str], version: int) -> float:
-    """Return the mean |difference| of engine's and learner's log-probs [T] on the canary; refuse it above the bound of
-    the coarsest dtype."""
+    """Return the mean |difference| of log-probs [T] on the canary; refuse it above the coarsest dtype's bound."""
     difference = (engine.double() - learner.double()).abs()
     bound = max(BOUNDS.get(dtype, BOUNDS["bfloat16"]) for dtype in dtypes)
     mean = float(difference.mean())
