@@ -1,53 +1,70 @@
-"""Render docs/papers.md: each recipe with its paper, its differences from the paper, and its result."""
+"""Render docs/papers.md: each recipe with its paper, how close it is, how to run it, and its result."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from mmrl.config.compose import CONF
 from mmrl.experiments.results import FOLDER, format_result, read_result
 
-HEADERS = ("recipe", "paper", "status", "what differs", "result")
+HEAD = """# Papers
+
+Each recipe with its paper, what differs from it, and its result. `python scripts/paper_index.py` writes this page;
+a test checks that it is current.
+
+`python scripts/reproduce.py NAME` runs the experiment of a recipe: method and baseline at equal budget over several
+seeds, on held-out problems. A result is the effect with its Student 95 % interval: of the paired difference to the
+baseline or, without a baseline, of the gain over the start. The verdict follows from the interval. [results/](results)
+holds every seed. Figures show the mean over the seeds, and the lowest to the highest seed as a band.
+
+| recipe | paper | status | result |
+|---|---|---|---|
+"""
 
 
 def render_page(conf: Path = CONF, results: Path = FOLDER) -> str:
     """Render the text of docs/papers.md."""
-    rows = [_format_row(path, conf, results) for path in sorted((conf / "recipe").glob("*.yaml"))]
-    lines = [f"| {' | '.join(HEADERS)} |", "|" + "---|" * len(HEADERS), *rows]
-    return (
-        "# Papers\n\n"
-        "Written by `python scripts/paper_index.py`; a test checks that it is current.\n"
-        "`python scripts/reproduce.py NAME` runs the experiment of a recipe: method and baseline at equal budget over\n"
-        "seeds. A result is the effect with its Student 95 % interval: of the paired difference to the baseline or,\n"
-        "without a baseline, of the gain over the start. `docs/results/` holds\n"
-        "every seed. `mmrl fit recipe=NAME` trains one run.\n\n" + "\n".join(lines) + "\n"
+    recipes = {
+        path.stem: yaml.safe_load(path.read_text())["paper"] for path in sorted((conf / "recipe").glob("*.yaml"))
+    }
+    rows = [_format_row(name, paper, _summarize(name, conf, results)) for name, paper in recipes.items()]
+    sections = ["\n".join(_format_section(name, paper, conf, results)) for name, paper in recipes.items()]
+    return HEAD + "\n".join(rows) + "\n\n" + "\n\n".join(sections) + "\n"
+
+
+def _format_row(name: str, paper: dict[str, Any], result: str) -> str:
+    cells = (f"[`{name}`](#{name})", _cite(paper), paper["status"], result)
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+
+
+def _format_section(name: str, paper: dict[str, Any], conf: Path, results: Path) -> Iterator[str]:
+    yield from (f"## {name}", "", f"{_cite(paper)}; {paper['source']}", "")
+    yield from (
+        f"- command: `mmrl fit recipe={name}`",
+        f"- status: {paper['status']}",
+        f"- differs: {paper['differs']}",
     )
+    result, file = read_result(name, results), conf / "experiment" / f"{name}.yaml"
+    if result is not None:
+        explanation = yaml.safe_load(file.read_text()).get("explanation")
+        yield f"- result: {format_result(result)}{f'; {explanation}' if explanation else ''}"
+    elif file.exists():
+        yield f"- result: not run, `python scripts/reproduce.py {name}`"
+    if result is not None and (results / f"{name}.png").exists():
+        yield from ("", f"![{name}: {result['metric']} over the iterations](results/{name}.png)")
 
 
-def _format_row(path: Path, conf: Path, results: Path) -> str:
-    paper = yaml.safe_load(path.read_text())["paper"]
+def _summarize(name: str, conf: Path, results: Path) -> str:
+    result = read_result(name, results)
+    if result is not None:
+        return format_result(result)
+    return "not run" if (conf / "experiment" / f"{name}.yaml").exists() else ""
+
+
+def _cite(paper: dict[str, Any]) -> str:
     year = f" ({paper['year']})" if paper.get("year") else ""
-    title = f"{paper['title']}{year}; {paper['source']}"
-    cells = (
-        f"`{path.stem}`",
-        title,
-        paper["status"],
-        paper["differs"],
-    )
-    return f"| {' | '.join(_plain(cell) for cell in (*cells, _format_cell(path.stem, conf, results)))} |"
-
-
-def _format_cell(recipe: str, conf: Path, results: Path) -> str:
-    file = conf / "experiment" / f"{recipe}.yaml"
-    result = read_result(recipe, results)
-    if result is None:
-        return f"not run: `python scripts/reproduce.py {recipe}`" if file.exists() else ""
-    figure = f" ([figure](results/{recipe}.png))" if (results / f"{recipe}.png").exists() else ""
-    explanation = yaml.safe_load(file.read_text()).get("explanation")
-    return f"{format_result(result)}{figure}{f'; {explanation}' if explanation else ''}"
-
-
-def _plain(cell: str) -> str:
-    return " ".join(cell.split()).replace("|", "\\|")
+    return f"{paper['title']}{year}"

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
+LINK = re.compile(r"\[([^\[\]]*)\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
 FENCE = re.compile(r"(```.*?```)", flags=re.DOTALL)
 
 
 def outside_pages(root: Path = ROOT) -> dict[str, str]:
     """Where pages that lie beside docs/ stand in the site, by their path in the repository."""
-    pages = {"CONTRIBUTING.md": "contributing.md", "README.md": "readme.md"}
+    pages = {"CONTRIBUTING.md": "contributing.md"}
     for file in sorted([*root.glob("tasks/*/README.md"), *root.glob("sims/*/README.md")]):
         folder = file.parent.relative_to(root).as_posix()
         pages[f"{folder}/README.md"] = f"{folder}.md"
@@ -43,19 +43,23 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     here, outside = page.file.src_uri, outside_pages()
 
     def replace(match: re.Match[str]) -> str:
-        place, anchor = _place(here, match[1]), match[2] or ""
+        text, place, anchor = match[1], _place(here, match[2]), match[3] or ""
         if place in outside:
             target = outside[place]
         elif (ROOT / place).is_dir():
-            return "]"
+            return text
         elif place.startswith("docs/"):
             target = place.removeprefix("docs/")
         elif files.get_file_from_path(_source_page(place)) is not None:
             target, line = _source_page(place), anchor.removeprefix("#L")
-            return f"]({_relative(target, here)}){{data-line={line}}}" if line else f"]({_relative(target, here)})"
+            return (
+                f"[{text}]({_relative(target, here)}){{data-line={line}}}"
+                if line
+                else f"[{text}]({_relative(target, here)})"
+            )
         else:
             return match[0]
-        return f"]({_relative(target, here)}{anchor})"
+        return f"[{text}]({_relative(target, here)}{anchor})"
 
     parts = FENCE.split(markdown)
     return "".join(part if part.startswith("```") else LINK.sub(replace, part) for part in parts)
@@ -73,7 +77,7 @@ def _relative(target: str, here: str) -> str:
 
 
 def _targets(here: str, markdown: str) -> set[str]:
-    return {_place(here, match[1]) for match in LINK.finditer(FENCE.sub("", markdown))}
+    return {_place(here, match[2]) for match in LINK.finditer(FENCE.sub("", markdown))}
 
 
 def _place(here: str, target: str) -> str:

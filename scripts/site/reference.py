@@ -100,6 +100,7 @@ def pages() -> dict[str, str]:
 def find_parts(slot: Slot) -> list[Source]:
     """The public classes that can be put into a slot."""
     found = [part for base in slot.bases for part in find_subclasses(slot.packages, base)]
+    found.sort(key=lambda part: part.module.startswith("mmrl.methods"))  # parts of a single paper come last
     return [part for part in found if not part.node.name.startswith("_")]
 
 

@@ -26,6 +26,8 @@ def test_a_verdict_is_followed_by_its_reason(tmp_path):
             (experiments / f"{name}.yaml").write_text(yaml.safe_dump({"explanation": explanation}))
     (results / "seen.json").write_text(json.dumps(RESULT))
     page = render_page(tmp_path / "conf", results)
-    rows = {row.split("`")[1]: row for row in page.splitlines() if row.startswith("| `")}
-    assert "no effect at this scale: +0.010 [-0.020, +0.040] over GRPO; answers are short |" in rows["seen"]
-    assert rows["unseen"].endswith("not run: `python scripts/reproduce.py unseen` |") and rows["plain"].endswith("|  |")
+    sections = {section.partition("\n")[0]: section for section in page.split("\n## ")}
+    assert "- result: no effect at this scale: +0.010 [-0.020, +0.040] over GRPO; answers are short" in sections["seen"]
+    assert "| [`seen`](#seen) | A title (2024) | exact | no effect at this scale: +0.010 [-0.020, +0.040] over" in page
+    assert "- result: not run, `python scripts/reproduce.py unseen`" in sections["unseen"]
+    assert "result" not in sections["plain"]

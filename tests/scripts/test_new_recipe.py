@@ -37,7 +37,7 @@ def test_the_walk_of_contributing_works_as_it_stands(checkout):
         assert done.returncode == 0, f"{line}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         if "pytest" in line:
             assert " passed" in done.stdout and "failed" not in done.stdout
-    assert "| `plain_gradient` |" in (checkout / "docs" / "papers.md").read_text()
+    assert "| [`plain_gradient`](#plain_gradient) |" in (checkout / "docs" / "papers.md").read_text()
     lint = run("python -m ruff check conf mmrl tests scripts", checkout)
     assert lint.returncode == 0, lint.stdout
 

@@ -35,7 +35,7 @@ class Questions:
 
     weight_transfer_engine: Any
     model_config: Any
-    mmrl_layouts: dict[str, Layout]  # by path; kept because the file may be deleted before the verification
+    mmrl_layouts: dict[str, Layout]  # by path; kept because the file may be gone when weights are verified
 
     def mmrl_check(self, path: str) -> dict[str, Any]:
         """Return the reasons why a safetensors file cannot be loaded, {"problems": [...]}; empty if it can."""

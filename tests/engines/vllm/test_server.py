@@ -55,7 +55,7 @@ def test_it_agrees_with_the_policy(text):
 def test_a_push_arrives_exactly(text):
     engine, model = text
     moved(model, 1.1)
-    engine.sync(model, 1)  # proves every tensor and the canary
+    engine.sync(model, 1)  # verifies every tensor and runs the canary
     agree(engine, model)
     (completion, *_) = engine.sample(requests(model), Sampling(max_tokens=4))
     assert completion.policy_version == 1
