@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # small operations on few cores otherwise wait in a busy loop
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning OpenMP threads slow small operations
 
 
 def main(argv: list[str] | None = None) -> int:

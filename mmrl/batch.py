@@ -10,9 +10,9 @@ from torch import Tensor
 
 
 class Ragged:
-    """A column whose rows own different numbers of items, stored end to end (image patches, for example).
+    """Column whose rows have different numbers of items, such as image patches, stored end to end.
 
-    Rows that own the same items share them: they are stored once, and selecting rows copies none.
+    Items that several rows have in common are stored once, and selecting rows copies none.
 
     Args:
         items: [sum(sizes), ...] of U different rows.
@@ -32,28 +32,28 @@ class Ragged:
 
     @property
     def lengths(self) -> Tensor:
-        """[N] int64, how many items each row owns."""
+        """[N] int64, number of items of each row."""
         return self.sizes[self.index]
 
     @property
     def values(self) -> Tensor:
-        """[sum(lengths), ...] the items of the rows end to end; those of rows that share them as often as the rows."""
+        """[sum(lengths), ...] the items of the rows end to end; shared items are repeated."""
         if torch.equal(self.index, torch.arange(len(self.sizes))):
             return self.items
         parts = self.items.split(self.sizes.tolist())
         return torch.cat([parts[row] for row in self.index.tolist()]) if len(self) else self.items[:0]
 
     def split(self, sizes: list[int]) -> list[Ragged]:
-        """Consecutive pieces of these numbers of rows."""
+        """Split into consecutive columns with these numbers of rows."""
         return [Ragged(self.items, self.sizes, part) for part in self.index.split(sizes)]
 
     def compact(self) -> Ragged:
-        """The same rows without items that none of them owns."""
+        """Return the same rows without items that no row has."""
         used, index = self.index.unique(return_inverse=True)
         return Ragged(Ragged(self.items, self.sizes, used).values, self.sizes[used], index)
 
     def to(self, *args: Any, **kwargs: Any) -> Ragged:
-        """On another device or in another dtype: what no row owns is not copied."""
+        """Convert to another device or dtype; items that no row has are not copied."""
         empty = self.items[:0].to(*args, **kwargs)
         if empty.device == self.items.device and empty.dtype == self.items.dtype:
             return self
@@ -66,11 +66,11 @@ class Ragged:
 
 
 class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type checker would ask each time
-    """Named columns over the same N rows. Lightning moves it between devices and keeps the type."""
+    """Dictionary of columns over the same N rows. Lightning moves it between devices and keeps the type."""
 
     @property
     def rows(self) -> int:
-        """N; every column has that many rows."""
+        """N, the number of rows of every column."""
         sizes = {name: len(column) for name, column in self.items()}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"columns of one batch differ in their number of rows: {sizes}")
@@ -80,27 +80,27 @@ class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type c
         raise KeyError(f"the batch has no column {name!r}; it has {sorted(self)}")
 
     def require(self, names: Iterable[str], part: str) -> None:
-        """Refuse with the column and the part named when something that the part reads is missing."""
+        """Raise a KeyError that names the part and the columns that it reads and the batch lacks."""
         missing = sorted(set(names) - set(self))
         if missing:
             raise KeyError(f"{part} reads {missing}, which the batch does not have; it has {sorted(self)}")
 
     def select(self, index: Tensor) -> Batch:
-        """Some rows, in the order given."""
+        """Select rows, in the order given."""
         return Batch({name: column[index] for name, column in self.items()})
 
     def cut(self, sizes: Sequence[int]) -> list[Batch]:
-        """Consecutive pieces of these numbers of rows, which share memory with this batch where columns are tensors."""
+        """Split into consecutive batches with these numbers of rows; tensor columns share memory with this batch."""
         pieces = zip(*(column.split(list(sizes)) for column in self.values()))
         return [Batch(zip(self, piece)) for piece in pieces]
 
     def with_columns(self, **columns: Tensor | Ragged) -> Batch:
-        """A new batch with columns added or replaced."""
+        """Return a new batch with columns added or replaced."""
         return Batch({**self, **columns})
 
     @property
     def score_mask(self) -> Tensor:
-        """[N, T] bool: what has to be scored, choices of the policy, imitated tokens and self-reward tokens."""
+        """[N, T] bool: entries that are scored: choices of the policy, imitated tokens and self-reward tokens."""
         read = self["action_mask"]
         for name in ("imitation_mask", "self_reward_mask"):
             if name in self:
@@ -108,17 +108,17 @@ class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type c
         return read
 
     def with_context(self, context: str) -> Batch:
-        """The same choices in another context: its columns, other.<context>.*, are the policy's inputs."""
+        """Return the same choices in another context, whose columns other.<context>.* become the policy's inputs."""
         prefix = f"other.{context}."
         there = {name.removeprefix(prefix): column for name, column in self.items() if name.startswith(prefix)}
         if not there:
-            raise KeyError(f"the batch has no context {context!r}: an entry of data.transforms has to give it")
+            raise KeyError(f"the batch has no context {context!r}: add an entry to data.transforms that writes it")
         own = {name: column for name, column in self.items() if not name.startswith(("obs.", "other."))}
         shared: dict[str, Any] = {name: there.pop(name) for name in ("prompt_id", "prompt_length") if name in there}
         return Batch({**own, **shared, **{f"obs.{name}": column for name, column in there.items()}})
 
     def split(self, size: int) -> list[Batch]:
-        """Consecutive pieces of at most `size` rows."""
+        """Split into consecutive batches of at most `size` rows."""
         return self.cut([min(size, self.rows - start) for start in range(0, self.rows, size)])
 
     def observation(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type c
 
 
 def pad_stack(rows: Sequence[Tensor], value: float | bool = 0, left: bool = False) -> Tensor:
-    """Rows of different lengths (and trailing sizes) as one tensor, filled up with `value` at the end or the start."""
+    """Stack rows of different lengths (and trailing sizes), padded with `value` at the end or the start."""
     trailing = [max(row.shape[axis] for row in rows) for axis in range(rows[0].dim())]
     out = rows[0].new_full((len(rows), *trailing), value)
     for position, row in enumerate(rows):

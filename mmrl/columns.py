@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Column:
-    """What one column holds, in words."""
+    """Description of one column: shape, unit and meaning."""
 
     shape: str
     unit: str
     meaning: str
-    pad: float = 0  # fills the choices beyond a row's own T
+    pad: float = 0  # padding of the choices beyond a row's own T
 
 
 COLUMNS: dict[str, Column] = {
@@ -129,17 +129,17 @@ def per_choice(name: str) -> bool:
 
 
 def pad_value(name: str) -> float:
-    """What fills the choices of a short row in this column."""
+    """Return the padding value of a column for rows with fewer choices."""
     return COLUMNS[name].pad if name in COLUMNS else 0
 
 
 def is_ragged(name: str) -> bool:
-    """Whether rows of this column have lengths of their own, that are not those of the choices."""
+    """Whether rows of this column have different lengths, other than their numbers of choices."""
     return name in COLUMNS and COLUMNS[name].shape == "[N, *]"
 
 
 def table() -> str:
-    """The dictionary as a Markdown table."""
+    """Format the data dictionary as a Markdown table."""
     lines = ["| column | shape | unit | meaning |", "|---|---|---|---|"]
     lines += [f"| `{name}` | `{c.shape}` | {c.unit} | {c.meaning} |" for name, c in COLUMNS.items()]
     lines.append("| `obs.*` | `[N, ...]` | policy's own | inputs of the policy, named by its `encode` |")

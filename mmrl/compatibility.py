@@ -14,7 +14,7 @@ from mmrl.strict_json import read_json_object
 NAME = "contract.json"
 ENVIRONMENT = "environment.json"
 
-_SHOWN, _WIDTH = 6, 140  # lines that are shown of a long list, and characters of a long line
+_SHOWN, _WIDTH = 6, 140  # lines printed of a long list, and characters printed of a long line
 
 
 def write_contract(folder: str | Path, stated: Mapping[str, Any], name: str = NAME) -> None:
@@ -38,11 +38,11 @@ def differences(
 ) -> list[str]:
     """List the entries that differ, one line each, nested ones by their path.
 
-    A contract read back from JSON equals the one that was written.
+    Values are compared as JSON stores them.
 
     Args:
-        expected: what was recorded.
-        actual: what is at hand.
+        expected: the recorded contract.
+        actual: the present contract.
         then: where the recorded value holds, for the line.
         now: where the other one does.
     """

@@ -1,4 +1,4 @@
-"""Errors that are messages to the user: ConfigError, and every other that our own code raises on purpose."""
+"""Errors whose text is written for the user: ConfigError, and others that mmrl raises on purpose."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from torch import nn
 
 @contextmanager
 def evaluation_mode(network: nn.Module) -> Iterator[None]:
-    """Switch off dropout and the like inside; does nothing where the network is in evaluation mode already."""
-    # each module's own mode: a frozen part may be in evaluation mode inside a training policy
+    """Put a network in evaluation mode inside the context, which disables dropout."""
+    # modes are restored per module, since a frozen part may be in evaluation mode inside a training policy
     training = [module for module in network.modules() if module.training] if network.training else []
     for module in training:
         module.training = False

@@ -12,7 +12,7 @@ from mmrl.types import Episode, Prompt, Task
 
 @dataclass(frozen=True)
 class Problem:
-    """One that was found to be sound: plain values, so that it can be saved and sent between processes."""
+    """A problem that passed `Game.check`, as plain values that can be saved and sent between processes."""
 
     kind: str
     body: tuple[str, ...]
@@ -20,7 +20,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a proposal or an answer.
+    """Result of checking a proposal or an answer.
 
     `outcome` is "right", "valid" (a sound proposal), "wrong", "broken" (not of the asked form), the name of what was
     unsound about a proposal, or "executor" if the executor failed, which is no fault of the policy.
@@ -34,33 +34,33 @@ class Verdict:
 class Game(Task):
     """Problems of several kinds that can be proposed, checked, asked and judged, all by execution.
 
-    Scores of what is played: `earned`, `exact` (right, or sound), the same by role and kind, and what else is known.
+    Scores of episodes: `earned`, `exact` (right, or sound), the same by role and kind, and others of the task.
 
-    Everything is asked for many at once, so that an executor is started once. Its own prompts, train and held out, are
-    for starting and measuring.
+    Methods take many items at once, so that an executor is started once. The task's own prompts serve for warm start
+    and evaluation.
     """
 
     kinds: tuple[str, ...]
 
     @abstractmethod
     def seeds(self, kind: str) -> list[Problem]:
-        """Sound problems to begin with."""
+        """Return the initial problems."""
 
     @abstractmethod
     def ask(self, kind: str, known: Sequence[Problem], key: str) -> Prompt:
-        """The prompt that asks for a new problem of a kind, in view of known ones."""
+        """Return the prompt that asks for a new problem of a kind, given known problems as examples."""
 
     @abstractmethod
     def check(self, proposals: Sequence[tuple[str, Prompt, str]]) -> list[Verdict]:
-        """Whether each (kind, prompt, text) is a sound problem: well formed, executable, and the same each time."""
+        """Check whether each (kind, prompt, text) is a sound problem: well formed, executable and deterministic."""
 
     @abstractmethod
     def pose(self, problem: Problem, key: str) -> Prompt:
-        """The prompt that asks to solve it."""
+        """Return the prompt that asks to solve a problem."""
 
     @abstractmethod
     def judge(self, answers: Sequence[tuple[Problem, str]]) -> list[Verdict]:
-        """Whether each text solves its problem."""
+        """Judge whether each text solves its problem."""
 
     def score(self, episode: Episode) -> dict[str, float]:
         return self.scores([episode])[0]
@@ -72,4 +72,4 @@ class Game(Task):
 
     @abstractmethod
     def grade(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
-        """Scores of answers to the task's own prompts."""
+        """Score answers to the task's own prompts."""

@@ -8,7 +8,7 @@ from mmrl.types import Episode
 
 
 def group_episodes(episodes: Sequence[Episode]) -> dict[int, list[Episode]]:
-    """Episodes by group, in order of first appearance."""
+    """Group episodes by their group, in order of first appearance."""
     out: dict[int, list[Episode]] = {}
     for episode in episodes:
         out.setdefault(episode.group, []).append(episode)
@@ -22,7 +22,7 @@ def has_zero_variance(group: Sequence[Episode], score_name: str, tolerance: floa
 
 
 def get_score(episode: Episode, score_name: str) -> float:
-    """The reward of an episode, or one of its scores."""
+    """Return the reward of an episode, or one of its scores."""
     if score_name == "reward":
         return episode.reward
     if score_name not in episode.scores:

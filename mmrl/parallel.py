@@ -15,14 +15,14 @@ from mmrl.policies.base import Policy
 
 
 def rank_and_size() -> tuple[int, int]:
-    """This process's number and how many there are."""
+    """Return the rank of this process and the number of processes."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return 0, 1
 
 
 def total(value: Tensor, device: torch.device | None = None) -> Tensor:
-    """Sum over all processes, returned where the value was."""
+    """Sum a value over all processes; the result is on the value's device."""
     if rank_and_size()[1] == 1:
         return value
     out = value.detach().clone().to(device or value.device)
@@ -31,7 +31,7 @@ def total(value: Tensor, device: torch.device | None = None) -> Tensor:
 
 
 def gather(items: Sequence[Any]) -> list[Any]:
-    """The items of all processes, in rank order, on every process."""
+    """Gather the items of all processes, in rank order, on every process."""
     size = rank_and_size()[1]
     if size == 1:
         return list(items)
@@ -41,7 +41,7 @@ def gather(items: Sequence[Any]) -> list[Any]:
 
 
 def barrier(trainer: Any, name: str) -> None:
-    """Wait until every process is here."""
+    """Wait until every process has reached this call."""
     if trainer.world_size > 1:
         trainer.strategy.barrier(name)
 
@@ -57,7 +57,7 @@ def on_any(trainer: Any, condition: bool) -> bool:
 
 
 def precision(trainer: Any) -> AbstractContextManager:
-    """The context in which Lightning runs the model: sampling and annotation go through the same arithmetic."""
+    """Return Lightning's precision context, so that sampling and annotation use the arithmetic of training."""
     return trainer.precision_plugin.forward_context()
 
 
@@ -70,7 +70,7 @@ def runs_on_one_cpu(trainer: Any) -> bool:
 
 
 def mesh_sizes(trainer: Any) -> dict[str, int] | None:
-    """Processes along each dimension of the device mesh of a strategy that has one; None for other strategies."""
+    """Return the number of processes along each dimension of the strategy's device mesh; None without a mesh."""
     mesh = getattr(trainer.strategy, "device_mesh", None)
     return None if mesh is None else dict(zip(mesh.mesh_dim_names, mesh.shape))
 
@@ -92,16 +92,16 @@ def refuse_rounded_columns(trainer: Any) -> None:
 
 
 def use_device(device: torch.device) -> AbstractContextManager:
-    """Context for a thread that works on the learner's device: the current CUDA device is per thread."""
+    """Set the current CUDA device of a thread to the learner's, since it is set per thread."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def refuse_threads(trainer: Any, part: str) -> None:
-    """Refuse to sample in a thread beside the learner where the two would meet: in collectives and global dtypes."""
+    """Refuse to sample in a thread beside the learner where both use collectives or a global default dtype."""
     if trainer.world_size > 1:
         raise ValueError(
-            f"{part} samples while it learns, in one process only: with trainer.devices > 1 the collectives of the two "
-            "would meet; use data.staleness=0 or trainer.devices=1"
+            f"{part} samples while the learner trains, which needs one process: with trainer.devices > 1 their "
+            "collectives would mix; use data.staleness=0 or trainer.devices=1"
         )
     if str(trainer.precision) == "64-true":
         raise ValueError(f"{part} cannot be used with trainer.precision=64-true, which sets the dtype of all threads")
@@ -110,7 +110,7 @@ def refuse_threads(trainer: Any, part: str) -> None:
 def shard(policy: Policy, mesh: Any) -> None:
     """Shard every repeated block of the policy and then its root over the data-parallel mesh (FSDP2).
 
-    The ways to act are registered as entries, so that sampling gathers the weights as training does.
+    The methods that act are registered as forward methods, so that sampling gathers the weights as training does.
     """
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
@@ -127,7 +127,7 @@ def shard(policy: Policy, mesh: Any) -> None:
 
 @contextmanager
 def unshard(policy: nn.Module) -> Iterator[None]:
-    """Collective: inside, the weights of a sharded policy are plain tensors in the memory of the host, to be saved."""
+    """Gather the weights of a sharded policy in host memory inside the context, to save them. Collective."""
     from torch.distributed.tensor import DTensor
 
     shards: list[tuple[nn.Module, str, Any]] = [

@@ -1,4 +1,4 @@
-"""Randomness derived from what is being drawn, so that nothing needs saving and resume is exact.
+"""Counter-based random streams keyed by what is drawn: no state to save, exact resume.
 
 A draw is keyed by (seed, purpose, iteration, slot, sample index, ...). It does not depend on the order of calls, on how
 requests are batched, or on the number of processes.
@@ -48,17 +48,17 @@ class Noise:
         return len(self.seeds)
 
     def __getitem__(self, index: Any) -> Noise:
-        """The streams of some rows, each going on where it stands."""
+        """Select the streams of some rows; each continues at its present position."""
         part = Noise(self.seeds[index])
         part._count = self._count[index].copy()
         return part
 
     def uniform(self, *shape: int) -> Tensor:
-        """Draws in (0, 1), float32 [rows, *shape], on the CPU."""
+        """Draw uniform numbers in (0, 1), float32 [rows, *shape], on the CPU."""
         return torch.from_numpy(self._levels(shape, np.float32))
 
     def _levels(self, shape: tuple[int, ...], dtype: type[np.floating]) -> np.ndarray:
-        """The next numbers of each row in (0, 1), the same in every precision."""
+        """Draw the next numbers of each row in (0, 1), equal in every precision."""
         count = math.prod(shape)
         z = self.seeds + self._count * _GOLDEN
         self._count += np.uint64(count)
@@ -70,17 +70,17 @@ class Noise:
         return value.reshape(len(self), *shape)
 
     def integers(self, rows: Sequence[int] | slice = slice(None)) -> np.ndarray:
-        """The next number of some rows, uint64 [len(rows)]: seeds of further streams."""
+        """Draw the next number of some rows, uint64 [len(rows)]: seeds of further streams."""
         self._count[rows] += np.uint64(1)
         return _mix(self.seeds[rows] + self._count[rows] * _GOLDEN)
 
     def normal(self, *shape: int) -> Tensor:
-        """Standard normal draws, float32 [rows, *shape], by the inverse CDF."""
+        """Draw standard normal numbers, float32 [rows, *shape], by the inverse CDF."""
         return torch.special.ndtri(torch.from_numpy(self._levels(shape, np.float64))).float()
 
 
 def _mix(z: np.ndarray) -> np.ndarray:
-    """splitmix64's output function, in place; unsigned arrays wrap around without a warning."""
+    """Apply splitmix64's output function in place; unsigned arrays wrap around without a warning."""
     z ^= z >> _30
     z *= _FIRST
     z ^= z >> _27

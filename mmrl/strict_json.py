@@ -1,4 +1,4 @@
-"""Reads JSON that others wrote: every value that Python's parser would take silently or die of is refused by name."""
+"""Strict JSON parser for untrusted files: refuses values that Python's parser accepts silently or fails on."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SHOWN = 80  # characters of a value that a message quotes
 
 
 class BrokenJSON(ValueError):
-    """Text that is not the JSON that was asked for; the message says where and why."""
+    """The text is not valid JSON of the required form; the message names the place and the reason."""
 
 
 def parse_json(text: str | bytes, place: str, remedy: str, finite: bool = True) -> Any:
-    """The value of one JSON text in UTF-8.
+    """Parse one JSON text in UTF-8.
 
     Args:
         text: with or without a byte order mark.
@@ -81,7 +81,7 @@ def parse_json(text: str | bytes, place: str, remedy: str, finite: bool = True) 
 
 
 def read_json_object(path: Path, remedy: str, finite: bool = True) -> dict[str, Any]:
-    """The JSON object that a file holds.
+    """Read the JSON object in a file.
 
     Args:
         path: of the file.
@@ -105,14 +105,14 @@ def read_json_object(path: Path, remedy: str, finite: bool = True) -> dict[str, 
 
 
 def need_object(entry: Any, place: str, remedy: str) -> dict[str, Any]:
-    """The entry, which must be an object."""
+    """Return the entry; refuse it unless it is an object."""
     if not isinstance(entry, Mapping):
         raise BrokenJSON(f"{place}: must be an object with named entries, is {kind(entry)}; {remedy}")
     return dict(entry)
 
 
 def kind(value: Any) -> str:
-    """What a JSON value is, in JSON's words."""
+    """Return the JSON type of a value."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     names = {dict: "an object", list: "a list", str: "a text", int: "a number", float: "a number"}
@@ -133,7 +133,7 @@ def _unprintable(text: str) -> bool:
 
 
 def _half_pair(value: Any) -> str | None:
-    """The first text, key or value, that has no UTF-8 form."""
+    """Return the first text, key or value, that cannot be encoded in UTF-8."""
     open_values = [value]
     while open_values:
         one = open_values.pop()

@@ -21,7 +21,7 @@ _OWN = frozenset({"action", "behavior_logprobs", "action_mask", "values", "polic
 
 @dataclass(frozen=True)
 class ActionBatch(Sequence[Completion]):
-    """ActionBatch: the sampled actions of a policy in n contexts, as columns.
+    """Sampled actions of a policy in n contexts, as columns.
 
     Columns are named as in `mmrl.columns`, the policy's inputs "obs.<name>"; all have n rows. `deferred` computes
     those that do not affect the action, such as values, from the others: once for all rows, or when they are read.
@@ -52,7 +52,7 @@ class ActionBatch(Sequence[Completion]):
 
     @staticmethod
     def concatenate(parts: Sequence[ActionBatch]) -> ActionBatch:
-        """The rows of several batches of one policy, one after the other."""
+        """Concatenate several batches of one policy."""
         if len(parts) == 1:
             return parts[0]
         columns = {name: torch.cat([part.columns[name] for part in parts]) for name in parts[0].columns}
@@ -60,7 +60,7 @@ class ActionBatch(Sequence[Completion]):
 
 
 def completion(columns: dict[str, Tensor], row: int, output: Any) -> Completion:
-    """One row on its own."""
+    """Return one row as a completion."""
     return Completion(
         observation={name[4:]: column[row] for name, column in columns.items() if name.startswith("obs.")},
         action=columns["action"][row],
@@ -82,9 +82,9 @@ class TransitionTable:
         self._rewards: list[float] = []
 
     def add(self, actions: Sequence[Completion], rewards: Sequence[float]) -> range:
-        """Append rows for these decisions; their row numbers."""
+        """Append rows for these decisions; return their row numbers."""
         if len(actions) != len(rewards):
-            raise ValueError(f"{len(actions)} decisions and {len(rewards)} rewards do not belong together")
+            raise ValueError(f"{len(actions)} decisions and {len(rewards)} rewards; give one reward per decision")
         if len(actions):
             self._batches.append(actions)
         self._rewards.extend(rewards)
@@ -92,14 +92,14 @@ class TransitionTable:
         return range(self.rows - len(actions), self.rows)
 
     def turns(self, rows: Sequence[int]) -> Sequence[Turn]:
-        """A view of these rows, in the order given; nothing may be added afterwards."""
+        """Return a view of these rows, in the order given; nothing may be added afterwards."""
         if self._actions is not None:
             return TransitionView(self, torch.as_tensor(rows))
         return [Turn(self._completions[row], self._rewards[row]) for row in rows]
 
     @cached_property
     def _actions(self) -> ActionBatch | None:
-        """All rows as columns, where every answer came in columns."""
+        """Return all rows as columns, if every action batch has columns."""
         parts = [actions for actions in self._batches if isinstance(actions, ActionBatch)]
         return ActionBatch.concatenate(parts) if parts and len(parts) == len(self._batches) else None
 
@@ -109,12 +109,12 @@ class TransitionTable:
 
     @cached_property
     def columns(self) -> dict[str, Tensor]:
-        """All rows of a table of columns, "reward" among them."""
+        """All rows of a table of columns, with "reward"."""
         assert self._actions is not None
         return {**self._actions.all_columns, "reward": torch.tensor(self._rewards)}
 
     def output(self, row: int) -> Any:
-        """The decoded action of a row of a table of columns."""
+        """Return the decoded action of a row of a table of columns."""
         assert self._actions is not None
         return self._actions.output[row]
 
@@ -135,12 +135,12 @@ class TransitionView(Sequence[Turn]):
         return Turn(completion(columns, row, self.table.output(row)), float(columns["reward"][row]))
 
     def column(self, name: str) -> Tensor:
-        """[n, ...] one column of these rows."""
+        """Return one column [n, ...] of these rows."""
         return self.table.columns[name][self.rows]
 
     @cached_property
     def choices(self) -> int:
-        """How many choices the policy made."""
+        """Number of choices that the policy made."""
         return int(self.column("action_mask").sum())
 
     @cached_property
@@ -150,7 +150,7 @@ class TransitionView(Sequence[Turn]):
 
 
 def columns_of(episodes: Iterable[Sequence[Turn]]) -> dict[str, Tensor] | None:
-    """The columns of the turns of several episodes, one after the other; None unless all are rows of one table."""
+    """Concatenate the columns of the turns of several episodes; None unless all are rows of one table."""
     parts = [turns for turns in episodes if len(turns)]
     if not parts or any(not isinstance(turns, TransitionView) or turns.table is not parts[0].table for turns in parts):  # type: ignore[attr-defined]
         return None

@@ -1,4 +1,4 @@
-"""Lightning's ModelCheckpoint, of which a run may have several with the same interval."""
+"""ModelCheckpoint callbacks that may share an interval."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 class NamedCheckpoint(ModelCheckpoint):
     """ModelCheckpoint whose state is saved under its file name too.
 
-    Lightning tells several callbacks apart by their interval and metric alone, and refuses two that are equal in those.
+    Lightning identifies callbacks by interval and metric alone, and refuses two that are equal in both.
     """
 
     @property

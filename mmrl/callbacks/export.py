@@ -1,4 +1,4 @@
-"""What a run leaves for others: its starting weights, its simulator's contract, and a policy for transformers."""
+"""Export a run's starting weights, its simulator's contract, and the trained policy."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mmrl.runs.versions import environment
 
 
 class Export(L.Callback):
-    """Keeps the starting weights as checkpoints/start.ckpt and writes the trained policy to <run_dir>/policy.
+    """Save the starting weights as checkpoints/start.ckpt and the trained policy in <run_dir>/policy.
 
-    What the task states about its simulator goes to <run_dir>/contract.json; a run is only resumed under the same.
-    What is installed goes to <run_dir>/environment.json; a difference is said.
+    <run_dir>/contract.json has the simulator's contract; resuming under another contract is refused.
+    <run_dir>/environment.json has the installed versions; a resumed run reports differences.
 
     Args:
         run_dir: folder of the run.

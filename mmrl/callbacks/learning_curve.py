@@ -10,7 +10,7 @@ from mmrl.evaluation.statistics.curves import plot_run
 
 
 class LearningCurve(L.Callback):
-    """Draws <run_dir>/learning_curve.png at the end: training reward, and every held-out rate with its interval.
+    """Draw <run_dir>/learning_curve.png at the end: training reward, and every held-out rate with its interval.
 
     Args:
         run_dir: folder of the run, with metrics.csv.

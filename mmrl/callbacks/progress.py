@@ -9,7 +9,7 @@ from lightning.pytorch.callbacks import RichProgressBar
 
 
 class Progress(RichProgressBar):
-    """One bar for the rollout of this iteration and one for its optimiser steps; falls silent without a terminal."""
+    """Progress bars of an iteration's rollout and of its optimiser steps; prints nothing without a terminal."""
 
     def __init__(self) -> None:
         super().__init__(leave=False)
@@ -26,7 +26,7 @@ class Progress(RichProgressBar):
 
     def _reset_progress_bar_ids(self) -> None:
         super()._reset_progress_bar_ids()
-        self._rollout_id = None  # a new display, as after fit or a second validate, knows no task of the last one
+        self._rollout_id = None  # a new display, as after fit or a second validate, has no task of the last one
 
     def get_metrics(self, trainer: L.Trainer, pl_module: L.LightningModule) -> dict[str, Any]:
         metrics = {k: v for k, v in trainer.callback_metrics.items() if k == "rollout/reward" or k.startswith("val/")}

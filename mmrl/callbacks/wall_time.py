@@ -1,4 +1,4 @@
-"""Where the seconds of an iteration go, and how much memory it takes."""
+"""Log the time of each iteration and its peak memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 
 class WallTime(L.Callback):
-    """Logs the seconds of each iteration and of its learning, and the peak memory; the other phases log their own.
+    """Log the seconds of each iteration and of its learning, and the peak memory; other phases log their own time.
 
     time/iteration is from the first prompt to the last optimiser step, without held-out measurements and
     checkpoints. time/learn is forward, backward and step of every micro-batch, until the device has finished.
@@ -46,7 +46,7 @@ class WallTime(L.Callback):
 
 
 def peak_gib(device: torch.device) -> float:
-    """Most memory held: of the accelerator since its statistics were reset when there is one, else of the process."""
+    """Return the peak memory: of the accelerator since its statistics were reset, else of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
     unit = 1 if sys.platform == "darwin" else 1024

@@ -86,19 +86,19 @@ class WarmStart(L.Callback):
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy as a whole, should another run look."""
+    """Copy a file atomically, because another run may read it."""
     with source.open("rb") as read, replace_file(target, f"{os.getpid()}.part") as write:
         shutil.copyfileobj(read, write)
 
 
 def _select_common(common: list[str], words: list[str]) -> list[str]:
-    """The common words without the groups for which the stage names another option: each can be given once."""
+    """Return the common arguments without the config groups that the stage sets: each can be given once."""
     named = {word.partition("=")[0] for word in words}
     return [word for word in common if "." in word.partition("=")[0] or word.partition("=")[0] not in named]
 
 
 def _find_cached(words: list[str], checkpoint: str | None) -> Path | None:
-    """Where a stage of these words that began with these weights is kept; None where nothing is."""
+    """Return the cached checkpoint of a stage with these arguments and starting weights; None if there is none."""
     folder = os.environ.get("MMRL_STARTS")
     if not folder:
         return None
@@ -112,10 +112,10 @@ _LAUNCHED = {"WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MA
 
 
 def load_policy(policy: Any, checkpoint: str, frozen_only: bool = False, trust: bool = False) -> None:
-    """Give the policy the weights of a checkpoint; what is optional and not in it keeps its own, a value head say.
+    """Load a checkpoint's weights into the policy; optional parts that it lacks, such as a value head, are kept.
 
     Args:
-        policy: gets the weights.
+        policy: the policy to change.
         checkpoint: the file.
         frozen_only: load only the weights that the policy does not train.
         trust: whether pickled objects in the file may be loaded.

@@ -1,7 +1,7 @@
-"""Ranges of the numbers in a configuration, where a library checks them late or not at all.
+"""Valid ranges of numeric options that libraries check late or not at all.
 
-Constructors of this project refuse their own arguments; here are the options of Lightning's Trainer, of optimisers and
-of transformers configurations, and what holds for every number of a configuration.
+Constructors of this project check their own arguments; this file has the options of Lightning's Trainer, of optimisers
+and of transformers configurations, and the limits of every number.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ SEEDS = 2**32 - 1
 
 @dataclass(frozen=True)
 class Bound:
-    """The numbers from `low` to `high`.
+    """Range of numbers from `low` to `high`.
 
     Args:
-        low: smallest one; None for any.
-        high: largest one.
+        low: smallest number; None for any.
+        high: largest number.
         open: whether `low` itself is refused.
-        whole: whether it must be a whole number; null stays possible where the option has it.
+        whole: whether the number must be an integer; null stays valid where the option allows it.
         remedy: what to write instead.
     """
 
@@ -100,7 +100,7 @@ BOUNDS = {
 
 
 def find_bound(key: str) -> Bound:
-    """The bound of an option, by its dotted key without `init_args`."""
+    """Return the bound of an option by its dotted key without `init_args`."""
     return next(bound for pattern, bound in BOUNDS.items() if fnmatchcase(key, pattern))
 
 

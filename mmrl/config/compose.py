@@ -1,7 +1,7 @@
-"""Configuration: Hydra composes it, LightningCLI checks the types and builds the objects.
+"""Compose configurations with Hydra, and convert them for LightningCLI, which checks types and builds the objects.
 
-`mmrl fit recipe=grpo policy.path=...` takes Hydra overrides, `mmrl fit --config run/config.yaml` is LightningCLI. Both
-build the same classes, and the second reads what the first wrote.
+`mmrl fit recipe=grpo policy.path=...` takes Hydra overrides, `mmrl fit --config run/config.yaml` uses LightningCLI
+alone. Both build the same classes, and the second reads the file that the first writes.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ SHORT = {
 
 
 def _product(*factors: Any) -> int:
-    """${product:a,b}: a product of whole numbers, such as the optimiser steps of a run."""
+    """Resolve ${product:a,b}: a product of integers, such as the number of optimiser steps of a run."""
     if any(isinstance(factor, bool) or not isinstance(factor, int) for factor in factors):
         raise ConfigError(f"it is the product of {list(map(str, factors))}, and each must be a whole number (int)")
     return math.prod(factors)
 
 
 def _choose_captured(yes: str, no: str, *, _root_: DictConfig) -> str:
-    """${captured:A,B}: class A, a subclass of B, with capture=true, else class B."""
+    """Resolve ${captured:A,B}: class A, a subclass of B, if capture=true, else class B."""
     if not isinstance(_root_.get("capture", False), bool):
         raise ConfigError(f"capture={_root_.capture}: must be true or false")
     return yes if _root_.get("capture", False) else no
@@ -71,10 +71,10 @@ OmegaConf.register_new_resolver("captured", _choose_captured, replace=True)
 
 
 def _sim_size(name: str, *, _root_: DictConfig) -> Any:
-    """${sim:action_dims}: the chosen simulator's value for that argument of a policy."""
+    """Resolve ${sim:action_dims}: the simulator's value for that argument of a policy."""
     node = OmegaConf.select(_root_, "data.task.sim")
     if node is None and hasattr(_class(OmegaConf.select(_root_, "data.task._target_")), "sizes"):
-        node = _root_.data.task  # a task that knows them without a simulator
+        node = _root_.data.task  # a task that gives the sizes without a simulator
     if node is None:
         raise ConfigError(f"policy.{name} comes from a simulator and there is none: name one with sim=..., or set it")
     plain: Any = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
@@ -89,23 +89,23 @@ def _sizes(sim: str) -> dict[str, Any]:
     node = json.loads(sim)
     try:
         return instantiate(node).sizes()
-    except Exception as error:  # Hydra wraps what the simulator says
+    except Exception as error:  # Hydra wraps the simulator's error
         cause = " ".join(str(error.__cause__ or error).split())
         raise ConfigError(f"data.task.sim ({node['_target_']}): {cause}") from error
 
 
 def _class(path: str | None) -> Any:
-    """What a `_target_` names; None where it names nothing."""
+    """Import the class of a `_target_`; None if it cannot be imported."""
     try:
         return get_class(path) if path else None
-    except Exception:  # the typed parser has the better message
+    except Exception:  # the typed parser reports it with a better message
         return None
 
 
 def _build_processor(
     path: str, action: str = "quantile", vectors: str = "mean_std", unscaled_dims: Sequence[int] = ()
 ) -> Any:
-    """${normalised:FOLDER}: a policy.processor from the statistics of a dataset."""
+    """Resolve ${normalised:FOLDER}: a policy.processor from the statistics of a dataset."""
     from mmrl.datasets.processor_of_dataset import build_processor
 
     return build_processor(path, action, vectors, unscaled_dims)  # type: ignore[arg-type]
@@ -128,15 +128,15 @@ NEEDED = ("trainer", "learner", "data")
 
 
 def groups() -> dict[str, list[str]]:
-    """Every config group with its options. conf/experiment is no group: it describes comparisons of runs, not a run."""
+    """List every config group with its options, except conf/experiment, which describes comparisons of runs."""
     folders = sorted(folder for folder in CONF.iterdir() if folder.is_dir() and folder.name != "experiment")
     return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
 
 
 def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
-    """Convert arguments to Hydra overrides: short slot names spelled out, keys that a file leaves out allowed.
+    """Convert arguments to Hydra overrides: short prefixes are expanded, new keys are allowed.
 
-    Typing errors are refused here or by the typed parser, so Hydra does not check that a key exists.
+    Unknown keys are refused here or by the typed parser, so Hydra need not check that a key exists.
     """
     options = groups()
     out = []
@@ -165,7 +165,7 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
 
 
 def compose(arguments: Sequence[str]) -> DictConfig:
-    """Compose conf/ and the arguments, and name the run folder; parts are still Hydra's `_target_`."""
+    """Compose conf/ with the arguments, and name the run folder; parts are still Hydra's `_target_` nodes."""
     try:
         overrides = [quote(override) for override in to_hydra_overrides(arguments)]
         with initialize_config_dir(str(CONF), version_base="1.3"):
@@ -179,7 +179,8 @@ def compose(arguments: Sequence[str]) -> DictConfig:
 
 
 def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]) -> DictConfig:
-    """Drop Hydra's part, refuse renamed keys, name the run folder, and give warm-start stages the shared arguments."""
+    """Remove Hydra's own section, refuse renamed keys, name the run folder, and add the shared arguments to warm-start
+    stages."""
     chosen = {group: choices[group] for group in groups() if choices.get(group)}
     plain: Any = OmegaConf.to_container(cfg, resolve=False)
     own = {name: node for name, node in plain.items() if name != "hydra"}
@@ -198,7 +199,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]
 
 
 def _start_time() -> str:
-    """The time in the name of a run's folder, the same in the processes that Lightning launches for one run."""
+    """Return the time for a run's folder name, the same in all processes that Lightning launches for the run."""
     if "LOCAL_RANK" not in os.environ:
         os.environ["MMRL_STARTED"] = time.strftime("%Y%m%d-%H%M%S")
     elif "MMRL_STARTED" not in os.environ:
@@ -215,7 +216,7 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
     except OmegaConfBaseException as error:
         raise ConfigError(_explain_interpolation(cfg, error)) from error
     except RecursionError as error:
-        raise ConfigError("an interpolation ${...} contains itself; write a value in its place") from error
+        raise ConfigError("an interpolation ${...} refers to itself; replace it by a value") from error
     unknown = sorted(set(plain) - {*PLAIN, *ROOTS, "choices", "paper"})
     if unknown:
         raise ConfigError(f"unknown top-level keys {unknown}; they must be under trainer, model or data")
@@ -223,7 +224,7 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
         if plain.get(key) is not None and not isinstance(plain[key], str):
             plain[key] = _text(key, plain[key])
     out = {root: to_class_path(plain[root]) for root in ROOTS}
-    for name in ("callbacks", "logger"):  # named here, so that they can be changed one by one; a list for Lightning
+    for name in ("callbacks", "logger"):  # named in conf/, so that each can be overridden; Lightning takes a list
         named = out["trainer"].get(name)
         if isinstance(named, dict) and "class_path" not in named:
             out["trainer"][name] = list(named.values())
@@ -244,7 +245,7 @@ NAMED_PARTS = (
 
 
 def to_class_path(node: Any) -> Any:
-    """Hydra's {_target_: C, a: 1} as jsonargparse's {class_path: C, init_args: {a: 1}}, all the way down."""
+    """Convert Hydra's {_target_: C, a: 1} to jsonargparse's {class_path: C, init_args: {a: 1}}, recursively."""
     if isinstance(node, list):
         return [to_class_path(item) for item in node]
     if not isinstance(node, dict):
@@ -261,14 +262,14 @@ def to_class_path(node: Any) -> Any:
 
 
 def _text(key: str, value: Any) -> str:
-    """A name as text: numbers are converted, lists and mappings refused."""
+    """Convert a name to text: numbers are converted, lists and mappings refused."""
     if isinstance(value, (list, dict)):
         raise ConfigError(f"{key} must be a text, got {value}; put it in quotes if it is meant as a name")
     return str(value)
 
 
 def _explain_interpolation(cfg: DictConfig, error: OmegaConfBaseException) -> str:
-    """Name the key that cannot be computed, its expression and the cause; keep a message of our own resolver."""
+    """Format the error of an interpolation: key, expression and cause; messages of mmrl's resolvers are kept."""
     said = str(error).strip()
     own = said.removeprefix("ConfigError raised while resolving interpolation: ")
     key = str(error.full_key or "")
@@ -282,7 +283,7 @@ def _explain_interpolation(cfg: DictConfig, error: OmegaConfBaseException) -> st
 
 
 def _short(key: str) -> str:
-    """A full key as one would type it: model.policy.path as policy.path."""
+    """Shorten a full key to the form of the command line: model.policy.path to policy.path."""
     for short, full in sorted(SHORT.items(), key=lambda pair: -len(pair[1])):
         if key == full or key.startswith(f"{full}."):
             return short + key.removeprefix(full)

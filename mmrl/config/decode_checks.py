@@ -1,4 +1,4 @@
-"""Checks, before the first step, that a policy has the decodes that a run names."""
+"""Check before the first step that the policy supports the decodes of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mmrl.errors import ConfigError
 def check_decodes(policy: Any, data: Any) -> None:
     """Refuse a decode of `data.sampling` or `data.evaluation.sampling` that the policy's `check_sampling` refuses."""
     if policy is None or getattr(data, "sampling", None) is None:
-        return  # a learner or a data module of another kind
+        return  # a learner without a policy, or a data module without sampling settings
     decodes = {"data.sampling": data.sampling}
     if getattr(data, "evaluation", None) is not None:
         decodes |= {f"data.evaluation.sampling.{name}": part for name, part in data.evaluation.sampling.items()}

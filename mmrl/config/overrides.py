@@ -20,7 +20,7 @@ _SWEEP = "several values, and `mmrl fit` is one run; scripts/train.py --multirun
 
 
 def check_argument(argument: str) -> None:
-    """Refuse an argument that is not key=value, or whose key cannot be one."""
+    """Refuse an argument that is not key=value, or whose key is invalid."""
     key, equals, _ = argument.partition("=")
     if argument.partition(" ")[0] in _FLAGS:
         raise ConfigError(
@@ -42,7 +42,7 @@ def check_argument(argument: str) -> None:
 
 
 def check_groups(arguments: Sequence[str], groups: Mapping[str, list[str]]) -> None:
-    """Refuse two options of one group: a recipe twice, say. Of a plain key the last value counts."""
+    """Refuse two options of one group, such as two recipes. For a plain key the last value counts."""
     chosen: dict[str, str] = {}
     for argument in arguments:
         key, _, value = argument.lstrip("+").partition("=")
@@ -79,7 +79,7 @@ def quote(override: str) -> str:
 
 
 def check_effect(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Refuse `key={}` where it is merged with what is there and so changes nothing."""
+    """Refuse `key={}` for a mapping: Hydra merges it with the present entries, so it changes nothing."""
     for override in overrides:
         key, _, value = override.lstrip("+~").partition("=")
         if value.replace(" ", "") == "{}":
@@ -96,8 +96,8 @@ def drop_leftovers(cfg: DictConfig, overrides: Sequence[str], load: Callable[[st
 
     Args:
         cfg: composed; changed in place.
-        overrides: Hydra's; arguments that they name stay, so that a wrong one is refused by name.
-        load: the class behind an import path, or None.
+        overrides: Hydra's overrides; arguments that they set are kept, so that a wrong one is refused by name.
+        load: returns the class of an import path, or None.
     """
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}
     for key in sorted(given):
@@ -115,7 +115,7 @@ def drop_leftovers(cfg: DictConfig, overrides: Sequence[str], load: Callable[[st
 
 
 def _list_parameters(part: Any) -> set[str] | None:
-    """Names of a constructor's parameters; None where any name is taken or none can be known."""
+    """List the names of a constructor's parameters; None if it takes any name or has no signature."""
     if not inspect.isclass(part):
         return None
     parameters = inspect.signature(part).parameters.values()

@@ -1,4 +1,4 @@
-"""Format errors for users: which errors are messages, and the typed parser's long one as a line with the key."""
+"""Format errors for users: shorten the typed parser's nested message to one line with the key."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _NOISE = (
     *("Expected a path but", "Subclass types expect one of", "a class path (str)", "a dict with"),
 )
 
-_MANY = 15  # more keys than a reader wants to see where one is clearly meant
+_MANY = 15  # maximum number of keys listed in a message
 _LONGEST = 120  # characters of a value
 
 
 def is_from_callback(error: BaseException) -> bool:
-    """Whether a callback of Lightning raised the error: what its arguments ask for is not there."""
+    """Whether a Lightning callback raised the error, because its arguments name something that does not exist."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and "/lightning/pytorch/callbacks/" in frames[-1].filename.replace(os.sep, "/")
 
 
 @dataclass
 class _Complaint:
-    """What is said at the deepest place of the parser's text.
+    """The innermost complaint of the parser's message.
 
     Args:
         keys: from the outermost to the innermost.
@@ -47,13 +47,13 @@ class _Complaint:
     part: str | None
     texts: list[str] = field(default_factory=list)
     value: str | None = None
-    listed: bool = False  # whether it is one of the alternatives of a union, after which the value is said
+    listed: bool = False  # whether the type is a union; the parser's text then has the value after its alternatives
 
 
 def format_parser_error(text: str) -> str:
-    """jsonargparse nests one level per key and class; the deepest complaint is the cause.
+    """Format the innermost complaint of jsonargparse's message, which nests one level per key and class.
 
-    Its text looks like 'Parser key "model": ... Problem with given class_path 'C': ... Option 'x' is not accepted'.
+    The message looks like 'Parser key "model": ... Problem with given class_path 'C': ... Option 'x' is not accepted'.
     """
     if found := re.match(r"unrecognized arguments: --(?:trainer\.)?(\S+)", text):
         part = "lightning.pytorch.Trainer" if "--trainer." in text else None
@@ -149,7 +149,7 @@ def _short(value: str, longest: int = _LONGEST) -> str:
 
 
 def _options(key: str) -> str:
-    """How a part that is missing can be named."""
+    """List the options that give a missing part."""
     from mmrl.config.compose import groups
 
     name = key.rpartition(".")[2]
@@ -157,7 +157,7 @@ def _options(key: str) -> str:
 
 
 def _suggest_keys(key: str, part: str | None, group: str | None = None) -> str:
-    """What the constructor takes instead, or the argument of it that is a group of values."""
+    """Suggest similar arguments of the constructor, or its argument that contains the key."""
     if part is None:
         return ""
     if new := find_new_name("arguments", part, key.split(".")[0]):

@@ -24,14 +24,14 @@ _NULL = ("None", "Optional", "Any", "_empty")
 
 
 def check_parts(model: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-    """Refuse arguments that a part's constructor refuses, naming the key: of parts that hold plain values only.
+    """Build parts that have only plain values, and report a constructor's error with the key.
 
     Args:
         model: {class_path, init_args} of the learner.
         data: {class_path, init_args} of the data module.
 
     Raises:
-        ConfigError: with the key, the class and what its constructor says.
+        ConfigError: with the key, the class and the constructor's message.
     """
     _check_nulls(model, "model")
     _check_nulls(data, "data")
@@ -69,7 +69,7 @@ def _check_nulls(node: Any, key: str) -> None:
 
 
 def _specs(node: Any, key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Optimisers and terms of objectives, wherever they are."""
+    """List optimisers and terms of objectives at any depth."""
     if not isinstance(node, Mapping):
         return
     inside = node.get("init_args") or {} if "class_path" in node else node
@@ -94,12 +94,12 @@ def _try(key: str, spec: Any, *first: Any, kind: type | None = None) -> None:
 
 
 def _build(spec: Mapping[str, Any], *first: Any) -> Any:
-    """One part; an optimiser of a single number, a schedule of `first`."""
+    """Build one part: an optimiser with one dummy parameter, a schedule with the optimiser `first`."""
     part, given = load(spec["class_path"]), spec.get("init_args") or {}
     if not inspect.isclass(part):
         return part
     if issubclass(part, torch.optim.Optimizer):
         return part([torch.nn.Parameter(torch.zeros(1))], **given)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a schedule before the first step of its optimiser
+        warnings.simplefilter("ignore")  # the warning of a schedule that is built before the optimiser's first step
         return part(*first, **{name: build_nested(value) for name, value in given.items()})

@@ -1,4 +1,4 @@
-"""Convert what a constructor raised to one message that names the key, the class and the complaint."""
+"""Convert a constructor's error to one message with the key, the class and the reason."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 from mmrl.errors import ConfigError, is_user_error
 
-_LONGEST = 400  # characters of a complaint; some libraries print whole models
+_LONGEST = 400  # maximum characters of a reason, since some libraries print whole models
 _HINT = "change it or leave it out; MMRL_TRACEBACK=1 shows where it was refused"
 
 
 def explain_error(error: BaseException, key: str, part: str, arguments: Mapping[str, Any] | None = None) -> ConfigError:
-    """The error of a part: our own messages as they are, a library's with the key, the class and a remedy.
+    """Return the error of a part: mmrl's messages unchanged, a library's with key, class and remedy.
 
     Args:
-        error: what the constructor raised.
+        error: raised by the constructor.
         key: of the part in the configuration.
         part: its import path.
-        arguments: what it was given; the message states the plain values.
+        arguments: arguments of the constructor; the message has the plain values.
     """
     if isinstance(error, ConfigError) or is_user_error(error):
         return ConfigError(str(error.args[0] if isinstance(error, KeyError) and error.args else error))
@@ -34,18 +34,18 @@ def explain_error(error: BaseException, key: str, part: str, arguments: Mapping[
 
 
 def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers, strings and small collections of them; None says nothing."""
+    """Select numbers, strings and small collections of them; None is left out."""
     kinds = (bool, int, float, str, list, tuple, dict)
     return {name: value for name, value in arguments.items() if isinstance(value, kinds) and value not in ({}, [])}
 
 
 def place_of(node: Any, path: str, arguments: Mapping[str, Any], key: str = "") -> str:
-    """Where in the configuration a class is named, with these plain arguments where it is named twice; "" for nowhere.
+    """Find the key under which the configuration names a class; "" if it does not.
 
     Args:
         node: the configuration, or a part of it.
         path: the class's import path.
-        arguments: what it was built with.
+        arguments: plain arguments that distinguish two parts of one class.
     """
     places = list(_places(node, path.rpartition(".")[2], key))
     alike = [place for place, given in places if all(given.get(n) == v for n, v in _plain(arguments).items())]

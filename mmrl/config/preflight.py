@@ -1,4 +1,4 @@
-"""Check a composed configuration before anything of it is built."""
+"""Check a composed configuration before its parts are built."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _LONGEST_NAME = 255  # bytes, of every common file system
 
 
 def check_numbers(config: Mapping[str, Any]) -> None:
-    """Refuse numbers that are not finite, too large for any run, or outside of what an option may be.
+    """Refuse numbers that are not finite, too large for any run, or outside the range of their option.
 
     Args:
         config: nested plain values; a part is {_target_, ...} or {class_path, init_args}. Interpolations are skipped.
     """
-    first = ("seed_everything", "trainer", "data")  # what the rest is computed from
+    first = ("seed_everything", "trainer", "data")  # values that others are computed from
     ordered = {name: config[name] for name in (*first, *config) if name in config}
     for key, value in _leaves(ordered):
         if (wrong := find_violation(key, value)) is not None:
@@ -32,7 +32,7 @@ def check_numbers(config: Mapping[str, Any]) -> None:
 
 
 def check_config(config: Mapping[str, Any]) -> None:
-    """Refuse numbers, folders, sizes, lengths and callbacks that no run can use.
+    """Refuse invalid numbers, folders, sizes, lengths and callbacks.
 
     Args:
         config: resolved: trainer, model, data, run_dir and so on, its parts as {class_path, init_args}.
@@ -49,13 +49,13 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 def check_seed(key: str, value: Any) -> None:
-    """Refuse what is not a seed of NumPy."""
+    """Refuse a seed that NumPy does not accept."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= SEEDS:
         raise ConfigError(f"{key} must be a whole number from 0 to {SEEDS}, got {value!r}")
 
 
 def _leaves(node: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Every plain value with its dotted key, as a user writes it."""
+    """Iterate over plain values with their dotted keys, as on the command line."""
     if isinstance(node, Mapping):
         if "class_path" in node:
             node = node.get("init_args") or {}
@@ -80,7 +80,7 @@ def check_folder(key: str, name: Any) -> None:
     if not text.strip():
         if key == "run_dir":
             raise ConfigError("run_dir is empty: name a folder, or leave it out for runs/RECIPE/TIME")
-        return  # a logger's "" is its default
+        return  # an empty text selects a logger's default
     if "://" in text:
         return  # a remote file system, which Lightning writes to
     if bad := [character for character in text if not character.isprintable()]:
@@ -118,7 +118,7 @@ def _check_sizes(data: Mapping[str, Any], trainer: Mapping[str, Any]) -> None:
 
 
 def _check_lengths(data: Mapping[str, Any], model: Mapping[str, Any]) -> None:
-    """Completions against the positions of a model that the configuration describes."""
+    """Refuse completions longer than the positions of a model that the configuration describes."""
     config = _arguments(model.get("policy")).get("config")
     _check_heads(config, "model.policy.config")
     limit = config.get("max_position_embeddings") if isinstance(config, Mapping) else None
@@ -137,7 +137,7 @@ def _check_lengths(data: Mapping[str, Any], model: Mapping[str, Any]) -> None:
 
 
 def _check_heads(config: Any, key: str) -> None:
-    """Attention heads of a transformer that the configuration describes, at any depth."""
+    """Check the numbers of attention heads of transformer configurations, at any depth."""
     if not isinstance(config, Mapping):
         return
     size, heads, pairs = (config.get(name) for name in ("hidden_size", "num_attention_heads", "num_key_value_heads"))

@@ -1,4 +1,4 @@
-"""Refuse names of earlier versions with the present name; renamed.yaml holds the table."""
+"""Refuse names of earlier versions with an error that gives the present name; renamed.yaml has the table."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import yaml
 from mmrl.errors import ConfigError
 
 _TABLE = Path(__file__).with_suffix(".yaml")
-_MANY = 5  # renamed names in one message
+_MANY = 5  # maximum number of renamed names in one message
 _REFERENCE = re.compile(r"\$\{(\w+(?:\.\w+)+)\}")
 
 
 @functools.cache
 def load_table() -> dict[str, dict[str, Any]]:
-    """The table of renamed names: section -> ... -> old name -> present name."""
+    """Load the table of renamed names: section -> ... -> old name -> present name."""
     return yaml.load(_TABLE.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def find_new_name(section: str, *names: str) -> str | None:
-    """The present name of what is under these names in a section of the table; None if it was not renamed."""
+    """Look up the present name of an entry in a section of the table; None if it was not renamed."""
     found: Any = load_table()[section]
     for name in names:
         found = found.get(name) if isinstance(found, Mapping) else None
@@ -32,7 +32,7 @@ def find_new_name(section: str, *names: str) -> str | None:
 
 
 def find_new_path(path: str) -> str | None:
-    """The present import path of a class that was moved or renamed; None if it was not."""
+    """Return the present import path of a moved or renamed class; None if it was not renamed."""
     module, _, name = path.rpartition(".")
     moved = find_new_name("modules", module)
     return find_new_name("classes", path) or (f"{moved}.{name}" if moved else None)
@@ -44,9 +44,9 @@ def check_argument_names(
     """Refuse arguments key=value with a renamed key.
 
     Args:
-        config: that the arguments change; a part is {_target_, ...} or {class_path, init_args}.
+        config: changed by the arguments; a part is {_target_, ...} or {class_path, init_args}.
         arguments: key=value.
-        short: what the first part of a key may stand for, as policy for model.policy.
+        short: expansions of the first part of a key, such as policy to model.policy.
     """
     for argument in arguments:
         key, _, value = argument.partition("=")
@@ -79,12 +79,12 @@ def _arguments(node: Any) -> Mapping[str, Any]:
 
 def _path_of(node: Any) -> str | None:
     path = (node.get("_target_") or node.get("class_path")) if isinstance(node, Mapping) else None
-    # of ${captured:A,B}, where A is a subclass of B, B
+    # class B of ${captured:A,B}; A is a subclass of B
     return path.removesuffix("}").rpartition(",")[2] if isinstance(path, str) else None
 
 
 def _new_key(node: Any, key: str, name: str) -> str | None:
-    """The present name of one key of a node at `key`; None if it was not renamed."""
+    """Return the present name of one key of a node at `key`; None if it was not renamed."""
     path = _path_of(node) or ""
     if (new := find_new_name("arguments", find_new_path(path) or path, name)) is not None:
         return new
@@ -92,7 +92,7 @@ def _new_key(node: Any, key: str, name: str) -> str | None:
 
 
 def _translate(config: Mapping[str, Any], key: str) -> str:
-    """A dotted key with every renamed part in its present name."""
+    """Translate every renamed part of a dotted key to its present name."""
     node: Any = config
     new: list[str] = []
     for name in key.split("."):
@@ -104,7 +104,7 @@ def _translate(config: Mapping[str, Any], key: str) -> str:
 
 
 def _list_renamed(node: Any, key: str, config: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence about every renamed key, class and value in a node."""
+    """List one sentence for every renamed key, class and value in a node."""
     name = key.rpartition(".")[2]
     if isinstance(node, Mapping):
         path = _path_of(node)
@@ -131,7 +131,7 @@ def _list_renamed(node: Any, key: str, config: Mapping[str, Any]) -> Iterator[st
 
 
 def _new_metric(name: str) -> str | None:
-    """The present name of a metric, such as seconds/learn; None if it was not renamed."""
+    """Return the present name of a metric, such as seconds/learn; None if it was not renamed."""
     first, slash, rest = name.partition("/")
     if not slash or " " in name:
         return None

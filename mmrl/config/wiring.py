@@ -25,12 +25,12 @@ OTHERS = (
 
 
 def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str | None) -> None:
-    """Follow the columns through the pipeline; raise with the recipe, the part and the column when one is missing.
+    """Check that every column that a part of the pipeline reads is written before; name recipe, part and column.
 
     Args:
         model: {class_path, init_args} of the learner.
         data: {class_path, init_args} of the data module.
-        recipe: its name, for messages.
+        recipe: name of the recipe, for messages.
     """
     where = f"recipe {recipe!r}: " if recipe else ""
     learner, module = model["init_args"], data["init_args"]
@@ -56,7 +56,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     pipeline = module.get("pipeline") or []
     for name in pipeline:
         if pipeline.count(name) > 1:
-            raise ConfigError(f"{where}data.pipeline={pipeline} names {name!r} twice: once is enough, leave one out")
+            raise ConfigError(f"{where}data.pipeline={pipeline} names {name!r} twice; remove one")
         if annotators.get(name) is None:
             _refuse_annotator(name, annotators, where)
         annotator = build(annotators[name])
@@ -86,7 +86,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
 
 
 def check_phases(phases: Mapping[str, Any], module: Mapping[str, Any], where: str) -> None:
-    """Follow the columns through the phases of an update."""
+    """Check that every column that a phase of an update reads is written before."""
     columns = {"loss_weights"} | (build(module["replay"]).writes() if module.get("replay") else COLLATED)
     for name, spec in phases.items():
         if spec is None:
@@ -107,24 +107,24 @@ def _refuse_annotator(name: str, annotators: Mapping[str, Any], where: str) -> N
 
 
 def _explain_columns(missing: Sequence[str]) -> str:
-    """The present names of columns that had these names in earlier versions."""
+    """Return the present names of columns that were renamed, for the end of a message."""
     pairs = [(name, find_new_name("columns", name)) for name in missing]
     return "".join(f"; {name} was renamed to {new}" for name, new in pairs if new)
 
 
 def load(path: str) -> Any:
-    """The class behind an import path."""
+    """Import the class of an import path."""
     module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(module), name)
 
 
 def build(spec: Mapping[str, Any]) -> Any:
-    """A small part from its {class_path, init_args}; parts hold plain values only."""
+    """Build a part with plain arguments from its {class_path, init_args}."""
     return load(spec["class_path"])(**(spec.get("init_args") or {}))
 
 
 def build_nested(spec: Any) -> Any:
-    """Build a part whose arguments may be parts themselves; an optimiser waits for its parameters."""
+    """Build a part whose arguments may be parts; an optimiser becomes a function of its parameters."""
     if isinstance(spec, Mapping) and "class_path" in spec:
         part = load(spec["class_path"])
         arguments = {name: build_nested(value) for name, value in (spec.get("init_args") or {}).items()}

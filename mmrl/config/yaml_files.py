@@ -17,13 +17,14 @@ _HINT = "give a file that `mmrl fit ... --print_config` printed, or a run's conf
 
 
 def check_yaml(path: Path) -> dict[str, Any]:
-    """Refuse, with the line: a missing file, other text, duplicate or renamed keys, and endless aliases.
+    """Refuse a missing file, text that is not YAML, duplicate or renamed keys, and recursive aliases; errors name the
+    line.
 
     Returns:
         the mapping, with every number as text.
 
     Raises:
-        ConfigError: where it is not one mapping with `model` and `data`.
+        ConfigError: the file is not one mapping with `model` and `data`.
     """
     if not path.is_file():
         raise ConfigError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}; {_HINT}")
@@ -55,20 +56,20 @@ def check_yaml(path: Path) -> dict[str, Any]:
 
 
 def _count(node: yaml.Node, path: Path, counts: dict[int, int], above: set[int]) -> int:
-    """Nodes below one, aliases written out; each node is looked at once."""
+    """Count the nodes below a node with aliases expanded; each node is visited once."""
     if id(node) in above:
-        raise ConfigError(f"{path}: aliases that contain themselves, {_line(node.start_mark)}; write them out")
+        raise ConfigError(f"{path}: recursive aliases, {_line(node.start_mark)}; write them out")
     if id(node) not in counts:
         inside = [n for pair in node.value for n in pair] if isinstance(node, yaml.MappingNode) else node.value
         inside = inside if isinstance(inside, list) else []
         counts[id(node)] = 1 + sum(_count(child, path, counts, above | {id(node)}) for child in inside)
     if counts[id(node)] > MOST_NODES:
-        raise ConfigError(f"{path}: its aliases stand for more than {MOST_NODES} values; write out what is meant")
+        raise ConfigError(f"{path}: its aliases expand to more than {MOST_NODES} values; write the values instead")
     return counts[id(node)]
 
 
 def _check(node: yaml.Node, path: Path, seen: set[int]) -> None:
-    """Tags of YAML's own only, and every key once."""
+    """Refuse tags that are not YAML's own, and duplicate keys."""
     if id(node) in seen:
         return
     seen.add(id(node))

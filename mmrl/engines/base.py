@@ -25,10 +25,9 @@ class Engine(ABC):
     def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]: ...
 
     def act(self, observation: Mapping[str, Any], seeds: Sequence[int], sampling: Sampling) -> Sequence[Completion]:
-        """One completion for each of n environments, from raw observations as arrays [n, ...] or lists.
+        """Sample one completion for each of n environments, from raw observations as arrays [n, ...] or lists.
 
-        Where the engine and its policy can, they are rows of a `mmrl.transitions.ActionBatch`.
-        Row i draws from seeds[i] alone.
+        The result is a `mmrl.transitions.ActionBatch` if engine and policy support it. Row i draws from seeds[i] alone.
         """
         requests = [
             Request({name: rows[i] for name, rows in observation.items()}, int(seed)) for i, seed in enumerate(seeds)
@@ -36,12 +35,12 @@ class Engine(ABC):
         return self.sample(requests, sampling)
 
     def report(self) -> dict[str, float]:
-        """Metrics of this process since the last report: time/<phase> and the like. Starts again from zero."""
+        """Return this process's metrics since the last report, such as time/<phase>, and reset them."""
         spent, self.spent = self.spent, {}
         return spent
 
     def count(self, name: str, amount: float) -> None:
-        """Add to one entry of the report."""
+        """Add an amount to one metric of the report."""
         self.spent[name] = self.spent.get(name, 0.0) + amount
 
     def release_memory(self) -> None:
@@ -52,9 +51,9 @@ class Engine(ABC):
 
 
 def distinct(requests: Sequence[Request]) -> tuple[list[Request], list[int]]:
-    """A request of each context; and whose number is each request's.
+    """Return one request per distinct context, and for each request the index of its context.
 
-    The completions of a group share their prompt, and what follows it as long as their tokens are equal.
+    Completions of a group have the same context while their tokens are equal.
     """
     owner = number_distinct(context_id(request) for request in requests)
     first: dict[int, Request] = {}
@@ -64,14 +63,14 @@ def distinct(requests: Sequence[Request]) -> tuple[list[Request], list[int]]:
 
 
 def context_id(request: Request) -> Hashable | None:
-    """The prompt id of a completion: of the observation and what stands after it; None for one of its own."""
+    """Return the id of a request's context: prompt id and prefix tokens; None if it shares no context."""
     if request.prompt_id is None or request.prefix is None:
         return request.prompt_id
     return request.prompt_id, request.prefix.cpu().numpy().tobytes()
 
 
 def contexts(requests: Sequence[Request], policy: Policy) -> list[Observation]:
-    """What the policy is run on; an observation that several requests go on from is encoded once."""
+    """Encode the contexts of requests; an observation that several requests share is encoded once."""
     encoded: dict[int, Observation] = {}
     out = []
     for number, request in zip(number_distinct(request.prompt_id for request in requests), requests):

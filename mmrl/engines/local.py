@@ -33,7 +33,7 @@ class LocalEngine(Engine):
         self.max_rows = max_rows
         self._policy: Policy | None = None
         self._version = 0
-        self._device = torch.device("cpu")  # of the policy at the last sync
+        self._device = torch.device("cpu")  # of the policy, at the last sync
 
     def sync(self, policy: Policy, version: int) -> None:
         self._policy, self._version, self._device = policy, version, policy.device
@@ -45,7 +45,7 @@ class LocalEngine(Engine):
         policy = self._policy
         asked, owner = distinct(requests)
         read = contexts(asked, policy)
-        # completions of one context follow each other, contexts of like length too: little padding, few copies
+        # sorted by context and length, so that batches need little padding and few copies
         order = sorted(range(len(requests)), key=lambda i: (_length(read[owner[i]]), owner[i]))
         done: dict[int, Completion] = {}
         with evaluation_mode(policy):
@@ -70,7 +70,7 @@ class LocalEngine(Engine):
     def _act_batch(
         self, policy: Policy, inputs: dict[str, Tensor], seeds: Sequence[int], sampling: Sampling, start: int
     ) -> ActionBatch:
-        """The actions in at most `max_rows` contexts, as columns."""
+        """Sample the actions in at most `max_rows` contexts, as columns."""
         rows = slice(start, start + self.max_rows)
         seen = {name: column[rows] for name, column in inputs.items()}
         there = {name: column.to(self._device) for name, column in seen.items()}
@@ -93,7 +93,7 @@ class LocalEngine(Engine):
     def _score_deferred(
         self, policy: Policy, temperature: float, version: int, columns: dict[str, Tensor]
     ) -> dict[str, Tensor]:
-        """The columns that do not affect the actions, such as log-probs and values."""
+        """Compute the columns that do not affect the actions, such as log-probs and values."""
         n = len(columns["action"])
         out = {"temperature": torch.full((n,), temperature), "policy_version": torch.full((n,), version)}
         there = {name: column.to(self._device) for name, column in (columns | out).items()}
@@ -109,7 +109,7 @@ class LocalEngine(Engine):
         requests: Sequence[Request],
         sampling: Sampling,
     ) -> list[Completion]:
-        """One completion for each request; `asked` are the numbers of their contexts."""
+        """Sample one completion for each request; `asked` has the index of each request's context."""
         place = {number: i for i, number in enumerate(dict.fromkeys(asked))}
         columns = Batch(policy.collate([read[number] for number in place]))
         device = policy.device
@@ -151,7 +151,7 @@ class LocalEngine(Engine):
 
 
 def _rows(column: Tensor | Ragged, lengths: Sequence[int]) -> Sequence[Tensor]:
-    """Each row of a column per choice up to its length, or what it owns of a ragged one."""
+    """Split a column into rows: of a per-choice column up to the row's length, of a ragged one its items."""
     if isinstance(column, Ragged):
         return column.values.split(column.lengths.tolist())
     return [row[:length] for row, length in zip(column, lengths)]

@@ -10,20 +10,20 @@ from mmrl.types import Episode
 
 
 class Evaluator(ABC):
-    """Compute named metrics from the evaluation episodes of all ranks (light episodes: no turns)."""
+    """Computes named metrics from the evaluation episodes of all ranks (light episodes: no turns)."""
 
     @abstractmethod
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]: ...
 
     @property
     def compares(self) -> bool:
-        """Whether it compares with the start of the run."""
+        """Whether `against` computes changes since the start of the run."""
         return type(self).against is not Evaluator.against or type(self).plot is not Evaluator.plot
 
     def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
-        """Further metrics: changes since the start of the run. `start` are the same problems at its beginning."""
+        """Compute changes since the start of the run; `start` has the episodes of the same problems at that time."""
         return {}
 
     def plot(self, axes: Any, start: Sequence[Episode], episodes: Sequence[Episode]) -> bool:
-        """Draw start and now into matplotlib axes; False where there is nothing to draw."""
+        """Plot the first and the latest episodes into matplotlib axes; returns False without a plot."""
         return False

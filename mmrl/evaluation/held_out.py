@@ -26,9 +26,9 @@ class HeldOut:
         evaluators: metrics of the episodes, by name.
         count: held-out prompts, over all ranks; fewer when the split is smaller.
         num_samples: episodes per prompt.
-        seed: of the draws; not the run's, so that runs of different seeds are measured alike.
-        split: "held_out"; "train" only to decide something that may not look at held-out problems.
-        transforms: applied to the scored episodes, by name, such as those that note what only the weights can say.
+        seed: of the draws; independent of the run's seed, so that all runs meet the same draws.
+        split: "held_out"; "train" only for decisions that must not use held-out problems.
+        transforms: transforms of the scored episodes, by name, such as one that adds scores of the policy.
         offset: index of the first prompt, so that settings can be chosen on other prompts than those reported.
     """
 
@@ -52,12 +52,12 @@ class HeldOut:
         self.rollout, self.sampling, self.evaluators = rollout, sampling, evaluators
         self.count, self.num_samples, self.seed, self.offset, self.split = count, num_samples, seed, offset, split
         self.transforms = transforms or {}
-        self.only: Sequence[int] | None = None  # some of the numbers from 0 to count; they play as they do among all
+        self.only: Sequence[int] | None = None  # subset of range(count); their draws do not depend on the subset
         self.latest: dict[str, list[Episode]] = {}  # light episodes of all ranks, by decode, as last measured
-        self.start: dict[str, list[Episode]] = {}  # the same as first measured, where an evaluator compares with it
+        self.start: dict[str, list[Episode]] = {}  # the same at the first measurement, if an evaluator compares with it
 
     def indices(self, task: Task) -> range:
-        """Which problems of the split are played; problem number i has the draws of slot i."""
+        """Return the indices of the problems in the split; problem number i has the draws of slot i."""
         return range(self.offset, min(self.offset + self.count, len(task)))
 
     def measure(self, task: Task, reward: Reward, ctx: Context) -> dict[str, float]:
@@ -78,14 +78,14 @@ class HeldOut:
         return out
 
     def state_dict(self) -> dict[str, Any]:
-        """What was measured first, so that a resumed run is compared with the same start."""
+        """Return the first measurement, so that a resumed run is compared with the same start."""
         return {decode: [_plain(episode) for episode in episodes] for decode, episodes in self.start.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.start = {decode: [_episode(*row) for row in rows] for decode, rows in state.items()}
 
     def play(self, task: Task, reward: Reward, ctx: Context, sampling: Sampling) -> list[Episode]:
-        """This rank's scored held-out episodes under one decode."""
+        """Collect and score this rank's held-out episodes under one decode."""
         indices = self.indices(task)
         slots = range(len(indices)) if self.only is None else self.only
         mine = [(slot, task[indices[slot]]) for slot in slots[ctx.rank :: ctx.world_size]]

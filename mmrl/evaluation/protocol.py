@@ -24,9 +24,8 @@ class Protocol:
     """Protocol of an evaluation: problems, policy and environment.
 
     Args:
-        entries: what decides which problem was evaluated and how it was scored; nothing else is hashed.
-        policy: how the policy reads observations and writes actions. It is part of what is measured: another one is a
-            warning, not a refusal.
+        entries: problems, decodes and evaluators; only these are hashed.
+        policy: contract of the policy. It is part of what is measured, so a difference is a warning, not an error.
         environment: versions and devices; a difference is reported.
     """
 
@@ -36,18 +35,18 @@ class Protocol:
 
     @property
     def hash(self) -> str:
-        """Twelve hexadecimal digits of the entries."""
+        """Hash of the entries, twelve hexadecimal digits."""
         return digest(self.entries)
 
     def write(self, folder: str | Path) -> Path:
-        """<folder>/protocol.json, with the hash."""
+        """Write <folder>/protocol.json, with the hash."""
         path = Path(folder) / NAME
         path.write_text(json.dumps({"hash": self.hash, **asdict(self)}, indent=2) + "\n")
         return path
 
     @classmethod
     def read(cls, folder: str | Path) -> Protocol:
-        """What was written there; refused when it is broken or was changed afterwards."""
+        """Read <folder>/protocol.json; refuse a broken or edited file."""
         path, remedy = Path(folder) / NAME, f"measure again: mmrl evaluate {folder}"
         stored, names = read_json_object(path, remedy, finite=False), [each.name for each in fields(cls)]
         made = cls(**{name: need_object(stored.get(name), f"{path}: {name}", remedy) for name in names})
@@ -57,23 +56,23 @@ class Protocol:
         return made
 
     def incompatible_entries(self, other: Protocol) -> list[str]:
-        """The entries that differ; results under the two protocols may then not be compared."""
+        """List the entries that differ; results under the two protocols must then not be compared."""
         return differences(other.entries, self.entries, "there", "here")
 
     def other_differences(self, other: Protocol) -> list[str]:
-        """Differences of policy and environment, which do not forbid a comparison."""
+        """List differences of policy and environment, which do not forbid a comparison."""
         pairs = (("policy", other.policy, self.policy), ("environment", other.environment, self.environment))
         return [line for name, there, here in pairs for line in differences({name: there}, {name: here}, "there")]
 
 
 def digest(value: Any) -> str:
-    """Twelve hexadecimal digits of a plain value, whatever the order of its keys."""
+    """Hash a plain value to twelve hexadecimal digits, independent of the order of keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def describe_evaluation(task: Task, held_out: HeldOut) -> dict[str, Any]:
-    """The entries of the protocol that are known before the evaluation: problems, decodes, evaluators.
+    """Describe problems, decodes and evaluators: the protocol entries that are known before the evaluation.
 
     Args:
         task: of the run, on any split.
@@ -98,7 +97,7 @@ def describe_evaluation(task: Task, held_out: HeldOut) -> dict[str, Any]:
 
 
 def digest_instructions(played: Mapping[str, Sequence[Episode]]) -> dict[str, Any]:
-    """Number and digest of the instructions that the policy was given in the episodes of each decode."""
+    """Count and hash the instructions in the episodes of each decode."""
     instructions_seen = {
         json.dumps([episode.prompt.key, episode.info["instruction"]])
         for episodes in played.values()
@@ -110,13 +109,13 @@ def digest_instructions(played: Mapping[str, Sequence[Episode]]) -> dict[str, An
 
 
 def _plain(prompt: Prompt) -> list[Any]:
-    """All of a problem that is known before it is played; an image by its digest."""
+    """Convert a problem to plain values; an image becomes its hash."""
     images = [hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()[:12] for image in prompt.images]
     return [prompt.key, repr(prompt.messages), images, repr(prompt.answer), repr(sorted(prompt.info.items()))]
 
 
 def _describe(evaluator: Any) -> dict[str, Any]:
-    """An evaluator and its settings."""
+    """Describe an evaluator and its settings as plain values."""
     settings = asdict(evaluator) if is_dataclass(evaluator) and not isinstance(evaluator, type) else {}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
     return {"part": type(evaluator).__name__, **plain}

@@ -1,4 +1,4 @@
-"""Hash what decides the numbers of a run: its composed configuration and the source of the parts that it names.
+"""Content hash of a run: its composed configuration and the source code that it reaches.
 
 Runs with equal hashes differ in their seed only. A stored result with another hash than today's is stale.
 """
@@ -35,7 +35,7 @@ CAPTURED = re.compile(r"\$\{captured:[^,{}]*,([^,{}]*)\}")
 
 
 def hash_content(words: Sequence[str]) -> str:
-    """Hash of the runs with these overrides, warm-start stages included; seed and folder do not count."""
+    """Hash the runs with these overrides, including warm-start stages, without seed and folder."""
     return _hash(tuple(words))
 
 
@@ -47,7 +47,8 @@ def _hash(words: tuple[str, ...]) -> str:
 
 
 def training_config(words: Sequence[str]) -> dict[str, Any]:
-    """The composed configuration without its recorders; `stages` has that of each warm-start stage. Not to be changed.
+    """Compose the configuration without recording callbacks; `stages` has that of each warm-start stage. Do not modify
+    it.
 
     The order of keys is that of the files.
     """
@@ -71,7 +72,7 @@ def _training_config(words: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _without_capture(node: Any) -> Any:
-    """The configuration with class B for each ${captured:A,B}: a captured graph computes the same numbers."""
+    """Replace each ${captured:A,B} by class B, because a captured graph computes the same numbers."""
     if isinstance(node, dict):
         return {key: _without_capture(value) for key, value in node.items()}
     if isinstance(node, list):
@@ -80,19 +81,19 @@ def _without_capture(node: Any) -> Any:
 
 
 def stage_overrides(plain: dict[str, Any]) -> dict[str, list[str]]:
-    """Overrides of each warm-start stage of a composed configuration."""
+    """Return the overrides of each warm-start stage of a composed configuration."""
     start = (plain["trainer"].get("callbacks") or {}).get("warm_start") or {}
     return {name: [*start["common"], *words] for name, words in (start.get("stages") or {}).items() if words}
 
 
 @functools.cache
 def _default_callbacks() -> frozenset[str]:
-    """Callbacks of every run: they record. What a recipe adds may end its training."""
+    """Return the callbacks of every run, which only record; those that a recipe adds may change its training."""
     return frozenset(OmegaConf.load(CONF / "trainer" / "default.yaml")["callbacks"])  # type: ignore[index]
 
 
 def find_targets(node: Any) -> Iterator[str]:
-    """Every import path that a configuration names."""
+    """Find every import path that a configuration names."""
     if isinstance(node, dict):
         if isinstance(node.get("_target_"), str):
             yield node["_target_"]
@@ -104,10 +105,10 @@ def find_targets(node: Any) -> Iterator[str]:
 
 
 def collect_sources(paths: Sequence[str]) -> dict[str, str]:
-    """The code of each definition that these import paths reach, by its full name.
+    """Collect the code of each definition that these import paths reach, by its full name.
 
-    Reached is what a definition refers to by name, in its own module or through an import. Comments, docstrings,
-    annotations, layout and the messages of errors do not count.
+    A definition reaches what it refers to by name, in its own module or through an import. Comments, docstrings,
+    annotations, layout and error messages are removed.
     """
     found: dict[str, str] = {}
     waiting = [where for path in paths for where in _resolve(path)]
@@ -123,7 +124,7 @@ def collect_sources(paths: Sequence[str]) -> dict[str, str]:
 
 @functools.cache
 def _definition(module: str, name: str) -> tuple[str, list[tuple[str, str]]]:
-    """The code of a definition without its prose, and what it refers to."""
+    """Return the code of a definition without its prose, and the names that it refers to."""
     read = _module(module)
     code = _RemoveProse().visit(ast.parse(ast.unparse(read.definitions[name])))
     return ast.dump(code), list(_references(code, read))
@@ -165,7 +166,7 @@ def _module(name: str) -> _Module:
 
 
 def _resolve(path: str) -> list[tuple[str, str]]:
-    """(module, name) of an import path of ours that is not machinery; nothing for others."""
+    """Split an import path into (module, name); None for other packages and excluded modules."""
     if path.split(".")[0] not in OWN or (_within(path, MACHINERY) and not _within(path, HASHED)):
         return []
     parts = path.split(".")

@@ -17,7 +17,7 @@ HELPS, HURTS, NOTHING = "helps", "hurts", "no effect at this scale"
 
 
 def student_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """Student's t interval of the mean over seeds; infinite for fewer than two values."""
+    """Compute Student's t interval of the mean over seeds; infinite for fewer than two values."""
     if len(values) < 2:
         return (-math.inf, math.inf)
     half = float(student.ppf((1 + level) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
@@ -25,14 +25,13 @@ def student_interval(values: Sequence[float], level: float = 0.95) -> tuple[floa
 
 
 def decide_verdict(bounds: tuple[float, float]) -> str:
-    """The verdict from the interval of a gain: helps or hurts only if the interval excludes zero."""
+    """Return the verdict of a gain's interval: "helps" or "hurts" only if the interval excludes zero."""
     low, high = bounds
     return HELPS if low > 0 else HURTS if high < 0 else NOTHING
 
 
 def compute_usage(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Means over the runs of a side: iterations, episodes in training, and seconds with the warm-start stages that were
-    not taken over from another run."""
+    """Compute means over a side's runs: iterations, training episodes, and seconds with uncached warm-start stages."""
     sums = [
         {
             "iterations": max(float(row.get("iterations") or 0) for row in run["rows"]),
@@ -45,7 +44,7 @@ def compute_usage(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def measure(run: Mapping[str, Any], metric: str, per_task: str | None = None) -> dict[str, Any]:
-    """The metric before and after training; for a fraction also its Wilson intervals over the held-out problems.
+    """Read the metric before and after training; for a fraction also its Wilson intervals over held-out problems.
 
     Args:
         run: rows of metrics.csv, seed and seconds of a run.
@@ -64,7 +63,7 @@ def measure(run: Mapping[str, Any], metric: str, per_task: str | None = None) ->
 
 
 def _before_and_after(run: Mapping[str, Any], metric: str) -> dict[str, Any]:
-    """A metric in the first row that has it and in the last."""
+    """Read a metric in the first row that has it and in the last."""
     rows = [row for row in run["rows"] if row.get(metric)]
     if len(rows) < 2:
         raise ConfigError(
@@ -80,7 +79,7 @@ def _before_and_after(run: Mapping[str, Any], metric: str) -> dict[str, Any]:
 
 
 def cost_to_threshold(run: Mapping[str, Any], metric: str, threshold: float, cost: str) -> dict[str, Any]:
-    """The cost at which the metric first reaches the threshold, None if never, and the total cost of the run."""
+    """Read the cost at which the metric first reaches the threshold (None if never), and the total cost of the run."""
     rows = [row for row in run["rows"] if row.get(metric)]
     hit = next((row for row in rows if float(row[metric]) >= threshold), None)
     total = max((float(row[cost]) for row in rows if row.get(cost)), default=math.inf)
@@ -95,10 +94,10 @@ def cost_to_threshold(run: Mapping[str, Any], metric: str, threshold: float, cos
 def summarise(
     experiment: Experiment, seeds: Sequence[Mapping[str, Any]], baseline: Sequence[Mapping[str, Any]] | None
 ) -> dict[str, Any]:
-    """Effect, interval, verdict, and whether each seed meets the target.
+    """Compute effect, interval, verdict, and whether each seed meets the target.
 
-    With a baseline the verdict is about the paired difference to it over seeds, else about the gain over the start. A
-    run that never reaches the threshold counts with its total cost, which is a lower bound.
+    With a baseline the verdict is about the paired difference over seeds, else about the gain over the start. A run
+    that never reaches the threshold counts with its total cost, a lower bound.
     """
     target = experiment.target
     if experiment.threshold is not None:

@@ -18,11 +18,11 @@ TARGETS = ("max_before", "min_after", "min_gain", "max_cost")
 
 @dataclass(frozen=True)
 class Baseline:
-    """Another way to spend the same budget from the same start.
+    """Runs with the same budget and start that the recipe is compared with.
 
     Args:
         name: of the baseline in tables and figures.
-        overrides: of its runs, beside those of the experiment; a `recipe=` takes the place of the experiment's.
+        overrides: overrides of its runs, added to the experiment's; a `recipe=` replaces the experiment's.
     """
 
     name: str
@@ -31,16 +31,16 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Runs of a recipe over seeds and the number by which they are compared.
+    """Runs of a recipe over seeds, and the metric by which they are compared.
 
     Args:
         recipe: that is measured.
         budget: of each seed, in words.
-        metric: column of metrics.csv, on held-out problems; the first row that has it is before, the last after.
+        metric: column of metrics.csv, on held-out problems; its first value is before training, its last after.
         threshold: with it the compared number is the `cost` until the metric first reaches this value; lower is better.
         cost: column of metrics.csv that is counted until the threshold.
-        seeds: their number, counted from 0, or a list of them.
-        overrides: of the runs of both sides, as on the command line.
+        seeds: number of seeds, counted from 0, or a list of seeds.
+        overrides: overrides of the runs of both sides, as on the command line.
         target: limits that each seed has to meet: max_before, min_after, min_gain (after - before), max_cost.
         per_task: prefix of columns <prefix>/<task>/mean that are reported too. With a target no task may end below the
             Wilson interval of its start.
@@ -72,16 +72,16 @@ class Experiment:
 
     @property
     def seed_list(self) -> list[int]:
-        """The seeds of the experiment."""
+        """List of the seeds."""
         return list(range(self.seeds)) if isinstance(self.seeds, int) else list(self.seeds)
 
     @property
     def comparison(self) -> str:
-        """The compared number, in words."""
+        """Description of the compared number."""
         return self.metric if self.cost is None else f"{self.cost} until {self.metric} >= {self.threshold:g}"
 
     def sides(self, with_baseline: bool = True) -> dict[str, list[str]]:
-        """Overrides of the runs of the method and of its baseline, without the seed."""
+        """Return the overrides of the runs of the method and of its baseline, without the seed."""
         sides = {"method": [f"recipe={self.recipe}", *self.overrides]}
         if self.baseline and with_baseline:
             own = list(self.baseline.overrides)
@@ -90,7 +90,7 @@ class Experiment:
         return sides
 
     def hash_sides(self, with_baseline: bool = True) -> dict[str, str]:
-        """Content hash of each side."""
+        """Compute the content hash of each side."""
         return {side: hash_content(words) for side, words in self.sides(with_baseline).items()}
 
     def check_evaluation_interval(self, with_baseline: bool = True) -> None:
@@ -109,7 +109,7 @@ class Experiment:
 
 
 def read_experiment(recipe: str) -> Experiment | None:
-    """The experiment of a recipe; None if it has none.
+    """Read the experiment of a recipe; None if it has none.
 
     Raises:
         ConfigError: there is no such recipe, or its experiment has unknown keys or lacks some.

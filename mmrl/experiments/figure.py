@@ -1,4 +1,4 @@
-"""Plot a stored result: method and baseline over the iterations, each with the band of its seeds."""
+"""Plot a stored result: method and baseline over the iterations, each with a band over its seeds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_POINTS = 200
 
 
 def read_curve(rows: Sequence[Mapping[str, str]], metric: str, index: str = "iterations") -> list[tuple[float, float]]:
-    """(iteration, value) of one run, thinned to `MAX_POINTS`."""
+    """Return (iteration, value) of one run, thinned to `MAX_POINTS`."""
     points = [(float(row[index]), float(row[metric])) for row in rows if row.get(metric) and row.get(index)]
     if len(points) <= MAX_POINTS:
         return points
@@ -44,5 +44,5 @@ def plot_curves(result: Mapping[str, Any], title: str, path: Path) -> Path:
     axes.grid(axis="y", color="#dddddd", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    figure.savefig(path, metadata={"Software": None})  # the same numbers give the same bytes
+    figure.savefig(path, metadata={"Software": None})  # equal numbers give equal bytes
     return path

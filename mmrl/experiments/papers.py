@@ -27,7 +27,7 @@ holds every seed. Figures show the mean over the seeds, and the lowest to the hi
 
 
 def render_page(conf: Path = CONF, results: Path = FOLDER) -> str:
-    """The text of docs/papers.md."""
+    """Render the text of docs/papers.md."""
     recipes = {
         path.stem: yaml.safe_load(path.read_text())["paper"] for path in sorted((conf / "recipe").glob("*.yaml"))
     }

@@ -1,4 +1,4 @@
-"""Compare two configurations with their names left out, to tell a renaming from a changed value."""
+"""Compare two configurations up to renamings, to tell a renaming from a changed value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True)
 class Form:
-    """A difference in form that a renaming caused and that changes no number.
+    """Allowed difference between configurations that changes no number.
 
     Args:
         old: key and value at the older commit, as a mapping of one entry; None if the key is new.
@@ -28,14 +28,14 @@ class Form:
     reason: str
 
     def matches(self, old: tuple[str, Any] | None, new: tuple[str, Any] | None) -> bool:
-        """Whether this is the difference between two entries."""
+        """Whether this difference is the one between two entries."""
         sides = ((self.old, old), (self.new, new))
         return all(repr(want) == repr(None if got is None else dict([got])) for want, got in sides)
 
 
 @dataclass
 class Comparison:
-    """Comparison of configurations of one commit with those of another.
+    """Comparison of configurations of two commits up to renamings.
 
     Keys with one name are compared with each other, the remaining keys of a mapping in order. Plain values have to be
     equal, and texts have to be equal word by word, where a word may have been renamed as a key of the same
@@ -52,7 +52,7 @@ class Comparison:
     _names: dict[tuple[str, ...], str] = field(default_factory=dict)
 
     def find_difference(self, old: Any, new: Any) -> str | None:
-        """The first difference with its old and its new path; None if only names differ."""
+        """Find the first difference, with its old and its new path; None if only names differ."""
         keys: set[tuple[str, str]] = set()
         texts: list[tuple[Path, Path, str, str]] = []
         for difference in self._compare(old, new, (), (), keys, texts):
@@ -103,7 +103,7 @@ class Comparison:
         return any(form.matches(old, new) for form in self.forms)
 
     def _rename(self, old: tuple[str, ...], new: str) -> Iterator[str]:
-        """Record the new name; a difference if the old one has another new name elsewhere."""
+        """Record a renaming; return a difference if the old name has another new name elsewhere."""
         known = self._names.setdefault(old, new)
         if known != new:
             yield f"{' '.join(old)} has two new names, {known} and {new}"

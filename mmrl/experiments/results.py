@@ -1,4 +1,4 @@
-"""Read and format the results that a checkout holds: docs/results/<recipe>.json."""
+"""Read and format the stored results: docs/results/<recipe>.json."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOLDER = CONF.parent / "docs" / "results"
 
 
 def read_result(recipe: str, folder: Path = FOLDER) -> dict[str, Any] | None:
-    """The stored result of a recipe; None if there is none."""
+    """Read the stored result of a recipe; None if there is none."""
     path = folder / f"{recipe}.json"
     return json.loads(path.read_text()) if path.exists() else None
 
@@ -31,7 +31,7 @@ def write_json(result: Mapping[str, Any], folder: Path) -> Path:
 
 
 def with_hashes(result: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
-    """The result with today's content hashes; those of its runs are kept under `measured_content`."""
+    """Return the result with the present content hashes; those of its runs are kept under `measured_content`."""
     measured = result.get("measured_content", result["content"])
     names = [name for name in result if name != "measured_content"]
     at = names.index("content") + 1
@@ -40,7 +40,7 @@ def with_hashes(result: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[st
 
 
 def result_state(experiment: Experiment, folder: Path = FOLDER) -> str:
-    """missing, stale or current: whether the stored result is of the recipe as it is now, on as many seeds."""
+    """Return "missing", "stale" or "current": whether the stored result has the recipe's content hash and seeds."""
     result = read_result(experiment.recipe, folder)
     if result is None:
         return "missing"
@@ -49,7 +49,7 @@ def result_state(experiment: Experiment, folder: Path = FOLDER) -> str:
 
 
 def format_result(result: Mapping[str, Any]) -> str:
-    """Verdict, effect with its interval, and what the effect is measured against."""
+    """Format verdict, effect with its interval, and what the effect is measured against."""
     baseline = result["baseline"]
     reference = baseline if isinstance(baseline, str) else baseline["name"]
     if "effect_over_baseline" in result:
@@ -62,7 +62,7 @@ def format_result(result: Mapping[str, Any]) -> str:
 
 
 def format_table(folder: Path = FOLDER) -> str:
-    """The results of a folder as rows of a Markdown table."""
+    """Format the results of a folder as rows of a Markdown table."""
     rows = []
     for path in sorted(folder.glob("*.json")):
         result = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""Run experiments: one process for each side and seed, and a result when the last run of a recipe has ended."""
+"""Run experiments: one process for each side and seed; write a recipe's result after its last run."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class SeedRun:
     folder: Path
 
     def __call__(self) -> dict[str, Any]:
-        """Rows of metrics.csv and duration in seconds; the fit is run in a process of its own unless it has been."""
+        """Run the fit in a process unless it has finished before; return rows of metrics.csv and seconds."""
         command = ["-m", "mmrl", "fit", *self.overrides, f"seed={self.seed}", f"run_dir={self.folder}"]
-        receipt = self.folder / "receipt.json"  # written after a finished run; the same request is not run again
+        receipt = self.folder / "receipt.json"  # written after a finished run; an equal request is not run again
         request = {"command": command, "content": self.content}
         known = json.loads(receipt.read_text()) if receipt.exists() else {}
         if {key: known.get(key) for key in request} != request:
@@ -71,7 +71,7 @@ class SeedRun:
 
 
 def list_runs(experiment: Experiment, contents: Mapping[str, str], seeds: Sequence[int], folder: Path) -> list[SeedRun]:
-    """All runs of an experiment; `contents` are the hashes of its sides."""
+    """List all runs of an experiment; `contents` has the hashes of its sides."""
     sides = experiment.sides(with_baseline="baseline" in contents)
     name = experiment.recipe
     return [
@@ -87,7 +87,7 @@ def build_result(
     runs: Mapping[tuple[str, int], Mapping[str, Any]],
     machine: str,
 ) -> dict[str, Any]:
-    """The result of an experiment from its runs by side and seed."""
+    """Build the result of an experiment from its runs by side and seed."""
     by_side = {side: [run for (of, _), run in runs.items() if of == side] for side in contents}
     seeds = {side: [_measure(experiment, run) for run in by_side[side]] for side in contents}
     baseline = seeds.get("baseline")
@@ -131,12 +131,12 @@ def run_experiments(
     with_baseline: bool = True,
     report: Callable[[SeedRun, str | None], None] = lambda run, error: None,
 ) -> dict[str, str]:
-    """Run what the experiments need and write each result when its last run has ended; errors by recipe.
+    """Run all experiments and write each result after its last run; return errors by recipe.
 
     Args:
-        seeds: of all experiments; None takes those that each names.
+        seeds: seeds of all experiments; None takes each experiment's own.
         workers: runs at a time.
-        runs: folder of the runs; those that have ended are not run again.
+        runs: folder of the runs; finished runs are not repeated.
         out: folder of the results.
         with_baseline: whether the baselines are run too.
         report: called after each run with the error of its recipe, if there is one.

@@ -36,14 +36,14 @@ _ELSEWHERE = "tensor in safetensors"  # a dictionary with this key alone stands 
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be written or must not be read; the message names the file and what to do."""
+    """A checkpoint cannot be written or must not be read; the message names the file and the remedy."""
 
 
 def write_checkpoint(checkpoint: Mapping[str, Any], path: str | Path) -> None:
-    """Write a checkpoint of Lightning's Trainer and put it in the place of `path` when it is complete and synced.
+    """Write a checkpoint of Lightning's Trainer to `path`, atomically.
 
     Raises:
-        CheckpointError: the file system is full; what was at `path` is untouched.
+        CheckpointError: the file system is full; a checkpoint that was at `path` is kept.
     """
     rest = dict(checkpoint)
     weights = rest.pop("state_dict")
@@ -77,14 +77,14 @@ def write_checkpoint(checkpoint: Mapping[str, Any], path: str | Path) -> None:
 
 
 def read_checkpoint(path: str | Path, trust: bool = False) -> dict[str, Any]:
-    """The checkpoint as Lightning's Trainer takes it, tensors on the CPU.
+    """Read a checkpoint in the form that Lightning's Trainer takes, with tensors on the CPU.
 
     Args:
         path: a file of `write_checkpoint`, or one that torch.save wrote.
-        trust: also unpickle. Unpickling runs whatever code the file holds.
+        trust: unpickle objects too, which can run any code that the file holds.
 
     Raises:
-        CheckpointError: it is damaged, is no checkpoint, or holds pickled objects and is not trusted.
+        CheckpointError: the file is damaged, is no checkpoint, or holds pickled objects and `trust` is False.
     """
     checkpoint = _read(Path(path), trust)
     if not trust and (place := _find_pickled(checkpoint)):
@@ -108,7 +108,7 @@ def _read(path: Path, trust: bool) -> dict[str, Any]:
     except Exception as error:
         if not isinstance(error, zipfile.BadZipFile) or _begins_as_archive(path):
             raise CheckpointError(f"{path}: not a readable checkpoint, the file is damaged ({error})") from error
-        found = None  # not an archive: torch's own reader says what it is
+        found = None  # not a zip archive, so perhaps a file of torch.save
     checkpoint = _load(path, path, trust) if found is None else found
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
         raise CheckpointError(f"{path}: not a readable checkpoint, it has no state_dict; give a .ckpt file of a run")
@@ -116,16 +116,16 @@ def _read(path: Path, trust: bool) -> dict[str, Any]:
 
 
 def read_weights(path: str | Path, trust: bool = False) -> dict[str, Any]:
-    """The checkpoint's entries that say what the policy is: state_dict and policy_contract.
+    """Read the state_dict and the policy_contract of a checkpoint.
 
-    A simulator's state that is pickled is not needed for it and is left alone; see `read_checkpoint` for the rest.
+    A pickled simulator state is not unpickled.
     """
     checkpoint = _read(Path(path), trust)
     return {name: checkpoint[name] for name in ("state_dict", "policy_contract") if name in checkpoint}
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
-    """Epoch, step and checksums of a checkpoint file, without its tensors; empty for one that torch.save wrote."""
+    """Read epoch, step and checksums of a checkpoint file, without its tensors; empty for a file of torch.save."""
     if not zipfile.is_zipfile(path):
         return {}
     with zipfile.ZipFile(path) as archive:
@@ -136,7 +136,7 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
 
 
 class _Hashed:
-    """A file that knows the SHA-256 of what was written to it."""
+    """File that computes the SHA-256 of what is written to it."""
 
     def __init__(self, file: Any):
         self.file, self.sha256 = file, hashlib.sha256()
@@ -150,9 +150,9 @@ class _Hashed:
 
 
 def _storable(tensors: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors that safetensors can hold, and for each that is another one of them under a further name, its name.
+    """Return the tensors that safetensors can hold, and the aliases: second name of a tied weight -> first name.
 
-    Tied weights are one tensor with two names. Views that overlap otherwise are copied.
+    Views that overlap otherwise are copied.
     """
     plain: dict[str, Tensor] = {}
     aliases: dict[str, str] = {}
@@ -187,7 +187,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _lift(node: Any, place: str, tensors: dict[str, Tensor]) -> Any:
-    """The tree with its tensors taken out into `tensors`, by their place in it."""
+    """Move the tensors of a tree to `tensors`, by their path in the tree, and return the rest."""
     if isinstance(node, dict):
         return {key: _lift(value, f"{place}.{key}" if place else str(key), tensors) for key, value in node.items()}
     if isinstance(node, list):
@@ -195,7 +195,7 @@ def _lift(node: Any, place: str, tensors: dict[str, Tensor]) -> Any:
     if _is_plain(node) and place not in tensors:
         tensors[place] = node.detach().clone(
             memory_format=torch.contiguous_format
-        )  # apart from the others: safetensors refuses shared memory
+        )  # safetensors refuses tensors that share memory
         return {_ELSEWHERE: place}
     return node
 
@@ -221,7 +221,7 @@ def _read_part(archive: zipfile.ZipFile, path: Path, name: str, manifest: Mappin
     stored = name in archive.namelist() and archive.getinfo(name).compress_type == zipfile.ZIP_STORED
     content = archive.read(name) if stored else b""
     if hashlib.sha256(content).hexdigest() != manifest["sha256"].get(name):
-        raise CheckpointError(f"{path}: {name} is damaged, its SHA-256 is not the one that was written; use another")
+        raise CheckpointError(f"{path}: {name} is damaged, its SHA-256 differs from its manifest.json; use another")
     return content
 
 
@@ -257,13 +257,13 @@ def _begins_as_archive(path: Path) -> bool:
 
 
 def _is_pickle(path: Path) -> bool:
-    """Whether the file begins as what torch.save and pickle write, and not as anything else."""
+    """Whether the file begins like a file of torch.save or pickle."""
     with path.open("rb") as file:
         return file.read(1) in (b"\x80", b"P")
 
 
 def _find_pickled(node: Any, place: str = "") -> str | None:
-    """Where in the tree pickled bytes are; None where nowhere."""
+    """Return the path of pickled bytes in a tree; None if there are none."""
     if isinstance(node, dict):
         if PICKLED in node:
             return place

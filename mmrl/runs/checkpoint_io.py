@@ -1,4 +1,4 @@
-"""How Lightning's Trainer saves and loads checkpoints: complete or not at all, and without running code from a file."""
+"""CheckpointIO for Lightning's Trainer: atomic writes, and reads that run no code from the file."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class CheckpointFiles(CheckpointIO):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
         if "://" in str(path):
-            raise CheckpointError(f"{path}: checkpoints are written to folders of this machine; mount the storage")
+            raise CheckpointError(f"{path}: checkpoints can only be written to local folders; mount the storage")
         write_checkpoint(checkpoint, path)
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
-        """`weights_only` is Lightning's word; here `trust` alone decides what is unpickled."""
+        """Read a checkpoint; `trust` decides what is unpickled, Lightning's argument `weights_only` is ignored."""
         return read_checkpoint(path, self.trust)
 
     def remove_checkpoint(self, path: Any) -> None:

@@ -11,20 +11,20 @@ from types import FrameType
 
 
 def run(command: Sequence[str], env: Mapping[str, str]) -> None:
-    """Wait for a command; forward SIGTERM and Ctrl-C to it. Main thread only.
+    """Run a command and wait for its end; forward SIGTERM and Ctrl-C to it. Main thread only.
 
-    Then this waits until the command has ended, which may take it until a safe point. On Linux the command is killed
-    too when this process is killed and cannot forward a signal.
+    After a signal, this waits until the command has ended at its next safe point. On Linux the kernel kills the command
+    when this process is killed and so cannot forward a signal.
 
     Raises:
-        subprocess.CalledProcessError: it ended with another code than 0.
+        subprocess.CalledProcessError: the command's exit status is not 0.
     """
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
     before = signal.getsignal(signal.SIGTERM)
-    if before in (signal.SIG_DFL, None):  # by default a process ends at once and leaves its children behind
+    if before in (signal.SIG_DFL, None):  # the default handler ends this process without ending the child
         signal.signal(signal.SIGTERM, on_signal)
     try:
         with subprocess.Popen(command, env=env, preexec_fn=_PREPARE) as child:
@@ -41,11 +41,11 @@ def run(command: Sequence[str], env: Mapping[str, str]) -> None:
 
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None  # found before the fork, after which little is safe
+_LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None  # before the fork: dlopen is unsafe after it
 
 
 def _die_with_parent() -> None:
-    """In the new process: be killed by the kernel when the process that started it ends."""
+    """Ask the kernel to kill this new process when its parent ends."""
     _LIBRARY.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # type: ignore[union-attr]
 
 

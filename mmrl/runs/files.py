@@ -1,4 +1,4 @@
-"""Replace a file as a whole: whoever opens its name finds the old content or the new, and never a part."""
+"""Replace a file atomically: a reader gets the old or the new content, never a part."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def replace_file(path: str | Path, ending: str = "part") -> Iterator[IO[bytes]]:
     """Write a file beside `path`, sync it and rename it to `path`; an exception inside leaves `path` as it was.
 
-    The file beside it is in the same folder, because a rename is atomic only within a file system. Its name is always
-    the same, so what a killed process leaves behind is overwritten by the next one. File and folder are synced, so the
-    new content is there after a power cut too.
+    The temporary file is in the same folder, because a rename is atomic only within a file system. Its name is fixed,
+    so the next process overwrites what a killed process left. File and folder are synced, so the new content survives a
+    power cut.
 
     Args:
-        path: the file to replace; its folder is made where it is missing.
-        ending: of the name of the file beside it; one of its own for each process where several write the same file.
+        path: the file to replace; a missing folder is created.
+        ending: suffix of the temporary file; different for each process where several write the same file.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def replace_file(path: str | Path, ending: str = "part") -> Iterator[IO[bytes]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the folder's own entries to the disk."""
+    """Sync the entries of a folder to the disk."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(number)

@@ -1,4 +1,4 @@
-"""metrics.csv: the numbers of every iteration, each row on the disk when it is logged, through kills and resumes."""
+"""Logger for metrics.csv: one row per iteration, on disk when it is logged, kept through kills and resumes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ NAME, INDEX = "metrics.csv", "iterations"
 
 
 class MetricsCSV(Logger):
-    """Appends each row to <run_dir>/metrics.csv at once, and keeps the rows of the run that is resumed.
+    """Append each row to <run_dir>/metrics.csv at once, and keep the rows of the run that is resumed.
 
-    The first row of this process that names its iteration takes the place of all rows that an earlier process wrote
-    from that iteration on: they belong to what is played again. A column that is new is added to the rows before it,
-    empty. A row that a killed process wrote in part is dropped.
+    The first row of this process that has an iteration replaces all rows that an earlier process wrote from that
+    iteration on, since a resumed run repeats them. A new column is added to the earlier rows, empty. A row that a
+    killed process wrote in part is dropped.
 
     Args:
         run_dir: folder of the run.
@@ -30,8 +30,8 @@ class MetricsCSV(Logger):
     def __init__(self, run_dir: str):
         super().__init__()
         self.path = Path(run_dir) / NAME
-        self._columns: list[str] | None = None  # None until the file was looked at
-        self._earlier = 0  # rows of earlier processes, until it is known which of them stay
+        self._columns: list[str] | None = None  # None until the file has been read
+        self._earlier = 0  # rows of earlier processes, until the first row with an iteration
 
     @property
     def name(self) -> str:
@@ -77,17 +77,17 @@ class MetricsCSV(Logger):
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """The complete rows of a metrics file, as text, without empty values; none where there is no file."""
+    """Read the complete rows of a metrics file as text, without empty values; a missing file has no rows."""
     if not path.exists():
         return []
     text = path.read_text()
-    whole = text[: text.rfind("\n") + 1]  # a last line without an end was being written
+    whole = text[: text.rfind("\n") + 1]  # a last line without a newline is incomplete
     reader = csv.DictReader(io.StringIO(whole, newline=""))
     return [{name: value for name, value in row.items() if name and value} for row in reader]
 
 
 def _before(rows: list[dict[str, str]], iteration: float) -> list[dict[str, str]]:
-    """The rows up to the first of this iteration or a later one; the file is in the order of time."""
+    """Return the rows before the first row of this iteration or a later one; rows are in order of time."""
     first = next((i for i, row in enumerate(rows) if INDEX in row and float(row[INDEX]) >= iteration), len(rows))
     return rows[:first]
 

@@ -1,4 +1,4 @@
-"""The folder of a run: one process owns it, and a run that is in it is resumed or kept."""
+"""Lock a run's folder for one process, and refuse to overwrite the run in it by accident."""
 
 from __future__ import annotations
 
@@ -21,33 +21,32 @@ RESULTS = (
 
 
 def last_checkpoint(folder: Path) -> Path:
-    """Where a run keeps its newest checkpoint."""
+    """Return the path of a run's newest checkpoint."""
     return folder / "checkpoints" / "last.ckpt"
 
 
 def resume_command(folder: Path) -> str:
-    """The words that resume the run of a folder."""
+    """Return the command that resumes the run of a folder."""
     return f"mmrl fit --config {folder / 'config.yaml'} --ckpt_path {last_checkpoint(folder)}"
 
 
 def checkpoints_of(folder: Path) -> list[Path]:
-    """Checkpoints that a run can be resumed from, oldest first; start.ckpt holds weights alone and is none of them."""
+    """List the checkpoints that a run can be resumed from, oldest first; start.ckpt holds weights only."""
     found = [path for path in (folder / "checkpoints").glob("*.ckpt") if path.name != "start.ckpt"]
     return sorted(found, key=lambda path: path.stat().st_mtime)
 
 
 @contextmanager
 def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False) -> Iterator[Path]:
-    """Lock the folder for this process, and prepare it for a run that begins or resumes.
+    """Lock the folder for this process, and prepare it for a new or a resumed run.
 
-    A run that resumes from one of the folder's own checkpoints finds everything as it is. A run that begins finds no
-    results of another one: a folder in which nothing can be resumed loses its metrics, and one with a run in it is
-    refused unless `overwrite`.
+    A run that resumes from a checkpoint of this folder leaves its files as they are. A new run refuses a folder with
+    checkpoints or a policy unless `overwrite`, and deletes metrics that have no checkpoint.
 
     Args:
-        run_dir: the folder; it is made where it is missing.
-        ckpt_path: checkpoint that the run resumes from, None for a run that begins.
-        overwrite: remove the results of the run that is in the folder.
+        run_dir: the folder; created if missing.
+        ckpt_path: checkpoint that the run resumes from; None for a new run.
+        overwrite: delete the results in the folder.
 
     Raises:
         ConfigError: the folder cannot be used; the message names it and the choices.
@@ -69,9 +68,9 @@ def own_folder(run_dir: str, ckpt_path: str | None, overwrite: bool = False) -> 
 
 
 def _lock(lock: object, folder: Path) -> None:
-    """Hold the lock until this process ends, however it ends.
+    """Lock the folder until this process ends, however it ends.
 
-    A record lock and not flock's: children that a process forks do not hold it beyond the process's end.
+    The lock is a POSIX record lock, because forked children would hold one of flock(2) beyond the end of this process.
     """
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[arg-type]
@@ -79,7 +78,7 @@ def _lock(lock: object, folder: Path) -> None:
         lock.seek(0)  # type: ignore[attr-defined]
         owner = lock.read().strip() or "another process"  # type: ignore[attr-defined]
         raise ConfigError(
-            f"run_dir={folder} is in use by a run that goes on ({owner}); wait for its end or name another folder"
+            f"run_dir={folder} is in use by a running process ({owner}); wait for its end or name another folder"
         ) from error
     lock.truncate(0)  # type: ignore[attr-defined]
     lock.write(f"process {os.getpid()} on {os.uname().nodename}\n")  # type: ignore[attr-defined]
@@ -106,7 +105,7 @@ def _prepare(folder: Path, ckpt_path: str | None, overwrite: bool) -> None:
             "which removes that run"
         )
     if ckpt_path is None:
-        _remove(folder / "metrics.csv")  # of a run that ended before its first checkpoint
+        _remove(folder / "metrics.csv")  # left by a run that ended before its first checkpoint
 
 
 def _remove(path: Path) -> None:

@@ -21,10 +21,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """The signal that asked this process to end, if one did.
+    """Signal handler that stores the request to stop: `number` is the signal, None before one arrives.
 
-    Between iterations, before the first and after the last, the process ends as soon as the signal comes: nothing is
-    lost. During an iteration the request is kept for `StopAfterIteration`.
+    Outside an iteration the process ends at once, since nothing is lost. During an iteration the request is kept for
+    `StopAfterIteration`.
     """
 
     def __init__(self) -> None:
@@ -33,11 +33,11 @@ class StopRequest:
 
     @property
     def code(self) -> int:
-        """The exit status that tells a scheduler which signal it was: 143 or 130."""
+        """The exit status 128 + signal number: 143 for SIGTERM, 130 for SIGINT."""
         return 128 + (self.number or signal.SIGTERM)
 
     def install(self) -> None:
-        """Take both signals; does nothing outside the main thread, which alone may."""
+        """Install the handler of both signals; does nothing outside the main thread, where Python forbids it."""
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 signal.signal(number, self._receive)
@@ -56,13 +56,13 @@ class StopRequest:
 
 
 def _say(text: str) -> None:
-    """Write past Python's buffers, which a signal handler may not use; the cursor's code for terminals alone."""
+    """Write to standard error unbuffered, as signal handlers must; the cursor's escape code only to a terminal."""
     os.write(2, (text if os.isatty(2) else text.removeprefix("\x1b[?25h")).encode())
 
 
 @contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Inside, SIGTERM and SIGINT go to the request; afterwards to whom they went before."""
+    """Handle SIGTERM and SIGINT with a `StopRequest` inside the context; restore the previous handlers after it."""
     request, before = StopRequest(), {number: signal.getsignal(number) for number in SIGNALS}
     request.install()
     try:
@@ -74,13 +74,13 @@ def stop_request() -> Iterator[StopRequest]:
 
 
 class StopAfterIteration(Checkpoint):
-    """Ends the run after the iteration in which a stop was requested, with <run_dir>/checkpoints/last.ckpt.
+    """End the run after the iteration in which a stop was requested, with <run_dir>/checkpoints/last.ckpt.
 
-    The end of an iteration is the only moment at which a checkpoint holds the whole state of a run. With several
-    processes it is enough that one of them was asked.
+    Only at the end of an iteration does a checkpoint hold the whole state of a run. With several processes, a request
+    to one of them ends all.
 
     Args:
-        request: of this process.
+        request: the stop request of this process.
         run_dir: folder of the run.
     """
 
@@ -88,7 +88,7 @@ class StopAfterIteration(Checkpoint):
         self.request, self.last = request, last_checkpoint(run_dir)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.request.install()  # again: Lightning's own handlers end a run in the middle of an iteration
+        self.request.install()  # again, since Lightning has installed handlers that end a run within an iteration
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self.request.in_iteration = True
@@ -101,6 +101,6 @@ class StopAfterIteration(Checkpoint):
         self.request.in_iteration = False
 
     def _is_saved(self, trainer: L.Trainer) -> bool:
-        """Whether last.ckpt is of this moment already."""
+        """Whether last.ckpt was already written at the present epoch and step."""
         manifest = read_manifest(self.last) if self.last.is_file() else {}
         return (manifest.get("epoch"), manifest.get("global_step")) == (trainer.current_epoch, trainer.global_step)

@@ -1,4 +1,4 @@
-"""What is installed here."""
+"""Versions of Python and of the installed packages, and the device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PACKAGES = (
 
 
 def find_version(package: str) -> str | None:
-    """The version of a package, None when it is not there."""
+    """Return the version of a package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -20,13 +20,13 @@ def find_version(package: str) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Python and every package of PACKAGES that is installed."""
+    """Return the versions of Python and of every installed package of PACKAGES."""
     found = {name: find_version(name) for name in PACKAGES}
     return {"python": platform.python_version(), **{name: number for name, number in found.items() if number}}
 
 
 def environment() -> dict[str, str]:
-    """Versions and the device: what should not change a result, and is said where it differs."""
+    """Return versions and device, which should not change a result; differences are reported."""
     import torch  # versions alone are printed without it
 
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"

@@ -1,4 +1,4 @@
-"""Files that a command writes: what the system says about a folder that cannot be written, in one line."""
+"""Report a folder that cannot be written as a one-line error."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mmrl.errors import ConfigError
 
 @contextmanager
 def writable(place: str | Path, word: str) -> Iterator[None]:
-    """Refuse, by name, a place that cannot be written: a full disk, missing rights, a path that cannot be.
+    """Convert an OSError of writing to a ConfigError that names the path: full disk, missing rights, invalid path.
 
     Args:
         place: file or folder that is written.
-        word: of the command that names it, for the message.
+        word: argument of the command that names it, for the message.
     """
     try:
         yield
     except OSError as error:
-        if error.errno is None:  # of a library, and about what is read
+        if error.errno is None:  # raised by a library about what it reads
             raise
         shown = str(place) if len(str(place)) <= 200 else f"{str(place)[:200]}..."
         raise ConfigError(
@@ -30,6 +30,6 @@ def writable(place: str | Path, word: str) -> Iterator[None]:
 
 
 def check_writable(folder: str | Path, word: str) -> None:
-    """Refuse a folder in which no file can be made, before the work is done that is to be written there."""
+    """Refuse a folder in which no file can be created, before the work whose result it shall hold."""
     with writable(folder, word):
         tempfile.TemporaryFile(dir=folder).close()

@@ -36,7 +36,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path):
         [sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment
     )
     assert owner.stdout.readline() == "owned\n"
-    in_use = rf"is in use by a run that goes on \(process {owner.pid} on "
+    in_use = rf"is in use by a running process \(process {owner.pid} on "
     with pytest.raises(ConfigError, match=in_use), own_folder(str(tmp_path), None):
         pass
     owner.send_signal(signal.SIGKILL)

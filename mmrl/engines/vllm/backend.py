@@ -1,4 +1,4 @@
-"""Interface to a running vLLM: in this process or in servers. The engine above it is the same."""
+"""Interface of vLLM backends: vLLM in this process, or in servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mmrl.types import Ended
 
 @dataclass(frozen=True)
 class EnginePrompt:
-    """One request in the engine's words."""
+    """One request to vLLM."""
 
     ids: tuple[int, ...]  # token ids with ONE placeholder token per image; vLLM expands it
     images: tuple[np.ndarray, ...]  # uint8 [H, W, C], in the order of the placeholders
@@ -24,55 +24,55 @@ class EnginePrompt:
 
 @dataclass(frozen=True)
 class Drawing:
-    """How tokens are drawn, the same for all prompts of a call."""
+    """Sampling parameters, the same for all prompts of a call."""
 
     temperature: float
-    top_k: int  # 0 keeps all
+    top_k: int  # 0 disables it
     top_p: float
     min_p: float
     max_tokens: int
     greedy: bool
-    stop: tuple[str, ...]  # written strings
+    stop: tuple[str, ...]  # stop strings
     stop_ids: tuple[int, ...]  # ids that end a completion
     forbidden: tuple[int, ...]  # ids that may not be drawn; log-probs are of the distribution without them
-    support: int  # how many kept ids to report per token for truncated sampling; 0 for none
+    support: int  # number of kept ids to report per token of truncated sampling; 0 for none
 
 
 @dataclass(frozen=True)
 class EngineOutput:
-    """What came back for one prompt."""
+    """Completion of one prompt."""
 
-    prompt_ids: tuple[int, ...]  # as the engine ran them, placeholders expanded
+    prompt_ids: tuple[int, ...]  # as vLLM ran them, placeholders expanded
     ids: tuple[int, ...]
-    logprobs: tuple[float, ...]  # nats, of the distribution that was drawn from (after temperature and truncation)
+    logprobs: tuple[float, ...]  # nats, of the sampling distribution (after temperature and truncation)
     ended: Ended
-    support_ids: tuple[tuple[int, ...], ...] | None = None  # per token the ids that truncation kept
-    version: int | None = None  # of the weights, as the engine reports it
-    error: str = ""  # what went wrong, when ended is "error"
+    support_ids: tuple[tuple[int, ...], ...] | None = None  # per token, the ids that truncation kept
+    version: int | None = None  # of the weights, as vLLM reports it
+    error: str = ""  # the reason, when ended is "error"
 
 
 @dataclass(frozen=True)
 class HeldTensor:
     """One tensor of the running model."""
 
-    sum: float  # in float64, as `mmrl.engines.vllm.fingerprint` adds it up
+    sum: float  # in float64, computed by `mmrl.engines.vllm.fingerprint`
     squares: float  # sum of the squares
-    count: int  # numbers in it
+    count: int  # number of elements
     dtype: str  # as torch names it
 
 
 @dataclass(frozen=True)
 class EngineWeights:
-    """What an engine says that it holds."""
+    """Weights that a running vLLM reports."""
 
     version: int
-    tensors: dict[str, HeldTensor]  # by the engine's names: fused ones by their fused name, tied ones by each name
-    parts: dict[str, tuple[str, ...]]  # the tensors of the last transfer that a held one is made of
-    ignored: tuple[str, ...] = ()  # tensors of the last transfer that the model does not look at
+    tensors: dict[str, HeldTensor]  # by vLLM's names: fused tensors by the fused name, tied ones by each name
+    parts: dict[str, tuple[str, ...]]  # by vLLM's name, the transferred tensors that it was made of
+    ignored: tuple[str, ...] = ()  # tensors of the last transfer that the model ignores
 
     @classmethod
     def read(cls, reply: Mapping[str, Any], version: int) -> EngineWeights:
-        """From a worker's answer to `mmrl_report_weights` and vLLM's own weight version."""
+        """Build from a worker's answer to `mmrl_report_weights` and vLLM's own weight version."""
         loaded = reply["version"]
         if loaded is not None and loaded != version:
             raise EngineFailure(f"vLLM names its weights {version}, but its worker has loaded {loaded}")
@@ -88,29 +88,29 @@ class EngineWeights:
 
 
 class EngineFailure(RuntimeError):
-    """The engine cannot go on: it died, refused a model, or does not answer. Says what and what to do."""
+    """vLLM died, refused a model, or does not answer; the message names the cause and the remedy."""
 
 
 class Backend(ABC):
-    """One vLLM, or a pool of equal ones."""
+    """One vLLM instance, or a pool of equal ones."""
 
     @abstractmethod
     def start(self, folder: Path, version: int) -> None:
-        """Load the checkpoint in `folder`; it is there until `close`. Raises EngineFailure with the reason."""
+        """Load the checkpoint in `folder`, which must exist until `close`. Raises EngineFailure with the reason."""
 
     @abstractmethod
     def generate(self, prompts: Sequence[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
-        """One output per prompt, in order. A prompt that fails comes back as "error"; a dead engine raises."""
+        """Generate one output per prompt, in order. A failed prompt has `ended` "error"; a dead engine raises."""
 
     @abstractmethod
     def push(self, weights: Path, version: int) -> None:
-        """Load the tensors of a safetensors file (checkpoint names) and forget every cache made with older ones."""
+        """Load the tensors of a safetensors file (checkpoint names), and reset every cache of older weights."""
 
     @abstractmethod
     def report_weights(self) -> EngineWeights: ...
 
     def sleep(self) -> None:
-        """Give up accelerator memory until the next `generate` or `push`, where that is possible."""
+        """Release accelerator memory until the next `generate` or `push`, where that is possible."""
 
     @abstractmethod
     def close(self) -> None: ...

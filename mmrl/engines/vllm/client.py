@@ -1,4 +1,4 @@
-"""Client of one vLLM server: token ids and images in, ids and log-probs out, weights by file."""
+"""HTTP client of one vLLM server: generation from token ids and images, and weight updates from files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from PIL import Image
 from mmrl.engines.vllm.backend import Drawing, EngineFailure, EngineOutput, EnginePrompt, EngineWeights
 from mmrl.engines.vllm.sampling import parse_finish_reason, parse_support, sampling_fields
 
-NOWHERE = -9999.0  # what the route writes for a log-prob of minus infinity
+NOWHERE = -9999.0  # the route's value for a log-prob of minus infinity
 SOCKET = "unix:"
 
 
 class Refused(RuntimeError):
-    """The server answered, but not what was asked for."""
+    """The server answered with an error."""
 
     def __init__(self, path: str, status: int, said: str):
         super().__init__(f"{path} answered {status}: {said[:500]}")
@@ -28,9 +28,9 @@ class Refused(RuntimeError):
 
 
 class Client:
-    """Speaks with the server at `address`: http://host:port, or unix:/path/of/a/socket.
+    """HTTP client of the server at `address`: http://host:port, or unix:/path/of/a/socket.
 
-    Everything but sampling has to be answered within `seconds`.
+    All requests but sampling time out after `seconds`.
     """
 
     def __init__(self, address: str, seconds: float):
@@ -38,7 +38,7 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
 
     async def ask(self, path: str, body: dict[str, Any] | None = None, seconds: float | None = None) -> Any:
-        """POST when there is a body, GET otherwise. Raises Refused, or OSError without a connection or an answer."""
+        """Send a request: POST with a body, GET without. Raises Refused, or OSError without an answer."""
         limit = self.seconds if seconds is None else seconds
         timeout = aiohttp.ClientTimeout(total=None if limit == math.inf else limit)
         base = "http://server" if self.address.startswith(SOCKET) else self.address
@@ -54,7 +54,7 @@ class Client:
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            # a kept connection may have ended unseen, which would read as a dead server; one costs little here
+            # a reused connection may have been closed, which would look like a dead server
             local = self.address.startswith(SOCKET)
             made: aiohttp.BaseConnector = (
                 aiohttp.UnixConnector(self.address.removeprefix(SOCKET), limit=0, force_close=True)
@@ -79,7 +79,7 @@ class Client:
         return True
 
     async def draws(self, prompt: EnginePrompt, seconds: float) -> bool:
-        """Whether its engine can still draw one token: /health answers while the engine hangs."""
+        """Whether the engine can still sample one token; /health answers even while the engine hangs."""
         body = {"token_ids": list(prompt.ids[:1]), "sampling_params": {"max_tokens": 1}}
         try:
             await self.ask("/inference/v1/generate", body, seconds)
@@ -100,7 +100,7 @@ class Client:
     # ---------------------------------------------------------------- weights
 
     async def push(self, files: list[Path], version: int) -> None:
-        """Load tensors while nothing runs, and forget every cache made with older ones."""
+        """Load tensors while no request runs, and reset every cache of older weights."""
         for file in files:
             for answer in await self._workers("mmrl_check", str(file)):
                 if answer["problems"]:
@@ -114,18 +114,18 @@ class Client:
             await self.ask("/update_weights", {"update_info": {"path": str(file), "version": version}})
         await self.ask("/finish_weight_update", {"weight_version": str(version)})
         if not (await self.ask("/reset_prefix_cache", {}))["success"]:
-            raise EngineFailure(f"the vLLM server at {self.address} would not reset its prefix cache")
+            raise EngineFailure(f"the vLLM server at {self.address} did not reset its prefix cache; restart it")
         await self.ask("/reset_mm_cache", {})
         await self.ask("/reset_encoder_cache", {})
         await self.ask("/resume", {})
 
     async def name(self, version: int) -> None:
-        """Give the weights that it holds a version."""
+        """Set the version of the weights that the server holds."""
         await self.ask("/init_weight_transfer_engine", {"init_info": {}})
         await self.ask("/update_weight_version", {"new_version": str(version)})
 
     async def report_weights(self) -> list[EngineWeights]:
-        """What each of its workers holds."""
+        """Return the weights that each worker of the server holds."""
         version = (await self.ask("/weight_info"))["weight_version"]
         return [EngineWeights.read(reply, int(version)) for reply in await self._workers("mmrl_report_weights")]
 
@@ -134,7 +134,7 @@ class Client:
 
 
 def output(reply: dict[str, Any], drawing: Drawing) -> EngineOutput:
-    """The reply of /inference/v1/generate in our words."""
+    """Convert a reply of /inference/v1/generate."""
     (made,) = reply["choices"]
     ended, error, support_ids = parse_finish_reason(made["finish_reason"], made["stop_reason"]), "", None
     steps = made["logprobs"]["content"] if made["logprobs"] else []
@@ -164,7 +164,7 @@ def _real(logprob: float) -> float:
 
 
 def image_data_url(image: np.ndarray) -> str:
-    """An image as a data URL, without loss."""
+    """Encode an image as a data URL, lossless."""
     file = io.BytesIO()
     Image.fromarray(image).save(file, "png", compress_level=1)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

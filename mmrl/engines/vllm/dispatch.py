@@ -11,21 +11,21 @@ from mmrl.engines.vllm.backend import Drawing, EngineOutput, EnginePrompt
 from mmrl.engines.vllm.client import Refused, image_data_url
 from mmrl.engines.vllm.replica import Replica
 
-PROBE = 30.0  # seconds in which a server that is not hanging draws one token, whatever else it does
+PROBE = 30.0  # seconds in which a server that does not hang samples one token, under any load
 
 
 class Down(RuntimeError):
-    """A server does not answer any more; says how that was seen."""
+    """A server stopped answering; the message has the observed error."""
 
 
 class Dispatch:
-    """Answers every prompt once. A prompt whose server died before it answered is sent again.
+    """Generate for every prompt once; a prompt whose server died before it answered is sent again.
 
     Args:
         replicas: the pool.
-        revive: starts a server again that is found dead at the start with this number, for this reason.
-        in_flight: most requests at one server at a time.
-        seconds: without an answer from a server, after which the requests that it has are given up.
+        revive: restarts a server, given its count of starts when it was found dead, and the reason.
+        in_flight: maximum number of concurrent requests per server.
+        seconds: time without an answer from a server after which its requests are abandoned.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Dispatch:
 
     async def answers(self, prompts: Sequence[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
         self._prompts, self._drawing = prompts, drawing
-        self._image_urls: dict[int, str] = {}  # the completions of a group share theirs
+        self._image_urls: dict[int, str] = {}  # completions of a group share their images
         self._waiting = deque(range(len(prompts)))
         self._answered: dict[int, EngineOutput] = {}
         places = [replica for _ in range(self.in_flight) for replica in self.replicas]
@@ -53,7 +53,7 @@ class Dispatch:
         return [self._answered[i] for i in range(len(prompts))]
 
     async def _place(self, replica: Replica) -> None:
-        """One request at a time, until no prompt waits."""
+        """Send prompts to a server one at a time until none waits."""
         while self._waiting:
             i, start = self._waiting.popleft(), replica.starts
             try:
@@ -69,7 +69,7 @@ class Dispatch:
             while not request.done():
                 left = self.seconds - (time.monotonic() - max(begun, replica.progress))
                 if left <= 0:
-                    request.cancel()  # it closes the connection, upon which vLLM aborts the request
+                    request.cancel()  # closes the connection, so that vLLM aborts the request
                     return await self._diagnose_failure(replica, prompt, f"no answer in {self.seconds:g} s, aborted")
                 await asyncio.wait({request}, timeout=left)
             answer = request.result()
@@ -85,7 +85,7 @@ class Dispatch:
     async def _diagnose_failure(
         self, replica: Replica, prompt: EnginePrompt, why: str, healthy: bool = False
     ) -> EngineOutput:
-        """The fault of this prompt alone when the server still draws for others."""
+        """Return the error as the prompt's own if the server can still sample; otherwise raise Down."""
         if healthy or await replica.client.draws(prompt, min(PROBE, self.seconds)):
             return EngineOutput((), (), (), "error", error=why)
         raise Down(why)

@@ -1,4 +1,4 @@
-"""vLLM as the engine: a copy of the weights, updated and verified before every rollout."""
+"""Engine that samples with vLLM from a copy of the weights, updated and verified before every rollout."""
 
 from __future__ import annotations
 
@@ -35,16 +35,15 @@ CANARY = Sampling(decode="argmax", max_tokens=8)
 class VllmEngine(Engine):
     """Samples text and vision-language policies with vLLM.
 
-    Token ids and images go in, ids and log-probs come out, and no text is tokenised twice. The log-probs are those of
-    the distribution that was drawn from. After every transfer the weights are verified: see
-    `mmrl.engines.vllm.weight_verification`.
+    vLLM receives token ids and images and returns ids and log-probs, so no text is tokenised twice. Log-probs are those
+    of the sampling distribution. Every weight transfer is verified: see `mmrl.engines.vllm.weight_verification`.
 
     Args:
         backend: where vLLM runs.
-        folder: for the checkpoint that vLLM starts from and the weights that it is sent; vLLM must be able to read it.
-            None makes one in shared memory, or among the temporary files, and removes it at the end.
-        adapters: send the factors of low-rank adapters alone, which vLLM folds into the base that it started from.
-            False folds them in here and sends all weights. Either way vLLM decodes as without adapters.
+        folder: for the initial checkpoint and the weight updates; vLLM must be able to read it. None creates one in
+        shared memory, or among the temporary files, and removes it at the end.
+        adapters: send only the factors of low-rank adapters, which vLLM merges into its base weights. False merges them
+        here and sends all weights. In both cases vLLM decodes with merged weights.
     """
 
     def __init__(self, backend: Backend, folder: str | None = None, adapters: bool = False):
@@ -68,7 +67,7 @@ class VllmEngine(Engine):
         self._run_canary(canary)
 
     def _start(self, policy: Any, version: int) -> Mapping[str, Tensor] | None:
-        """Start the engine; the tensors that it then has to hold, or None where it has to be sent some first."""
+        """Start vLLM; return the tensors that it must then hold, or None if weights must be pushed first."""
         made = self.folder or tempfile.mkdtemp(prefix="mmrl-vllm-", dir=_shared_memory_folder())
         self._folder = Path(made)
         exported = self.sent.save(policy, self._folder / "start")
@@ -76,13 +75,13 @@ class VllmEngine(Engine):
         return exported
 
     def _push(self, policy: Any, version: int) -> Mapping[str, Tensor]:
-        """Bring the engine up to date; the tensors that it then has to hold."""
+        """Push the policy's weights; return the tensors that vLLM must then hold."""
         assert self._folder is not None
         path = self._folder / f"weights-{version}.safetensors"
         exported = self.sent.write(policy, self._folder / "start", path)
         self.spent["engine/sent_mib"] = path.stat().st_size / 2**20
         self.backend.push(path, version)
-        for older in self._folder.glob("weights-*.safetensors"):  # this one stays: a server may have to start again
+        for older in self._folder.glob("weights-*.safetensors"):  # kept, because a restarted server loads it again
             if older != path:
                 older.unlink()
         return exported
@@ -136,7 +135,7 @@ class VllmEngine(Engine):
         ]
 
     def _build_prompt(self, request: Request) -> tuple[tuple[int, ...], tuple[Any, ...]]:
-        """Ids, the prefix among them, and images."""
+        """Build vLLM's prompt: token ids, including the prefix, and images."""
         ids, images = self._policy.engine_prompt(request.observation)
         return (*ids, *(() if request.prefix is None else request.prefix.tolist())), tuple(images)
 
@@ -166,10 +165,10 @@ class VllmEngine(Engine):
     def _completion(
         self, request: Request, observation: Observation, output: EngineOutput, drawing: Drawing
     ) -> Completion:
-        # a greedy choice is reported under temperature 1, without truncation: the learner scores it so too
+        # vLLM reports greedy choices at temperature 1 without truncation; the learner scores them so too
         extra = {"temperature": torch.tensor(1.0 if drawing.greedy else drawing.temperature)}
         failed = output.ended == "error" or not output.ids
-        if failed:  # one forced token stands for it: such an episode is counted, and dropped before it is trained on
+        if failed:  # a failed completion has one forced token; its episode is counted, and dropped before training
             self.count("engine/failed", 1)
             self._warn(output.error or "vLLM gave no token")
             output = replace(output, ids=(self._policy.tokenizer.pad_token_id,), logprobs=(0.0,), support_ids=((),))
@@ -212,7 +211,7 @@ class VllmEngine(Engine):
 
 
 def check_prompt(engine: Sequence[int], learner: Sequence[int], placeholders: Sequence[int] = ()) -> None:
-    """The engine ran the prompt that the learner will score, token for token."""
+    """Check that vLLM ran the same prompt tokens that the learner will score."""
     if list(engine) == list(learner):
         return
     at = next((i for i, (a, b) in enumerate(zip(engine, learner)) if a != b), min(len(engine), len(learner)))
@@ -225,7 +224,7 @@ def check_prompt(engine: Sequence[int], learner: Sequence[int], placeholders: Se
 
 
 def _shared_memory_folder() -> str | None:
-    """Shared memory where the system has it."""
+    """Return the folder of shared memory, if the system has one."""
     return str(SHARED_MEMORY) if SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK) else None
 
 

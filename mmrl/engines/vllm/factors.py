@@ -1,7 +1,7 @@
-"""Low-rank adapters on their way to an engine: a small file of factors, folded into the base where they arrive.
+"""Files of low-rank adapter factors, which vLLM's workers merge into the base weights.
 
-The engine runs on folded weights, so it decodes as fast as without adapters and needs to know nothing of them. It is
-imported inside vLLM, in an environment that may lack everything else that mmrl needs.
+vLLM decodes with merged weights, as fast as without adapters. This module is imported inside vLLM, in an environment
+that may lack mmrl's other dependencies.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Factors = tuple[Tensor, Tensor, float]  # A [r, in], B [out, r], scale
 def merge_factors(weight: Tensor, factors: Factors) -> Tensor:
     """Merge low-rank factors into a weight: weight + scale * B A, [out, in] in the weight's dtype.
 
-    Computed in float64: two machines that multiply in different orders then round to the same number.
+    Computed in float64, so that different orders of multiplication round to the same result.
     """
     a, b, scale = factors
     return (weight.double() + scale * (b.double() @ a.double())).to(weight.dtype)
 
 
 def write_factors(pairs: Mapping[str, Factors], base: Path, path: Path) -> None:
-    """A file of the factors for the tensors named, which says where the folder with the base lies."""
+    """Write a file with the factors of the named tensors and the path of the base's folder."""
     tensors = {}
     for name, (a, b, _) in pairs.items():
         tensors[name + A], tensors[name + B] = a.detach().contiguous(), b.detach().contiguous()
@@ -40,11 +40,11 @@ def write_factors(pairs: Mapping[str, Factors], base: Path, path: Path) -> None:
 
 
 class Weights:
-    """The tensors of a safetensors file, of a folder's, or of a file of factors together with its base.
+    """Tensors of a safetensors file, of a folder of them, or of a file of factors merged with its base.
 
     Args:
         path: file or folder.
-        device: where tensors are read to.
+        device: device of the tensors.
     """
 
     def __init__(self, path: Path, device: str = "cpu"):
@@ -68,7 +68,7 @@ class Weights:
         return iter(self._own if self._base is None else self._base)
 
     def problems(self) -> list[str]:
-        """Why the factors do not fit their base; empty when they do."""
+        """List the mismatches between factors and base; empty if they fit."""
         if self._base is None:
             return []
         wanted = {name + end for name in self._scales for end in (A, B)}

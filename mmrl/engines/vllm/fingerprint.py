@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 
 ROW = 1 << 11
-PIECE = 1 << 22  # numbers widened at once: 32 MiB
+PIECE = 1 << 22  # elements converted to float64 at once: 32 MiB
 
 Fingerprint = tuple[float, float]
 
 
 def fingerprint(tensor: Tensor) -> Fingerprint:
-    """(sum x, sum x^2), added up in float64 where the tensor lies; (0, 0) for an empty one.
+    """Compute (sum x, sum x^2) in float64 on the tensor's device; (0, 0) for an empty tensor.
 
-    Rows are added up first, then their sums: on every device a number goes through few additions, see `rounding`.
+    Rows are summed first, then their sums, so that an element takes part in few additions, see `rounding`.
     """
     total = torch.zeros(2, dtype=torch.float64, device=tensor.device)
     for piece in tensor.detach().reshape(-1).split(PIECE):
@@ -30,9 +30,9 @@ def _sum(x: Tensor) -> Tensor:
 
 
 def rounding(count: int, squares: float) -> Fingerprint:
-    """How far two fingerprints of the same `count` numbers may lie apart, in whatever order each adds them up.
+    """Bound the difference of two fingerprints of the same `count` numbers, summed in any order.
 
-    A sum in which every number goes through at most d additions errs by at most d u sum|x|, u = 2^-53, and
+    A sum in which every number takes part in at most d additions errs by at most d u sum|x|, u = 2^-53, and
     sum|x| <= sqrt(count sum x^2). Here d is at most a row, the rows of a piece, and the pieces; two sums err twice.
     """
     step = 2.0**-52 * (ROW + PIECE // ROW + count // PIECE + 4)

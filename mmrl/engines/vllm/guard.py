@@ -1,11 +1,11 @@
-"""Stands between a trainer and a server that it launched, so that the server never outlives the trainer.
+"""Guard process that ends a launched server when its trainer ends.
 
-A trainer that is killed cannot stop anything, and a killed `vllm serve` leaves its engine and workers running. So the
-server runs as a child of this small process, in a process group of their own. The group ends as a whole when the server
-ends or when the trainer is gone: its end of our standard input is closed, or we have another parent.
+A killed trainer cannot stop its server, and a killed `vllm serve` leaves its engine and workers running. So the server
+is a child of this process, in a process group of their own. The group is ended when the server ends or when the trainer
+has gone: standard input is closed, or the parent process has changed.
 
-It is run as a file and needs the standard library alone. The first line on its standard input is the command, as JSON;
-so whoever looks for the server among the processes finds the server and not this.
+The file is run as a script and needs only the standard library. The command is the first line of standard input, as
+JSON, so that it does not appear in the arguments of this process.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import subprocess
 import sys
 import time
 
-GRACE = 10.0  # seconds between asking the group to end and ending it
-LOOK = 0.2  # seconds between two looks at parent and child
+GRACE = 10.0  # seconds between SIGTERM and SIGKILL to the group
+LOOK = 0.2  # seconds between two checks of parent and child
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 def main() -> None:
-    """Run the command of the first line until it ends or the trainer is gone, then end the group."""
+    """Run the command of the first line until it ends or the trainer has gone, then end the group."""
     trainer = os.getppid()
     line = b""
     while not line.endswith(b"\n"):
@@ -34,8 +34,8 @@ def main() -> None:
         if not read:
             return
         line += read
-    for number in (signal.SIGTERM, signal.SIGINT):  # the first we send to the group that we belong to
-        signal.signal(number, lambda *_: None)  # the server would inherit "ignored", but not a handler
+    for number in (signal.SIGTERM, signal.SIGINT):  # this process belongs to the group that it sends SIGTERM to
+        signal.signal(number, lambda *_: None)  # a handler, since the server would inherit SIG_IGN
     adopt_orphans()
     server = subprocess.Popen(json.loads(line), stdin=subprocess.DEVNULL)
     while server.poll() is None and os.getppid() == trainer:
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of grandchildren whose parent dies, so that we can wait for them; Linux only."""
+    """Become the parent of orphaned grandchildren, to wait for them; Linux only."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 

@@ -1,4 +1,4 @@
-"""vLLM in the learner's process: no server, no second copy of anything but the weights."""
+"""vLLM backend in the learner's process."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from mmrl.parallel import rank_and_size
 
 ENVIRONMENT = {  # read by vLLM when it is imported
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the learner's threads are ours to place
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # vLLM must not bind the learner's threads to cores
     "VLLM_LOGGING_LEVEL": "WARNING",
 }
 
 
 class InProcess(Backend):
-    """A `vllm.LLM` beside the learner, in the same environment (`make vllm-cpu` makes one without a GPU).
+    """Backend with a `vllm.LLM` in the learner's environment (`make vllm-cpu` creates one without a GPU).
 
-    On a GPU it sleeps while the learner learns: its weights go to the host's memory and its cache is given up.
+    On a GPU it sleeps during training: its weights move to host memory and its cache is freed.
 
     Args:
         dtype: of its weights and arithmetic, as torch names it; None takes that of the policy's weights.
@@ -95,7 +95,7 @@ class InProcess(Backend):
         return self._generate(list(prompts), drawing)
 
     def _generate(self, prompts: list[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
-        """A prompt that vLLM refuses makes it refuse the whole call: it is found by halving."""
+        """Generate; if vLLM refuses the call because of one prompt, find that prompt by bisection."""
         from vllm import SamplingParams
         from vllm.exceptions import VLLMValidationError
 
@@ -121,13 +121,15 @@ class InProcess(Backend):
             self._llm.update_weights({"update_info": {"path": str(weights), "version": version}})
             self._llm.finish_weight_update(str(version))
         except Exception as error:
-            raise EngineFailure(f"vLLM broke off a transfer and cannot be used any more: {_cause(error)}") from error
+            raise EngineFailure(f"vLLM aborted a weight transfer and must be restarted: {_cause(error)}") from error
         self.forget()
 
     def forget(self) -> None:
-        """Drop every cache that was made with older weights."""
+        """Reset every cache of older weights."""
         if not self._llm.reset_prefix_cache():
-            raise EngineFailure("vLLM would not reset its prefix cache; a request is still running")
+            raise EngineFailure(
+                "vLLM did not reset its prefix cache, because a request is still running; restart the run"
+            )
         self._llm.reset_mm_cache()
         self._llm.llm_engine.reset_encoder_cache()
 
@@ -149,7 +151,7 @@ class InProcess(Backend):
             from vllm.distributed import cleanup_dist_env_and_memory
 
             cleanup_dist_env_and_memory()
-        torch.set_num_threads = self._threads  # vLLM puts a stand-in there
+        torch.set_num_threads = self._threads  # vLLM replaces standard input
         free_cycles()
 
     def _ask_worker(self, question: str, *words: str) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
-"""Which tensor of a checkpoint goes where in a running vLLM model, asked of the model's own loading code.
+"""Map checkpoint tensors to the tensors of a running vLLM model, by the model's own loading code.
 
-vLLM fuses, renames, pads and skips. Its `load_weights` is run on tensors without data, with a recorder in the place of
-every parameter's loader: what it would do is known before anything is touched, because a transfer that fails half-way
-leaves an unusable model.
+vLLM fuses, renames, pads and skips tensors. Its `load_weights` is run on tensors without data, with a recorder in place
+of every parameter's loader. So mismatches are found before a transfer, because one that fails half-way leaves an
+unusable model.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from mmrl.engines.vllm.factors import Weights
 
 @dataclass
 class Layout:
-    """What loading a set of tensors would do."""
+    """Result of loading a set of tensors, found without loading them."""
 
-    parts: dict[str, list[str]] = field(default_factory=dict)  # held tensor: the checkpoint tensors that it is made of
-    ignored: list[str] = field(default_factory=list)  # checkpoint tensors that the model does not look at
-    problems: list[str] = field(default_factory=list)  # why they cannot be loaded, empty when they can
+    parts: dict[str, list[str]] = field(default_factory=dict)  # model tensor -> checkpoint tensors that it is made of
+    ignored: list[str] = field(default_factory=list)  # checkpoint tensors that the model ignores
+    problems: list[str] = field(default_factory=list)  # reasons why they cannot be loaded
 
 
 def headers(path: Path) -> dict[str, Tensor]:
-    """The tensors that a transfer from this file or folder gives, by name and without data."""
+    """Return the tensors of a file or folder by name, without data."""
     with Weights(path) as weights:
         return {name: torch.empty(weights.shape(name), dtype=weights.dtype(name), device="meta") for name in weights}
 
@@ -36,9 +36,9 @@ def headers(path: Path) -> dict[str, Tensor]:
 def rename_for_model(model: nn.Module, weights: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
     """Rename tensors to the names that this model's loading code accepts.
 
-    Versions of transformers and vLLM differ in wrappers: `vision_tower.embeddings` in a checkpoint is
-    `vision_tower.vision_model.embeddings` in the model. Where a name leads nowhere in a module that is nothing but a
-    wrapper, the wrapped module is put in between.
+    Versions of transformers and vLLM differ in wrapper modules: `vision_tower.embeddings` in a checkpoint is
+    `vision_tower.vision_model.embeddings` in the model. If a name is not found in a pure wrapper, the name of the
+    wrapped module is inserted.
     """
     for name, tensor in weights:
         yield _through_wrapper(model, name), tensor
@@ -70,19 +70,19 @@ def _child(module: nn.Module, part: str) -> nn.Module | Tensor | None:
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors that the model runs on, by vLLM's names: parameters and saved buffers, tied ones under each name."""
+    """Return the model's parameters and saved buffers by vLLM's names, tied ones under each name."""
     return {name: t for name, t in model.state_dict(keep_vars=True).items() if isinstance(t, Tensor)}
 
 
 def layout(model: Any, sources: Mapping[str, Tensor]) -> Layout:
-    """What `model.load_weights` would do with tensors of these names and shapes. Changes nothing.
+    """Find what `model.load_weights` would do with tensors of these names and shapes, without changing the model.
 
     Args:
         sources: tensors on the device "meta", by the checkpoint's names.
     """
     out = Layout()
     targets = model_tensors(model)
-    owners = {id(t): name for name, t in reversed(targets.items())}  # a tied tensor goes by its first name
+    owners = {id(t): name for name, t in reversed(targets.items())}  # tied tensors are recorded under the first name
     names = {t.untyped_storage()._cdata: name for name, t in sources.items()}
     took: dict[str, dict[str, None]] = {owner: {} for owner in owners.values()}
     current = ""
@@ -95,7 +95,7 @@ def layout(model: Any, sources: Mapping[str, Tensor]) -> Layout:
     def recorder(owner: str) -> Any:
         def record(*args: Any, **kwargs: Any) -> bool:
             tensors = [a for a in [*args, *kwargs.values()] if isinstance(a, Tensor) and a.device.type == "meta"]
-            # a view shares the storage of its source; what was computed from it came last
+            # a view shares the storage of its source; a computed tensor comes from the last source
             found = [names[t.untyped_storage()._cdata] for t in tensors if t.untyped_storage()._cdata in names]
             took[owner][found[0] if found else current] = None
             return True
@@ -122,7 +122,7 @@ def layout(model: Any, sources: Mapping[str, Tensor]) -> Layout:
 
 
 class _loaders:
-    """Inside, the tensors have other loaders; afterwards what they had."""
+    """Replace the loaders of tensors inside the context, and restore them after it."""
 
     def __init__(self, targets: Mapping[str, Tensor], loaders: Mapping[int, Any]):
         self.loaders = {id(t): (t, getattr(t, "weight_loader", None), loaders[id(t)]) for t in targets.values()}
@@ -140,7 +140,7 @@ class _loaders:
 
 
 def _misfits(model: nn.Module, name: str, tensor: Tensor, parts: Mapping[str, Tensor]) -> list[str]:
-    """Why these parts do not fill the tensor."""
+    """List the reasons why these parts do not fill the tensor."""
     rows, shown = _rows(model, name, tensor), ", ".join(f"{part} {list(t.shape)}" for part, t in parts.items())
     if tensor.numel() == 0:
         return [f"{name} of the model is empty: vLLM has packed it away. Start it with load format 'mmrl'"]
@@ -156,7 +156,7 @@ def _misfits(model: nn.Module, name: str, tensor: Tensor, parts: Mapping[str, Te
 
 
 def _rows(model: nn.Module, name: str, tensor: Tensor) -> int:
-    """Rows that a checkpoint fills: vocabularies are padded in vLLM."""
+    """Return the number of rows that a checkpoint fills; vLLM pads vocabularies."""
     if not tensor.dim():
         return 1
     owner = model.get_submodule(name.rpartition(".")[0])

@@ -1,4 +1,4 @@
-"""Run an event loop for a caller that has none, or that runs in one of its own, as notebooks do."""
+"""Run coroutines from synchronous code, also inside a running event loop as in notebooks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Loop:
-    """Runs coroutines in a thread of its own while the caller waits."""
+    """Event loop in a thread of its own; the caller waits."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -19,7 +19,7 @@ class Loop:
         self._thread.start()
 
     def run(self, made: Coroutine[Any, Any, T]) -> T:
-        """Its result; it is cancelled when the caller is interrupted."""
+        """Run a coroutine and return its result; cancel it when the caller is interrupted."""
         future = asyncio.run_coroutine_threadsafe(made, self._loop)
         try:
             return future.result()
@@ -35,7 +35,7 @@ class Loop:
 
 
 async def _cancel_all() -> None:
-    """Cancel what still runs, and wait for it."""
+    """Cancel all running tasks, and wait for them."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()

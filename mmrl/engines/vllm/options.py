@@ -9,7 +9,7 @@ from typing import Any
 from mmrl.engines.vllm.sampling import TIED, WIDEST
 from mmrl.engines.vllm.worker import EXTENSION, LOADER, TRANSFER
 
-BLOCK = 32  # tokens of a prefix-cache block: what both CPU and GPU attention take
+BLOCK = 32  # tokens of a prefix-cache block; supported by CPU and GPU attention
 
 
 def engine_options(
@@ -22,7 +22,7 @@ def engine_options(
     memory_share: float | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Arguments of `vllm.EngineArgs` by name, as JSON can write them.
+    """Return the arguments of `vllm.EngineArgs` by name, as JSON values.
 
     Args:
         folder: the checkpoint.
@@ -45,12 +45,12 @@ def engine_options(
         "worker_extension_cls": EXTENSION,
         "logprobs_mode": "processed_logprobs",
         "max_logprobs": WIDEST + TIED,
-        "generation_config": "vllm",  # the checkpoint's own would change how is drawn
+        "generation_config": "vllm",  # the checkpoint's generation config would change the sampling
     }
     if on_cpu:
         eager, cache_gib = (True if eager is None else eager), (1.0 if cache_gib is None else cache_gib)
-        options["skip_mm_profiling"] = True  # the cache has a given size
-        # vLLM rewinds the generator of a request whose prompt it reads in parts, which a CPU's generator cannot do
+        options["skip_mm_profiling"] = True  # the cache size is fixed
+        # with chunked prefill vLLM rewinds a request's random generator, which fails on a CPU
         options["enable_chunked_prefill"] = False
     given = {
         "max_model_len": max_model_len,
@@ -62,6 +62,6 @@ def engine_options(
 
 
 def checkpoint_dtype(folder: Path) -> str:
-    """What the weights of a checkpoint folder are stored as."""
+    """Return the dtype in which a checkpoint folder stores its weights."""
     config = json.loads((folder / "config.json").read_text())
     return config.get("dtype") or config.get("torch_dtype") or "float32"

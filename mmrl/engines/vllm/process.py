@@ -1,4 +1,4 @@
-"""A server in a process group of its own, which ends with us whatever ends us."""
+"""Server process in a process group of its own, which ends when this process ends."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LAUNCHER = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MAS
 
 
 class ServerProcess:
-    """A command that runs under `guard`; what it prints goes to `log`."""
+    """Command that runs under `guard`; its output goes to `log`."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None):
-        own = {name: value for name, value in os.environ.items() if name not in LAUNCHER}  # a trainer's rank is not its
+        own = {name: value for name, value in os.environ.items() if name not in LAUNCHER}  # no rank
         with log.open("ab") as out:
             self._guard = subprocess.Popen(
                 [sys.executable, guard.__file__],
@@ -28,7 +28,7 @@ class ServerProcess:
                 stdout=out,
                 stderr=out,
                 env=own | dict(environment or {}),
-                start_new_session=True,  # Ctrl-C in a terminal reaches us alone
+                start_new_session=True,  # Ctrl-C in a terminal reaches the trainer only
             )
         self.group = self._guard.pid
         assert self._guard.stdin is not None
@@ -40,7 +40,7 @@ class ServerProcess:
         return self._guard.poll() is None
 
     def stop(self, kill: bool = False) -> None:
-        """End the whole group and wait for it: by asking first, or at once."""
+        """End the whole group and wait for it: by SIGTERM first, or at once."""
         if not kill:
             assert self._guard.stdin is not None
             with contextlib.suppress(OSError):

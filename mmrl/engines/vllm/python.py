@@ -1,4 +1,4 @@
-"""Find a Python with vLLM."""
+"""Find a Python interpreter with vLLM."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ VERSION = "from importlib.metadata import version; print(version('vllm'))"
 
 
 def find_python() -> str | None:
-    """This one, or that of `make vllm-cpu` in the working directory; None when neither is there."""
+    """Return this interpreter if it has vLLM, or that of `make vllm-cpu`; None without both."""
     if importlib.util.find_spec("vllm") is not None:
         return sys.executable
     return str(BESIDE.absolute()) if BESIDE.exists() else None
 
 
 def vllm_version(python: str) -> str | None:
-    """The version of vLLM that this Python has; None when it has none, or is none."""
+    """Return the version of vLLM that an interpreter has; None if it has none or is no Python."""
     try:
         asked = subprocess.run([python, "-c", VERSION], capture_output=True, text=True)
     except OSError:

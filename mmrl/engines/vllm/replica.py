@@ -1,4 +1,4 @@
-"""One server of a pool: started by mmrl or by the user."""
+"""Servers of a pool: launched by mmrl, or started by the user."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from mmrl.engines.vllm.client import SOCKET, Client
 from mmrl.engines.vllm.diagnosis import FREE_PORT, diagnose
 from mmrl.engines.vllm.process import ServerProcess
 
-LOOK = 0.3  # seconds between two looks at a server that starts
+LOOK = 0.3  # seconds between two health checks of a starting server
 
 
 class Replica:
-    """A server that mmrl did not start and therefore cannot restart."""
+    """Server that the user started; mmrl cannot restart it."""
 
     launched = False
 
     def __init__(self, client: Client):
         self.client = client
-        self.starts = 0  # how often it has started; a request that failed before a restart does not trigger another one
-        self.progress = 0.0  # when it last completed a request
+        self.starts = 0  # number of starts; a request that failed before a restart must not trigger another one
+        self.progress = 0.0  # time of its last completed request
         self.lock = asyncio.Lock()
 
     def __str__(self) -> str:
         return f"the vLLM server at {self.client.address}"
 
     async def up(self) -> None:
-        """Be there and healthy; raises EngineFailure with the reason."""
+        """Check that the server is healthy; raises EngineFailure with the reason."""
         if not await self.client.healthy():
             raise EngineFailure(f"no answer from {self.client.address}/health; does the server of engine.urls run?")
         self.starts += 1
 
     def down(self, kill: bool = False) -> None:
-        """Nothing of ours runs."""
+        """Do nothing: mmrl did not start this server."""
 
     def read_log(self) -> str:
-        """What it left behind in its log."""
+        """Return a diagnosis from the server's log, if it has one."""
         return ""
 
 
 class Launched(Replica):
-    """A server that is launched with `command` and writes to `log`."""
+    """Server that mmrl launches with `command`; its output goes to `log`."""
 
     launched = True
 
@@ -56,7 +56,7 @@ class Launched(Replica):
         super().__init__(client)
         self.command, self.environment, self.log, self.seconds = list(command), environment, log, seconds
         self.process: ServerProcess | None = None
-        self._begins = 0  # where in the log this start begins
+        self._begins = 0  # offset in the log at which this start begins
 
     def __str__(self) -> str:
         return f"the vLLM server with the log {self.log}"
@@ -76,7 +76,7 @@ class Launched(Replica):
         self.starts += 1
 
     def _free(self) -> None:
-        """Whoever has our port would answer in our name; a killed server leaves its socket lying about."""
+        """Refuse a port that another process uses, and remove the socket file of a killed server."""
         if self.client.address.startswith(SOCKET):
             Path(self.client.address.removeprefix(SOCKET)).unlink(missing_ok=True)
             return

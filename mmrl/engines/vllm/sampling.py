@@ -1,4 +1,4 @@
-"""Convert sampling settings to vLLM's, and its answers back. Both backends use it."""
+"""Convert sampling settings to vLLM's, and its outputs back."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 from mmrl.engines.vllm.backend import Drawing
 from mmrl.types import Ended
 
-NEVER = -1e30  # added to a logit that may not be drawn; finite, because JSON has no infinity
+NEVER = -1e30  # bias of a forbidden token's logit; finite, because JSON has no infinity
 COLDEST, HOTTEST = 0.01, 2.0  # temperatures that vLLM does not change or refuse
-WIDEST = 1024  # kept ids that are reported per token; each of them is a Python object in vLLM
-TIED = 8  # reported beyond top_k: vLLM keeps all ids that are as likely as the last one
+WIDEST = 1024  # maximum of kept ids reported per token; each is a Python object in vLLM
+TIED = 8  # ids reported beyond top_k, because vLLM keeps all ids tied with the last one
 
 
 def sampling_fields(drawing: Drawing, seed: int) -> dict[str, Any]:
-    """Keyword arguments of `vllm.SamplingParams`, as JSON can write them.
+    """Return the keyword arguments of `vllm.SamplingParams`, as JSON values.
 
-    Log-probs come with the engine option logprobs_mode=processed_logprobs: of what is drawn from. A greedy choice does
-    not depend on temperature and truncation, and vLLM reports it under temperature 1 and without truncation.
+    With the engine option logprobs_mode=processed_logprobs, log-probs are of the sampling distribution. vLLM reports
+    greedy choices at temperature 1 and without truncation.
     """
     fields: dict[str, Any] = {
         "seed": seed & (2**63 - 1),
         "max_tokens": drawing.max_tokens,
         "temperature": 0.0 if drawing.greedy else drawing.temperature,
         "stop_token_ids": list(drawing.stop_ids),
-        "ignore_eos": True,  # the policy says what ends a completion
+        "ignore_eos": True,  # the policy gives the stop ids
         "logprobs": drawing.support,
         "detokenize": bool(drawing.stop),
         "skip_special_tokens": True,
@@ -41,12 +41,12 @@ def sampling_fields(drawing: Drawing, seed: int) -> dict[str, Any]:
 
 
 def parse_finish_reason(finish_reason: str | None, stop_reason: int | str | None = None) -> Ended:
-    """Why a completion stopped, from vLLM's finish reason."""
+    """Convert vLLM's finish reason."""
     return {"stop": "done", "length": "length"}.get(finish_reason or "", "error")  # type: ignore[return-value]
 
 
 def support_of(top_k: int, vocabulary: int, truncated: bool) -> int:
-    """How many ids to report per token, so that all that truncation kept are among them. Refuses what is too many."""
+    """Return how many ids vLLM must report per token to cover all kept ones; refuse more than it can."""
     if not truncated:
         return 0
     wanted = min(top_k + TIED if top_k else vocabulary, vocabulary)
@@ -59,9 +59,9 @@ def support_of(top_k: int, vocabulary: int, truncated: bool) -> int:
 
 
 def parse_support(reported: Mapping[int, float]) -> tuple[int, ...]:
-    """The ids that truncation kept, from the log-probs that were reported for one token.
+    """Return the ids that truncation kept, from the reported log-probs of one token.
 
-    Raises ValueError when they do not hold all of the mass: the learner could not draw from the same distribution.
+    Raises ValueError if their probabilities do not sum to 1: the learner could not restore the distribution.
     """
     kept = {i: logprob for i, logprob in reported.items() if logprob > NEVER / 2}
     mass = sum(map(exp, kept.values()))

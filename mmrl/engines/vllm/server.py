@@ -1,4 +1,4 @@
-"""vLLM in processes of its own: servers that are launched and stopped here, or that run somewhere already."""
+"""vLLM backend of one or several servers, launched by mmrl or already running."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RESUME = "resume from the last iteration with ckpt_path=<run folder>/checkpoints/last.ckpt"
-SERVING = {"enable_scale_out": True, "disable_uvicorn_access_log": True}  # the first opens /inference/v1/generate
+SERVING = {"enable_scale_out": True, "disable_uvicorn_access_log": True}  # scale_out: /inference/v1/generate
 ENVIRONMENT = {
-    "VLLM_SERVER_DEV_MODE": "1",  # opens the routes for weights; the server listens on a socket of this user's alone
-    "PYTHONSAFEPATH": "1",  # what lies in the working directory is not imported
+    "VLLM_SERVER_DEV_MODE": "1",  # enables the routes for weights; the server's socket is private to this user
+    "PYTHONSAFEPATH": "1",  # no imports from the working directory
 }
 ON_CPU = {
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # learner and servers share the cores; bound to the same one they would wait
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # no third process for one worker, which is there to be bound
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the learner needs the same cores
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # one worker needs no process of its own
 }
 
 
 class Server(Backend):
-    """One or several `vllm serve`. Each gets every push; a call's prompts go to whichever has room.
+    """Pool of `vllm serve` processes: all get every weight push, a prompt goes to a server with capacity.
 
-    A server that dies or hangs is started again, gets the weights that it had, and the prompts that it had not answered
-    are sent again: their seeds make the answers the same.
+    A server that dies or hangs is restarted with the last weights, and its unanswered prompts are sent again; their
+    seeds give the same completions.
 
     Args:
         python: of an environment with vLLM and mmrl; None takes this one, or .venv-vllm in the working directory.
         urls: of running servers, as http://host:port; nothing is launched then.
         servers: how many are launched.
         port: where the first listens on this machine, the others behind it; None takes sockets in a private folder.
-        devices: what each launched server sees as CUDA_VISIBLE_DEVICES, for example ["0", "1"]; None for all.
+        devices: CUDA_VISIBLE_DEVICES of each launched server, for example ["0", "1"]; None for all devices.
         dtype: of its weights and arithmetic, as torch names it; None takes that of the policy's weights.
         max_model_len: prompt and completion together, in tokens; None takes all that the model allows.
         eager: no CUDA graphs; None is true for a CPU build of vLLM and false otherwise.
         cache_gib: memory of the key-value cache; None is 1 for a CPU build, and what `memory_share` leaves otherwise.
         memory_share: of the GPU's memory, for weights and cache; None leaves it to vLLM.
         options: further arguments of `vllm serve`, by name.
-        timeout_seconds: without any answer from a server, after which its requests are given up; also for a push.
-        start_seconds: in which a server has to start.
-        restarts: how often in a run a server is started again.
+        timeout_seconds: time without an answer after which a server's requests are abandoned; also for a push.
+        start_seconds: time limit of a server's start.
+        restarts: maximum number of restarts per run.
         in_flight: most requests at one server at a time.
         logs: folder for the servers' logs; None makes one among the temporary files.
     """
@@ -123,7 +123,7 @@ class Server(Backend):
 
     def push(self, weights: Path, version: int) -> None:
         path = Path(weights).absolute()
-        self._pushed = path, version  # a server that is started again from here on gets these
+        self._pushed = path, version  # loaded by a server that restarts from now on
         self._run(
             self._on_every_replica(
                 lambda replica: self._with_retry(replica, lambda: replica.client.push([path], version))
@@ -197,13 +197,13 @@ class Server(Backend):
         return replicas
 
     async def _ensure_ready(self, replica: Replica) -> None:
-        """Up, with the weights that the pool has."""
+        """Start a server, and load the pool's weights into it."""
         assert self._started is not None
         folder, version = self._started
         await replica.up()
         try:
             await replica.client.name(version)
-            if not replica.launched:  # it holds whatever it was started with
+            if not replica.launched:  # it has the weights that it was started with
                 await replica.client.push(sorted(folder.glob("model*.safetensors")), version)
             if self._pushed is not None:
                 await replica.client.push([self._pushed[0]], self._pushed[1])
@@ -211,7 +211,7 @@ class Server(Backend):
             raise EngineFailure(f"{replica} does not take weights: {error}. {_serve(replica)}") from error
 
     async def _revive(self, replica: Replica, start: int, why: str) -> None:
-        """Start it again, unless that has happened since."""
+        """Restart a server, unless it was restarted since."""
         async with replica.lock:
             if replica.starts != start:
                 return
@@ -231,7 +231,7 @@ class Server(Backend):
             await self._ensure_ready(replica)
 
     async def _with_retry(self, replica: Replica, action: Callable[[], Awaitable[T]]) -> T:
-        """Once more after a restart, when the server is gone or left in the middle of something."""
+        """Call a function of a server; after a connection error, restart the server and call once more."""
         start = replica.starts
         try:
             return await action()
@@ -243,7 +243,7 @@ class Server(Backend):
             raise EngineFailure(f"{replica}: {error}. {RESUME}") from error
 
     async def _on_every_replica(self, action: Callable[[Replica], Awaitable[T]]) -> list[T]:
-        """On all servers at the same time; all have ended when the first failure is raised."""
+        """Call a function of all servers concurrently; the first failure is raised when all have ended."""
         found = await asyncio.gather(*map(action, self._replicas), return_exceptions=True)
         for one in found:
             if isinstance(one, BaseException):
@@ -258,7 +258,7 @@ class Server(Backend):
 
 
 def words(options: dict[str, Any]) -> list[str]:
-    """The words of `vllm serve` for arguments by name."""
+    """Convert named arguments to the command line of `vllm serve`."""
     out = ["serve", str(options["model"])]
     for name, value in options.items():
         flag = name.replace("_", "-")
@@ -272,7 +272,7 @@ def words(options: dict[str, Any]) -> list[str]:
 
 
 def _serve(replica: Replica) -> str:
-    """How a server is started that mmrl can use."""
+    """Return the command that starts a server which mmrl can use."""
     if replica.launched:
         return ""
     options = words(engine_options(Path("<folder>"), False, dtype="<dtype>") | SERVING)

@@ -1,4 +1,4 @@
-"""Client of one or more vLLM servers; server options are given under `engine`: engine.servers=2."""
+"""Engine on one or more vLLM servers; server options are keys of `engine`, as in engine.servers=2."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from mmrl.engines.vllm.server import Server
 
 
 class ServerEngine(VllmEngine):
-    """VllmEngine on `mmrl.engines.vllm.server.Server`, whose arguments it takes.
+    """VllmEngine with the backend `mmrl.engines.vllm.server.Server`, whose arguments it takes.
 
     Args:
-        folder: for the checkpoint and the weights that the servers read; None makes one in shared memory. Servers on
-            other machines need a folder that they see too.
+        folder: for the checkpoint and the weights that the servers read; None creates one in shared memory. Servers on
+            other machines need a folder on shared storage.
         adapters: send the factors of low-rank adapters alone, see VllmEngine.
     """
 

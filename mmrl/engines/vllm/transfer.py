@@ -1,4 +1,4 @@
-"""Weight loading inside vLLM: a loader for the start, a transfer engine for later updates."""
+"""Weight loading inside vLLM: a loader of the initial checkpoint, and a transfer engine for updates."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from mmrl.engines.vllm.layout import rename_for_model
 
 
 class CheckpointLoader(DefaultModelLoader):
-    """Loads a checkpoint folder so that its weights can be replaced and read back later.
+    """Load a checkpoint folder so that its weights can be replaced and read back later.
 
-    On a CPU vLLM otherwise packs every linear weight away and leaves an empty tensor: a later transfer cannot reach it,
-    and a tied output head keeps its old copy without an error. Decoding is as fast without.
+    On a CPU vLLM's own loader packs every linear weight and leaves an empty tensor, which no later transfer can write,
+    and a tied output head silently keeps its old copy. Decoding is as fast without packing.
     """
 
     def __init__(self, load_config: Any):
@@ -39,7 +39,7 @@ class CheckpointLoader(DefaultModelLoader):
 
 @dataclass
 class FileInfo(WeightTransferUpdateInfo):
-    """One transfer: a safetensors file that the worker can read, and the version of its weights."""
+    """Transfer request: a safetensors file that the worker can read, and the version of its weights."""
 
     path: str
     version: int
@@ -47,11 +47,11 @@ class FileInfo(WeightTransferUpdateInfo):
 
 @dataclass
 class NoInfo(WeightTransferInitInfo):
-    """Nothing needs to be agreed on."""
+    """Empty setup information: a transfer by file needs none."""
 
 
 class FileTransfer(WeightTransferEngine[NoInfo, FileInfo]):
-    """Reads the weights from a file, which normally lies in shared memory."""
+    """Transfer engine that reads the weights from a file, normally in shared memory."""
 
     init_info_cls = NoInfo
     update_info_cls = FileInfo
@@ -61,7 +61,7 @@ class FileTransfer(WeightTransferEngine[NoInfo, FileInfo]):
     _latest: FileInfo | None = None
 
     def init_transfer_engine(self, init_info: NoInfo) -> None:
-        """No connection is needed."""
+        """Do nothing: a file needs no connection."""
 
     def start_weight_update(self) -> None:
         initialize_layerwise_reload(self.model)
@@ -77,7 +77,7 @@ class FileTransfer(WeightTransferEngine[NoInfo, FileInfo]):
             self.source, self.version = self._latest.path, self._latest.version
 
     def shutdown(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is held."""
 
 
 def _device_name(device: torch.device) -> str:

@@ -14,16 +14,18 @@ from mmrl.engines.vllm.factors import merge_factors, write_factors
 
 
 class WeightTransfer(ABC):
-    """How a policy's weights are transferred."""
+    """Interface of weight transfers."""
 
     @abstractmethod
     def save(self, policy: Any, folder: Path) -> Mapping[str, Tensor] | None:
-        """Write the checkpoint that an engine starts from. What it then holds, by the checkpoint's names, or None where
-        that is not yet the policy."""
+        """Write the initial checkpoint of an engine.
+
+        Returns the tensors that the engine then holds, by the checkpoint's names, or None if they are not the policy's
+        yet."""
 
     @abstractmethod
     def write(self, policy: Any, start: Path, path: Path) -> Mapping[str, Tensor]:
-        """Write to the file `path` what brings an engine that started from `start` up to date. What it then holds."""
+        """Write the update of an engine that started from `start` to `path`; return the tensors that it then holds."""
 
 
 class FullWeights(WeightTransfer):
@@ -37,7 +39,7 @@ class FullWeights(WeightTransfer):
         exported = policy.export_weights()
         seen: set[int] = set()
         plain = {}
-        for name, tensor in exported.items():  # a file holds no two names for the same memory
+        for name, tensor in exported.items():  # safetensors files cannot hold tied tensors
             twice = tensor.data_ptr() in seen
             seen.add(tensor.data_ptr())
             plain[name] = tensor.detach().clone() if twice else tensor.detach().contiguous()
@@ -49,7 +51,7 @@ class AdapterFactors(WeightTransfer):
     """Transfer the factors of low-rank adapters; the base is transferred once."""
 
     def save(self, policy: Any, folder: Path) -> None:
-        policy.adapters()  # refuses a policy whose base learns too
+        policy.adapters()  # refuses a policy whose base weights are trained
         policy.save_base(folder)
 
     def write(self, policy: Any, start: Path, path: Path) -> Mapping[str, Tensor]:

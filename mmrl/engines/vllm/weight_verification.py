@@ -1,4 +1,4 @@
-"""Weight verification: an engine holds the learner's weights and computes with them, or training stops."""
+"""Verify that an engine holds the learner's weights and computes with them; otherwise stop training."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ which is a few hundredths of a nat after some tens of layers."""
 
 
 def verify_weights(exported: Mapping[str, Tensor], held: EngineWeights, version: int) -> None:
-    """Verify that every tensor of the engine is made of the learner's exported weights, to the last bit.
+    """Verify by fingerprints that every tensor of the engine equals the learner's exported weights.
 
-    The learner's numbers are brought to the engine's precision and added up in float64 as the engine does; the sums may
-    differ by the rounding of that addition only.
+    The learner's weights are converted to the engine's dtype and summed in float64 as in the engine; the sums may
+    differ only by the rounding of the summation.
     """
     if held.version != version:
         raise EngineFailure(f"the engine holds version {held.version} of the weights after version {version} was sent")
@@ -38,7 +38,9 @@ def verify_weights(exported: Mapping[str, Tensor], held: EngineWeights, version:
     for name, parts in held.parts.items():
         tensor = held.tensors[name]
         if missing := [part for part in parts if part not in exported]:
-            raise EngineFailure(f"the engine made its {name} of {missing}, which the learner did not export")
+            raise EngineFailure(
+                f"the engine made its {name} of {missing}, which the learner did not export; use engine=local"
+            )
         found = [fingerprint_sent(part, tensor.dtype) for part in parts]
         wanted = [sum(numbers[i] for numbers, _ in found) for i in (0, 1)]
         slack = rounding(max(tensor.count, sum(count for _, count in found)), wanted[1])
@@ -61,7 +63,7 @@ def _verify_ignored(held: EngineWeights, sent: Callable[[str, str], tuple[Finger
 
 
 def verify_canary(engine: Tensor, learner: Tensor, dtypes: set[str], version: int) -> float:
-    """Mean |difference| of both sides' log-probs [T] on the canary; refused above the bound of the coarsest dtype."""
+    """Return the mean |difference| of log-probs [T] on the canary; refuse it above the coarsest dtype's bound."""
     difference = (engine.double() - learner.double()).abs()
     bound = max(BOUNDS.get(dtype, BOUNDS["bfloat16"]) for dtype in dtypes)
     mean = float(difference.mean())

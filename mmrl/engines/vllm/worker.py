@@ -1,6 +1,6 @@
-"""What runs inside vLLM: its plug-in, which names mmrl's parts, and the questions that mmrl asks of a worker.
+"""vLLM plug-in: registers mmrl's loader and transfer engine, and adds methods to vLLM's worker.
 
-It is imported in every process of vLLM, in an environment that may lack everything else that mmrl needs.
+It is imported in every process of vLLM, in an environment that may lack mmrl's other dependencies.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Questions:
     mmrl_layouts: dict[str, Layout]  # by path; kept because the file may be gone when weights are verified
 
     def mmrl_check(self, path: str) -> dict[str, Any]:
-        """Why the tensors of a safetensors file cannot be loaded, {"problems": [...]}; empty when they can."""
+        """Return the reasons why a safetensors file cannot be loaded, {"problems": [...]}; empty if it can."""
         with Weights(Path(path)) as weights:
             if problems := weights.problems():
                 return {"problems": problems}
@@ -47,7 +47,8 @@ class Questions:
         return {"problems": found.problems}
 
     def mmrl_report_weights(self) -> dict[str, Any]:
-        """What the running model holds, and of which tensors of the last transfer, or of the folder, it is made.
+        """Return the running model's tensors, and the tensors of the last transfer, or of the folder, that each is made
+        of.
 
         {"version": of the last transfer or None, "parts": {held: [checkpoint tensors]}, "ignored": [checkpoint
         tensors], "tensors": {held: {"sum", "squares": float.hex(), "count": int, "dtype": str}}}. A tied tensor stands

@@ -17,7 +17,7 @@ from mmrl.types import Episode
 
 
 def entropy(answers: Sequence[object]) -> float:
-    """-sum_a f_a log f_a in nats, f_a the share of answer a."""
+    """Compute the entropy -sum_a f_a log f_a in nats; f_a is the fraction of answer a."""
     shares = [count / len(answers) for count in Counter(answers).values()]
     return -sum(share * log(share) for share in shares) + 0.0
 
@@ -26,8 +26,8 @@ def entropy(answers: Sequence[object]) -> float:
 class AnswerEntropy(Evaluator):
     """Entropy of the final answers to a problem, `mean` over problems in nats, and their number, `distinct`.
 
-    It may fall while the entropy of single tokens rises: other words, the same answer. Samples without an answer count
-    as one answer of their own. Source: The Invisible Leash, 2025, section 4, arXiv:2507.14843.
+    It can fall while the entropy of tokens rises, when the wording varies and the answer does not. All samples without
+    an answer count as one answer. Source: The Invisible Leash, 2025, section 4, arXiv:2507.14843.
     """
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
@@ -45,9 +45,9 @@ class AnswerEntropy(Evaluator):
 
 @dataclass(frozen=True)
 class SolveRates(Evaluator):
-    """Shares of the problems that no sample solves, some do, and all do: `never`, `sometimes`, `always`.
+    """Fractions of problems that no, some or all samples solve: `never`, `sometimes`, `always`.
 
-    Against the start: `risen` and `fallen`, shares of the problems that are solved more often, or less.
+    Against the start: `risen` and `fallen`, fractions of problems that are solved more often, or less often.
 
     Args:
         score_name: name of a score of 0 or 1 that the task gives.
@@ -70,7 +70,7 @@ class SolveRates(Evaluator):
         }
 
     def rates(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        """By problem, the share of its finished samples that solve it."""
+        """Return for each problem the fraction of its finished samples that solve it."""
         return {
             group[0].prompt.key: sum(get_binary_score(episode, self.score_name) for episode in group) / len(group)
             for group in group_episodes(drop_errors(episodes)).values()

@@ -1,4 +1,4 @@
-"""Episodes of a simulator with several tasks, task by task."""
+"""Success rates per task, for simulators with several tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mmrl.types import Episode
 
 
 def get_task(episode: Episode) -> str:
-    """The task's name: as its prompt says, else as the simulator reported, else the first part of its key."""
+    """Return an episode's task: of the prompt, else of the simulator's info, else the first part of the key."""
     said = episode.prompt.info.get("task", episode.info.get("task"))
     return str(said) if said is not None else episode.prompt.key.rsplit("/", 2)[0]
 
@@ -29,14 +29,14 @@ class SuccessRateByTask(Evaluator):
 
     Args:
         score_name: name of a score of 0 or 1 that every task gives.
-        level: share of repetitions in which an interval covers the true rate.
+        level: confidence level of the intervals.
     """
 
     score_name: str = "success"
     level: float = 0.95
 
     def __post_init__(self) -> None:
-        quantile(self.level)  # refuses a level that is none
+        quantile(self.level)  # refuses an invalid level
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
         rate = SuccessRate(self.score_name, self.level)

@@ -14,7 +14,7 @@ from mmrl.types import Episode
 class EventCounts(Evaluator):
     """Mean number per episode of every event that a rollout counts in `info["counts"]`: outcomes of tools and trees.
 
-    Failed episodes count too, since why they failed is in it; `errors` is their number.
+    Episodes with errors are included, since their events tell the reason; `errors` is their number.
     """
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:

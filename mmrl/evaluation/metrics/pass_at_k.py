@@ -1,4 +1,4 @@
-"""How often at least one of k samples is right."""
+"""pass@k: probability that at least one of k samples is right."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mmrl.types import Episode
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Unbiased probability that k samples drawn from n, of which c are right, include a right one.
+    """Estimate without bias the probability that k samples drawn from n, of which c are right, include a right one.
 
     1 - C(n - c, k) / C(n, k)
 
@@ -32,13 +32,13 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 class PassAtK(Evaluator):
     """Mean pass@k over prompts for each k, with a Wilson interval over prompts: pass@K, pass@K_lower, pass@K_upper.
 
-    `prompts` counts those measured at the largest k, `errors` the samples left out. A prompt that lost so many
-    samples to failures that fewer than k remain is left out of pass@k; one that never had k samples is refused.
+    `prompts` is the number of prompts at the largest k, `errors` the number of samples left out. A prompt with fewer
+    than k samples without errors is left out of pass@k; a prompt that was sampled fewer than k times is refused.
 
     Args:
         ks: numbers of samples.
         score_name: name of a score of 0 or 1 that the task gives.
-        level: share of repetitions in which the interval covers the true value.
+        level: confidence level of the interval.
     """
 
     ks: Sequence[int] = (1,)
@@ -46,7 +46,7 @@ class PassAtK(Evaluator):
     level: float = 0.95
 
     def __post_init__(self) -> None:
-        quantile(self.level)  # refuses a level that is none
+        quantile(self.level)  # refuses an invalid level
         if not self.ks or min(self.ks) < 1:
             raise ValueError(f"evaluator.ks must be numbers of samples, at least 1 each, got {self.ks}")
 
@@ -72,7 +72,8 @@ class PassAtK(Evaluator):
         return {**named, "errors": count_errors(episodes)}
 
     def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
-        """crossing: the smallest k from which on the start solves as much; nan where it never does."""
+        """Compute `crossing`, the smallest k from which on the start has at least the same pass@k; nan if there is
+        none."""
         before, after = self(start), self(episodes)
         behind = [k for k in sorted(self.ks) if after[f"pass@{k}"] > before[f"pass@{k}"]]
         later = [k for k in sorted(self.ks) if k > max(behind, default=0)]

@@ -25,14 +25,14 @@ class SuccessRate(Evaluator):
 
     Args:
         score_name: name of a score of 0 or 1 that the task gives.
-        level: share of repetitions in which the interval covers the true rate.
+        level: confidence level of the interval.
     """
 
     score_name: str = "exact"
     level: float = 0.95
 
     def __post_init__(self) -> None:
-        quantile(self.level)  # refuses a level that is none
+        quantile(self.level)  # refuses an invalid level
 
     def __call__(self, episodes: Sequence[Episode]) -> dict[str, float]:
         valid = drop_errors(episodes)

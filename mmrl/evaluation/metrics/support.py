@@ -1,4 +1,4 @@
-"""Empirical support: right answers that a policy keeps, gains and loses against the start of the run."""
+"""Empirical support: right answers that a policy retains, gains and loses since the start of the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = ("preserved", "lost", "gained", "never")
 def count_support(before: Sequence[float], after: Sequence[float], min_fraction: float) -> dict[str, int]:
     """Count right answers by where they are found: in both, before only, after only, in neither.
 
-    Found is what has a probability of at least `min_fraction`. Source: The Invisible Leash, 2025, section 2,
+    An answer is found if its fraction is at least `min_fraction`. Source: The Invisible Leash, 2025, section 2,
     arXiv:2507.14843: preserved, shrinkage, expansion and out of support.
     """
     counts = dict.fromkeys(KINDS, 0)
@@ -31,8 +31,8 @@ def count_support(before: Sequence[float], after: Sequence[float], min_fraction:
 def support_metrics(counts: Mapping[str, int]) -> dict[str, float]:
     """Ratios of the support counts (SRR, NDR, SDS, NSCR in the paper); nan where the denominator is 0.
 
-    retained: of what was found, what still is, P / (P + S). discovered: of what is found, what is new, E / (P + E).
-    balance: their harmonic mean. net: (E - S) / (P + E + S).
+    retained: fraction of the start's answers that are still found, P / (P + S). discovered: fraction of the answers
+    found now that are new, E / (P + E). balance: their harmonic mean. net: (E - S) / (P + E + S).
     """
     p, s, e = counts["preserved"], counts["lost"], counts["gained"]
     retained, discovered = p / (p + s) if p + s else nan, e / (p + e) if p + e else nan
@@ -46,7 +46,7 @@ def support_metrics(counts: Mapping[str, int]) -> dict[str, float]:
 
 
 def get_answer(episode: Episode) -> str | None:
-    """The final answer of a light episode; None where it has none, as in a simulator."""
+    """Return the final answer of a light episode; None without one, as in a simulator."""
     answer = episode.info.get("answer")
     return None if answer is None else str(answer).strip()
 
@@ -55,8 +55,8 @@ def get_answer(episode: Episode) -> str | None:
 class EmpiricalSupport(Evaluator):
     """Support dynamics (The Invisible Leash): distinct right answers that the start and the policy find.
 
-    A problem without a right answer in any sample of either counts once as never found; where episodes carry no
-    answers, a problem has one right answer: that it is solved.
+    A problem without a right answer in any sample of either counts once as never found. If episodes have no answers, to
+    solve a problem is its one right answer.
 
     Args:
         score_name: name of a score of 0 or 1 that the task gives.
@@ -75,7 +75,7 @@ class EmpiricalSupport(Evaluator):
         return {**{kind: float(count) for kind, count in counts.items()}, **support_metrics(counts)}
 
     def counts(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, int]:
-        """Right answers by where they are found."""
+        """Count right answers by where they are found."""
         first, second = _right(start, self.score_name), _right(episodes, self.score_name)
         before, after = [], []
         for key in first.keys() & second.keys():
@@ -92,7 +92,7 @@ class EmpiricalSupport(Evaluator):
 
 
 def _right(episodes: Sequence[Episode], score: str) -> dict[str, dict[str, float]]:
-    """Problem -> right answer -> its share of the problem's finished samples."""
+    """Compute problem -> right answer -> its fraction of the problem's finished samples."""
     out: dict[str, dict[str, float]] = {}
     for group in group_episodes(drop_errors(episodes)).values():
         shares: dict[str, float] = {}

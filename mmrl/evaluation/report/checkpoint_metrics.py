@@ -26,7 +26,7 @@ def override_evaluation(
 ) -> HeldOut:
     """Override the configured evaluation with another number of problems or samples, or other decodes.
 
-    Several samples per problem are only of use under a decode that draws; pass@k is then measured beside every rate.
+    Several samples per problem need a decode that samples; pass@k is then computed for every success rate.
 
     Args:
         held_out: as configured.
@@ -65,7 +65,7 @@ EpisodesByDecode = Mapping[str, Sequence[Episode]]
 
 
 def success_rates(held_out: HeldOut) -> dict[str, SuccessRate]:
-    """The evaluators that are success rates."""
+    """Select the evaluators that are success rates."""
     return {name: part for name, part in held_out.evaluators.items() if isinstance(part, SuccessRate)}
 
 
@@ -80,7 +80,7 @@ def compute_metrics(held_out: HeldOut, played: EpisodesByDecode) -> dict[str, di
 def compute_task_metrics(
     held_out: HeldOut, played: EpisodesByDecode
 ) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
-    """Compute the success rates of each task; empty where there is one task only."""
+    """Compute the success rates of each task; empty if there is only one task."""
     parts = {decode: group_by_task(episodes) for decode, episodes in played.items()}
     if all(len(tasks) < 2 for tasks in parts.values()):
         return {}

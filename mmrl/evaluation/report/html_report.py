@@ -44,13 +44,13 @@ class HtmlReport:
     videos: Mapping[str, Mapping[str, EpisodeVideos]] = field(default_factory=dict)
 
     def write(self) -> Path:
-        """<folder>/report.html."""
+        """Write <folder>/report.html."""
         path = Path(self.folder) / NAME
         path.write_text(self.html(), encoding="utf-8")
         return path
 
     def html(self) -> str:
-        """The whole file."""
+        """Build the HTML file."""
         pages = Environment(
             loader=FileSystemLoader(Path(__file__).parent),
             autoescape=True,
@@ -79,7 +79,7 @@ class HtmlReport:
         )
 
     def _rates(self) -> list[dict[str, Any]]:
-        """Every success rate: of each task where there are several, and of all."""
+        """List every success rate: of each task if there are several, and of all episodes."""
         made = []
         for title, decodes in self.result["metrics"].items():
             for decode, evaluators in decodes.items():
@@ -96,7 +96,7 @@ class HtmlReport:
         return made
 
     def _other_metrics(self) -> list[tuple[str, str, str, str]]:
-        """(checkpoint, decode, measure, value) of what is no rate of successes."""
+        """List (checkpoint, decode, measure, value) of all metrics other than success rates."""
         made = []
         for title, decodes in self.result["metrics"].items():
             for decode, evaluators in decodes.items():
@@ -111,7 +111,7 @@ class HtmlReport:
         return encode_videos(self.videos[decode], select_episodes(last, self.score_name), self.score_name)
 
     def _table(self, decode: str) -> tuple[list[str], list[dict[str, Any]], int]:
-        """Further columns, rows with the failures first, and how many rows there are in all."""
+        """Build the table of episodes: extra columns, rows with failures first, and the total number of rows."""
         sides = {title: decodes[decode] for title, decodes in self.evaluation.episodes.items() if decode in decodes}
         *earlier, last = sides.values()
         before = {(e.prompt.key, e.sample_index): e for e in (earlier[0] if earlier else [])}

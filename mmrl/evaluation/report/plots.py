@@ -26,7 +26,7 @@ class Curve:
         label: for the legend.
         lower: column of the lower end of the interval, or None.
         upper: column of the upper end of the interval, or None.
-        points: marked points, for what is measured now and then; else a line with a band.
+        points: marked points, for columns with few values; else a line with a band.
     """
 
     column: str
@@ -41,7 +41,7 @@ class Curve:
 
 
 def read_metrics(path: str | Path, index: str = "epoch") -> dict[str, dict[float, float]]:
-    """Values of every column by iteration, from the CSVLogger's sparse file; the last of an iteration counts."""
+    """Read the values of every column by iteration from a sparse metrics.csv; the last value of an iteration counts."""
     with open(path, newline="") as stream:
         rows = list(csv.DictReader(stream))
     if not rows or index not in rows[0]:
@@ -80,7 +80,8 @@ def plot_learning_curve(
     _format_axes(axes, x_label, y_label, title, percent)
     figure_path = Path(figure_path)
     figure_path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(figure_path, metadata={"Software": None})  # the same numbers give the same bytes
+    figure.savefig(figure_path, metadata={"Software": None})  # no date and version in the file, so equal numbers give
+    # equal bytes
     return figure_path
 
 
@@ -98,7 +99,7 @@ def _draw(axes: Axes, metrics: Mapping[str, Mapping[float, float]], curve: Curve
         if ends is not None:
             axes.fill_between(x, *ends, color=colour, alpha=0.18, linewidth=0)
         return
-    # a mean computed in another precision than its interval may lie outside it by a rounding
+    # a mean may lie outside its interval by rounding, if computed in another precision
     bars = None if ends is None else np.maximum([y - ends[0], ends[1] - y], 0)
     axes.errorbar(
         x, y, yerr=bars, fmt="o--", color=colour, markersize=5, linewidth=1.0, capsize=3, label=curve.label, zorder=3

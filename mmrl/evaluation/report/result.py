@@ -29,7 +29,7 @@ class EvaluationResult:
     """Episodes of all checkpoints and decodes under one protocol.
 
     Args:
-        protocol: under which.
+        protocol: of the evaluation.
         episodes: light episodes of every checkpoint and decode.
     """
 
@@ -37,7 +37,7 @@ class EvaluationResult:
     episodes: EpisodesByCheckpoint
 
     def write(self, folder: str | Path) -> list[Path]:
-        """<folder>/protocol.json and <folder>/episodes.jsonl, one episode a line."""
+        """Write <folder>/protocol.json and <folder>/episodes.jsonl, one episode per line."""
         path = Path(folder) / EPISODES
         rows = [
             {"checkpoint": title, "decode": decode, **episode_row(episode)}
@@ -50,7 +50,7 @@ class EvaluationResult:
 
     @classmethod
     def read(cls, folder: str | Path) -> EvaluationResult:
-        """What `write` left there."""
+        """Read the files that `write` wrote."""
         folder = Path(folder)
         missing = [name for name in (NAME, EPISODES) if not (folder / name).exists()]
         if missing:
@@ -87,7 +87,7 @@ def episode_row(episode: Episode) -> dict[str, Any]:
 
 
 def _read_row(line: bytes, place: str, remedy: str) -> dict[str, Any]:
-    """One line of episodes.jsonl, with every entry that `episode_row` writes."""
+    """Parse one line of episodes.jsonl, which must have every entry that `episode_row` writes."""
     one = need_object(parse_json(line, place, remedy, finite=False), place, remedy)
     absent = [name for name in _ENTRIES if name not in one]
     if absent:

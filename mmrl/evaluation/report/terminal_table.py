@@ -63,7 +63,7 @@ class Comparison:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """What the row shows, in the order of HEADERS; two counts only where they differ."""
+        """Format the cells of a row in the order of HEADERS; two counts only if they differ."""
         episodes = _counts(self.before.episodes, self.after.episodes)
         errors = _counts(self.before.errors, self.after.errors)
         disjoint = "yes" if self.disjoint else "no"
@@ -88,7 +88,7 @@ def format_markdown(comparisons: Sequence[Comparison]) -> str:
 
 
 def to_json(comparisons: Sequence[Comparison]) -> str:
-    """Serialize comparisons with every number at full precision; rates and interval ends are shares, not percent."""
+    """Serialize comparisons with every number at full precision; rates and interval ends are fractions, not percent."""
     rows = [
         {
             "decode": comparison.decode,

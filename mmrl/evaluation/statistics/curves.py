@@ -1,4 +1,4 @@
-"""The learning curve of a run's folder."""
+"""Learning curve of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mmrl.evaluation.report.plots import Curve, plot_learning_curve
 
-_MAX_CURVES = 4  # that a reader tells apart
+_MAX_CURVES = 4  # number of distinguishable curves
 
 
 def plot_run(run_dir: str | Path) -> Path | None:

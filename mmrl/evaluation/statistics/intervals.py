@@ -10,7 +10,7 @@ from mmrl.evaluation.statistics.power import quantile
 
 
 def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Interval that covers the true success probability in about `level` of all repetitions.
+    """Compute the Wilson confidence interval of a success probability.
 
     (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n), p = successes / n, z the normal quantile of
     (1 + level) / 2. For a sum of n values in [0, 1] that are not all 0 or 1 it is too wide, never too narrow, because
@@ -38,15 +38,15 @@ def disjoint(first: tuple[float, float], second: tuple[float, float]) -> bool:
 
 
 def mcnemar(before: Sequence[bool], after: Sequence[bool]) -> float:
-    """Probability of a split at least this uneven of the problems on which two policies differ, if neither is better.
+    """Compute the p-value of McNemar's exact two-sided test of two policies on the same problems.
 
     min(1, 2 P[X <= min(b, c)]), X ~ Binomial(b + c, 1/2), where b problems are solved before only and c after only.
-    Exact and two-sided; entry i of both sequences is the same problem.
+    Entry i of both sequences is the same problem.
 
     Source: McNemar, "Note on the sampling error of the difference between correlated proportions", 1947.
     """
     if len(before) != len(after):
-        raise ValueError(f"both sequences must be about the same problems, got {len(before)} and {len(after)}")
+        raise ValueError(f"both sequences must have one entry per problem, got {len(before)} and {len(after)}")
     lost = sum(bool(x) and not y for x, y in zip(before, after))
     won = sum(bool(y) and not x for x, y in zip(before, after))
     tail = sum(comb(lost + won, k) for k in range(min(lost, won) + 1))

@@ -33,7 +33,7 @@ class PairedComparison:
     detectable: float | None
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """Convert to plain values for JSON."""
         counts = {"pairs": self.pairs, "won": self.won, "lost": self.lost}
         return counts | {"mcnemar_p": self.p_value, "detectable": self.detectable}
 
@@ -46,7 +46,7 @@ class PairedComparison:
 
     @property
     def power(self) -> str:
-        """The detectable difference of this number of pairs, as text."""
+        """Format the detectable difference of this number of pairs."""
         if self.detectable is None:
             return "too few differ to show any difference (80 % power)"
         return f"could show a difference of {100 * self.detectable:.1f} points (80 % power)"

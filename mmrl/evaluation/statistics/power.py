@@ -8,14 +8,14 @@ from statistics import NormalDist
 
 
 def quantile(level: float) -> float:
-    """The normal quantile of a two-sided interval or test: of (1 + level) / 2."""
+    """Return the normal quantile of (1 + level) / 2, for two-sided intervals and tests."""
     if not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1, got {level}")
     return NormalDist().inv_cdf((1 + level) / 2)
 
 
 def episodes_needed(first: float, second: float, level: float = 0.95, power: float = 0.8) -> int:
-    """Independent episodes of each policy that tell success rates p and q apart with probability `power`.
+    """Compute the number of independent episodes per policy that detect success rates p and q with probability `power`.
 
     n = (z_level sqrt(2 m (1 - m)) + z_power sqrt(p (1 - p) + q (1 - q)))^2 / (p - q)^2, m = (p + q) / 2; two-sided
     test of two proportions at 1 - level, without continuity correction.
@@ -24,14 +24,14 @@ def episodes_needed(first: float, second: float, level: float = 0.95, power: flo
     """
     _check_rates(first, second)
     if first == second:
-        raise ValueError(f"no number of episodes tells {first} from itself")
+        raise ValueError(f"the two rates are both {first}; give two different rates")
     return _whole((_scaled_std(first, second, level, power) / (first - second)) ** 2)
 
 
 def detectable(n: int, rate: float, level: float = 0.95, power: float = 0.8) -> tuple[float | None, float | None]:
-    """The nearest rates below and above `rate` that n independent episodes of each policy tell from it.
+    """Compute the nearest rates below and above `rate` that n independent episodes per policy detect.
 
-    Solves `episodes_needed` for the other rate; None where even 0 or 1 is too near.
+    Solves `episodes_needed` for the other rate; None if not even 0 or 1 is detectable.
     """
     _check_count(n)
     _check_rates(rate)
@@ -43,16 +43,16 @@ def detectable(n: int, rate: float, level: float = 0.95, power: float = 0.8) -> 
 
 
 def minimum_detectable_difference(n: int, rate: float = 0.5, level: float = 0.95, power: float = 0.8) -> float | None:
-    """The smaller one of the two differences of `detectable`; None where n episodes show none."""
+    """Compute the smaller difference of `detectable`; None if n episodes detect none."""
     gaps = [abs(other - rate) for other in detectable(n, rate, level, power) if other is not None]
     return min(gaps, default=None)
 
 
 def pairs_needed(difference: float, differing: float, level: float = 0.95, power: float = 0.8) -> int:
-    """Problems that two policies must both meet so that McNemar's test sees a difference of their rates.
+    """Compute the number of common problems from which McNemar's test detects a difference of two policies' rates.
 
-    n = (z_level sqrt(s) + z_power sqrt(s - d^2))^2 / d^2, d the difference, s the share of problems that exactly one of
-    the two solves.
+    n = (z_level sqrt(s) + z_power sqrt(s - d^2))^2 / d^2, d the difference, s the fraction of problems that exactly one
+    of the two solves.
 
     Source: Connor, "Sample size for testing differences in proportions for the paired-sample design", Biometrics 43,
     1987.
@@ -63,9 +63,10 @@ def pairs_needed(difference: float, differing: float, level: float = 0.95, power
 
 
 def detectable_in_pairs(n: int, differing: float, level: float = 0.95, power: float = 0.8) -> float | None:
-    """The smallest difference that n problems met by both show, when exactly one solves a share `differing` of them.
+    """Compute the smallest difference that n common problems detect, if exactly one policy solves a fraction
+    `differing`.
 
-    None where even `differing`, the largest difference that there can be, is too small.
+    None if even `differing`, the largest possible difference, is too small.
     """
     _check_count(n)
     _check_rates(differing)
@@ -94,7 +95,7 @@ def _quantile_of_power(power: float) -> float:
 
 
 def _crossing(detectable_excess: Callable[[float], float], near: float, far: float) -> float | None:
-    """The rate between `near` and `far` where `detectable_excess` becomes positive; None where it never does."""
+    """Find by bisection where `detectable_excess` becomes positive between `near` and `far`; None if nowhere."""
     if near == far or detectable_excess(far) < 0:
         return None
     for _ in range(80):
@@ -106,7 +107,7 @@ def _crossing(detectable_excess: Callable[[float], float], near: float, far: flo
 
 
 def _whole(n: float) -> int:
-    """Round up, except where only the last bit is above a whole number."""
+    """Round up, except from a whole number plus a rounding error."""
     return round(n) if isclose(n, round(n), rel_tol=1e-9) else ceil(n)
 
 

@@ -10,7 +10,7 @@ from mmrl.evaluation.video.encoder import VideoPanel, tile_panels
 from mmrl.evaluation.video.recording import EpisodeVideos
 from mmrl.types import Episode
 
-HOLD = 15  # frames for which the last one of an episode is held
+HOLD = 15  # repeats of an episode's last frame
 
 
 def compose_video(videos: Mapping[str, EpisodeVideos], score_name: str | None) -> list[np.ndarray]:
@@ -49,22 +49,22 @@ def compose_clip(
 
 
 def _count_states(videos: Mapping[str, EpisodeVideos]) -> int:
-    """The number of recorded initial states; refused when they are not the same for all policies."""
+    """Return the number of recorded initial states; refuse policies with different ones."""
     first, *others = ([episode.prompt.key for episode in policy.episodes] for policy in videos.values())
     if any(other != first for other in others):
-        raise ValueError("videos side by side must be of the same initial states")
+        raise ValueError("videos side by side must have the same initial states; record them with equal slots")
     return len(first)
 
 
 def is_success(episode: Episode, score_name: str | None) -> bool | None:
-    """Whether it succeeded; None where nothing says so, or where the simulator failed."""
+    """Return whether the episode succeeded; None without a score, or after an error of the simulator."""
     if score_name is None or episode.ended == "error" or score_name not in episode.scores:
         return None
     return episode.scores[score_name] == 1
 
 
 def get_outcome(episode: Episode, score_name: str | None) -> str:
-    """How it ended, in a few words: the event that the simulator named, else the return."""
+    """Format how an episode ended: the simulator's event, else the return."""
     if episode.ended == "error":
         return "simulator error"
     if score_name is None:

@@ -18,7 +18,7 @@ Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 @dataclass(frozen=True)
 class VideoPanel:
-    """VideoPanel: the frames of one episode, uint8 [H, W, 3] each, and their captions.
+    """Frames of one episode, uint8 [H, W, 3] each, and their captions.
 
     Args:
         frames: at least one; all panels of a video have frames of one size.
@@ -34,10 +34,10 @@ class VideoPanel:
 
 
 def tile_panels(panels: Sequence[VideoPanel], instruction: str = "", height: int = 256) -> list[np.ndarray]:
-    """Frames uint8 [H', W', 3] with even sides that show the panels side by side.
+    """Tile panels side by side into frames uint8 [H', W', 3] with even sides.
 
-    The frames are enlarged to about `height` pixels by a whole factor where they are smaller. A panel that ends
-    early holds its last frame.
+    Smaller frames are enlarged by a whole factor to about `height` pixels. A panel that ends early repeats its last
+    frame.
     """
     shape = _common_shape(panels)
     factor = max(1, height // shape[0])
@@ -62,7 +62,7 @@ def write_video(frames: Sequence[np.ndarray], path: str | Path, fps: float = 20.
     if path.suffix == ".mp4":
         if frames[0].shape[0] % 2 or frames[0].shape[1] % 2:
             raise ValueError(f"{path}: H.264 needs even sides, the frames are {frames[0].shape[:2]}")
-        # macro_block_size=1: sides that are even but no multiples of 16 stay as they are
+        # macro_block_size=1 keeps even sides that are not multiples of 16
         imageio.mimsave(
             path, list(frames), fps=fps, codec="libx264", pixelformat="yuv420p", quality=8, macro_block_size=1
         )
@@ -94,7 +94,7 @@ def _compose(
     factor: int,
     font: Font,
 ) -> np.ndarray:
-    """One frame: instruction, titles, images, outcomes, from top to bottom."""
+    """Compose one frame: instruction, titles, images, outcomes, from top to bottom."""
     high, wide = (side * factor for side in frames[0].shape[:2])
     line = int(1.4 * font.getbbox("Ag")[3])
     top = (line if instruction else 0) + line
@@ -115,7 +115,7 @@ def _compose(
 
 
 def _fit(text: str, width: int, font: Font) -> str:
-    """The text, cut with an ellipsis where it is wider than `width` pixels."""
+    """Truncate a text with an ellipsis to `width` pixels."""
     if font.getlength(text) <= width - 2 * MARGIN:
         return text
     while text and font.getlength(text + "…") > width - 2 * MARGIN:

@@ -12,19 +12,19 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 
 from mmrl.types import Episode, Sim
 
-FPS = 20.0  # where the environment does not state metadata["render_fps"]
+FPS = 20.0  # default if the environment has no metadata["render_fps"]
 
 
 @dataclass
 class EpisodeVideo:
-    """EpisodeVideo: the frames of one episode from reset to end, uint8 [size, size, 3] each."""
+    """Frames of one episode from reset to end, uint8 [size, size, 3] each."""
 
     frames: list[np.ndarray] = field(default_factory=list)
     instruction: str = ""
 
 
 class RecordVideo(VectorWrapper):
-    """RecordVideo: wrapper of a vector environment that records the frames of its first environments.
+    """Vector-environment wrapper that records the frames of the first environments.
 
     Frames come from `env.render(i, size)`. An environment with several control steps per decision may have an
     attribute `step_callback`, a function that it calls after every control step with the indices of the environments
@@ -64,7 +64,7 @@ class RecordVideo(VectorWrapper):
 
 
 class VideoSim(Sim):
-    """VideoSim: a simulator whose environments record videos of the first `count` episodes."""
+    """Simulator whose environments record videos of the first `count` episodes."""
 
     def __init__(self, sim: Sim, count: int, size: int):
         self.sim, self.name, self.size = sim, sim.name, size
@@ -89,7 +89,7 @@ class VideoSim(Sim):
 
 @dataclass(frozen=True)
 class EpisodeVideos:
-    """EpisodeVideos: recorded episodes in the order of the held-out split.
+    """Videos of recorded episodes in the order of the held-out split.
 
     Args:
         videos: frames of each episode.
@@ -125,7 +125,7 @@ def record_videos(
     evaluated.evaluation = copy.copy(data.evaluation)
     evaluated.evaluation.rollout = copy.deepcopy(data.evaluation.rollout)
     there = len(data.evaluation.indices(data.task.on(data.evaluation.split)))
-    # one wave, so that environment i has the i-th initial state
+    # all episodes in one batch, so that environment i has the i-th initial state
     most = getattr(data.evaluation.rollout, "max_envs", there)
     evaluated.evaluation.only = [slot for slot in slots if slot < there][:most]
     sim = VideoSim(data.task.sim, len(evaluated.evaluation.only), size)

@@ -16,8 +16,8 @@ from mmrl.evaluation.video.encoder import write_video
 from mmrl.evaluation.video.recording import EpisodeVideos
 from mmrl.types import Episode
 
-PER_KIND = 3  # failures, and as many successes
-_MAX_FRAMES = 150  # of a video; longer episodes are subsampled
+PER_KIND = 3  # number of failures, and of successes
+_MAX_FRAMES = 150  # frames of a video; longer episodes are subsampled
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def test_what_makes_no_sense_is_refused():
         minimum_detectable_difference(0)
     with pytest.raises(ValueError, match=r"rate must lie between 0 and 1, got 96"):
         detectable(10, 96)
-    with pytest.raises(ValueError, match=r"tells 0\.5 from itself"):
+    with pytest.raises(ValueError, match=r"the two rates are both 0\.5"):
         episodes_needed(0.5, 0.5)
     with pytest.raises(ValueError, match="0 < difference <= differing"):
         pairs_needed(0.2, 0.1)
