@@ -53,5 +53,5 @@ def test_one_recipe_is_shown_with_its_paper_and_groups(capsys):
 
 
 def test_an_unknown_recipe_is_refused_with_a_suggestion(capsys):
-    assert main(["list", "recipes", "gpro"]) == 2
+    assert main(["list", "recipes", "grop"]) == 2
     assert "Did you mean 'grpo'?" in capsys.readouterr().err
