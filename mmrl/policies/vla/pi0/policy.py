@@ -141,7 +141,7 @@ class Pi0Policy(ChainPolicy):
     # ---------------------------------------------------------------- what it reads
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
-        """Convert {camera uint8 [H, W, 3], "proprio" [P], "instruction" str} to images [cameras, H, W, 3] and ids [L]."""
+        """Convert {camera uint8 [H, W, 3], "proprio" [P], "instruction"} to images [cameras, H, W, 3] and ids [L]."""
         raw = self.processor.encode(raw)
         require_inputs(raw, (*self.cameras, "proprio", "instruction"), self)
         images = [torch.as_tensor(np.asarray(raw[name])) for name in self.cameras]
