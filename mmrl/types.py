@@ -1,4 +1,4 @@
-"""The nouns: ragged Python objects that travel between tasks, rollouts, engines and rewards.
+"""Types that tasks, rollouts, engines and rewards exchange: prompts, completions, episodes, contexts.
 
 Nothing here is batched. `mmrl.batch.Batch` is the dense side; `mmrl.data.collate` is the only door between them.
 Dims legend of the whole project: N rows, T choices, G group size, E episodes, H steps, V vocabulary, A action dims,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # gymnasium is only needed by those who have a simulator
     from mmrl.policies.base import Policy
 
 Observation = dict[str, Any]
-"""What one row of the network is run on: tensors without a batch axis (or per-row ragged ones), keyed by input name."""
+"""Network input of one row: tensors without a batch axis (or per-row ragged ones), keyed by input name."""
 
 Ended = Literal["done", "length", "time", "cut", "error"]
 """Why an episode stopped: by itself, at the token limit, at the time limit, at a segment's end, or by a failure."""
@@ -53,7 +53,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How actions are drawn. The same numbers are used when log-probs are recomputed, so the ratio starts at one."""
+    """Sampling parameters of actions. Recomputed log-probs use the same ones, so that the ratio starts at 1."""
 
     temperature: float = 1.0  # divides the logits; must be > 0
     top_k: int = 0  # 0 keeps all
@@ -95,7 +95,7 @@ class Request:
 
 @dataclass
 class Completion:
-    """What an engine returns for one request."""
+    """Result of an engine for one request."""
 
     observation: Observation  # encoded: what Policy.forward needs to score the action again
     action: Tensor  # [T] ids, or [T, A] reals
@@ -142,7 +142,7 @@ class Episode:
 
     @property
     def tokens(self) -> int:
-        """How many choices the policy made."""
+        """Number of choices that the policy made."""
         counted = getattr(self.turns, "choices", None)  # known to columns without making a turn of every row
         return int(sum(turn.completion.action_mask.sum() for turn in self.turns)) if counted is None else counted
 
@@ -161,7 +161,7 @@ class Episode:
 
 @dataclass
 class PolicyOutput:
-    """What one forward pass says about the stored actions."""
+    """Output of one forward pass on stored actions."""
 
     logprobs: Tensor  # [N, T] nats
     entropy: Tensor  # [N, T] nats
@@ -177,7 +177,7 @@ class PolicyOutput:
 
 
 class Collector:
-    """What the parts of an iteration may ask of the loop; without a loop nothing can be collected or scored."""
+    """Services of the training loop for the parts of an iteration: collect, score and gather."""
 
     def collect_prompts(self, count: int) -> list[Episode]:
         """Collect `count` further prompts; this rank's scored share. Collective: all ranks ask for the same number."""
@@ -198,7 +198,7 @@ class Collector:
 
 @dataclass(frozen=True)
 class Context:
-    """What one iteration knows. `dataclasses.replace` derives another; `collector` is asked for what has to be done."""
+    """Context of one iteration: read-only facts, and the `collector` service. `dataclasses.replace` derives another."""
 
     task: Task
     engine: Engine
@@ -236,7 +236,7 @@ class Task(ABC):
 
     @abstractmethod
     def score(self, episode: Episode) -> dict[str, float]:
-        """Named numbers for a finished episode. A bug raises; a wrong answer scores."""
+        """Return the named scores of a finished episode. A wrong answer gets a score; only a bug raises."""
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         """The scores of many episodes; a task that asks a server overrides it, to ask once."""
@@ -270,7 +270,7 @@ class Task(ABC):
         return [[(prompt.observation, self.demonstrate(prompt.index))] for prompt in prompts]
 
     def contract(self) -> dict[str, Any]:
-        """What must be equal wherever checkpoints and results of this task meet; empty when nothing can differ."""
+        """Contract of the task: plain values that must be equal where its checkpoints and results are used."""
         return {}
 
 
@@ -287,7 +287,7 @@ class Sim(ABC):
         return {}
 
     def contract(self) -> dict[str, Any]:
-        """What must be equal wherever data, checkpoints and results of this simulator meet, as plain values."""
+        """Contract of the simulator: plain values that must be equal where its data and checkpoints are used."""
         return {"sim": self.name}
 
     def stepwise(self) -> Sim:

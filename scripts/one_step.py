@@ -25,7 +25,7 @@ from mmrl.commands.cli import load_run
 from mmrl.evaluation.statistics.intervals import mcnemar, wilson
 from mmrl.evaluation_mode import evaluation_mode
 from mmrl.experiments.effect import student_interval
-from mmrl.policies.chains import Chain
+from mmrl.policies.vla.chains import Chain
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 

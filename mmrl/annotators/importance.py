@@ -42,7 +42,7 @@ class ImportanceWeights(Annotator):
         return batch.with_columns(importance_weights=torch.where(batch["is_demo"][:, None] & mask, 1.0, weights))
 
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
-        """Over the sampled choices of all ranks: ratio, the mean; cut, the fraction that is truncated or masked; ess,
+        """Metrics of the sampled choices of all ranks: ratio: mean; cut: fraction that is truncated or masked; ess,
         the effective sample size as a fraction, (sum w)^2 / (n sum w^2), which is 1 for equal weights.
         """
         sampled = batch["action_mask"] & ~batch["is_demo"][:, None]

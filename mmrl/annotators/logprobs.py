@@ -22,7 +22,7 @@ def score_rows(
     rows: int,
     device: torch.device,
 ) -> Tensor:
-    """One entry of the model's output for all rows, as of `evaluate_rows`."""
+    """Return one entry of the model's output for all rows; see `evaluate_rows`."""
     return evaluate_rows(model, batch, lambda there: column(model(there)), rows, device)
 
 
@@ -50,7 +50,7 @@ def positive_rows(rows: int, part: str) -> None:
 
 
 def reference_of(ctx: Context, part: str) -> nn.Module:
-    """The frozen copy of the starting policy that this part needs."""
+    """Return the frozen reference model, a copy of the initial policy, which this part needs."""
     if "reference" not in ctx.models:
         raise KeyError(f"{part} needs a frozen copy of the starting policy: set model.reference=true")
     return ctx.models["reference"]

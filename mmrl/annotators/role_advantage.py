@@ -46,7 +46,7 @@ class RoleAdvantage(Annotator):
     def __call__(self, batch: Batch, ctx: Context) -> Batch:
         reward, mask = batch["reward"].float(), batch["action_mask"]
         if not reward.isfinite().all():
-            raise ValueError("reward is not finite in some rows; check data.reward and what the rollout pays")
+            raise ValueError("reward is not finite in some rows; check data.reward and the rewards of the rollout")
         counted = mask.any(1)  # a row without a choice has nothing to be compared for
         keys = [tuple(row) for row in zip(*(batch[name].tolist() for name in self.group_by))]
         own = [(key, float(r)) for key, r, there in zip(keys, reward, counted) if there]

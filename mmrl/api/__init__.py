@@ -1,1 +1,1 @@
-"""What Python programs call: `fit`, `evaluate`, `load_policy`, by the code of the commands."""
+"""Python API: `fit`, `evaluate` and `load_policy`, which run the code of the commands."""

@@ -1,4 +1,4 @@
-"""Environments between a program and a simulator: one's own for training, and the run's own to act in."""
+"""Environments of the Python API: a user's environment for training, and a run's environment for acting."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from mmrl.api.words import to_text, to_words
+from mmrl.api.arguments import to_arguments, to_text
 from mmrl.config.compose import groups
 from mmrl.types import Sim
 
 _ID = re.compile(r"(?:[\w.]+:)?(?:[\w.-]+/)?[\w.-]+-v\d+")
 
 
-def sim_words(key: str, value: Any) -> Iterator[str]:
-    """The words of a simulator: an option's name, a gymnasium id, a function that makes an environment, or a Sim.
+def sim_arguments(key: str, value: Any) -> Iterator[str]:
+    """The arguments of a simulator: an option's name, a gymnasium id, a function that makes an environment, or a Sim.
 
     A function is registered with gymnasium in this process, as its name with -v0.
     """
@@ -26,7 +26,7 @@ def sim_words(key: str, value: Any) -> Iterator[str]:
         gymnasium.register(f"{name}-v0", entry_point=value)
         value = f"{name}-v0"
     if not isinstance(value, str):
-        yield from to_words(key, value)
+        yield from to_arguments(key, value)
     elif value not in groups()["sim"] and _ID.fullmatch(value):
         yield "sim=gym"
         yield f"sim.id={to_text(value)}"

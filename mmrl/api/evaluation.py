@@ -40,7 +40,7 @@ def evaluate(
 
     place = run.folder if isinstance(run, Run) else Path(run)
     options = {"checkpoint": checkpoint, "count": count, "num_samples": num_samples, "decode": decode}
-    words = [f"{name}={value}" for name, value in options.items() if value is not None]
-    result = command([str(place), *words, *(["trust=true"] if trust else []), *overrides])
+    arguments = [f"{name}={value}" for name, value in options.items() if value is not None]
+    result = command([str(place), *arguments, *(["trust=true"] if trust else []), *overrides])
     (metrics,) = result["metrics"].values()
     return metrics

@@ -56,7 +56,7 @@ def _keep(value: Any, title: str, make: Callable[[str], Any]) -> str:
 
 
 def is_kept(text: str) -> bool:
-    """Whether a word of a configuration names an object that is kept here."""
+    """Whether an argument of a configuration names an object that is kept here."""
     return f"{__name__}." in text
 
 

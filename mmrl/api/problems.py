@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from mmrl.api.words import part_words, to_text, to_words
+from mmrl.api.arguments import part_arguments, to_arguments, to_text
 from mmrl.errors import ConfigError
 from mmrl.types import Task
 
@@ -21,8 +21,8 @@ FOLDER = Path("runs/problems")
 COLUMNS = ("question", "answer", "image")
 
 
-def task_words(key: str, value: Any) -> Iterator[str]:
-    """The words of a task: the name of an option, a Task as a part, or a list of problems as task=jsonl.
+def task_arguments(key: str, value: Any) -> Iterator[str]:
+    """The arguments of a task: the name of an option, a Task as a part, or a list of problems as task=jsonl.
 
     Args:
         key: "task".
@@ -32,14 +32,14 @@ def task_words(key: str, value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield f"{key}={value}"
     elif isinstance(value, Task):
-        yield from part_words(key, value)
+        yield from part_arguments(key, value)
     elif isinstance(value, Sequence):
-        yield from _jsonl_words(value)
+        yield from _jsonl_arguments(value)
     else:
-        yield from to_words(key, value)
+        yield from to_arguments(key, value)
 
 
-def _jsonl_words(problems: Sequence[Any]) -> Iterator[str]:
+def _jsonl_arguments(problems: Sequence[Any]) -> Iterator[str]:
     rows = [_row(number, problem) for number, problem in enumerate(problems)]
     text = "".join(json.dumps(row) + "\n" for row in rows).encode()
     yield "task=jsonl"

@@ -1,4 +1,4 @@
-"""Run: what a finished or interrupted training run left in its folder."""
+"""Results of a finished or interrupted training run, read from its folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Run:
 
     @property
     def metrics(self) -> list[dict[str, float]]:
-        """The rows of metrics.csv in order: of every iteration its numbers, of every evaluation those named val/."""
+        """Return the rows of metrics.csv in order: metrics of every iteration, and val/ metrics of every evaluation."""
         return [{name: float(value) for name, value in row.items()} for row in read_rows(self.folder / NAME)]
 
     @property

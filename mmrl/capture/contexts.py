@@ -39,7 +39,7 @@ class CapturedContexts:
         return CapturedContexts, ()
 
     def __call__(self, policy: Any, observation: Mapping[str, Tensor]) -> EncodedContext:
-        """What `policy.encode_context` gives."""
+        """Return the result of `policy.encode_context`."""
         some = next(iter(observation.values()))
         small = len(some) <= MAX_CONTEXTS and some.device.type == "cpu" and not torch.is_grad_enabled()
         if not (small and self._weights_unchanged(policy)):

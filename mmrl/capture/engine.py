@@ -20,7 +20,7 @@ class CapturedEngine(LocalEngine):
 
 
 def _build_captured(policy: Policy) -> Any:
-    """What replays the part of acting in which Python takes longest; None for policies without such a part.
+    """Build the captured form of a policy's slowest Python code when it acts; None for other policies.
 
     Imported here, since a control policy needs neither transformers nor a vision encoder.
     """

@@ -29,7 +29,7 @@ class FlatParameters:
         self.tie()
 
     def tie(self) -> None:
-        """Let gradients go to the vector's; again after something has dropped them."""
+        """Make each parameter's gradient a view of the vector's; repeat it after gradients were set to None."""
         if self.vector.grad is None:
             self.vector.grad = torch.zeros_like(self.vector)
         for p, gradient in zip(self.parameters, self._split(self.vector.grad)):

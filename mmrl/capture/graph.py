@@ -42,7 +42,7 @@ class CapturedGraph:
         self._current.clear()
 
     def __call__(self, compute: Compute, tensors: Mapping[str, Tensor], key: Hashable = ()) -> Tensors:
-        """What `compute` gives for these tensors, captured for their shapes.
+        """Return `compute` of these tensors, by a graph captured for their shapes.
 
         Args:
             compute: from named tensors to named tensors without gradient; it may take gradients inside.
@@ -60,7 +60,7 @@ class CapturedGraph:
         kind: Hashable,
         cases: frozenset[Hashable] = frozenset(),
     ) -> Tensors:
-        """What `compute` gives for these tensors, by one graph for all inputs of a kind.
+        """Return `compute` of these tensors, by one graph for all sizes of the inputs.
 
         Args:
             compute: runs after the graph where the two are compared, so that what it writes in place stays.

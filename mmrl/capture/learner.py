@@ -81,7 +81,7 @@ class CapturedLearner(Learner):
         super().on_train_batch_end(outputs, batch, batch_idx)
 
     def _update_epoch(self, epoch: UpdateEpoch) -> None:
-        """What Lightning's automatic optimisation would do with each minibatch, one after the other."""
+        """Train on every minibatch in order, with the same numbers as Lightning's automatic optimisation."""
         optimizer: Any = self.optimizers(use_pl_optimizer=False)
         scheduler: Any = self.lr_schedulers()
         max_norm = self.trainer.gradient_clip_val

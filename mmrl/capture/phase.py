@@ -45,7 +45,7 @@ class CapturedPhase:
     def __call__(
         self, batch: Batch, models: Mapping[str, Any], normal: Draw, key: Hashable
     ) -> tuple[dict[str, Tensor], dict[str, Tensor], list[Tensor | None]]:
-        """Columns, metrics, and a gradient for each parameter, None where the loss does not hang on it.
+        """Return columns, metrics and the gradient of each parameter, None where the loss does not depend on it.
 
         Args:
             batch: of tensors.

@@ -34,7 +34,7 @@ class Selection:
         self.iteration, self.taken = -1, set[int]()
 
     def begin(self, count: int, ctx: Context) -> set[int]:
-        """The problems of this iteration so far; refuses to go on where fewer than `count` others are left."""
+        """Return the problems selected in this iteration; raise if fewer than `count` others are left."""
         if self.iteration != ctx.iteration:
             self.iteration, self.taken = ctx.iteration, set()
         if len(ctx.task) - len(self.taken) < count:

@@ -1,4 +1,4 @@
-"""Self-play: one policy proposes problems and solves them, with an executor as the only judge.
+"""Absolute Zero self-play: one policy proposes problems and solves them; an executor checks both.
 
 Absolute Zero: Reinforced Self-play Reasoning with Zero Data, 2025, arXiv:2505.03335.
 
@@ -24,7 +24,7 @@ from mmrl.types import Completion, Context, Episode, Prompt, Request, Turn
 
 
 def learnability(solved: float) -> float:
-    """1 - a of a problem that is solved a share a of the time, and 0 for one that never is: hard, but not hopeless.
+    """Learnability reward of a proposal with success rate a: 1 - a, and 0 where a = 0.
 
     Source: Zhao et al., "Absolute Zero", 2025, arXiv:2505.03335, equation 4.
     """
@@ -142,7 +142,7 @@ class SelfPlay(Rollout):
         return {key: sum(values) / len(values) for key, values in right.items()}
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
-        """Sound proposals of all processes become known, each once."""
+        """Add the valid proposals of all processes to the known problems, each once."""
         found = [e.info["problem"] for group in groups for e in group if "problem" in e.info]
         for problem in found:
             known = self.known[problem.kind]
@@ -167,7 +167,7 @@ def _below(verdict: Verdict) -> float:
 
 @dataclass(eq=False)
 class _Play:
-    """One episode under way; without a problem it proposes one."""
+    """State of an unfinished episode: it solves `problem`, or proposes a problem if there is none."""
 
     episode: Episode
     kind: str

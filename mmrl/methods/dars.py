@@ -57,7 +57,7 @@ class AdaptiveSampling(EpisodeTransform):
 
 
 def extra_samples(right: float, samples: int, max_group_size: int, rule: Rule = "equal", scaled: bool = False) -> int:
-    """How many further episodes a problem gets of which the share `right` of `samples` succeeded.
+    """Number of further episodes for a problem with success rate `right` over `samples` episodes.
 
     An episode's absolute advantage is on average S = 2 a (1 - a), or 2 sqrt(a (1 - a)) in standard deviations; the
     largest sum over a group is P = N / 2, or N. With a = right, or half an episode where none succeeded:

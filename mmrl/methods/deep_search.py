@@ -1,4 +1,4 @@
-"""Answers found by a search tree of pieces of text, in place of sampling each from its beginning.
+"""DeepSearch: tree search over segments of text, in place of independent samples.
 
 DeepSearch: Overcome the Bottleneck of Reinforcement Learning with Verifiable Rewards via Monte Carlo Tree Search, 2025,
 arXiv:2509.25454.
@@ -46,7 +46,7 @@ class Node:
 
 
 def back_up(leaf: Node, outcome: float) -> None:
-    """Tell the nodes of the path how it ended, +1 or -1: those near the leaf have more of it.
+    """Back up an outcome, +1 or -1, along the path of a leaf; nodes near the leaf receive more.
 
     The leaf is worth the outcome. A node of depth d gets w outcome, w = max((d + 1) / (leaf depth + 1), 0.1): added
     where signs agree, in place of a negative value where the outcome is positive, and not where it is negative and the
@@ -65,7 +65,7 @@ def back_up(leaf: Node, outcome: float) -> None:
 
 
 def upper_bound(node: Node, exploration: float) -> float:
-    """q + c sqrt(ln N_parent / N): good so far, or hardly tried."""
+    """UCT score of a node: q + c sqrt(ln N_parent / N)."""
     above = max(node.parent.visits if node.parent else 1, 1)
     return node.value + exploration * math.sqrt(math.log(above) / max(node.visits, 1))
 
@@ -76,7 +76,7 @@ def frontier_score(parent_value: float, depth: int, most: int) -> float:
 
 
 def choose_leaf(leaves: Sequence[Node], outcomes: Sequence[float]) -> int:
-    """Which of several new leaves is kept: a right one first, then the one that surprised the policy least."""
+    """Select one of several new leaves: a correct one if there is one, then the one with the lowest `surprise`."""
     return min(range(len(leaves)), key=lambda i: (-outcomes[i], leaves[i].surprise, i))
 
 
@@ -209,7 +209,7 @@ class _Tree:
     failed: int = 0  # requests
 
     def episodes(self) -> list[Episode]:
-        """The kept leaves as rows, numbered; an error where there is none."""
+        """Return the selected leaves as numbered episodes; an episode with an error if there is none."""
         if not self.kept:
             episode = Episode(self.prompt, self.slot, 0, ended="error", info={"counts": {"tree/no_leaf": 1}})
             episode.info["error"] = f"no answer ended in this tree; {self.failed} requests failed"
@@ -227,7 +227,7 @@ class _Tree:
 
 
 def _attach_values(leaf: Node, row: Completion) -> Completion:
-    """The row with what each piece turned out to be worth when the search was over."""
+    """Add the final Q-value of each segment to the row."""
     values, segment = torch.zeros(len(row.action)), torch.zeros(len(row.action), dtype=torch.long)
     start = 0
     for node in leaf.path():
@@ -239,7 +239,7 @@ def _attach_values(leaf: Node, row: Completion) -> Completion:
 
 @dataclass(frozen=True)
 class CentredValues(Annotator):
-    """What each choice is worth beyond what the group's rows came to: A = values - mean over rows of their last value.
+    """DeepSearch advantage: A = values - mean over the group's rows of their last value.
 
     Source: Wu et al., "DeepSearch", 2025, arXiv:2509.25454, equation 13: no division by a standard deviation.
     """

@@ -1,4 +1,4 @@
-"""PPO over denoising chains in which transitions near the noise count less.
+"""DPPO: PPO over denoising chains with a denoising discount.
 
 DPPO: Diffusion Policy Policy Optimization, 2024, section 4.3 and appendix C, arXiv:2409.00588.
 

@@ -1,4 +1,4 @@
-"""The soft Bellman identity over the suffixes of a trajectory, as losses of the values and of the policy.
+"""OREO: path-consistency losses of the values and of the policy over the suffixes of a trajectory.
 
 OREO: Offline Reinforcement Learning for LLM Multi-Step Reasoning, 2024, section 3, arXiv:2412.16145.
 

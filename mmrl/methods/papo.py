@@ -1,4 +1,4 @@
-"""The same answers in a second context whose images are partly black: answers should depend on the images.
+"""PAPO: a second context of each answer in which patches of the images are black.
 
 PAPO: Perception-Aware Policy Optimization for Multimodal Reasoning, 2025, section 3, arXiv:2507.06448.
 
@@ -32,7 +32,7 @@ class Change(ABC):
 
 @dataclass(frozen=True)
 class BlackPatches(Change):
-    """Every image with some of its square patches black, each on its own.
+    """Set random square patches of every image to black, each patch independently.
 
     Source: Perception-Aware Policy Optimization, 2025, section 3, arXiv:2507.06448.
 
@@ -65,7 +65,7 @@ class BlackPatches(Change):
 
 @dataclass(frozen=True)
 class OtherContext(EpisodeTransform):
-    """Gives every answer a second context, the same for all episodes of a prompt; another one in every iteration.
+    """Add a second context to every answer, equal for all episodes of a prompt and new in every iteration.
 
     Terms and annotators take it by its name, as in `KL(context="blind")` or `Logprobs(column=..., context="blind")`. It
     is for policies whose rows are whole answers.

@@ -1,4 +1,4 @@
-"""Token rewards from a reward model that learns online from outcomes alone.
+"""PRIME: implicit process rewards from a reward model that is trained online on outcomes.
 
 PRIME: Process Reinforcement through Implicit Rewards, 2025, section 3, arXiv:2502.01456.
 
@@ -138,7 +138,7 @@ class ProcessAdvantage(Annotator):
         return batch.with_columns(advantages=_whiten(timeline.unpack(to_go), mask, ctx))
 
     def metrics(self, batch: Batch, ctx: Context) -> dict[str, float]:
-        """Share of the answers whose sum of token rewards has the sign of their outcome, above one half or not."""
+        """Metric: accuracy of the reward model, whose sign of sum_t q_t predicts an outcome above 1/2."""
         mask = batch["action_mask"]
         said = implicit_reward(batch[self.column], batch[self.reference], mask).sum(1) > 0
         right = (said == (batch["episode_reward"] > 0.5))[mask.any(1)]

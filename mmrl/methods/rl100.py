@@ -1,4 +1,4 @@
-"""One-step distillation: the teacher's sampler of many denoising steps becomes one step of the policy.
+"""RL-100 one-step distillation: train one denoising step on the end of the teacher's many.
 
 RL-100: Performant Robotic Manipulation with Real-World Reinforcement Learning, 2025, arXiv:2510.14830.
 

@@ -38,7 +38,7 @@ def unlikely(
     logprobs: Tensor,  # [N, T] nats
     power: float,
 ) -> Tensor:  # [N, T], no gradient
-    """(1 - p)^power: choices that the policy would make anyhow count less. Source: as `mixture_ratio`."""
+    """RL-PLUS exploration weight (1 - p)^power: unlikely choices count more. Source: as `mixture_ratio`."""
     return (1 - logprobs.detach().exp()).clamp(min=0) ** power
 
 

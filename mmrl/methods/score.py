@@ -1,4 +1,4 @@
-"""Self-correction: several attempts at a question in a row, each in view of the ones before.
+"""SCoRe self-correction: several attempts at a question, each conditioned on the ones before.
 
 SCoRe: Training Language Models to Self-Correct via Reinforcement Learning, 2024, arXiv:2409.12917.
 

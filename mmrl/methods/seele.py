@@ -1,4 +1,4 @@
-"""Hinted completions: show as much of the solution as makes half of the completions succeed.
+"""SEELE: hints, prefixes of the solution, of a length at which about half of the completions succeed.
 
 SEELE: Staying in the Sweet Spot, Responsive Reasoning Evolution via Capability-Adaptive Hint Scaffolding, 2025,
 arXiv:2509.06923, section 3.
@@ -28,11 +28,11 @@ from mmrl.ops.masked import masked_mean
 from mmrl.rollouts.base import Rollout, turn_seed
 from mmrl.types import Completion, Context, Episode, Observation, PolicyOutput, Prompt, Request, Turn
 
-USUAL = {"slope": 10.0, "place": -0.5, "floor": 0.1}
-"""What is expected before anything is known: half is solved when a little less than half is shown."""
-FAITH = 0.002
-"""What a distance of one unit (a factor of e, half of the solution, a fifth of all completions) from that counts, in
-squared errors of the accuracy: little beside any measurement, enough to make one point tell a curve."""
+PRIOR = {"slope": 10.0, "place": -0.5, "floor": 0.1}
+"""Prior of the fit: an accuracy of 1/2 if a little less than half of the solution is shown."""
+PRIOR_WEIGHT = 0.002
+"""Weight of the prior, in squared errors of the accuracy per squared unit (a factor of e, half of the solution, a fifth
+of all completions): small against any measurement, but one measured point then determines a curve."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ def _curve(share, slope, place, floor):
 def _grid() -> tuple[np.ndarray, ...]:
     parts = np.meshgrid(np.geomspace(2, 50, 16), np.linspace(-1.3, 0.3, 81), np.linspace(0, 0.6, 13), indexing="ij")
     slope, place, floor = (part.ravel() for part in parts)
-    z_scores = (np.log(slope / USUAL["slope"]), (place - USUAL["place"]) / 0.5, (floor - USUAL["floor"]) / 0.2)
-    return slope, place, floor, FAITH * sum(z**2 for z in z_scores)  # type: ignore[return-value]
+    z_scores = (np.log(slope / PRIOR["slope"]), (place - PRIOR["place"]) / 0.5, (floor - PRIOR["floor"]) / 0.2)
+    return slope, place, floor, PRIOR_WEIGHT * sum(z**2 for z in z_scores)  # type: ignore[return-value]
 
 
 class Hinted(Rollout):

@@ -1,4 +1,4 @@
-"""Self-anchored entropy regularisation at the choices of highest entropy.
+"""SIREN: self-anchored entropy regularisation at the choices of highest entropy.
 
 SIREN: Rethinking Entropy Regularization in Large Reasoning Models, 2025.
 
@@ -109,7 +109,7 @@ class NucleusEntropy(Statistic):
 
 @dataclass(frozen=True)
 class OutputColumn(Annotator):
-    """What the policy says of each choice before this iteration's updates, such as one of its `statistics`.
+    """Store an output of the policy for each choice before this iteration's updates, such as an entropy.
 
     Args:
         part: name in the `extra` of its output.

@@ -1,4 +1,4 @@
-"""Monte Carlo values of the states in which the steps of an answer begin, and advantages of the steps.
+"""VinePPO: Monte Carlo values of the states in which reasoning steps begin, and their advantages.
 
 VinePPO: Refining Credit Assignment in RL Training of LLMs, 2024, arXiv:2410.01679.
 
@@ -119,7 +119,7 @@ def segment_advantage(
     mask: Tensor,  # [N, T] bool
     gamma: float = 1.0,
 ) -> Tensor:  # [N, T]
-    """What each segment changed: gamma * V(next segment) - V(segment), and reward - V for the last segment.
+    """Advantage of each segment: gamma * V(next segment) - V(segment); reward - V for the last segment.
 
     The same for all choices of a segment; 0 outside the mask. With gamma 1 the advantages of a row's segments sum to
     reward - V(first). Source: VinePPO, 2024, arXiv:2410.01679, equation 7.
@@ -136,7 +136,7 @@ def segment_advantage(
 
 @dataclass(frozen=True)
 class SegmentAdvantage(Annotator):
-    """How much each segment of a row changed what the row is worth: see `mmrl.methods.vine_ppo.segment_advantage`.
+    """VinePPO advantage of the segment of each choice: see `mmrl.methods.vine_ppo.segment_advantage`.
 
     Reads the values of the states in which segments begin; `rollout=steps` or an annotator writes them.
 

@@ -1,4 +1,4 @@
-"""Learning where a named thing is, from masks that a simulator or an annotator gives."""
+"""Grounding loss: train attention maps on segmentation masks of the objects that an instruction names."""
 
 from __future__ import annotations
 

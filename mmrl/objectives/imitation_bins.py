@@ -1,4 +1,4 @@
-"""Imitation of ordered choices: near misses are nearly right."""
+"""Imitation loss for actions in ordered bins: neighbours of the demonstrated bin count as partly right."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Term(ABC):
         return frozenset()
 
     def others(self) -> frozenset[str]:
-        """Further passes over the same choices: contexts, or models that learn too."""
+        """Further forward passes over the same choices: names of contexts or of trained auxiliary models."""
         return frozenset()
 
     @abstractmethod
@@ -38,7 +38,7 @@ class Term(ABC):
         return {}
 
     def loss_and_metrics(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The summand and its diagnostics; a term whose two have work in common does it once here."""
+        """Return the term and its metrics; override it where both share computation."""
         value = self(out, batch)
         with torch.no_grad():
             return value, self.metrics(out, batch)
@@ -86,7 +86,7 @@ class Objective(nn.Module):
         return frozenset({"loss_weights"}).union(rows, *(term.reads() for term in self.terms.values()))
 
     def others(self) -> frozenset[str]:
-        """Every further pass that the loss needs."""
+        """Further forward passes that the terms need."""
         return frozenset().union(*(term.others() for term in self.terms.values()))
 
     @property
@@ -103,7 +103,7 @@ class Objective(nn.Module):
         return self._touch_unused_outputs(loss, out), metrics
 
     def total(self, out: PolicyOutput, batch: Batch, with_metrics: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """The same of those parts of the output alone that the terms read."""
+        """Return the scalar loss from only those parts of the output that the terms read."""
         batch.require(self.reads(), "objective")
         sums_by_rows = self._weighted_sums(batch)
         loss: Tensor | None = None
@@ -124,7 +124,7 @@ class Objective(nn.Module):
 
     @torch.no_grad()
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
-        """The diagnostics alone, as sums for `average`."""
+        """Return only the metrics, as sums for `average`."""
         sums_by_rows, metrics = self._weighted_sums(batch), {}  # type: ignore[var-annotated]
         for name, term in self.terms.items():
             metrics |= sums_by_rows[self.row_masks.get(name)].sums(term.metrics(out, batch), f"{name}/")
@@ -230,7 +230,7 @@ class WeightedReduction:
 
 
 def _find_unused(loss: Tensor, parts: Mapping[str, Tensor]) -> tuple[str, ...]:
-    """The outputs that the loss does not depend on."""
+    """Return the output tensors that the loss does not depend on."""
     nodes, seen = [loss.grad_fn], set()
     while nodes:
         node = nodes.pop()

@@ -21,7 +21,7 @@ def draw(
     min_p: float = 0.0,
     greedy: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """One id per row by the inverse CDF at `uniform`, its log-probability, and the ids that truncation kept.
+    """Sample one id per row by the inverse CDF at `uniform`; return its log-probability and the support.
 
     q(i) = softmax(logits / temperature) renormalised over the kept ids: those at least min_p times as likely as the
     most likely one, of them the top_k most likely, and of these the smallest set of most likely ids whose mass reaches

@@ -32,7 +32,7 @@ def divergence(
     if estimator == "k2":
         return d.square() / 2
     if estimator == "k3":
-        # the linear part is held as well: clamping the exponent alone would turn the gradient round
+        # d is clamped as a whole: clamping only the exponent would reverse the sign of the gradient
         d = d.clamp(max=LIMIT)
         return d.exp() - 1 - d
     raise ValueError(f'estimator must be "k1", "k2" or "k3", got {estimator!r}')

@@ -14,7 +14,7 @@ ImportanceSamplingLevel = Literal["token", "sequence", "joint"]
 
 LIMIT = 20.0
 """Largest |log-ratio| in nats: e^20 = 4.9e8 is finite in fp32 and in the square of a gradient norm. Beyond it the
-gradient is 0, which only an unbounded surrogate at a negative advantage would notice."""
+gradient is 0, which matters only for an unclipped surrogate at a negative advantage."""
 
 
 def log_ratio(

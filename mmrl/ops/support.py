@@ -1,4 +1,4 @@
-"""Log-probability and entropy over the ids that truncated sampling kept, of which each choice has its own number."""
+"""Log-probability and entropy over the support of truncated sampling, whose size differs by choice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of interaction: how prompts become episodes."""
+"""Rollout: play the episodes of prompts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Rollout(ABC):
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """What must survive between iterations, as tensors and plain values; empty when nothing does."""
+        """Return the state to save in checkpoints, as tensors and plain values; empty if there is none."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -55,7 +55,7 @@ def simulator_of(task: Task, rollout: str) -> Sim:
 
 
 def text_observation(prompt: Prompt) -> Mapping[str, Any]:
-    """The observation of a prompt that is put in words."""
+    """Return the observation of a text or VLM prompt."""
     if not prompt.messages:
         raise ValueError(f"prompt {prompt.key!r} has no messages: tasks of simulators are played with rollout=env")
     return prompt.observation

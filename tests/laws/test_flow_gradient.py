@@ -7,7 +7,7 @@ from torch import nn
 
 from mmrl.batch import Batch
 from mmrl.objectives.policy_chain import ChainSurrogate
-from mmrl.policies.chains import FlowSDE
+from mmrl.policies.vla.chains import FlowSDE
 from mmrl.policies.vla.flow import ActionFlowPolicy
 from mmrl.rng import Noise
 from mmrl.types import Sampling

@@ -14,7 +14,7 @@ from mmrl.batch import Batch
 
 @dataclass(frozen=True)
 class UpdateContext:
-    """What an update gives to a phase: models, noise, the optimizer step and the log.
+    """Context of one off-policy update for its phases: models, random noise, optimizer step and log.
 
     Args:
         models: everything that has parameters, by name: "policy", the recipe's models, and the target networks.

@@ -1,4 +1,4 @@
-"""Bellman targets: what a critic is fitted to."""
+"""Bellman targets of critics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forward passes of an update: from a batch to the numbers that terms are made of."""
+"""Forward passes of an off-policy update: from a batch to the output that loss terms read."""
 
 from __future__ import annotations
 

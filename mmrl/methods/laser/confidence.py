@@ -60,7 +60,7 @@ class Confidence(EpisodeTransform):
 
 @dataclass(frozen=True)
 class Discrimination(Evaluator):
-    """Area under the ROC curve: how often a right answer is trusted more than a wrong one, ties counting half.
+    """Area under the ROC curve of confidence against correctness; ties count half.
 
     mean; n, the number of answers; right, those of them that are. Not a number where all are right or all are wrong.
 

@@ -16,9 +16,9 @@ from mmrl.batch import Batch
 from mmrl.ops.flow import mean_velocity
 from mmrl.ops.gaussian import normal_entropy, normal_logprob
 from mmrl.policies.base import Action, Policy
-from mmrl.policies.chains import Chain, DenoisingTarget, TransitionParams
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.action_padding import ActionPadding
+from mmrl.policies.vla.chains import Chain, DenoisingTarget, TransitionParams
 from mmrl.policies.vla.chains.base import column
 from mmrl.rng import Noise
 from mmrl.types import PolicyOutput, Sampling

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
-from mmrl.policies.chains import Chain
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.base import ActionPolicy, Reads
 from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
+from mmrl.policies.vla.chains import Chain
 from mmrl.policies.vla.chains.base import check_teacher
 from mmrl.policies.vla.expert import ActionExpert
 from mmrl.policies.vla.instruction_tokenizer import WORDS

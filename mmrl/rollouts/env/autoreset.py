@@ -14,7 +14,7 @@ from gymnasium.vector.utils import create_empty_array
 
 @dataclass(frozen=True, slots=True)
 class EpisodeEnd:
-    """How an episode of one environment ended."""
+    """End of an episode of one environment."""
 
     terminated: bool  # False: truncated
     following: dict[str, Any]  # raw observation after the last decision, before any reset
@@ -108,7 +108,7 @@ class AutoresetAdapter:
         return {"venv": self.venv.state_dict(), "seen": seen, "acting": torch.from_numpy(self.acting.copy())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
         self.venv.load_state_dict(state["venv"])  # type: ignore[attr-defined]
         self._observations, self.acting = _restore_observations(state["seen"]), state["acting"].numpy().copy()
 
@@ -145,7 +145,7 @@ def _plain(observations: Any) -> Any:
 
 
 def _restore_observations(saved: Any) -> Any:
-    """What `_plain` saved."""
+    """Restore batched observations from the plain values of `_plain`."""
     if isinstance(saved, torch.Tensor):
         return saved.numpy().copy()
     if isinstance(saved, Mapping):

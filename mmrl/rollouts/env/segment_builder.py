@@ -109,7 +109,7 @@ class SegmentBuilder:
 
 
 def _set_bootstrap(segment: Episode, completion: Completion) -> None:
-    """What comes after a segment, and what the policy expects of it, if it predicts that."""
+    """Set the final observation of a segment, and its predicted value if the policy has a value head."""
     segment.following = completion.observation
     segment.bootstrap_value = 0.0 if completion.value is None else float(completion.value.flatten()[0])
 

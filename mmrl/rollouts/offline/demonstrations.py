@@ -1,4 +1,4 @@
-"""Episodes that an expert plays: cloning and supervised fine-tuning are the same iteration with this rollout."""
+"""Rollout of expert demonstrations, for behaviour cloning and supervised fine-tuning."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def demonstration(
     ctx: Context,
     valid: np.ndarray | None = None,
 ) -> Completion:
-    """What an expert did as a completion of the policy.
+    """Encode an expert's decision as a completion of the policy.
 
     Args:
         raw: what it saw.
@@ -82,7 +82,7 @@ def demonstrated_choices(
 
 
 def cache_observations(turns: Sequence[Turn], ctx: Context) -> list[Turn]:
-    """The turns with what a frozen part of the policy sees in them, which no later iteration has to look at again."""
+    """Return the turns with cached outputs of the policy's frozen encoder, so that later iterations reuse them."""
     policy, done = ctx.policy, [turn.completion for turn in turns]
     if not policy.cached_inputs:
         return list(turns)
@@ -98,7 +98,7 @@ def cache_observations(turns: Sequence[Turn], ctx: Context) -> list[Turn]:
 
 
 def add_row_seeds(turns: Sequence[Turn], slot: int, ctx: Context) -> list[Turn]:
-    """The turns of one episode, each with the seed of what learning draws for it; another one in every iteration."""
+    """Return the turns of one episode, each with the seed of its training noise, new in every iteration."""
     key = (ctx.seed, ctx.purpose, "learn", ctx.iteration, slot)
     out = []
     for step, turn in enumerate(turns):

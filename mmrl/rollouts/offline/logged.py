@@ -1,4 +1,4 @@
-"""Episodes that were played once and written down: learning from a log is the same iteration with this rollout."""
+"""Rollout that reads logged episodes, for offline learning."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Log = list[dict[str, Any]]
 
 
 class LoggedEpisodes(Rollout):
-    """Walks through the groups of a log, round and round, whichever problems the curriculum picks.
+    """Read the groups of a log in order, repeatedly, independent of the curriculum's prompts.
 
     Where there is no log yet, the policy as it is then plays one with any other rollout: the problems of the task in
     order, `data.group_size` episodes of each, and again with other draws where they are fewer than `count`. Rows are of
@@ -119,7 +119,7 @@ def _completion(done: Completion) -> dict[str, Any]:
 
 
 def _own(value: Any) -> Any:
-    """Without the rows of the batch that a slice would drag into the file."""
+    """Copy a slice, so that the file does not store the whole batch."""
     return {name: part.clone() for name, part in value.items()} if isinstance(value, Mapping) else value.clone()
 
 

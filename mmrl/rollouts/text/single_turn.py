@@ -1,4 +1,4 @@
-"""One question, one answer."""
+"""Single-turn rollout of text completions."""
 
 from __future__ import annotations
 

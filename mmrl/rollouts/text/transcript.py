@@ -1,4 +1,4 @@
-"""One row out of several completions and what others wrote between them. Ids are never tokenised again."""
+"""Transcript: one row of several completions and the forced tokens between them; ids are not tokenised again."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Transcript:
         return Request(self.raw, seed, self._ids if len(self._ids) else None, self.prompt_id)
 
     def write(self, done: Completion) -> None:
-        """What the policy chose next."""
+        """Append a completion of the policy."""
         self._add(done)
         self.turns += 1
 
     def read(self, ids: Tensor) -> None:
-        """What others wrote next: forced choices, which are not trained on. The policy has written before it."""
+        """Append forced tokens, such as a tool's result, which are not trained on; a completion comes before them."""
         if not self._parts:
             raise ValueError("a row begins with what the policy wrote; what comes before it belongs to the prompt")
         if not len(ids):
@@ -74,13 +74,13 @@ class Transcript:
         self._ids = torch.cat([self._ids, part.action])
 
     def fork(self) -> Transcript:
-        """A copy that goes on by itself."""
+        """Return an independent copy."""
         other = Transcript(self.raw, self.prompt_id)
         other.turns, other._parts, other._ids = self.turns, list(self._parts), self._ids
         return other
 
     def completion(self, output: Any, ended: Ended) -> Completion:
-        """The row, as far as it has come."""
+        """Return the row of everything so far."""
         first, parts = self._parts[0], self._parts
         values = [part.value for part in parts if part.value is not None]
         whole = len(values) == len(parts)

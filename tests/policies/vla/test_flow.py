@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.objectives.imitation_chain import DenoisingLoss
-from mmrl.policies.chains import DDIM, FlowODE, FlowSDE, GaussianChunk, MeanFlow
+from mmrl.policies.vla.chains import DDIM, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from mmrl.policies.vla.expert import time_features
 from mmrl.policies.vla.flow import ActionFlowPolicy
 from mmrl.rollouts.env.episodic import EpisodicRollout

@@ -13,9 +13,9 @@ from transformers import PI0ForConditionalGeneration, PI0Processor
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.objectives.imitation_chain import DenoisingLoss
-from mmrl.policies.chains import DDIM, FlowNoise, FlowODE
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.action_padding import ActionPadding
+from mmrl.policies.vla.chains import DDIM, FlowNoise, FlowODE
 from mmrl.policies.vla.pi0.policy import Pi0Policy
 from mmrl.policies.vla.scale import Scale
 from mmrl.rng import Noise

@@ -6,8 +6,8 @@ import torch
 from mmrl.data.collate import collate
 from mmrl.datasets.processor_of_dataset import build_processor
 from mmrl.datasets.task import OfflineTask
-from mmrl.policies.chains import FlowSDE
 from mmrl.policies.processor import Processor
+from mmrl.policies.vla.chains import FlowSDE
 from mmrl.policies.vla.flow import ActionFlowPolicy
 from mmrl.policies.vla.token import ActionTokenPolicy
 from mmrl.rollouts.offline.episodes import OfflineRollout

@@ -15,11 +15,11 @@ from transformers import PI0ForConditionalGeneration
 
 from mmrl.batch import pad_stack
 from mmrl.policies.base import require_inputs
-from mmrl.policies.chains import Chain
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import add_lora, checkpoint_error, load_model, merge_lora, remove_dropout
 from mmrl.policies.vla.action_padding import ActionPadding
 from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
+from mmrl.policies.vla.chains import Chain
 from mmrl.policies.vla.chains.base import check_teacher
 from mmrl.policies.vla.pi0.network import Pi0Network, enable_gradient_checkpointing
 from mmrl.policies.vla.pi0.reading import Pi0Reading

@@ -1,4 +1,4 @@
-"""Convert Python values and objects to the key=value words of `mmrl fit`."""
+"""Convert Python values and objects to the key=value arguments of `mmrl fit`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from mmrl.errors import ConfigError
 _KEY = re.compile(r"[A-Za-z_][\w-]*")
 
 
-def to_words(key: str, value: Any) -> Iterator[str]:
-    """The words that set a key: `key=value` of a plain value, one word for each entry of a mapping, a part's class.
+def to_arguments(key: str, value: Any) -> Iterator[str]:
+    """Convert a value to arguments: `key=value` of a plain value, one for each entry of a mapping, a class of a part.
 
     Args:
         key: of the configuration, as on the command line.
@@ -27,17 +27,17 @@ def to_words(key: str, value: Any) -> Iterator[str]:
         for name, inner in value.items():
             if not isinstance(name, str):
                 raise ConfigError(f"{key}: the key {name!r} must be text")
-            yield from to_words(f"{key}.{name}", inner)
+            yield from to_arguments(f"{key}.{name}", inner)
     elif is_plain(value):
         yield f"{key}={to_text(value)}"
     elif inspect.isclass(value) or inspect.isroutine(value):
         raise ConfigError(f"{key}={value!r}: give an instance of the part, a named option or a mapping of its keys")
     else:
-        yield from part_words(key, value)
+        yield from part_arguments(key, value)
 
 
-def part_words(key: str, part: Any) -> Iterator[str]:
-    """The words that put an object in the place of the part at `key`.
+def part_arguments(key: str, part: Any) -> Iterator[str]:
+    """The arguments that put an object in the place of the part at `key`.
 
     A dataclass of an importable module whose fields are plain is named by its class and its fields, so that the run's
     config.yaml can be run again; every other object is kept by `objects.keep_part`.
