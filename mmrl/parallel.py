@@ -100,8 +100,8 @@ def refuse_threads(trainer: Any, part: str) -> None:
     """Refuse to sample in a thread beside the learner where both use collectives or a global default dtype."""
     if trainer.world_size > 1:
         raise ValueError(
-            f"{part} samples while the learner trains, which needs one process: with trainer.devices > 1 their "
-            "collectives would mix; use data.staleness=0 or trainer.devices=1"
+            f"{part} samples while it learns, in one process only: with trainer.devices > 1 the collectives of the two "
+            "would meet; use data.staleness=0 or trainer.devices=1"
         )
     if str(trainer.precision) == "64-true":
         raise ValueError(f"{part} cannot be used with trainer.precision=64-true, which sets the dtype of all threads")

@@ -179,8 +179,7 @@ def compose(arguments: Sequence[str]) -> DictConfig:
 
 
 def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]) -> DictConfig:
-    """Remove Hydra's own section, refuse renamed keys, name the run folder, and add the shared arguments to warm-start
-    stages."""
+    """Remove Hydra's section, refuse renamed keys, name the run folder, add shared arguments to warm-start stages."""
     chosen = {group: choices[group] for group in groups() if choices.get(group)}
     plain: Any = OmegaConf.to_container(cfg, resolve=False)
     own = {name: node for name, node in plain.items() if name != "hydra"}

@@ -17,8 +17,7 @@ _HINT = "give a file that `mmrl fit ... --print_config` printed, or a run's conf
 
 
 def check_yaml(path: Path) -> dict[str, Any]:
-    """Refuse a missing file, text that is not YAML, duplicate or renamed keys, and recursive aliases; errors name the
-    line.
+    """Refuse missing files, text that is not YAML, duplicate or renamed keys, and recursive aliases.
 
     Returns:
         the mapping, with every number as text.

@@ -18,9 +18,9 @@ NOT_FINITE, TOO_LARGE = "not finite", f"beyond {LARGEST:g}"
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 MAX_IMAGES = 20  # images per episode that enter a camera's statistics
 _TAIL = 3.0  # an extreme this many times as far from the median as the quantile is called a long tail
-_ENDS = 0.9  # share of values near the two ends that makes a dimension look like a gripper
+_ENDS = 0.9  # fraction of values near the two ends that identifies a gripper dimension
 _NEAR = 0.05  # of the range
-_FEW = 3  # values that a hand that opens, closes or rests takes
+_FEW = 3  # maximum number of distinct values of a gripper that opens, closes or rests
 
 
 def vector_statistics(values: np.ndarray) -> Statistics:
@@ -48,11 +48,11 @@ def camera_statistics(images: np.ndarray) -> Statistics:
 def read_statistics(
     stated: Mapping[str, Any], sizes: Mapping[str, int | None], file: Path, remedy: str
 ) -> dict[str, Statistics]:
-    """Those of the named columns that a file states, as float64; refused where they are not finite numbers.
+    """Read the statistics of the named columns from a file's content, as float64; refuse values that are not finite.
 
     Args:
-        stated: by column, then by name of the statistic.
-        sizes: of the columns that are wanted: D of a vector; None for a camera.
+        stated: the file's content, by column, then by name of the statistic.
+        sizes: D of each requested column that is a vector; None for a camera.
         file: for messages.
         remedy: the end of every message.
     """

@@ -47,8 +47,7 @@ def _hash(words: tuple[str, ...]) -> str:
 
 
 def training_config(words: Sequence[str]) -> dict[str, Any]:
-    """Compose the configuration without recording callbacks; `stages` has that of each warm-start stage. Do not modify
-    it.
+    """Compose the configuration without recording callbacks; `stages` has that of each warm-start stage.
 
     The order of keys is that of the files.
     """
@@ -166,7 +165,7 @@ def _module(name: str) -> _Module:
 
 
 def _resolve(path: str) -> list[tuple[str, str]]:
-    """Split an import path into (module, name); None for other packages and excluded modules."""
+    """Resolve an import path to [(module, name)]; empty for other packages and excluded modules."""
     if path.split(".")[0] not in OWN or (_within(path, MACHINERY) and not _within(path, HASHED)):
         return []
     parts = path.split(".")

@@ -19,7 +19,7 @@ from mmrl.types import Ended, Observation, PolicyOutput, Sampling
 
 @dataclass
 class Action:
-    """What a policy did in N contexts. Choices beyond a row's own length are padding with action_mask False."""
+    """Sampled actions of a policy in N contexts. Choices beyond a row's length have action_mask False."""
 
     action: Tensor  # [N, T] ids, or [N, T, A] reals
     behavior_logprobs: Tensor | None  # [N, T] nats; None only where `act_batch` leaves them to `score_batch`
@@ -31,7 +31,7 @@ class Action:
         default_factory=dict
     )  # further columns of the rows, as in mmrl.columns
     cached_features: dict[str, Tensor] = field(default_factory=dict)  # [N, ...], stored in place of `cached_inputs`
-    seconds: dict[str, float] = field(default_factory=dict)  # where the time went, by phase
+    seconds: dict[str, float] = field(default_factory=dict)  # time by phase
 
 
 class Policy(nn.Module, ABC):
@@ -44,17 +44,17 @@ class Policy(nn.Module, ABC):
     cached_inputs: frozenset[str] = frozenset()  # keys of the observation that `Action.cached_features` replace
     chunk: int | None = None  # H, control steps per decision, where an action is [H, A]; None where it is [A] or a text
     optional: tuple[str, ...] = ("value_head",)  # modules that a checkpoint may lack, or have in excess
-    captured: Any = None  # what runs the network in its place while acting, from `mmrl.capture`; None for the network
-    one_pass: bool = False  # whether `forward` must call the network once, as processes that share weights have to
+    captured: Any = None  # replacement of the network while acting, from `mmrl.capture`; None for the network itself
+    one_pass: bool = False  # whether `forward` must call the network exactly once, as sharded weights require
 
     @classmethod
     def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
-        """Columns that `act` writes beyond the collated ones, known from the configuration alone."""
+        """Return the extra columns that `act` writes, known from the configuration alone."""
         return frozenset()
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
-        """Parts of `forward`'s output beyond log-probs and entropy ("values", ...), from the configuration alone."""
+        """Return `forward`'s outputs beyond log-probs and entropy ("values", ...), from the configuration alone."""
         return frozenset()
 
     @property
@@ -63,7 +63,7 @@ class Policy(nn.Module, ABC):
 
     @property
     def context_length(self) -> int | None:
-        """The most tokens that prompt and completion may have together; None where the network names no limit."""
+        """Maximum number of tokens of prompt and completion together; None without a limit."""
         return None
 
     @property
@@ -73,13 +73,13 @@ class Policy(nn.Module, ABC):
 
     @abstractmethod
     def encode(self, raw: Mapping[str, Any]) -> Observation:
-        """One raw observation as tensors without a batch axis. Refuses, by name, an input that it lacks."""
+        """Convert one raw observation to tensors without a batch axis. A missing input is refused by name."""
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Refuse a simulator whose observations or actions do not fit; called before the first step in it."""
 
     def check_sampling(self, sampling: Sampling) -> None:
-        """Refuse a decode that this policy does not have; called before the first step."""
+        """Refuse a decode that this policy does not support; called before the first step."""
 
     def extend(self, observation: Observation, ids: Tensor) -> Observation:
         """Append ids [P] to an encoded observation: the context of the choices that follow."""
@@ -88,11 +88,11 @@ class Policy(nn.Module, ABC):
         )
 
     def tokenize(self, text: str) -> Tensor:
-        """The ids [P] of text that is not sampled: a tool's result, a hint, a follow-up message."""
+        """Tokenize text that is not sampled to ids [P]: a tool's result, a hint, a follow-up message."""
         raise NotImplementedError(f"{type(self).__name__} reads no text between its choices; choose a text policy")
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of sampled ids."""
+        """Decode sampled ids to text."""
         raise NotImplementedError(f"{type(self).__name__} writes no text; choose a text policy")
 
     def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:
@@ -116,13 +116,13 @@ class Policy(nn.Module, ABC):
 
     @abstractmethod
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
-        """Choose in N collated contexts. No gradient; row i draws from noise row i only."""
+        """Sample actions in N collated contexts. No gradient; row i draws from noise row i only."""
 
     def act_groups(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
         """Sample groups of actions: action r of R in context owner[r] of N; owner [R] may repeat a context.
 
-        Equal to acting in the repeated contexts. Policies for which reading a context is the larger part of the work
-        override it and read each context once.
+        Equal to acting in the repeated contexts. Policies with costly contexts override it and encode each context
+        once.
         """
         return self.act({name: column[owner] for name, column in observation.items()}, sampling, noise)
 
@@ -139,23 +139,23 @@ class Policy(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot turn a demonstration into choices")
 
     def contract(self) -> dict[str, Any]:
-        """How it reads observations and writes actions, as plain values; equal wherever its checkpoints are used."""
+        """Return how the policy reads observations and writes actions; all uses of a checkpoint must agree on it."""
         return {}
 
     def canary(self) -> Mapping[str, Any]:
-        """A raw observation on which an engine that holds a copy of the weights is compared with the policy."""
+        """Return a raw observation on which an engine with a copy of the weights is compared with the policy."""
         raise NotImplementedError(
             f"{type(self).__name__} cannot be sampled by engine=vllm, which serves text and vision-language policies; "
             "use engine=local"
         )
 
     def collate(self, observations: Sequence[Observation]) -> Mapping[str, Tensor | Ragged]:
-        """Rows to a batch: equal shapes are stacked, others padded at the end. Override for left padding or ragged."""
+        """Collate rows to a batch: equal shapes are stacked, others padded at the end."""
         return {name: pad_stack([torch.as_tensor(row[name]) for row in observations]) for name in observations[0]}
 
     @abstractmethod
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write everything that `path=folder` needs to load the policy again."""
+        """Save the policy in a folder, from which `path=folder` loads it."""
 
 
 def require_inputs(raw: Mapping[str, Any], names: Sequence[str], policy: Policy) -> None:
@@ -169,7 +169,7 @@ def require_inputs(raw: Mapping[str, Any], names: Sequence[str], policy: Policy)
 
 
 def collate_rows(name: str, rows: Sequence[Tensor]) -> Tensor | Ragged:
-    """Per-choice rows [T_i, ...] of one column as [N, T, ...], filled up or ragged as the data dictionary says."""
+    """Collate per-choice rows [T_i, ...] of one column to [N, T, ...], padded or ragged as `mmrl.columns` states."""
     if is_ragged(name):
         return Ragged(torch.cat(list(rows)), torch.tensor([len(row) for row in rows]))
     return pad_stack(rows, pad_value(name))

@@ -1,4 +1,4 @@
-"""A policy in a folder: its settings as JSON beside its weights."""
+"""Save and load a policy's settings (JSON) and weights in a folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SETTINGS, _WEIGHTS = "config.json", "model.safetensors"
 
 
 def save(folder: str | Path, settings: Mapping[str, Any], module: nn.Module) -> None:
-    """Write both files; the folder is made."""
+    """Write settings and weights; create the folder."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _SETTINGS).write_text(json.dumps(dict(settings), indent=2) + "\n")
@@ -25,7 +25,7 @@ def save(folder: str | Path, settings: Mapping[str, Any], module: nn.Module) -> 
 
 
 def settings(folder: str | Path, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The stored settings; refused where one that was asked for (not None) is another."""
+    """Read the stored settings; refuse a requested setting (not None) that differs."""
     file = Path(folder) / _SETTINGS
     if not file.is_file():
         raise ValueError(f"policy.path={folder}: {file} is missing; give a folder that save_pretrained wrote")
@@ -41,6 +41,6 @@ def settings(folder: str | Path, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load(folder: str | Path, module: nn.Module) -> None:
-    """Give the module the stored weights."""
+    """Load the stored weights into the module."""
     path = Path(folder) / _WEIGHTS
     fill(module, read_weights(path, "give a folder that save_pretrained wrote"), str(path))

@@ -1,4 +1,4 @@
-"""What stands between a robot and a network, in one value that travels with the weights."""
+"""Conversion of observations and actions between a robot and a policy's network, saved with the weights."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mmrl.policies.vla.scale import Scale
 
 @dataclass(frozen=True)
 class ImageTransform:
-    """What happens to a camera image before the network sees it, in this order: layout, rotation, mirror, size.
+    """Transform of a camera image for the network, in this order: layout, rotation, mirror, size.
 
     Args:
-        layout: of the images that come in; the network is given [H, W, C].
+        layout: of the robot's images; the network reads [H, W, C].
         rotate: degrees, counter-clockwise.
-        mirror: left and right are swapped.
-        size: pixels a side, resampled with Lanczos; null leaves images as they are.
+        mirror: swap left and right.
+        size: pixels per side, resampled with Lanczos; null does not resample.
     """
 
     layout: Literal["HWC", "CHW"] = "HWC"
@@ -33,7 +33,7 @@ class ImageTransform:
     size: int | None = None
 
     def apply(self, image: Any) -> np.ndarray:
-        """uint8 [H, W, C] from uint8 of the layout."""
+        """Transform a uint8 image of the given layout to uint8 [H, W, C]."""
         image = np.asarray(image)
         if image.dtype != np.uint8 or image.ndim != 3:
             raise ValueError(f"a camera image must be uint8 with three axes, got {image.dtype} {image.shape}")
@@ -48,15 +48,15 @@ class ImageTransform:
 
 @dataclass(frozen=True)
 class Gripper:
-    """How the hand of the network differs from the robot's: sign, range, and whether it only opens and closes.
+    """Conversion of the gripper dimension between network and robot: sign, range, and binary commands.
 
     Args:
-        dim: of the action that is the hand.
-        closed: command that closes.
-        open: command that opens.
-        policy_closed: the same in the network's numbers.
-        policy_open: the same in the network's numbers.
-        binary: the command is the nearer of the two.
+        dim: gripper dimension of the action.
+        closed: the robot's command that closes.
+        open: the robot's command that opens.
+        policy_closed: the network's value for closed.
+        policy_open: the network's value for open.
+        binary: round the command to the nearer of open and closed.
     """
 
     dim: int
@@ -82,17 +82,17 @@ class Gripper:
 
 @dataclass(frozen=True)
 class Processor:
-    """Names, images, units and the hand: how a policy reads a robot's observations and writes its actions.
+    """Processor of a policy: renames and scales observations, transforms images, and scales actions and gripper.
 
     The default changes nothing. A policy applies `encode` to observations, `decode` to its actions and `encode_action`
-    to demonstrated actions, saves the value with its weights, and states it in its contract.
+    to demonstrated actions, and has the processor in its saved settings and in its contract.
 
     Args:
-        names: what the robot or dataset calls an observation, to what the policy calls it.
-        images: by the policy's name of the image.
+        names: the robot's or dataset's name of an observation -> the policy's name.
+        images: transform of each image, by the policy's name.
         vectors: scale of each observed vector, by the policy's name.
         action: scale of the action [..., A].
-        gripper: the hand, after the scale when acting; its dimension must not be scaled. None when there is none.
+        gripper: conversion of the gripper dimension, which must not be scaled; None without a gripper.
     """
 
     names: dict[str, str] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Processor:
             )
 
     def encode(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """A raw observation under the policy's names, in its images and units; what is not named passes."""
+        """Convert a raw observation to the policy's names, images and units; other entries are unchanged."""
         seen = {self.names.get(name, name): value for name, value in raw.items()}
         steps: dict[str, Any] = {**self.images, **self.vectors}
         for name, step in steps.items():
@@ -124,11 +124,11 @@ class Processor:
         return seen
 
     def decode(self, action: Any) -> np.ndarray:
-        """The robot's command, float32 [..., A], for the network's numbers."""
+        """Convert the network's action to the robot's command, float32 [..., A]."""
         return self._hand(self.action.invert(action), "to_robot")
 
     def encode_action(self, action: Any) -> np.ndarray:
-        """The network's numbers for the robot's command, float32 [..., A]: the inverse of `decode`."""
+        """Convert the robot's command to the network's action, float32 [..., A]: the inverse of `decode`."""
         return self.action.apply(self._hand(np.asarray(action, np.float32), "to_policy"))
 
     def _hand(self, action: np.ndarray, way: str) -> np.ndarray:
@@ -139,11 +139,11 @@ class Processor:
         return action
 
     def contract(self) -> dict[str, Any]:
-        """All of it as plain values, one level deep, for example {"processor.action.kind": "quantile"}."""
+        """Convert to a flat dictionary of plain values, for example {"processor.action.kind": "quantile"}."""
         return flatten_entries(self.to_dict(), "processor.")
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON takes it; `Processor.from_dict` reads it."""
+        """Convert to a nested dictionary for JSON; `Processor.from_dict` reads it."""
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
     @classmethod
@@ -159,12 +159,12 @@ class Processor:
 
     @classmethod
     def resolve(cls, given: Processor | None, saved: Mapping[str, Any] | None, where: str) -> Processor:
-        """The processor of a policy: as given, or as saved with its weights; refused where the two differ.
+        """Return the given processor or the one saved with the weights; refuse two different ones.
 
         Args:
-            given: in the configuration; None takes what was saved.
+            given: processor of the configuration; None takes the saved one.
             saved: by `to_dict`, beside the weights; None when there are none yet, or they are older than this.
-            where: the place of the weights, for the message.
+            where: path of the weights, for the message.
         """
         if saved is None:
             return given or cls()
@@ -179,12 +179,12 @@ class Processor:
 
 
 def refuse_other(saved: Mapping[str, Any] | None, own: Mapping[str, Any], where: str) -> None:
-    """Refuse weights that read observations or write actions in another way than the policy at hand.
+    """Refuse weights of a policy with another contract.
 
     Args:
-        saved: `Policy.contract()` of the policy whose weights they are; None when they do not say.
-        own: of the policy at hand.
-        where: the place of the weights.
+        saved: `Policy.contract()` saved with the weights; None if they have none.
+        own: `Policy.contract()` of this policy.
+        where: path of the weights.
     """
     if saved is not None and (lines := differences(saved, own)):
         raise ValueError(
@@ -195,5 +195,5 @@ def refuse_other(saved: Mapping[str, Any] | None, own: Mapping[str, Any], where:
 
 
 def digest(contract: Mapping[str, Any]) -> str:
-    """Twelve hexadecimal digits that stand for a contract: equal contracts, equal digits."""
+    """Hash a contract to twelve hexadecimal digits."""
     return hashlib.sha256(json.dumps(contract, sort_keys=True).encode()).hexdigest()[:12]

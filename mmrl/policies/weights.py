@@ -1,4 +1,4 @@
-"""Weights from files: whole, finite, and those of the network that is to have them."""
+"""Read weights from files and check that they are complete, finite and fit the network."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from mmrl.strict_json import kind
 
-_SHOWN = 3  # names in a message
+_SHOWN = 3  # maximum names in a message
 
 
 def read_weights(path: Path, remedy: str) -> dict[str, Tensor]:
-    """The tensors of a safetensors file.
+    """Read the tensors of a safetensors file.
 
     Args:
         path: of the file.
@@ -33,7 +33,7 @@ def read_weights(path: Path, remedy: str) -> dict[str, Tensor]:
 
 
 def check_folder(folder: str | Path) -> None:
-    """Refuse a local folder whose weights are not whole safetensors files; a name that is no folder passes.
+    """Refuse a local folder with incomplete safetensors files or pickled weights; other names are ignored.
 
     Only the headers are read.
     """
@@ -67,7 +67,7 @@ def check_folder(folder: str | Path) -> None:
 
 
 def check_finite(tensors: Iterable[tuple[str, Tensor]], place: str) -> None:
-    """Refuse weights that are not finite, by the name of the first tensor."""
+    """Refuse weights that are not finite; the error names the first tensor."""
     for name, tensor in tensors:
         if tensor.is_meta or not tensor.is_floating_point():
             continue
@@ -80,10 +80,10 @@ def check_finite(tensors: Iterable[tuple[str, Tensor]], place: str) -> None:
 
 
 def checkpoint_weights(saved: Any, place: str, prefix: str = "policy.") -> dict[str, Tensor]:
-    """The policy's weights of a checkpoint of `mmrl fit`, without their prefix; refused where it holds none.
+    """Return the policy's weights of a checkpoint of `mmrl fit`, without prefix; refuse a checkpoint without them.
 
     Args:
-        saved: what was read from the file.
+        saved: content of the file.
         place: of the file, for messages.
         prefix: of the names of the policy's weights.
     """
@@ -110,7 +110,7 @@ def check_fits(
     may_lack: Collection[str] = (),
     may_exceed: Collection[str] = (),
 ) -> None:
-    """Refuse weights that are not those of this network: other names, other shapes, numbers that are not finite.
+    """Refuse weights that do not fit this network: other names, other shapes, values that are not finite.
 
     Args:
         own: state_dict of the network.
@@ -137,7 +137,7 @@ def check_fits(
 
 
 def fill(module: nn.Module, given: Mapping[str, Tensor], place: str, optional: Collection[str] = ()) -> None:
-    """Give the module the weights of a file after `check_fits`; optional ones of another shape or name are left out."""
+    """Load weights into the module after `check_fits`; optional weights of another shape or name are left out."""
     own = module.state_dict()
     check_fits(own, given, place, optional, optional)
     module.load_state_dict({name: tensor for name, tensor in given.items() if name in own}, strict=False)

@@ -221,7 +221,7 @@ def _read_part(archive: zipfile.ZipFile, path: Path, name: str, manifest: Mappin
     stored = name in archive.namelist() and archive.getinfo(name).compress_type == zipfile.ZIP_STORED
     content = archive.read(name) if stored else b""
     if hashlib.sha256(content).hexdigest() != manifest["sha256"].get(name):
-        raise CheckpointError(f"{path}: {name} is damaged, its SHA-256 differs from its manifest.json; use another")
+        raise CheckpointError(f"{path}: {name} is damaged, its SHA-256 is not the one that was written; use another")
     return content
 
 

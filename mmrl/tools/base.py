@@ -24,10 +24,10 @@ KINDS: dict[type, str] = {
 
 
 class ToolError(Exception):
-    """Error of the caller: the policy reads its message under the name of its class, and the episode goes on.
+    """Error of the caller: the policy reads the class name and the message, and the episode continues.
 
-    A tool raises a subclass for each thing that a caller can do wrong (`NotFound`, `DivisionByZero`). Every other
-    exception is a fault of the tool.
+    A tool raises a subclass for each kind of caller error (`NotFound`, `DivisionByZero`). Every other exception is an
+    error of the tool.
     """
 
 
@@ -47,14 +47,14 @@ class Tool(ABC):
 
     @abstractmethod
     def run(self, **arguments: Any) -> str:
-        """Execute one call and return its result. Raises a ToolError where the call is at fault."""
+        """Execute one call and return its result. Raises a ToolError if the call is wrong."""
 
     def start(self, prompt: Prompt) -> Tool:
-        """The tool as one episode uses it."""
+        """Return the tool instance of one episode."""
         return self
 
     def finish(self) -> None:
-        """The episode is over."""
+        """Release what the episode's instance holds."""
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Tool(ABC):
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """The types of the arguments by name, in order."""
+        """Return the types of the arguments by name, in order."""
         hints = typing.get_type_hints(self.run)
         names = inspect.signature(self.run).parameters
         unknown = [name for name in names if hints.get(name) not in KINDS]
@@ -77,7 +77,7 @@ class Tool(ABC):
         return {name: hints[name] for name in names}
 
     def check(self, arguments: Mapping[str, Any]) -> None:
-        """Refuse arguments that `run` does not take."""
+        """Refuse missing, unknown or wrongly typed arguments of `run`."""
         wanted = self.parameters
         required = {n for n, p in inspect.signature(self.run).parameters.items() if p.default is p.empty}
         if missing := sorted(required - set(arguments)):

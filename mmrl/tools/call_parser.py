@@ -21,25 +21,25 @@ class NoCall(ToolError):
 
 @dataclass(frozen=True)
 class ToolCall:
-    """ToolCall: a parsed call, with the arguments by name or the text between the tags."""
+    """Parsed tool call, with the arguments by name or the text between the tags."""
 
     name: str
     arguments: dict[str, Any] | str
 
 
 class ToolCallParser(ABC):
-    """ToolCallParser: parses the calls of a policy and formats results and errors for it."""
+    """Parser of a policy's tool calls and formatter of their results and errors."""
 
     @abstractmethod
     def stop_strings(self, tools: Mapping[str, Tool]) -> tuple[str, ...]:
-        """The strings at which a turn ends."""
+        """Return the strings at which a turn ends."""
 
     @abstractmethod
     def parse(self, text: str, tools: Mapping[str, Tool]) -> ToolCall | None:
-        """Parse the tool call of a turn; None where the turn is the final answer.
+        """Parse the tool call of a turn; None if the turn is the final answer.
 
         Raises:
-            ToolError: it ends a call that it has not begun, or is neither a call nor an answer.
+            ToolError: the turn has a closing tag without an opening tag, or neither a call nor an answer.
         """
 
     @abstractmethod
@@ -53,7 +53,7 @@ class ToolCallParser(ABC):
 
 @dataclass(frozen=True)
 class TagParser(ToolCallParser):
-    """TagParser: calls between an opening and a closing tag, as in <search>text</search>.
+    """Parser of calls between an opening and a closing tag, as in <search>text</search>.
 
     A turn ends at the end of its first call, or of the final answer. With {name} in the opening tag the text of a call
     is a JSON object of the arguments, or the argument itself where the tool takes one string. Without {name} the text
@@ -74,7 +74,7 @@ class TagParser(ToolCallParser):
     answer_end: str | None = None
 
     def tags(self, tools: Mapping[str, Tool]) -> dict[str, tuple[str, str]]:
-        """The closing and the opening tag of each tool's calls."""
+        """Return the closing and the opening tag of each tool's calls."""
         return {name: (self.close_tag.format(name=name), self.open_tag.format(name=name)) for name in tools}
 
     def stop_strings(self, tools: Mapping[str, Tool]) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ class TagParser(ToolCallParser):
 
 
 def bind_arguments(call: ToolCall, tool: Tool) -> dict[str, Any]:
-    """The arguments of a call by name, checked against the tool's schema."""
+    """Return the arguments of a call by name, checked against the tool's schema."""
     arguments = call.arguments
     if isinstance(arguments, str):
         kinds = tool.parameters

@@ -1,4 +1,4 @@
-"""Execute tool calls in threads, with a timeout and a size limit, so that no tool can block or flood a rollout."""
+"""Execute tool calls in threads, with a timeout and a limit on the result's size."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TRUNCATED = " [cut]"
 
 @dataclass(frozen=True)
 class ToolResult:
-    """ToolResult: outcome and text of a call.
+    """Outcome and text of a tool call.
 
-    `outcome` is "ok", "truncated" (longer than the tool's `max_chars`), the name of a ToolError (the call was at
-    fault), or one of FAULTS: "raised" (any other exception), "timed_out", "not_text" (no printable text).
+    `outcome` is "ok", "truncated" (longer than the tool's `max_chars`), the name of a ToolError (error of the caller),
+    or one of FAULTS: "raised" (any other exception), "timed_out", "not_text" (no printable text).
     """
 
     outcome: str
@@ -44,7 +44,7 @@ class ToolResult:
 
 @dataclass(eq=False)
 class PendingCall:
-    """PendingCall: a call that waits for a thread or is running."""
+    """Tool call that waits for a thread or is running."""
 
     tool: str
     timeout_s: float
@@ -61,23 +61,23 @@ class PendingCall:
 
 
 class ToolExecutor:
-    """ToolExecutor: thread pool for tool calls. A call past its timeout is abandoned and its thread is replaced.
+    """Thread pool for tool calls. A call past its timeout is abandoned and its thread is replaced.
 
     Args:
-        max_timeouts: abandoned calls of one tool before the run stops with an error.
-        threads: calls at the same time.
+        max_timeouts: number of abandoned calls of one tool at which the run stops with an error.
+        threads: number of concurrent calls.
     """
 
     def __init__(self, max_timeouts: int = 64, threads: int = 16):
         self.max_timeouts, self.threads = max_timeouts, threads
         self._jobs: SimpleQueue[tuple[Tool, dict[str, Any], PendingCall]] = SimpleQueue()
-        self._num_threads = self._unfinished = 0  # threads without abandoned ones, and calls without a result
+        self._num_threads = self._unfinished = 0  # number of threads without abandoned ones, and calls without a result
         self._timeouts: Counter[str] = Counter()
         self._warned: set[str] = set()
         self._changed = threading.Condition()
 
     def submit(self, call: ToolCall, tools: Mapping[str, Tool]) -> PendingCall:
-        """Start a call; one that is at fault gets its error as result at once."""
+        """Start a call; an invalid call has its error as result at once."""
         tool = tools.get(call.name)
         if tool is None:
             return reject(UnknownTool(f"there are {', '.join(tools)}"))
@@ -93,7 +93,7 @@ class ToolExecutor:
         return pending
 
     def wait(self, pending: Sequence[PendingCall], max_wait_s: float | None = None) -> None:
-        """Wait until all of them have a result or have timed out; after `max_wait_s` seconds one of them is enough."""
+        """Wait until all calls are done or timed out; after `max_wait_s` seconds, until one of them is."""
         deadline = math.inf if max_wait_s is None else time.monotonic() + max_wait_s
         with self._changed:
             while not all(done := [p.is_done() for p in pending]):
@@ -104,7 +104,7 @@ class ToolExecutor:
                 self._changed.wait(min(max(next_end, 0), left if left > 0 else math.inf, 1.0) + 1e-3)
 
     def result(self, pending: PendingCall) -> ToolResult:
-        """The result of a call that is done."""
+        """Return the result of a call that is done."""
         with self._changed:
             if pending.result is None:
                 pending.result, pending.abandoned = ToolResult("timed_out", "it took too long"), True
@@ -121,10 +121,10 @@ class ToolExecutor:
         return pending.result
 
     def _add_thread(self) -> None:
-        """Start another thread where calls wait for one."""
+        """Start another thread if calls wait for one."""
         if self._num_threads < min(self.threads, self._unfinished):
             self._num_threads += 1
-            # daemons: a call that hangs for ever must not keep the process from ending
+            # daemon threads, because a call that hangs must not keep the process alive
             threading.Thread(target=self._work, daemon=True).start()
 
     def _work(self) -> None:
@@ -151,12 +151,12 @@ def _execute(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
         return _check_text(tool.run(**arguments), tool.max_chars)
     except ToolError as error:
         return ToolResult(type(error).__name__, str(error))
-    except BaseException as error:  # a tool that exits ends its call and nothing else
+    except BaseException as error:  # SystemExit in a tool ends only the call
         return ToolResult("raised", f"{type(error).__name__}: {error}")
 
 
 def reject(error: ToolError, tool: str = "none") -> PendingCall:
-    """A call that is rejected before it is executed."""
+    """Return a call that is rejected before it is executed."""
     return PendingCall(tool, 0.0, result=ToolResult(type(error).__name__, str(error)))
 
 

@@ -29,7 +29,7 @@ from mmrl.datasets.statistics import read_statistics
 from mmrl.datasets.video_file import duration_frames
 from mmrl.strict_json import read_json_object
 
-_TOLERANCE_S = 1e-3  # of a timestamp, seconds: float32 after some hours, not a wrong rate
+_TOLERANCE_S = 1e-3  # tolerance of a timestamp, seconds: allows float32 rounding after some hours, not a wrong rate
 
 
 class LeRobotDataset(Dataset):
@@ -198,7 +198,7 @@ class LeRobotDataset(Dataset):
         path = self._file(str(self.video_path).format(video_key=key, **place))
         start = float(entry[f"videos/{key}/from_timestamp"])
         there, needed = duration_frames(path), round(start * self.fps) + entry["length"]
-        if there and there < needed:  # 0 where the file does not say
+        if there and there < needed:  # 0 if the file does not state it
             raise ValueError(
                 f"{where}: {path} has {there} frames, the episode needs frames up to {needed}: the video was cut; "
                 "copy it again from its source, or leave the episode out"

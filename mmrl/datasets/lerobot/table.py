@@ -41,7 +41,7 @@ def to_array(column: Any, feature: Feature, place: str) -> np.ndarray:
 
     Args:
         column: of the table.
-        feature: what meta/info.json says of it.
+        feature: its entry in meta/info.json.
         place: file, episode and column, for messages.
     """
     flat = column.combine_chunks() if hasattr(column, "combine_chunks") else column

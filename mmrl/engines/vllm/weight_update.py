@@ -21,7 +21,8 @@ class WeightTransfer(ABC):
         """Write the initial checkpoint of an engine.
 
         Returns the tensors that the engine then holds, by the checkpoint's names, or None if they are not the policy's
-        yet."""
+        yet.
+        """
 
     @abstractmethod
     def write(self, policy: Any, start: Path, path: Path) -> Mapping[str, Tensor]:

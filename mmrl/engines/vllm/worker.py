@@ -47,8 +47,7 @@ class Questions:
         return {"problems": found.problems}
 
     def mmrl_report_weights(self) -> dict[str, Any]:
-        """Return the running model's tensors, and the tensors of the last transfer, or of the folder, that each is made
-        of.
+        """Return the running model's tensors, and the transferred (or initial) tensors that each is made of.
 
         {"version": of the last transfer or None, "parts": {held: [checkpoint tensors]}, "ignored": [checkpoint
         tensors], "tensors": {held: {"sum", "squares": float.hex(), "count": int, "dtype": str}}}. A tied tensor stands

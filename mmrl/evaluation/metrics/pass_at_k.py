@@ -72,8 +72,7 @@ class PassAtK(Evaluator):
         return {**named, "errors": count_errors(episodes)}
 
     def against(self, start: Sequence[Episode], episodes: Sequence[Episode]) -> dict[str, float]:
-        """Compute `crossing`, the smallest k from which on the start has at least the same pass@k; nan if there is
-        none."""
+        """Compute `crossing`, the smallest k from which on the start has at least this pass@k; nan if none."""
         before, after = self(start), self(episodes)
         behind = [k for k in sorted(self.ks) if after[f"pass@{k}"] > before[f"pass@{k}"]]
         later = [k for k in sorted(self.ks) if k > max(behind, default=0)]

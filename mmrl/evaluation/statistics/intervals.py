@@ -46,7 +46,7 @@ def mcnemar(before: Sequence[bool], after: Sequence[bool]) -> float:
     Source: McNemar, "Note on the sampling error of the difference between correlated proportions", 1947.
     """
     if len(before) != len(after):
-        raise ValueError(f"both sequences must have one entry per problem, got {len(before)} and {len(after)}")
+        raise ValueError(f"both sequences must have the same problems, got {len(before)} and {len(after)}")
     lost = sum(bool(x) and not y for x, y in zip(before, after))
     won = sum(bool(y) and not x for x, y in zip(before, after))
     tail = sum(comb(lost + won, k) for k in range(min(lost, won) + 1))

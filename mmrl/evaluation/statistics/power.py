@@ -63,8 +63,9 @@ def pairs_needed(difference: float, differing: float, level: float = 0.95, power
 
 
 def detectable_in_pairs(n: int, differing: float, level: float = 0.95, power: float = 0.8) -> float | None:
-    """Compute the smallest difference that n common problems detect, if exactly one policy solves a fraction
-    `differing`.
+    """Compute the smallest difference of rates that n common problems detect.
+
+    `differing` is the fraction of the problems that exactly one policy solves.
 
     None if even `differing`, the largest possible difference, is too small.
     """

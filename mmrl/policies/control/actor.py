@@ -43,9 +43,9 @@ class ActorPolicy(Policy):
         hidden: widths of the hidden layers, with rectified linear units.
         state: name of the observation that is the state vector.
         image_size: pixels a side of the observation "image"; None without one.
-        image_features: width of what the image is reduced to.
-        action_shape: what the simulator is given, [A] unless said otherwise.
-        path: folder that `save_pretrained` wrote; its settings stand for all the others.
+        image_features: width of the image features.
+        action_shape: shape of the simulator's action; [A] by default.
+        path: folder that `save_pretrained` wrote; its settings replace all others.
     """
 
     encoder: ObservationEncoder
@@ -116,18 +116,18 @@ class ActorPolicy(Policy):
 
     @abstractmethod
     def to_action(self, choice: Tensor) -> Tensor:
-        """Stored choices [N, A] as actions in [-1, 1]."""
+        """Convert stored choices [N, A] to actions in [-1, 1]."""
 
     @abstractmethod
     def from_action(self, action: Tensor) -> Tensor:
-        """The choices that are stored for actions in [-1, 1]: the inverse of `to_action`."""
+        """Convert actions in [-1, 1] to stored choices: the inverse of `to_action`."""
 
     def features(self, observation: Mapping[str, Tensor]) -> Tensor:
-        """[N, F] what actor and critic read, from collated inputs."""
+        """Compute the features [N, F] of actor and critic from collated inputs."""
         return self.encoder(observation)
 
     def check_spaces(self, observation_space: Space, action_space: Any) -> None:
-        """Refuse a simulator whose states or actions are not those of this policy."""
+        """Refuse a simulator with other state or action spaces than this policy."""
         self.encoder.check_space(observation_space)
         fits = isinstance(action_space, spaces.Box) and action_space.shape == self.action_shape
         low, high = (bound.cpu().numpy().reshape(self.action_shape) for bound in (self.low, self.high))
@@ -169,7 +169,7 @@ class ActorPolicy(Policy):
         return Action(action, logprobs, torch.ones_like(logprobs, dtype=torch.bool), list(given))
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
-        """The choice behind an action of the simulator; what lies outside the box counts as its edge."""
+        """Convert a simulator's action to the stored choice; values outside the box are clipped to it."""
         action = torch.as_tensor(output, dtype=torch.float32).flatten()
         low, high = self.low.cpu(), self.high.cpu()
         return self.from_action((2 * (action - low) / (high - low) - 1).clamp(-1, 1))[None]

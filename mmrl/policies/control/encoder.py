@@ -40,7 +40,7 @@ class ObservationEncoder(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     def encode(self, raw: Mapping[str, Any], owner: Policy) -> Observation:
-        """The inputs, by name: "state" float32 and "image" uint8; refused where they are missing or of another size."""
+        """Convert "state" to float32 and "image" to uint8 tensors; refuse missing inputs and other sizes."""
         require_inputs(
             raw, [*([self.state] if self.observation_dims else []), *(["image"] if self.image_size else [])], owner
         )
@@ -54,7 +54,7 @@ class ObservationEncoder(nn.Module):
         return out
 
     def encode_batch(self, raw: Mapping[str, Any], owner: Policy) -> dict[str, Tensor]:
-        """Those of n environments [n, ...] at once, as copies: the simulator may reuse its buffer."""
+        """Convert the inputs of n environments [n, ...], as copies, because the simulator may reuse its buffer."""
         require_inputs(
             raw, [*([self.state] if self.observation_dims else []), *(["image"] if self.image_size else [])], owner
         )
@@ -68,7 +68,7 @@ class ObservationEncoder(nn.Module):
         return out
 
     def check_space(self, space: Space) -> None:
-        """Refuse a simulator that does not give these observations."""
+        """Refuse a simulator that lacks these observations."""
         given = space.spaces if isinstance(space, spaces.Dict) else {"state": space}
         wanted: dict[str, tuple[int, ...]] = {self.state: (self.observation_dims,)} if self.observation_dims else {}
         wanted |= {"image": (self.image_size, self.image_size, 3)} if self.image_size else {}
@@ -99,7 +99,7 @@ class PixelEncoder(nn.Module):
         self.out = nn.Sequential(nn.Linear(32 * side * side, features), nn.LayerNorm(features), nn.Tanh())
 
     def forward(self, image: Tensor) -> Tensor:
-        """[N, F] of images uint8 [N, S, S, 3]."""
+        """Encode images uint8 [N, S, S, 3] to [N, F]."""
         pixels = image.movedim(-1, 1).to(self.out[0].weight.dtype) / 255 - 0.5  # type: ignore[arg-type]
         return self.out(self.convolutions(pixels).flatten(1))
 

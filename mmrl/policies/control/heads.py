@@ -14,11 +14,11 @@ from mmrl.ops.choice import MASKED_LOGIT, inverse_cdf, support
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 
-LOG_STD_RANGE = (-5.0, 2.0)  # of a log-std that is a function of the state; keeps the density finite
+LOG_STD_RANGE = (-5.0, 2.0)  # bounds of a state-dependent log-std, which keep the density finite
 
 
 class Choices(ABC):
-    """A distribution over the choices of N rows. Stored choices are scored by the same object that drew them."""
+    """Distribution over the choices of N rows; the same object samples choices and scores stored ones."""
 
     @abstractmethod
     def sample(self, noise: Noise) -> Tensor:
@@ -42,7 +42,7 @@ class Choices(ABC):
 
     @abstractmethod
     def truncate(self, sampling: Sampling) -> Choices:
-        """The same distribution without its unlikely choices."""
+        """Return the distribution truncated by top_k, top_p and min_p."""
 
     def draw(self, sampling: Sampling, noise: Noise) -> Tensor:
         """[N, 1, ...] choices, decoded as `sampling.decode` says."""
@@ -83,7 +83,7 @@ class Categorical(Choices):
         return self.restrict(ids[:, None])
 
     def restrict(self, support_ids: Tensor) -> Categorical:
-        """Only the ids in `support_ids` [N, 1, K] can be chosen; -1 stands for none."""
+        """Restrict the distribution to the ids in `support_ids` [N, 1, K]; -1 is padding."""
         ids = support_ids[:, 0]
         # one column more takes the -1s
         allowed = torch.zeros(len(ids), self.logits.shape[1] + 1, dtype=torch.bool, device=ids.device)
@@ -128,7 +128,7 @@ class Gaussian(Choices):
 
 
 class Head(nn.Module, ABC):
-    """Turns features [N, F] into a distribution over the choices of each row."""
+    """Layer from features [N, F] to a distribution over the choices of each row."""
 
     @abstractmethod
     def forward(self, features: Tensor, temperature: Tensor) -> Choices:
@@ -152,8 +152,8 @@ class GaussianHead(Head):
     Args:
         features: F, width of the input.
         actions: A, dimensions of the action.
-        log_std: where the logarithm of the standard deviation starts.
-        state_dependent: whether it is a linear function of the features, or one parameter per dimension.
+        log_std: initial logarithm of the standard deviation.
+        state_dependent: whether log_std is a linear function of the features, or one parameter per dimension.
     """
 
     def __init__(self, features: int, actions: int, log_std: float = 0.0, state_dependent: bool = False):

@@ -38,9 +38,9 @@ class ControlPolicy(Policy):
         activation: between the layers.
         low: smallest value that the simulator is given; the stored action is not clipped. Gaussian only.
         high: largest value that the simulator is given.
-        log_std: where the logarithm of the standard deviation starts. Gaussian only.
+        log_std: initial logarithm of the standard deviation. Gaussian only.
         state_dependent_std: whether the standard deviation is a function of the state. Gaussian only.
-        path: folder that `save_pretrained` wrote; its settings stand for all the others.
+        path: folder that `save_pretrained` wrote; its settings replace all others.
     """
 
     head: CategoricalHead | GaussianHead
@@ -119,7 +119,7 @@ class ControlPolicy(Policy):
         return frozenset({"values"})
 
     def check_spaces(self, observation_space: Space, action_space: Any) -> None:
-        """Refuse a simulator whose states or actions are not those of this policy."""
+        """Refuse a simulator with other state or action spaces than this policy."""
         state = observation_space["state"] if isinstance(observation_space, spaces.Dict) else observation_space
         if not isinstance(state, spaces.Box) or state.shape != (self.observation_dims,):
             raise ValueError(
@@ -186,7 +186,7 @@ class ControlPolicy(Policy):
         return {"behavior_logprobs": scored.logprobs, "values": scored.values}
 
     def _sample(self, state: Tensor, sampling: Sampling, noise: Noise) -> tuple[Choices, Action]:
-        """What there was to choose from, and what was chosen, without log-probs and values."""
+        """Sample: return the distribution and the chosen actions, without log-probs and values."""
         choices = self._choices(state, state.new_full((len(state),), sampling.temperature))
         extra = {}
         if sampling.truncated:
@@ -197,7 +197,7 @@ class ControlPolicy(Policy):
         return choices, Action(action, None, mask, self._output(action), extra=extra)
 
     def _output(self, action: Tensor) -> list[Any]:
-        """What the simulator is given: a number, or a vector inside the bounds."""
+        """Convert choices to the simulator's actions: a number, or a vector clipped to the bounds."""
         if self.discrete:
             return action[:, 0].tolist()
         return list(action[:, 0].clamp(self.low, self.high).cpu().numpy())
@@ -214,7 +214,7 @@ class ControlPolicy(Policy):
 
 
 class Perceptron(nn.Sequential):
-    """Layers without hooks of their own: in small networks looking for hooks takes as long as the arithmetic."""
+    """Sequential layers called without hooks, whose check takes as long as the arithmetic of small networks."""
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self._modules.values():
@@ -223,7 +223,7 @@ class Perceptron(nn.Sequential):
 
 
 def perceptron(sizes: Sequence[int], activation: type[nn.Module]) -> Perceptron:
-    """Linear layers of these widths with the activation after each."""
+    """Build linear layers of these widths with the activation after each."""
     if any(size < 1 for size in sizes):
         raise ValueError(f"policy.hidden: every layer's width must be at least 1, got {list(sizes)[1:]}")
     layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), activation())]

@@ -1,4 +1,4 @@
-"""A Gaussian squashed into (-1, 1): the choice that is stored is the number before squashing, so scoring is exact."""
+"""Tanh-squashed Gaussian; the choice before squashing is stored, so that scoring is exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What learns in a model with low-rank adapters, by the names of its checkpoint."""
+"""Extract base weights and low-rank factors of a model with adapters, by checkpoint names."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ BASE, FACTOR = ".base_layer.", ".lora_"
 
 @dataclass(frozen=True)
 class Adapters:
-    """The base, which stays as it is, and for each adapted tensor of it (A [r, in], B [out, r], scale)."""
+    """Frozen base weights, and (A [r, in], B [out, r], scale) of each adapted tensor."""
 
     base: dict[str, Tensor]
     pairs: dict[str, tuple[Tensor, Tensor, float]]
 
 
 def adapters_of(model: Any) -> Adapters:
-    """Base and factors of a model under `peft`. Raises ValueError for one that learns anything but such factors."""
+    """Return base and factors of a `peft` model. Raises ValueError if other weights are trainable."""
     if not hasattr(model, "get_base_model"):
         raise ValueError("engine.adapters=true sends low-rank adapters, and the policy has none: give it policy.lora")
     plain = model.get_base_model()
@@ -56,5 +56,5 @@ def adapters_of(model: Any) -> Adapters:
 
 
 def without_adapters(model: Any) -> Any:
-    """The plain transformers model on a copy of the base's weights."""
+    """Return a transformers model without adapters, on a copy of the base's weights."""
     return copy.deepcopy(model).unload() if hasattr(model, "unload") else model

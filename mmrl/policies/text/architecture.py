@@ -1,4 +1,4 @@
-"""Which architectures of transformers a text policy takes, and with which attention."""
+"""Check that a text policy supports a transformers architecture, and choose its attention implementation."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ RECURRENT = {"linear_attention", "conv", "hybrid", "hybrid_sliding"}
 
 
 def build_model(make: Callable[[str], Any], attention: str) -> Any:
-    """The model with this attention, or with transformers' own ("eager") where torch's ("sdpa") cannot compute it.
+    """Build a model with this attention; "eager" replaces "sdpa" if the architecture does not support it.
 
-    Capped scores, sinks and biases by distance are not in torch's scaled dot-product attention.
+    torch's scaled dot-product attention has no capped scores, sinks and biases by distance.
 
     Args:
         make: builds the model with a named attention implementation.
@@ -37,8 +37,8 @@ def build_model(make: Callable[[str], Any], attention: str) -> Any:
 def refuse_recurrent(model: Any) -> None:
     """Raise for architectures with recurrent or convolutional layers.
 
-    Completions of one prompt go on from one reading of it, batches are padded on the left, and rows that have ended
-    leave the batch: keys and values can be cut and copied for that, a recurrent state cannot.
+    Completions of a prompt share its cache, batches are padded on the left, and finished rows leave the batch. Keys and
+    values can be sliced and copied for that, a recurrent state cannot.
     """
     config = model.config.get_text_config(decoder=True)
     kinds = sorted(RECURRENT & set(getattr(config, "layer_types", None) or ()))

@@ -12,25 +12,25 @@ from mmrl.policies.text.packing.prefix_attention import NAME, Prefix
 
 ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 """Layer types whose state is keys and values of all earlier tokens; the model's own masks do the windows."""
-SHARED_FROM = 64  # tokens of a prompt from which on storing it once is faster than copying it to its completions
+SHARED_FROM = 64  # prompt length from which on shared storage is faster than copies for its completions
 
 
 class PreallocatedLayer(DynamicLayer):
     """Keys and values [N, heads, L, D] in buffers that are allocated for all new tokens at once.
 
-    The plain dynamic layer copies all that it holds at every token. Before `select` this is one: the prompts' rows.
-    After it, the prompts are either copied in front of their completions' tokens, or stay where they are as the
-    `Prefix` of the keys that `update` returns; an attention that ignores it reads the completion's own tokens only.
+    A dynamic layer of transformers copies its content at every token. Before `select`, rows are prompts. After it, the
+    prompts are either copied in front of their completions' tokens, or kept as the `Prefix` of the keys that `update`
+    returns; an attention function that ignores it reads only the completion's own tokens.
     """
 
-    keys: Any  # tensors [N, heads, L, D], from the first tokens on
+    keys: Any  # tensors [N, heads, L, D] once tokens have been written
     values: Any
 
     def __init__(self, max_new_tokens: int):
         super().__init__()
         self.max_new_tokens = max_new_tokens
         self.prefix: Prefix | None = None
-        self._buffers: Any = None  # keys and values with free space behind them, once allocated
+        self._buffers: Any = None  # keys and values with free space after them, once allocated
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         if self._buffers is None:
@@ -43,7 +43,7 @@ class PreallocatedLayer(DynamicLayer):
         return self.keys, self.values
 
     def grow(self, new: int) -> None:
-        """Extend by `new` tokens, which are yet to be written."""
+        """Extend by `new` tokens, which are written later."""
         held = self.keys.shape[-2] + new
         keys, values = self._buffers
         if held > keys.shape[-2]:
@@ -54,12 +54,12 @@ class PreallocatedLayer(DynamicLayer):
         return super().get_seq_length() + (0 if self.prefix is None else self.prefix.length)
 
     def share(self, owner: Tensor) -> None:
-        """Continue with completions [R] of the prompts `owner`, which are stored once."""
+        """Continue with completions [R] of the prompts `owner`; each prompt is stored once."""
         self.prefix = Prefix(self.keys, self.values, owner)
         self._allocate(self.keys[:0, :, :0], self.values[:0, :, :0], len(owner))
 
     def unshare(self) -> None:
-        """Copy the prompts to their completions after all, and drop the completions' own tokens."""
+        """Stop sharing: copy the prompts to their completions, and drop the completions' own tokens."""
         prefix = self.prefix
         assert prefix is not None
         self.prefix, self._buffers = None, None
@@ -67,21 +67,21 @@ class PreallocatedLayer(DynamicLayer):
         self.batch_select_indices(prefix.owner)
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Rows `indices`, in that order and as often as they are named."""
+        """Select rows by `indices`, in that order, with repeats."""
         if self.prefix is not None:
             self.prefix = self.prefix.select(indices)
         keys, values, held = self.keys[indices], self.values[indices], self.keys.shape[-2]
         if self._buffers is None or len(indices) > len(self.keys):
             self._allocate(keys, values, len(indices))
             return
-        # fewer rows stay in the present buffers: new memory costs more than what is copied
+        # fewer rows reuse the buffers, since allocation costs more than the copy
         self._buffers = self._buffers[0][: len(indices)], self._buffers[1][: len(indices)]
         self.keys, self.values = self._buffers[0][:, :, :held], self._buffers[1][:, :, :held]
         self.keys.copy_(keys)
         self.values.copy_(values)
 
     def _allocate(self, keys: Tensor, values: Tensor, rows: int) -> None:
-        """Allocate buffers with free space behind the present tokens."""
+        """Allocate buffers with free space after the present tokens."""
         held = keys.shape[-2]
         capacity = held + self.max_new_tokens if self._buffers is None else self._buffers[0].shape[-2]
         buffers = [part.new_empty(rows, part.shape[1], capacity, part.shape[3]) for part in (keys, values)]
@@ -92,22 +92,22 @@ class PreallocatedLayer(DynamicLayer):
 
 
 class PromptCache(DynamicCache):
-    """The cache of some prompts, which `expand` assigns to their completions."""
+    """Interface of caches of prompts that `expand` assigns to their completions."""
 
     def expand(self, owner: Tensor) -> None:
         """Continue with completions [R] of the prompts `owner`."""
         self.batch_select_indices(owner)
 
     def ignores_prefix(self) -> bool:
-        """Whether some layer's attention ignored the prompts in the last step."""
+        """Whether the attention of a layer ignored the prompts in the last step."""
         return False
 
     def unshare(self) -> None:
-        """Copy the prompts to their completions after all, and drop the completions' own tokens."""
+        """Stop sharing: copy the prompts to their completions, and drop the completions' own tokens."""
 
 
 class PreallocatedCache(PromptCache):
-    """A cache of preallocated layers, added as the model reaches them.
+    """Cache of preallocated layers, added when the model reaches them.
 
     Args:
         max_new_tokens: of a completion.
@@ -130,7 +130,7 @@ class PreallocatedCache(PromptCache):
             super().expand(owner)
 
     def grow(self, new: int) -> list[Tensor]:
-        """Extend by `new` tokens, which are yet to be written."""
+        """Extend by `new` tokens, which are written later."""
         held = []
         for layer in self.layers:
             layer.grow(new)
@@ -148,7 +148,7 @@ class PreallocatedCache(PromptCache):
 
 
 def build_cache(config: Any, max_new_tokens: int) -> PromptCache:
-    """Build the cache for prompts and `max_new_tokens` further tokens; other architectures get transformers' own.
+    """Build the cache for prompts and `max_new_tokens` further tokens; unsupported architectures get transformers' own.
 
     Args:
         config: of the transformers model.

@@ -16,7 +16,7 @@ from mmrl.policies.text.cache import PromptCache
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 
-DROP_BELOW = 0.75  # share of live rows under which finished ones leave the batch; 10-25 % finished measured best
+DROP_BELOW = 0.75  # fraction of unfinished rows below which finished rows leave the batch; 10-25 % finished was fastest
 
 
 @dataclass
@@ -26,8 +26,8 @@ class Generated:
     ids: Tensor  # [N, T]
     logprobs: Tensor  # [N, T] nats, of the distribution sampled from
     lengths: Tensor  # [N]
-    stopped: Tensor  # [N] bool: ended by itself, not by the limit
-    support: tuple[Ragged, Tensor] | None  # ids that truncated sampling kept, and how many of a row's each choice has
+    stopped: Tensor  # [N] bool: ended by a stop id or string, not by the limit
+    support: tuple[Ragged, Tensor] | None  # ids that truncated sampling kept, and their number for each choice
     seconds: dict[str, float]  # "prefill" and "decode"
 
 
@@ -42,7 +42,7 @@ def generate(
     noise: Noise,
     stops: Callable[[Tensor], Tensor],
 ) -> Generated:
-    """Draw R completions, each token by token until it has stopped or reached sampling.max_tokens.
+    """Sample R completions token by token, until each has stopped or has sampling.max_tokens tokens.
 
     The model reads every prompt once, and its completions continue from the cache.
 
@@ -53,12 +53,12 @@ def generate(
     began = time.perf_counter()
     rows, limit, device = len(owner), sampling.max_tokens, attention.device
     drawn = _Drawn(rows, limit, device)
-    uniform = noise.uniform(limit).to(device)  # the same number for a row and a position, whoever else is in the batch
+    uniform = noise.uniform(limit).to(device)  # random numbers depend on row and position only, not on the batch
     live = torch.arange(rows, device=device)  # rows still in the cache, in its order
     logits = step(inputs, attention, positions, cache)[owner]
     cache.expand(owner)
     following = positions[..., owner, -1:] + 1
-    # without filling a new token sees all there is, and the model need not make a mask of it at every token
+    # without padding no mask is needed, so that the model builds none at every token
     seen = None if attention.all() else attention[owner]
     prefill = 0.0
     for t in range(limit):
@@ -74,7 +74,7 @@ def generate(
         drawn.add(t, live, token, logprob, support)
         running = drawn.running(t, live, stops)
         if t == 0:
-            prefill = time.perf_counter() - began  # an accelerator has finished too: `running` was read
+            prefill = time.perf_counter() - began  # the accelerator has finished, since `running` was read
         if t + 1 == limit or not running.any():
             break
         if running.float().mean() < DROP_BELOW:
@@ -92,7 +92,7 @@ def generate(
 def next_logits(
     model: Any, inputs: Mapping[str, Any], mask: Tensor | None, positions: Tensor, cache: PromptCache
 ) -> Tensor:
-    """Logits [N, V] of the next token of a transformers model, whose cache is extended by the inputs."""
+    """Compute the logits [N, V] of the next token with a transformers model; the inputs extend its cache."""
     out = model(
         **inputs, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1
     )
@@ -100,7 +100,7 @@ def next_logits(
 
 
 def _decode_first(step: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    """The first new tokens. A model with its own attention may ignore prompts that are stored once, or fail on them."""
+    """Compute the first logits; stop sharing prompts if the model's own attention ignores them or fails."""
     cache: PromptCache = arguments[-1]
     try:
         logits = step(*arguments)
@@ -114,7 +114,7 @@ def _decode_first(step: Callable[..., Tensor], *arguments: Any) -> Tensor:
 
 
 class _Drawn:
-    """The rows drawn so far. Rows that have ended may continue for a while; the result is cut."""
+    """Rows sampled so far. Finished rows may be sampled further; the result is cut."""
 
     def __init__(self, rows: int, limit: int, device: torch.device):
         self.ids = torch.zeros(rows, limit, dtype=torch.long, device=device)
@@ -130,7 +130,7 @@ class _Drawn:
             self.kept.append((t, live, inside.sum(1), support[inside].int()))
 
     def running(self, t: int, live: Tensor, stops: Callable[[Tensor], Tensor]) -> Tensor:
-        """Which of the live rows go on after their choice t."""
+        """Return which of the present rows continue after their choice t."""
         ended = stops(self.ids[live, : t + 1]) & ~self.stopped[live]
         self.lengths[live[ended]], self.stopped[live[ended]] = t + 1, True
         return ~self.stopped[live]
@@ -148,12 +148,12 @@ class _Drawn:
         )
 
     def _support(self, inside: Tensor) -> tuple[Ragged, Tensor]:
-        """The kept ids of every row's choices [N, T] that are inside, row after row."""
+        """Order the kept ids by row, for the choices [N, T] inside a row's length."""
         sizes = torch.zeros_like(self.ids)
         for t, live, counts, _ in self.kept:
             sizes[live, t] = counts
         sizes = torch.where(inside, sizes[:, : inside.shape[1]], 0)
-        # the ids stand by choice and then by row: the place of each among all choices, row after row
+        # the ids are ordered by choice, then by row; `order` sorts them by row, then by choice
         limit = self.ids.shape[1]
         place = torch.cat([(live * limit + t).repeat_interleave(counts) for t, live, counts, _ in self.kept])
         ids = torch.cat([ids for *_, ids in self.kept])

@@ -1,4 +1,4 @@
-"""Interface between a language model's policy and an engine that samples from a copy of its weights."""
+"""Interface of text policies for engines that sample from a copy of the weights."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from mmrl.policies.text.tokenizer import join_messages
 from mmrl.types import Sampling
 
 CANARY = "A canary sings in 7 mines, 12 of them dark. "
-CANARY_TOKENS = 80  # more than two blocks of an engine's prefix cache, so that stale ones are noticed
+CANARY_TOKENS = 80  # longer than two blocks of an engine's prefix cache, so that stale blocks are detected
 
 
 def refuse_mean(sampling: Sampling) -> None:
-    """Tokens cannot be averaged."""
+    """Refuse decode=mean, since tokens cannot be averaged."""
     if sampling.decode == "mean":
         raise ValueError("decode=mean averages over ordered choices; tokens have no order: use argmax or sample")
 
 
 class ServedPolicy(Policy):
-    """A policy that writes text with a transformers model and its tokenizer or processor."""
+    """Policy that generates text with a transformers model and its tokenizer or processor."""
 
     model: Any
     processor: Any
     path: str | None
 
     def refuse_long(self, tokens: int) -> None:
-        """Raise where a prompt of so many tokens leaves no room for a completion."""
+        """Refuse a prompt that leaves no positions for a completion."""
         if self.context_length is not None and tokens >= self.context_length:
             raise ValueError(
                 f"a prompt of {tokens} tokens leaves no room for an answer in the {self.context_length} positions of "
@@ -60,21 +60,21 @@ class ServedPolicy(Policy):
         return max(map(len, self.tokenizer.get_vocab()))
 
     def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
-        """Ids with one placeholder per image, and the images. The engine expands the placeholders as `encode` does."""
+        """Return ids with one placeholder per image, and the images; engines expand placeholders as `encode` does."""
         return self._chat_ids(list(raw["messages"])), []
 
     def stop_ids(self, strings: Sequence[str]) -> tuple[list[int], list[str]]:
-        """The ids that end a completion, and those of the stop `strings` that are not single special tokens."""
+        """Return the ids that end a completion, and the stop `strings` that are not single special tokens."""
         special = set(strings) & set(self.tokenizer.all_special_tokens)
         ids = {*self._eos_ids(), *map(self.tokenizer.convert_tokens_to_ids, special)}
         return sorted(ids), [s for s in strings if s not in special]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of chosen ids, as `act` returns it."""
+        """Decode chosen ids to text, as `act` returns it."""
         return self.tokenizer.decode(ids, skip_special_tokens=True)
 
     def export_weights(self) -> dict[str, Tensor]:
-        """The weights under transformers' checkpoint names: adapters merged, tied ones under each name."""
+        """Return the weights by transformers' checkpoint names: adapters merged, tied weights under each name."""
         model = merge_lora(self.model)
         state: dict[str, Tensor] = dict(model.state_dict())
         for name in model._keys_to_ignore_on_save or ():
@@ -82,11 +82,11 @@ class ServedPolicy(Policy):
         return revert_weight_conversion(model, state)
 
     def adapters(self) -> Adapters:
-        """The weights that never change, and the low-rank factors that do."""
+        """Return the frozen base weights and the low-rank factors."""
         return adapters_of(self.model)
 
     def save_base(self, folder: Path) -> None:
-        """Model, tokenizer or processor as transformers writes them, without adapters and value head."""
+        """Save model and tokenizer or processor in transformers' format, without adapters and value head."""
         without_adapters(self.model).save_pretrained(folder)
         self.processor.save_pretrained(folder)
 
@@ -107,7 +107,7 @@ class ServedPolicy(Policy):
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def prompt_text(self, messages: list[dict[str, Any]]) -> str:
-        """The messages as the text that the model reads."""
+        """Format messages as the text of the prompt."""
         if self.processor.chat_template is None:
             return join_messages(messages, self.tokenizer, self.path)
         return self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)

@@ -1,4 +1,4 @@
-"""Checkpoints in, adapters on, merged weights out."""
+"""Load checkpoints, add low-rank adapters, and merge them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def checkpoint_error(path: str) -> Iterator[None]:
-    """Say which checkpoint could not be read, and what to do."""
+    """Convert errors of loading to one that names the checkpoint and the remedy."""
     if _is_folder(path) and not Path(path).is_dir():
         raise ValueError(
             f"policy.path={path!r}: no such folder. Give a folder written by save_pretrained with its tokenizer or "
@@ -28,7 +28,7 @@ def checkpoint_error(path: str) -> Iterator[None]:
     check_folder(path)
     try:
         yield
-    except Exception as error:  # transformers, tokenizers and safetensors raise of every kind at a broken file
+    except Exception as error:  # broken files raise many types of exceptions
         reason = " ".join(str(error).split())[:300].rstrip(". ") or type(error).__name__
         raise ValueError(
             f"policy.path={path!r} cannot be loaded: {reason}. Give a folder written by save_pretrained with its "
@@ -37,7 +37,7 @@ def checkpoint_error(path: str) -> Iterator[None]:
 
 
 def refuse_empty(tokenizer: Any) -> Any:
-    """The tokenizer, unless it knows no token: transformers makes an empty one where tokenizer.json is missing."""
+    """Refuse a tokenizer without tokens, which transformers builds if tokenizer.json is missing."""
     if not set(tokenizer("a policy", add_special_tokens=False)["input_ids"]) - set(tokenizer.all_special_ids):
         raise ValueError("its tokenizer has no vocabulary; tokenizer.json is missing or empty")
     return tokenizer
@@ -56,7 +56,7 @@ def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **opt
         ValueError: missing weights, weights of another shape, or weights that are not finite.
     """
     options |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
-    with _quiet():  # the report of many lines that transformers prints; what is wrong is said below
+    with _quiet():  # suppress transformers' long report; the errors below replace it
         model, report = auto_model.from_pretrained(path, **options)
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(may_lack))
     if missing:
@@ -84,20 +84,19 @@ def _quiet() -> Iterator[None]:
 
 
 def _is_folder(path: str) -> bool:
-    """Whether a path cannot be a hub id, NAME or OWNER/NAME."""
+    """Whether a path cannot be a hub id (NAME or OWNER/NAME)."""
     return not path.strip() or path.startswith((".", "/", "~")) or path.count("/") > 1
 
 
 def remove_dropout(model: nn.Module) -> nn.Module:
-    """The model with every dropout at zero.
+    """Set every dropout of a model to zero.
 
-    A policy is trained on the probabilities that it acted by; with dropout in the learn step alone, the ratio of an
-    unchanged policy would not be one.
+    With dropout in the training step only, the importance ratio of an unchanged policy would not be one.
     """
     for module in model.modules():
         if isinstance(module, nn.modules.dropout._DropoutNd):
             module.p = 0.0
-        for name, value in vars(module).items():  # transformers passes some of them on as numbers
+        for name, value in vars(module).items():  # transformers stores some of them as numbers
             if name.endswith("dropout") and isinstance(value, float):
                 setattr(module, name, 0.0)
     return model
@@ -113,7 +112,7 @@ def add_lora(model: nn.Module, lora: dict[str, Any] | None) -> nn.Module:
 
 
 def merge_lora(model: Any) -> Any:
-    """The plain transformers model, with adapters merged into a copy of the weights."""
+    """Return the transformers model with adapters merged into a copy of the weights."""
     if not hasattr(model, "merge_and_unload"):
         return model
     return copy.deepcopy(model).merge_and_unload()

@@ -1,4 +1,4 @@
-"""Language models as policies: a row is an episode, its choices are tokens."""
+"""Policies of causal language models: a row is an episode, its choices are tokens."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TextPolicy(ServedPolicy):
             are trained in bfloat16 or float16 lose small updates (`mmrl.learners.low_precision`): keep them for `lora`.
         attention: transformers attention implementation; architectures without "sdpa" run with "eager", and warn.
         gradient_checkpointing: trade time for memory in the learn step.
-        statistics: further numbers about each choice's distribution, by the names under which terms find them.
+        statistics: statistics of each choice's distribution, by the names that terms read.
     """
 
     auto_model: Any = AutoModelForCausalLM
@@ -99,7 +99,7 @@ class TextPolicy(ServedPolicy):
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
-        # `act` gives no values, since an engine may hold the language model alone: the annotator `values` writes them
+        # `act` gives no values, since an engine may have only the language model; the annotator `values` writes them
         return frozenset({"values"} if init_args.get("value_head") else ()).union(init_args.get("statistics") or ())
 
     # ---------------------------------------------------------------- what a vision-language policy overrides
@@ -108,14 +108,14 @@ class TextPolicy(ServedPolicy):
         return refuse_empty(AutoTokenizer.from_pretrained(path, padding_side="left"))
 
     def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:
-        """A configuration that fits the character tokenizer, and that tokenizer."""
+        """Build a configuration for the character tokenizer, and that tokenizer."""
         tokenizer = character_tokenizer()
         kind = config.pop("model_type", "qwen2")
         return AutoConfig.for_model(kind, **config, **special_ids(tokenizer)), tokenizer
 
     @property
     def forbidden(self) -> list[int]:
-        """Ids that the policy may not emit, because the model would take them for inputs of another kind."""
+        """Ids that the policy must not sample, because the model reads them as other inputs, such as images."""
         return []
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
@@ -134,7 +134,7 @@ class TextPolicy(ServedPolicy):
         return torch.tensor(self.tokenizer.encode(text, add_special_tokens=False), dtype=torch.long)
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor | Ragged]:
-        """Prompts padded on the left, so that all completions start at the same place."""
+        """Collate prompts padded on the left, so that all completions start at the same position."""
         return {
             "input_ids": pad_stack([o["input_ids"] for o in observations], self.tokenizer.pad_token_id, left=True),
             "attention_mask": pad_stack(
@@ -143,11 +143,11 @@ class TextPolicy(ServedPolicy):
         }
 
     def positions(self, ids: Tensor, attention: Tensor, inputs: Mapping[str, Any]) -> Tensor:
-        """Rotary positions [N, L]: counted from the first token that is not padding."""
+        """Compute rotary positions [N, L], counted from the first token that is not padding."""
         return (attention.cumsum(dim=1) - 1).clamp(min=0)
 
     def extra_inputs(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Model inputs of prompts besides ids, mask and positions."""
+        """Return the model's inputs of prompts other than ids, mask and positions."""
         return {}
 
     # ---------------------------------------------------------------- acting
@@ -211,9 +211,9 @@ class TextPolicy(ServedPolicy):
         return self.score_packed(tokens, self.choose_packing(tokens, batch), batch)
 
     def extract_tokens(self, batch: Batch) -> BatchTokens:
-        """The tokens of the batch, each prompt once."""
+        """Extract the tokens of the batch, each prompt once."""
         observation, action = batch.observation(), batch["action"]
-        # ids of forbidden kinds are scored as forced tokens, and never fed to the model
+        # forbidden ids are scored as forced tokens, and never fed to the model
         emitted = torch.where(self._is_forbidden(action), self.tokenizer.pad_token_id, action)
         last = last_inside(batch.score_mask)
         prompt_of = batch.get("prompt_id", torch.arange(batch.rows))
@@ -230,9 +230,9 @@ class TextPolicy(ServedPolicy):
         return BatchTokens(prompts, positions, emitted, lengths, self.tokenizer.pad_token_id)
 
     def choose_packing(self, tokens: BatchTokens, batch: Batch) -> list[packing.PackedBatch]:
-        """The cheapest packing in which this model computes the same for every row as for the row alone."""
+        """Choose the cheapest packing in which every row has the same scores as alone."""
         cost_model = packing.PackingCost.of_model(self.model.config.get_text_config(), self.device)
-        # a last token that stands for an image cannot be read once per completion
+        # a last token that is an image placeholder cannot be repeated per completion
         possible = self.prefix_sharing.masks and not self._is_forbidden(tokens.last).any()
         max_tokens = packing.max_packed_tokens(self.hidden_size, self.device)
         best = packing.plan_packing(tokens.lengths, cost_model, possible, self.one_pass, max_tokens)
@@ -254,11 +254,11 @@ class TextPolicy(ServedPolicy):
         return PolicyOutput(logprobs, entropy, more[-1] if self.value_head is not None else None, extra)
 
     def _score_batches(self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch) -> list[Tensor]:
-        """Positions [M] in the batch, log-probs, entropies, statistics and, with a value head, values [M]."""
+        """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M]."""
         return [torch.cat(parts) for parts in zip(*(self._score_batch(tokens, packed, batch) for packed in batches))]
 
     def _score_batch(self, tokens: BatchTokens, packed: packing.PackedBatch, batch: Batch) -> list[Tensor]:
-        """The same for one packed batch, by one call of the network."""
+        """Score one packed batch with one call of the network."""
         inputs = tokens.pack(packed, self.prefix_sharing.mask)
         out = self.model(
             **inputs.tensors,
@@ -267,7 +267,7 @@ class TextPolicy(ServedPolicy):
             output_hidden_states=self.value_head is not None,
         )
         logits = self._mask_forbidden(out.logits[:, -inputs.width :]).flatten(0, 1)
-        # padding is scored too, as the first choice: leaving it out would take a copy of the logits
+        # padding is scored too, since dropping it would copy the logits
         choice_index = inputs.choice_index.new_zeros(len(logits)).index_copy(0, inputs.logit_index, inputs.choice_index)
         action = batch["action"].flatten()[choice_index]
         forbidden = self._is_forbidden(action)
@@ -288,7 +288,7 @@ class TextPolicy(ServedPolicy):
         return torch.tensor(encode_answer(output, self.tokenizer, self.forbidden), dtype=torch.long)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Model, tokenizer or processor as transformers writes them; adapters are merged; the value head beside it."""
+        """Save model and tokenizer or processor in transformers' format, with adapters merged, and the value head."""
         folder = Path(folder)
         merge_lora(self.model).save_pretrained(folder)
         self.processor.save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""Policies whose only decision is a number: how good an answer is."""
+"""Scoring policies: predict one number for an answer, such as a reward model."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ HEADS = ("score", "classifier")
 
 
 class ScoringPolicy(Policy):
-    """A sequence classifier of transformers with one label: prompt and answer in, one number out.
+    """Sequence classifier of transformers with one label: scores a prompt and an answer.
 
-    Its `act` gives that number, `forward` predicts it as the row's value; a row has one choice, that means nothing.
-    With `hidden`, the language model is frozen and only a perceptron on the state of the last token learns: each
-    answer is then embedded once, when it is encoded.
+    `act` returns the score, `forward` predicts it as the row's value; the row's one choice is a placeholder. With
+    `hidden`, the language model is frozen and only a perceptron on the last token's state is trained; each answer is
+    then embedded once, when it is encoded.
 
     Args:
-        path: hub id or folder of a classifier with its tokenizer; of a language model, its head starts at random.
+        path: hub id or folder of a classifier with its tokenizer; for a language model, the head is initialised at
+            random.
         config: instead of a path, an architecture with random weights and the character tokenizer.
-        hidden: widths of a perceptron on frozen embeddings; None learns the whole classifier.
+        hidden: widths of a perceptron on frozen embeddings; None trains the whole classifier.
         dtype: of the loaded weights.
     """
 
@@ -54,7 +55,7 @@ class ScoringPolicy(Policy):
         if path is not None:
             with checkpoint_error(path):
                 self.tokenizer: Any = refuse_empty(AutoTokenizer.from_pretrained(path))
-                # of a language model, the head starts at random
+                # for a language model, the head is initialised at random
                 model = load_model(AutoModelForSequenceClassification, path, HEADS, num_labels=1, dtype=dtype)
         else:
             self.tokenizer = character_tokenizer()
@@ -106,7 +107,7 @@ class ScoringPolicy(Policy):
         }
 
     def scores(self, observation: Mapping[str, Any]) -> Tensor:
-        """[N] of collated answers."""
+        """Score collated answers, [N]."""
         if self.head is not None:
             return self.head(observation["embedding"])[:, 0]
         kept = {name: observation[name] for name in ("input_ids", "attention_mask")}
@@ -127,7 +128,7 @@ class ScoringPolicy(Policy):
         return torch.zeros(1, dtype=torch.long)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Classifier and tokenizer as transformers writes them, a perceptron beside them."""
+        """Save classifier and tokenizer in transformers' format, and the perceptron."""
         folder = Path(folder)
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)

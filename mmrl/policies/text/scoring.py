@@ -10,7 +10,7 @@ from mmrl.ops.support import support_logprob_entropy
 
 
 def score_tokens(logits: Tensor, action: Tensor, batch: Batch, slot: Tensor) -> tuple[Tensor, Tensor]:
-    """Of M choices: log-probabilities [M] and entropies [M], in nats, at the temperatures of their rows.
+    """Compute log-probabilities [M] and entropies [M] of M choices, in nats, at the temperatures of their rows.
 
     Args:
         logits: [M, V].

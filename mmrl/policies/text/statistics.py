@@ -1,4 +1,4 @@
-"""Numbers about the whole distribution of a choice, made where the logits are and kept instead of them."""
+"""Statistics of a choice's distribution, computed from the logits and stored in their place."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 class Statistic(ABC):
-    """One number per choice, with gradient. `policy.statistics` names it, and terms find it in `extra`.
+    """One number per choice, with gradient; terms read it from `extra` under its name in `policy.statistics`.
 
-    The logits [N, T, V] of a language model are the largest tensor of a training step: a statistic sees those of one
-    forward pass at the places of the choices, and leaves [N, T] behind.
+    The logits [N, T, V] are the largest tensor of a training step. A statistic reduces those of one forward pass to [N,
+    T], so that they need not be kept.
     """
 
     @abstractmethod

@@ -1,7 +1,6 @@
-"""Small models made on the spot: real architectures with random weights and a character tokenizer built in code.
+"""Small random models: real architectures with random weights and a character tokenizer.
 
-They stand in for hub checkpoints on a machine without a GPU or a network, and go through the same loading code once
-they are saved.
+They replace hub checkpoints on machines without a GPU or a network. Once saved, they are loaded by the same code.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ CHAT_TEMPLATE = (
 
 
 def character_tokenizer(image_token: str = "<image>", extra: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
-    """One token per printable ASCII character, pads on the left. Ids 0, 1, 2, 3 are pad, bos, eos, unknown.
+    """Build a tokenizer with one token per printable ASCII character, padding on the left.
 
-    It is a byte-level BPE without merges: for some architectures transformers puts a tokenizer class of its own around
-    a saved vocabulary, and theirs are byte-level too, so that an export reads the same text as the policy did.
+    Ids 0, 1, 2, 3 are pad, bos, eos, unknown. It is a byte-level BPE without merges, because transformers loads the
+    saved vocabulary of some architectures with a byte-level tokenizer class of its own, which then tokenizes equally.
     """
     special = ["<pad>", "<bos>", "<eos>", "<unk>"]
     characters = [c for c in string.printable if c.isprintable()] + ["\n"]
@@ -51,7 +50,7 @@ def character_tokenizer(image_token: str = "<image>", extra: tuple[str, ...] = (
 
 
 def special_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
-    """The ids that a model's configuration must agree on with its tokenizer."""
+    """Return the special ids that a model's configuration must share with its tokenizer."""
     return {
         "vocab_size": len(tokenizer),
         "pad_token_id": tokenizer.pad_token_id,
@@ -61,7 +60,7 @@ def special_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
 
 
 def llava_parts(config: dict[str, Any]) -> tuple[Any, Any]:
-    """A LLaVA configuration and its processor, from `text_config` and `vision_config` dictionaries."""
+    """Build a LLaVA configuration and its processor from `text_config` and `vision_config` dictionaries."""
     from transformers import CLIPImageProcessor, LlavaConfig, LlavaProcessor
 
     tokenizer: Any = character_tokenizer()

@@ -1,4 +1,4 @@
-"""What checkpoints without a pad token or a chat template lack."""
+"""Add a pad token and a chat format to checkpoints that lack them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 def set_pad_token(tokenizer: Any, path: str) -> None:
     """Pad with the end-of-sequence token where the tokenizer has no pad token, as those of Llama and GPT-2 do not.
 
-    Padding is masked wherever it stands, so its id changes no number.
+    Padding is masked, so its id changes no number.
 
     Raises:
         ValueError: there is no end-of-sequence token either.
@@ -29,9 +29,9 @@ def set_pad_token(tokenizer: Any, path: str) -> None:
 
 
 def join_messages(messages: Sequence[Mapping[str, Any]], tokenizer: Any, path: str | None) -> str:
-    """The text of messages for a checkpoint without a chat template: contents by line, after the tokenizer's BOS.
+    """Join messages to a text for checkpoints without a chat template: BOS, then one content per line.
 
-    Base models such as Llama and Gemma were trained with that token before every text.
+    Base models such as Llama and Gemma were trained with a BOS token before every text.
     """
     for message in messages:
         if not isinstance(message["content"], str):
@@ -46,7 +46,7 @@ def join_messages(messages: Sequence[Mapping[str, Any]], tokenizer: Any, path: s
 
 
 def encode_answer(output: str, tokenizer: Any, forbidden: Sequence[int]) -> list[int]:
-    """The ids of a demonstrated answer and its end. Raises ValueError for ids that the policy never emits."""
+    """Encode a demonstrated answer with its end token. Raises ValueError for ids that the policy never samples."""
     ids = tokenizer.encode(output, add_special_tokens=False)
     if never := sorted(set(ids) & set(forbidden)):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Vision-language models as policies: a text policy whose prompt also holds images."""
+"""Policies of vision-language models: a text policy whose prompt may have images."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class VisionLanguagePolicy(TextPolicy):
         return {k: v[0] if k in PER_TOKEN else v for k, v in made.items() if k != "attention_mask"}
 
     def extend(self, observation: Observation, ids: Tensor) -> Observation:
-        along = {k: v for k, v in observation.items() if k in PER_TOKEN}  # what is written later is text: type 0
+        along = {k: v for k, v in observation.items() if k in PER_TOKEN}  # later tokens are text: type 0
         return super().extend(observation, ids) | {
             k: torch.cat([v, v.new_zeros(len(ids))]) for k, v in along.items() if k != "input_ids"
         }
@@ -90,7 +90,7 @@ class VisionLanguagePolicy(TextPolicy):
         return self._chat_ids(_expand_content(raw["messages"])), list(raw["images"])
 
     def canary(self) -> Mapping[str, Any]:
-        """The text's canary after an image: two ramps and their product."""
+        """Return the text canary with an image: two ramps and their product."""
         ramp = np.linspace(0, 255, 48)
         across, down = np.meshgrid(ramp, ramp)
         image = np.stack([across, down, across * down / 255], axis=-1).astype(np.uint8)
@@ -118,7 +118,7 @@ class VisionLanguagePolicy(TextPolicy):
         return out
 
     def extra_inputs(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Pixels of all images end to end; inputs that run along the tokens as they are."""
+        """Return the pixels of all images end to end, and per-token inputs unchanged."""
         out: dict[str, Tensor] = {}
         for name, column in observation.items():
             if name in ("input_ids", "attention_mask"):
@@ -127,9 +127,9 @@ class VisionLanguagePolicy(TextPolicy):
         return out
 
     def positions(self, ids: Tensor, attention: Tensor, inputs: Mapping[str, Any]) -> Tensor:
-        """Plain positions, or [3, N, L] (time, height, width) where the model rotates in three dimensions.
+        """Compute positions [N, L], or [3, N, L] (time, height, width) for three-dimensional rotary positions.
 
-        They are always given: such models otherwise go on from the offsets that their last call left behind.
+        They are always passed, since such models otherwise reuse the offsets of their last call.
         """
         if not self._wants_types:
             return super().positions(ids, attention, inputs)
@@ -139,7 +139,7 @@ class VisionLanguagePolicy(TextPolicy):
 
 
 def _build_ragged(name: str, observations: Sequence[Observation], nothing: Tensor) -> Ragged:
-    """One input of all rows; completions of a prompt hold the same tensor, which is stored once."""
+    """Build one ragged input of all rows; completions of a prompt share a tensor, which is stored once."""
     given = [row.get(name, nothing) for row in observations]
     distinct = {id(part): part for part in given}
     number = {key: i for i, key in enumerate(distinct)}
@@ -148,7 +148,7 @@ def _build_ragged(name: str, observations: Sequence[Observation], nothing: Tenso
 
 
 def _expand_content(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A plain string becomes one text part: processors' templates differ in what they accept."""
+    """Convert a string to one text part, because templates of processors differ in what they accept."""
     return [
         {**m, "content": [{"type": "text", "text": m["content"]}]} if isinstance(m["content"], str) else m
         for m in messages

@@ -20,8 +20,8 @@ class ActionPadding:
     Args:
         chunk: H.
         dims: A.
-        steps: S >= H, control steps that the network thinks ahead.
-        width: D >= A, dimensions of its actions.
+        steps: S >= H, control steps that the network predicts.
+        width: D >= A, action dimensions of the network.
     """
 
     chunk: int
@@ -40,7 +40,7 @@ class ActionPadding:
         return steps[:, None] & (torch.arange(self.width, device=device) < self.dims)
 
     def core(self, state: Tensor) -> Tensor:
-        """The chunk [M, H, A] of states [M, S, D]."""
+        """Return the chunk [M, H, A] of states [M, S, D]."""
         return state[:, : self.chunk, : self.dims]
 
     def split(self, state: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""What policies with a camera, an instruction and a chunk of actions share: inputs, vision, saving and loading."""
+"""Base class of VLA policies with one image: inputs, vision encoder, saving and loading."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ gradient, or the inputs through layers of its own."""
 
 
 class ActionPolicy(Policy):
-    """Image, instruction and proprioception in, a chunk of H x A numbers out. Subclasses bring `body` and a head.
+    """VLA policy from image, instruction and proprioception to a chunk of H x A numbers.
+
+    Subclasses add `body` and a head.
 
     Args:
         architecture: constructor arguments that the saved weights depend on; `path` replaces them.
@@ -71,7 +73,7 @@ class ActionPolicy(Policy):
         self.vision = VisionEncoder(own["vision"], own["vision_args"], width, width, own["visual_tokens"])
 
     def _ready(self) -> None:
-        """Load and freeze, when all modules are there."""
+        """Load weights and freeze modules, after all modules are built."""
         if self.path is not None:
             self._load(Path(self.path))
         if self.freeze_vision:
@@ -79,7 +81,7 @@ class ActionPolicy(Policy):
             self.body.words.requires_grad_(False)
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
-        """{"image" uint8 [H, W, 3], "proprio" [P], "instruction" str} as tensors; words become ids [L]."""
+        """Convert {"image" uint8 [H, W, 3], "proprio" [P], "instruction" str} to tensors; words become ids [L]."""
         raw = self.processor.encode(raw)
         require_inputs(raw, ("image", "proprio", "instruction"), self)
         text = str(raw["instruction"])
@@ -102,11 +104,11 @@ class ActionPolicy(Policy):
         return {"visual": self._look(observation)[0]} if self.freeze_vision else {}
 
     def contract(self) -> dict[str, Any]:
-        """The processor, and the shape of an action."""
+        """Return the processor and the shape of an action."""
         return {**self.processor.contract(), "action.chunk": self.chunk, "action.dims": self.action_dims}
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """config.json (architecture and processor), model.safetensors (weights) and tokenizer/."""
+        """Save config.json (architecture and processor), model.safetensors (weights) and tokenizer/."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         config = {
@@ -122,11 +124,11 @@ class ActionPolicy(Policy):
 
     def _load(self, folder: Path) -> None:
         path = folder / "model.safetensors"
-        # a value head may be new, or no longer wanted; anything else is another network than config.json describes
+        # only a value head may be missing or in excess; other differences contradict config.json
         fill(self, read_weights(path, _REMEDY), str(path), self.optional)
 
     def _look(self, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
-        """Visual tokens [N, K, D] and map logits: from the image, or the tokens that were stored instead of it."""
+        """Compute visual tokens [N, K, D] and map logits from the image; stored tokens are returned instead."""
         if "visual" in observation:
             return observation["visual"], None
         require_inputs(observation, ("image", "instruction"), self)
@@ -136,13 +138,13 @@ class ActionPolicy(Policy):
             return self.vision(observation["image"], words.sum(dim=1) / present.sum(dim=1))
 
     def _critic(self) -> StateValue:
-        """Layers that predict the return from what `critic` says."""
+        """Build the layers that predict the return from the input that `critic` selects."""
         width = self.architecture["hidden_size"]
         own = (self.architecture["visual_tokens"] + 1) * width + self.proprio_dims
         return StateValue(own if self.critic == "own" else width, width)
 
     def _values(self, summary: Tensor, visual: Tensor, observation: Mapping[str, Any]) -> Tensor | None:
-        """Values [N], or None without a value head; `summary` [N, D] is what the policy found in the context."""
+        """Compute values [N], or None without a value head; `summary` [N, D] are features of the context."""
         if self.value_head is None:
             return None
         if self.critic == "own":
@@ -152,11 +154,11 @@ class ActionPolicy(Policy):
         return self.value_head(summary if self.critic == "shared" else summary.detach())
 
     def _present(self, observation: Mapping[str, Any]) -> Tensor:
-        """[N, L] bool, False where a shorter instruction was filled up."""
+        """Return the mask [N, L] of instruction tokens, False at padding."""
         return observation["instruction"] != self.tokenizer.pad_token_id
 
     def is_complete(self, observation: Mapping[str, Any]) -> bool:
-        """Whether all instructions are equally long, found out where that is quick: then no mask is needed."""
+        """Whether all instructions are known to be equally long, so that no mask is needed; checked only on a CPU."""
         require_inputs(observation, ("instruction", "proprio"), self)
         present = self._present(observation)
         return present.device.type == "cpu" and bool(present.all())

@@ -18,25 +18,25 @@ never chosen. Source of the second: Kim et al., "OpenVLA", 2024, section 3.2, ar
 
 
 def intervals(bins: int, layout: Layout = "equal") -> int:
-    """How many different numbers the ids stand for."""
+    """Return the number of distinct values of the ids."""
     return bins if layout == "equal" else bins - 1
 
 
 def bin_centres(bins: int, device: torch.device | None = None, layout: Layout = "equal") -> Tensor:
-    """[bins] middles of n equal intervals that cover [-1, 1]: c_i = (2 i + 1) / n - 1."""
+    """Compute the centres [bins] of n equal intervals that cover [-1, 1]: c_i = (2 i + 1) / n - 1."""
     count = intervals(bins, layout)
     place = torch.arange(bins, dtype=torch.float32, device=device).clamp(max=count - 1)
     return (2 * place + 1) / count - 1
 
 
 def to_bins(values: Tensor, bins: int, layout: Layout = "equal") -> Tensor:
-    """The interval that each value lies in, int64: floor((v + 1) / 2 * n); what lies outside goes to the edge."""
+    """Return the interval of each value, int64: floor((v + 1) / 2 * n); values outside are clipped to the edge."""
     count = intervals(bins, layout)
     return ((values.clamp(-1, 1) + 1) / 2 * count).long().clamp(max=count - 1)
 
 
 def without_twins(logits: Tensor, layout: Layout) -> Tensor:
-    """The logits, with no mass on an id that means what another one means."""
+    """Mask the logits of ids that duplicate another id's value."""
     if layout == "equal":
         return logits
     twin = torch.arange(logits.shape[-1], device=logits.device) == logits.shape[-1] - 1
@@ -44,9 +44,9 @@ def without_twins(logits: Tensor, layout: Layout) -> Tensor:
 
 
 def choice_logprobs(logits: Tensor, temperature: Tensor, support_ids: Tensor | None = None) -> Tensor:
-    """[N, T, V] nats: log_softmax(logits / temperature) over all choices, or over those in the support.
+    """Compute log_softmax(logits / temperature) [N, T, V] in nats over all choices, or over the support.
 
-    Ids that cannot be chosen have no mass, and MASKED_LOGIT stands for their log-probability, at every temperature.
+    Ids that cannot be chosen have the log-probability MASKED_LOGIT at every temperature.
 
     Args:
         logits: [N, T, V], MASKED_LOGIT where an id is never chosen.
@@ -57,19 +57,19 @@ def choice_logprobs(logits: Tensor, temperature: Tensor, support_ids: Tensor | N
     scaled = logits.float() / temperature.float()[:, None, None]
     if support_ids is not None:
         allowed = torch.zeros_like(scaled, dtype=torch.bool).scatter(2, support_ids.clamp(min=0), support_ids >= 0)
-        # an id 0 that is only a filler must not switch an id 0 of the support off
+        # padding id 0 must not mask a real id 0 of the support
         allowed[..., 0] = (support_ids == 0).any(dim=2)
         masked = masked | ~allowed
     return scaled.masked_fill(masked, MASKED_LOGIT).log_softmax(dim=-1).masked_fill(masked, MASKED_LOGIT)
 
 
 def entropy_nats(logprobs: Tensor) -> Tensor:
-    """[N, T] from [N, T, V]: H = - sum_v p_v log p_v."""
+    """Compute the entropy [N, T] from log-probs [N, T, V]: H = - sum_v p_v log p_v."""
     return -(logprobs.exp() * logprobs).sum(dim=-1)
 
 
 def draw_bins(logits: Tensor, sampling: Sampling, noise: Noise) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Ids [N, T], their log-probabilities [N, T] and the support [N, T, K]; one uniform number per choice."""
+    """Sample ids [N, T] with log-probabilities [N, T] and support [N, T, K]; one uniform number per choice."""
     shape = logits.shape[:2]
     chosen, logprobs, support_ids = draw(
         logits.flatten(0, 1),

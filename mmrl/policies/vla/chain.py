@@ -1,4 +1,4 @@
-"""ChainPolicy: policies with a continuous head, a chain of transitions over a context that is encoded once."""
+"""Policies with a continuous action head: a chain of transitions, given a context that is encoded once."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class ChainPolicy(Policy):
     """Samples a chunk of H x A actions from noise in K transitions. Subclasses have `encode_context` and `predict`.
 
     A choice is control step h of chain state x_i, so that T counts (K + 1) x H choices [A], block after block: x_0,
-    x_1, ..., x_K. x_0 is given, and so is what a transition that was not drawn led to: their action_mask is False.
-    Control steps that were never played are masked in every block. A log-probability is the sum over the A dimensions,
-    in nats; how choices join to one ratio is the objective's matter. A demonstration is a chain of no transition: one
-    block, the chunk. Where the chain has no noise to start from, x_0 is left out.
+    x_1, ..., x_K. The action_mask is False for x_0 and for results of deterministic transitions. Control steps that
+    were not executed are masked in every block. A log-probability is the sum over the A dimensions, in nats; the
+    objective combines choices to ratios. A demonstration is a chain without transitions: one block, the chunk. Chains
+    that do not start from noise have no x_0.
 
     The context is encoded once per decision, the network predicts once per transition; learning runs it at the
     stochastic transitions alone. `sampling.decode` "mean" and "argmax" draw no transition. The temperature
@@ -107,7 +107,7 @@ class ChainPolicy(Policy):
 
     @torch.no_grad()
     def act_groups(self, observation: Mapping[str, Any], owner: Tensor, sampling: Sampling, noise: Noise) -> Action:
-        """Play the chain from every row's own noise; contexts are read once."""
+        """Sample the chain from every row's own noise; contexts are encoded once."""
         if sampling.truncated:
             raise ValueError(
                 "a continuous action head cannot drop unlikely choices: leave sampling.top_k, top_p and min_p as they "
@@ -118,7 +118,7 @@ class ChainPolicy(Policy):
         shape = self._shape
         x = noise.normal(*shape).to(device) if self.chain.stores_noise else torch.zeros(count, *shape, device=device)
         drawn = self.chain.stochastic_mask(noise) & (sampling.decode == "sample")
-        # the same number of draws whatever is stochastic: streams stay aligned
+        # the number of draws does not depend on what is stochastic, so that streams stay aligned
         fresh = noise.normal(self.chain.max_stochastic_steps, self.chunk, self.action_dims)
         states, logprobs = ([x], [x.new_zeros(count, self.chunk)]) if self.chain.stores_noise else ([], [])
         for i in range(self.chain.steps):
@@ -142,7 +142,7 @@ class ChainPolicy(Policy):
         )
 
     def forward(self, batch: Batch) -> PolicyOutput:
-        """Score the drawn transitions of the stored chains [N, T, A]; what was not drawn gets 0.
+        """Score the stochastic transitions of the stored chains [N, T, A]; other choices get 0.
 
         extra: denoising_error [N, T, A, L] of the network at L timesteps of every demonstrated chunk (0 elsewhere),
         when the batch has demonstrations; and the `extra` of the encoding.
@@ -164,7 +164,7 @@ class ChainPolicy(Policy):
         temperature: Tensor | float,
         chain: Chain | None = None,
     ) -> TransitionParams:
-        """The transition from x; the one place where network and chain meet, in sampling and in learning."""
+        """Compute the transition from x with network and chain, in sampling and in learning."""
         chain = chain or self.chain
         prediction, log_std = self.predict(
             prefix, x, chain.time(index), chain.time(index + 1) if chain.reads_end_time else None
@@ -177,14 +177,14 @@ class ChainPolicy(Policy):
         return TransitionParams(mean, std * temperature)
 
     def _score(self, prefix: Prefix, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Log-probabilities and entropies [N, T] of the drawn transitions, one pass of the network for all of them."""
+        """Compute log-probabilities and entropies [N, T] of the stochastic transitions in one pass of the network."""
         chain = batch["action"].unflatten(1, (-1, self.chunk))
         drawn = batch["action_mask"].unflatten(1, (-1, self.chunk)).any(dim=2)  # [N, blocks]
         if self.chain.stores_noise:
             drawn = drawn & (torch.arange(drawn.shape[1], device=drawn.device) > 0)
         rows, block = drawn.nonzero(as_tuple=True)
         logprobs = torch.zeros(chain.shape[:3], device=chain.device)
-        if not len(rows):  # an unused pass keeps every parameter in the graph
+        if not len(rows):  # a pass with an unused result keeps every parameter in the graph
             first = torch.zeros(1, dtype=torch.long, device=chain.device)
             state = torch.zeros(1, *self._shape, device=chain.device)
             idle = self._step(select_prefix(prefix, first), state, first, first > 0, 1.0).mean.sum()
@@ -203,7 +203,7 @@ class ChainPolicy(Policy):
         )
 
     def _denoising_error(self, prefix: Prefix, batch: Batch) -> Tensor:
-        """prediction - target [N, T, A, L] at sampled timesteps, which depend on the row's `row_seed` alone."""
+        """Compute prediction - target [N, T, A, L] at sampled timesteps, which depend only on `row_seed`."""
         batch.require({"row_seed"}, f"{type(self).__name__}, to learn from demonstrations,")
         rows = batch["is_demo"].nonzero()[:, 0]
         noise = Noise(batch["row_seed"][rows].cpu().numpy())
@@ -222,12 +222,12 @@ class ChainPolicy(Policy):
         return out.index_put((rows[:, None], steps[None]), error)
 
     def _prediction_error(self, prefix: Prefix, denoising: DenoisingTarget) -> Tensor:
-        """The prediction minus its target, [M, S, D]."""
+        """Compute the prediction minus its target, [M, S, D]."""
         x, time, target, end_time = denoising
         prediction, _ = self.predict(prefix, x, time, end_time)
         if end_time is None:
             return prediction - target
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):  # the other kernels have no forward derivative
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):  # other attention kernels have no forward-mode derivative
             along = (target, torch.ones_like(time))
             _, du_dt = jvp(lambda x, time: self.predict(prefix, x, time, end_time)[0], (x, time), along)  # type: ignore[misc]
         return prediction - mean_velocity(target, du_dt, column(time), column(end_time))
@@ -252,14 +252,14 @@ class ChainPolicy(Policy):
         return chunk if self.bound is None else chunk.clamp(-self.bound, self.bound)
 
     def _to_choices(self, states: list[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """States as choices [N, T, A], and the padding beside them."""
+        """Convert states to choices [N, T, A] and padding."""
         if self.action_padding is None:
             return torch.cat(states, dim=1), {}
         chunks, rests = zip(*map(self.action_padding.split, states))
         return torch.cat(chunks, dim=1), {"padding_actions": torch.cat(rests, dim=1)}
 
     def _state(self, batch: Batch, rows: Tensor, block: Tensor) -> Tensor:
-        """The stored states [M, S, D] of some rows, each at one block."""
+        """Return the stored states [M, S, D] of rows, each at one block."""
         chunk = batch["action"].unflatten(1, (-1, self.chunk))[rows, block]
         if self.action_padding is None:
             return chunk

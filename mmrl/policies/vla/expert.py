@@ -13,7 +13,7 @@ from mmrl.policies.vla.chain import Prefix
 
 
 class ActionExpert(nn.Module):
-    """Predictions [M, H, A] at noisy chunks x [M, H, A] and times [M], given a context encoded once per decision.
+    """Predict [M, H, A] at noisy chunks x [M, H, A] and times [M], given a context encoded once per decision.
 
     Token h is an MLP of (a projection of x_h, time) plus the place h; each block attends to the tokens, then to the
     context.
@@ -42,10 +42,10 @@ class ActionExpert(nn.Module):
         super().__init__()
         d = hidden_size
         self.gradient_checkpointing = False
-        self.enter = nn.Linear(action_dims, d)  # a few numbers beside d of time would be drowned
+        self.enter = nn.Linear(action_dims, d)  # d features, as many as of time
         self.mix = nn.Sequential(nn.Linear(2 * d, d), nn.SiLU(), nn.Linear(d, d))
         self.span = nn.Linear(d, d, bias=False) if reads_end_time else None
-        if self.span is not None:  # a step of any length starts with the velocity where it begins
+        if self.span is not None:  # initially the average velocity of a step is the velocity at its start
             nn.init.zeros_(self.span.weight)
         self.place = nn.Parameter(0.02 * torch.randn(chunk, d))
         self.context = nn.LayerNorm(d)
@@ -60,7 +60,7 @@ class ActionExpert(nn.Module):
             nn.init.zeros_(self.log_std.bias)
 
     def prefix(self, hidden: Tensor, present: Tensor) -> Prefix:
-        """Keys and values of the context [N, L, D] for every block, each [N, blocks, L, D]; present [N, L] bool."""
+        """Compute keys and values [N, blocks, L, D] of the context [N, L, D]; present [N, L] bool."""
         hidden = self.context(hidden)
         count = len(self.blocks)
         shape = (*hidden.shape[:2], count, hidden.shape[2])
@@ -73,7 +73,7 @@ class ActionExpert(nn.Module):
     def forward(
         self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """The prediction and, if there is one, the log-std, both float32 [M, H, A]; `end_time` [M] where it is read."""
+        """Compute the prediction and, if predicted, the log-std, both float32 [M, H, A]."""
         keys, values, present = prefix
         dtype = self.place.dtype
         clock = self._clock(time, end_time)[:, None].expand(-1, x.shape[1], -1)
@@ -88,7 +88,7 @@ class ActionExpert(nn.Module):
         return self.output(token).float(), None if self.log_std is None else self.log_std(token).float()
 
     def _clock(self, time: Tensor, end_time: Tensor | None) -> Tensor:
-        """Time features [M, D] that are added to every token."""
+        """Compute the time features [M, D] that are added to every token."""
         size, dtype = self.place.shape[1], self.place.dtype
         if self.span is None:
             return time_features(time, size).to(dtype)
@@ -101,14 +101,14 @@ SLOW = 0.5  # shortest period of a clock whose derivative enters the loss
 
 
 def time_features(time: Tensor, size: int, shortest: float = 0.004) -> Tensor:
-    """[M, size] sines and cosines of time in [0, 1], with periods from the shortest to 4, evenly in the logarithm."""
+    """Compute sines and cosines [M, size] of time in [0, 1], with log-spaced periods from the shortest to 4."""
     share = torch.linspace(0, 1, size // 2, device=time.device)
     angle = 2 * math.pi * time.float()[:, None] / (shortest * (4 / shortest) ** share)
     return torch.cat([angle.sin(), angle.cos()], dim=-1)
 
 
 class _Block(nn.Module):
-    """Attention among the control steps, attention to the context, MLP; each behind a norm, each added."""
+    """Pre-norm residual block: attention among the control steps, attention to the context, MLP."""
 
     def __init__(self, d: int, heads: int, intermediate_size: int):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A vision-language-action policy with a continuous head: its chunk of actions is sampled by a chain of transitions."""
+"""Vision-language-action policy with a continuous head, whose chunks are sampled by a chain of transitions."""
 
 from __future__ import annotations
 
@@ -139,11 +139,11 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
         return self.expert(prefix, x, time, end_time)
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
-        """The chunk [H, A] itself, the end of a chain of no transition."""
+        """Return the chunk [H, A]: a chain without transitions."""
         return self._encode_chunk(output)
 
     def _context(self, visual: Tensor, observation: Mapping[str, Any], complete: bool) -> tuple[Prefix, Tensor | None]:
-        """What the expert needs to know of every context, and values [N]."""
+        """Compute the expert's keys and values of every context, and values [N]."""
         present = None if complete else self._present(observation)
         hidden, there = self.body.read(visual, observation["instruction"], present, observation["proprio"])
         prefix = self.expert.prefix(hidden, there)

@@ -1,4 +1,4 @@
-"""A small tokenizer for instructions, built in code: known words are one token, unknown ones are spelt."""
+"""Tokenizer for instructions: known words are one token, unknown words are spelt by characters."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ WORDS: tuple[str, ...] = (
 
 
 def instruction_tokenizer(words: Sequence[str] = WORDS) -> PreTrainedTokenizerFast:
-    """WordPiece over `words` and single characters, lower case; a character outside ASCII is the unknown token.
+    """Build a WordPiece tokenizer of `words` and characters, lower case; non-ASCII characters are unknown.
 
     New wordings need no new vocabulary: a word that is not listed is spelt character by character.
     """
     alphabet = string.ascii_lowercase + string.digits + string.punctuation
     pieces = [PAD, UNKNOWN, *alphabet, *(f"##{letter}" for letter in alphabet), *(word.lower() for word in words)]
     vocabulary = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
-    # a word of more characters than this would be one unknown token instead of being spelt
+    # longer words would become one unknown token instead of being spelt
     tokenizer = Tokenizer(WordPiece(vocabulary, unk_token=UNKNOWN, max_input_chars_per_word=64))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -1,4 +1,4 @@
-"""Vectors of a robot in the units of a network, and back."""
+"""Scale a robot's vectors to a network's units, and back."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ STATISTICS: dict[Kind, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Scale:
-    """y = (x - offset) / width for every dimension whose mask is True; the others pass.
+    """Affine scale y = (x - offset) / width of the dimensions whose mask is True; others are unchanged.
 
     `mean_std` gives zero mean and unit variance; `quantile` and `min_max` take [q01, q99] or [min, max] to [-1, 1].
-    Nothing is clipped, so that `invert` gives back what `apply` was given.
+    Nothing is clipped, so `invert` is the exact inverse of `apply`.
     Source: Kim et al., "OpenVLA", arXiv 2406.09246, section 3.2 (quantiles instead of extremes).
 
     Args:
-        kind: what offset and width are; with identity everything passes.
+        kind: meaning of offset and width; identity changes nothing.
         offset: [D] in the robot's units.
         width: [D] in the robot's units, positive wherever the mask is True.
-        mask: [D] False for dimensions that pass, such as a gripper; empty for none.
+        mask: [D] False for unscaled dimensions, such as a gripper; empty scales all.
     """
 
     kind: Kind = "identity"
@@ -66,9 +66,9 @@ class Scale:
         """Build from the statistics of a dataset: {"mean", "std", "min", "max", "q01", "q99"}, each [D].
 
         Args:
-            kind: which of them are used.
+            kind: selects the statistics.
             statistics: by name.
-            mask: [D] False for dimensions that pass.
+            mask: [D] False for unscaled dimensions.
             name: of the vector, for messages. A dimension that never moves is refused for quantile and min_max unless
                 it is masked; mean_std only takes its mean away.
         """
@@ -94,14 +94,14 @@ class Scale:
         return cls(kind, tuple(offset.tolist()), tuple(width.tolist()), tuple(used.tolist()))
 
     def apply(self, values: Any) -> np.ndarray:
-        """To the network's units, float32 [..., D]."""
+        """Convert to the network's units, float32 [..., D]."""
         if self.kind == "identity":
             return np.asarray(values, np.float32)
         offset, width = self._broadcast(values)
         return ((np.asarray(values, np.float64) - offset) / width).astype(np.float32)
 
     def invert(self, values: Any) -> np.ndarray:
-        """To the robot's units, float32 [..., D]."""
+        """Convert to the robot's units, float32 [..., D]."""
         if self.kind == "identity":
             return np.asarray(values, np.float32)
         offset, width = self._broadcast(values)

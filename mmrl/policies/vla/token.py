@@ -1,4 +1,4 @@
-"""A vision-language-action policy whose actions are tokens: every action dimension is one of a few hundred bins."""
+"""Vision-language-action policy with discrete actions: one of a few hundred bins per action dimension."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mmrl.types import PolicyOutput, Sampling
 
 
 class ActionTokenPolicy(ActionPolicy):
-    """Image, instruction and proprioception in; a chunk of binned actions out, in one forward pass.
+    """VLA policy from image, instruction and proprioception to a chunk of binned actions in one forward pass.
 
     The causal transformer reads [visual tokens, words, proprioception, one query per control step]. The query of step
     h gives A x B logits, so the T = H * A choices of a decision (step after step, dimension after dimension) are
@@ -114,7 +114,7 @@ class ActionTokenPolicy(ActionPolicy):
 
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
-        """Draw a chunk. decode="mean" acts with the expectation over the bins and stores the bin it falls in."""
+        """Sample a chunk. decode="mean" acts with the expectation over the bins and stores the bin that contains it."""
         visual, _ = self._look(observation)
         logits, values = self._think(visual, observation)
         chosen, logprobs, support_ids = draw_bins(logits, sampling, noise)
@@ -151,7 +151,7 @@ class ActionTokenPolicy(ActionPolicy):
         return PolicyOutput(chosen, entropy_nats(logprobs), values, extra)
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
-        """Bins [T] of real actions [H, A], which the processor takes to [-1, 1]."""
+        """Convert real actions [H, A] to bins [T]; the processor scales them to [-1, 1]."""
         return to_bins(self._encode_chunk(output), self.bins, self.layout).flatten()
 
     def contract(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class ActionTokenPolicy(ActionPolicy):
         return {**super().contract(), "action.bins": self.bins, **layout}
 
     def _think(self, visual: Tensor, observation: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
-        """Logits [N, T, B] and values [N]."""
+        """Compute logits [N, T, B] and values [N]."""
         present = None if self.is_complete(observation) else self._present(observation)
         logits, summary = self.body(visual, observation["instruction"], present, observation["proprio"])
         logits = without_twins(logits, self.layout)

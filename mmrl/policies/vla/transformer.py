@@ -8,7 +8,7 @@ from transformers import Qwen2Config, Qwen2Model
 
 
 class ContextTransformer(nn.Module):
-    """One causal pass over [visual tokens, words, proprioception].
+    """Causal transformer over [visual tokens, words, proprioception].
 
     Args:
         vocabulary: number of words.
@@ -27,7 +27,7 @@ class ContextTransformer(nn.Module):
             num_hidden_layers=layers,
             num_attention_heads=heads,
             num_key_value_heads=heads,
-            # the usual 0.02 suits widths of thousands: here every layer would shrink its input to nothing
+            # the usual std of 0.02 suits widths of thousands; here every layer would shrink its input
             initializer_range=hidden_size**-0.5,
             use_cache=False,
         )
@@ -42,10 +42,10 @@ class ContextTransformer(nn.Module):
     def read(
         self, visual: Tensor, ids: Tensor, present: Tensor | None, proprio: Tensor, queries: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """What every token found [N, L', D], and which tokens are there [N, L'] bool.
+        """Compute features of all tokens [N, L', D], and their mask [N, L'].
 
-        Of visual [N, K, D], ids and present [N, L], proprio [N, P] and queries [H, D] behind them; `present` is None
-        where all words are known to be.
+        Tokens are visual [N, K, D], words (ids and present [N, L]), proprio [N, P], then queries [H, D]; `present` is
+        None if no word is padding.
         """
         words = self.words(ids)
         body = self.proprio(proprio.to(words.dtype))[:, None]
@@ -56,7 +56,7 @@ class ContextTransformer(nn.Module):
         mask = torch.ones(joined.shape[:2], dtype=torch.long, device=joined.device)
         if present is not None:
             mask[:, visual.shape[1] : visual.shape[1] + ids.shape[1]] = present
-        # positions count only what is there, so that padding changes nothing
+        # positions skip padding, so that padding changes nothing
         position, there = mask.cumsum(dim=1) - 1, mask.bool()
         seen, turned = None if present is None else _causal(there), self.transformer.rotary_emb(joined, position)
         for layer in self.transformer.layers:
@@ -65,14 +65,14 @@ class ContextTransformer(nn.Module):
 
 
 def _causal(there: Tensor) -> Tensor:
-    """Which tokens each one attends to, bool [N, 1, L, L]: those up to itself that are there."""
+    """Build the causal attention mask, bool [N, 1, L, L], without padding."""
     length = there.shape[1]
     before = torch.ones(length, length, dtype=torch.bool, device=there.device).tril()
     return before & there[:, None, None]
 
 
 class ActionTransformer(ContextTransformer):
-    """Logits of a chunk in the same pass: behind the context stands one query per control step, giving A x B logits.
+    """ContextTransformer with one query per control step after the context, which gives A x B logits.
 
     Args:
         action_dims: A. chunk: H. bins: B. The others as of ContextTransformer.
@@ -96,6 +96,6 @@ class ActionTransformer(ContextTransformer):
         self.head = nn.Linear(hidden_size, action_dims * bins)
 
     def forward(self, visual: Tensor, ids: Tensor, present: Tensor | None, proprio: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits [N, H * A, B] and what the last query, which sees everything, found [N, D]."""
+        """Compute logits [N, H * A, B] and the features [N, D] of the last query, which attends to all tokens."""
         hidden = self.read(visual, ids, present, proprio, self.queries)[0][:, -self.chunk :]
         return self.head(hidden).view(len(ids), self.choices, self.bins), hidden[:, -1]

@@ -30,7 +30,7 @@ class StateValue(nn.Module):
 
 
 def image_text_state(visual: Tensor, words: Tensor, present: Tensor, proprio: Tensor) -> Tensor:
-    """Critic features [N, K D + D + P]: image tokens [N, K, D], the mean word embedding, the proprioceptive state."""
+    """Build critic features [N, K D + D + P]: image tokens [N, K, D], mean word embedding, proprioception."""
     weight = present[..., None].to(words.dtype)
     mean = (words * weight).sum(dim=1) / weight.sum(dim=1)
     return torch.cat([visual.flatten(1), mean, proprio.to(words.dtype)], dim=-1)

@@ -1,4 +1,4 @@
-"""Images to a few tokens: a timm encoder, then attention maps that the instruction steers."""
+"""Encode images as a few tokens: a timm encoder, then attention maps conditioned on the instruction."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ transformer stays blind to them for many times as many steps."""
 
 
 class VisionEncoder(nn.Module):
-    """K visual tokens, each from one attention map over the feature grid and the place that the map points at.
+    """Encoder to K visual tokens, each from one attention map over the feature grid and its expected position.
 
     f = timm features, scaled and shifted per channel by the instruction (FiLM); m_k = softmax over the grid of
     sharpness * logits_k(f); token_k = MLP(sum_p m_k(p) f(p), sum_p m_k(p) xy(p)) + e_k.
-    The expected position makes "where" available to one linear layer.
+    The expected position gives a linear layer access to the location.
     Source: Perez et al., "FiLM", arXiv 1709.07871, eq. 2; Levine et al., arXiv 1504.00702, section 5.1
     (spatial softmax).
 
@@ -59,14 +59,14 @@ class VisionEncoder(nn.Module):
         self.features, size = features.to(memory_format=torch.channels_last), features.feature_info.channels()[0]
         self.sharpness = sharpness
         self.project = nn.Linear(size, size)
-        # instructions differ in one word of many: without the norm the difference is too small to learn from quickly
+        # instructions differ in one word of many; the norm enlarges the difference, which speeds up learning
         self.condition = nn.Sequential(nn.LayerNorm(text_size), nn.Linear(text_size, 2 * size))
         self.maps = nn.Linear(size, tokens)
         self.token = nn.Sequential(nn.Linear(size + 2, token_size), nn.GELU(), nn.Linear(token_size, token_size))
         self.identity = nn.Parameter(0.02 * torch.randn(tokens, token_size))
 
     def forward(self, image: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens [N, K, token_size] and map logits [N, K, h, w], of image uint8 [N, H, W, 3] and text [N, size]."""
+        """Compute tokens [N, K, D] and map logits [N, K, h, w] from image uint8 [N, H, W, 3] and text [N, size]."""
         weight = self.project.weight
         pixels = image.permute(0, 3, 1, 2).to(weight.dtype) / 127.5 - 1  # channels last in memory already
         grid = self.features(pixels)[0]
@@ -82,7 +82,7 @@ class VisionEncoder(nn.Module):
 
 @lru_cache(maxsize=8)
 def places(height: int, width: int) -> np.ndarray:
-    """[height * width, 2] centres (x to the right, y down) of the grid's cells, in [-8, 8], row by row."""
+    """Return centres [height * width, 2] (x to the right, y down) of the grid's cells, in [-8, 8], row by row."""
     y = (2 * torch.arange(height) + 1) / height - 1
     x = (2 * torch.arange(width) + 1) / width - 1
     return (_LOUD * torch.stack([x.repeat(height), y.repeat_interleave(width)], dim=-1)).numpy()

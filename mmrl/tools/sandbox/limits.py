@@ -1,4 +1,4 @@
-"""What a program may use, and how it ended."""
+"""Resource limits and results of sandboxed programs."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import asdict, dataclass
 
 
 class ExecutorDown(RuntimeError):
-    """Programs cannot be run: it says nothing about any of them."""
+    """The sandbox cannot run programs; the error does not concern a program."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a program may use.
+    """Resource limits of a program.
 
     Args:
-        seconds: from its start to its end.
-        cpu_seconds: of computing, whole ones.
-        memory_mb: of address space.
-        files_mb: of all files in its scratch folder together, whole ones.
-        files: files and folders in its scratch folder.
-        output: bytes that it may print.
+        seconds: wall-clock time.
+        cpu_seconds: CPU time, a whole number.
+        memory_mb: address space.
+        files_mb: total size of its scratch folder, a whole number.
+        files: number of files and folders in its scratch folder.
+        output: bytes of its output.
     """
 
     seconds: float = 5.0
@@ -37,15 +37,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a program ended, as the process that watched it says.
+    """Result of a program, as reported by its supervisor process.
 
     `outcome` is "ok" (its process exited with status 0: the program ran to its end, or chose to exit earlier),
     "raised" (another status: an exception, its name in `reason`), "out_of_memory" (a MemoryError), "timed_out" (it
     reached a limit of time), "too_long" (it printed more than it may), "out_of_disk" (its scratch folder grew beyond
     its limits), "not_text" (what it printed is not UTF-8), or "killed" (by a signal, its number in `reason`).
 
-    `output` and `reason` are the program's own words. A verifier compares `output` with what it knows; that a program
-    ended with "ok" says nothing about code that was appended to it, which the program can skip or change.
+    The program controls `output` and `reason`. A verifier must compare `output` with the expected one: "ok" does not
+    prove that code appended to the program ran, which the program can skip or change.
     """
 
     outcome: str

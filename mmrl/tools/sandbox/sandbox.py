@@ -20,7 +20,7 @@ from mmrl.tools.sandbox.worker.scratch import empty_folder
 log = logging.getLogger(__name__)
 
 FOLDER = Path(__file__).parent
-_START = 60.0  # seconds until a worker has begun
+_START = 60.0  # time limit of a worker's start, seconds
 # The worker's files need the standard library alone: their packages are entered without what else those import, and
 # without a place in sys.path, so that no program finds the project.
 _COMMAND = """
@@ -42,8 +42,8 @@ class Sandbox:
 
     Args:
         limits: of each program.
-        unsafe: run programs even where this machine lacks something that confines them (Landlock, seccomp, Linux
-            itself); what is missing is logged as a warning. Only for programs that you have read.
+        unsafe: run programs even if this machine lacks a part of the confinement (Landlock, seccomp, Linux); a warning
+            names what is missing. Only for programs that you trust.
     """
 
     def __init__(self, limits: Limits | None = None, unsafe: bool = False):
@@ -53,29 +53,29 @@ class Sandbox:
         self._owner: int | None = None  # the process that began the worker
 
     def run(self, source: str) -> Ran:
-        """Run one program and say how it ended. Raises ExecutorDown when nothing can be run."""
+        """Run one program and return its result. Raises ExecutorDown if no program can be run."""
         return self.run_all([source])[0]
 
     def run_all(self, sources: Sequence[str]) -> list[Ran]:
-        """One program after the other; a worker that dies is begun again once."""
+        """Run programs one after the other; a worker that dies is restarted once."""
         done = []
         for source in sources:
             said = self._ask(source) or self._ask(source)
             if said is None:
-                raise ExecutorDown("the sandbox's worker died twice at one program; is there memory and disk left?")
+                raise ExecutorDown("the sandbox's worker died twice at one program; check free memory and disk space")
             if "down" in said:
-                raise ExecutorDown(f"the sandbox could not begin a program: {said['down']}")
+                raise ExecutorDown(f"the sandbox could not start a program: {said['down']}")
             done.append(Ran(said["outcome"], said["output"], said["reason"]))
         return done
 
     def close(self) -> None:
-        """End the worker and the program that it runs; the next program begins another."""
+        """End the worker and its running program; the next program starts another worker."""
         worker, self._worker = self._worker, None
-        if self._owner != os.getpid():  # a fork of the process that began the worker, and still uses it
+        if self._owner != os.getpid():  # this is a fork, and the process that started the worker still uses it
             worker, self._folder = None, None
         if worker is not None:
             assert worker.stdin is not None and worker.stdout is not None
-            worker.stdin.close()  # the worker ends what it runs, and itself
+            worker.stdin.close()  # the worker ends its program and itself
             try:
                 worker.wait(5)
             except subprocess.TimeoutExpired:
@@ -113,7 +113,7 @@ class Sandbox:
         return None
 
     def _running(self) -> subprocess.Popen[bytes] | None:
-        """The worker, begun where there is none; None where it died before it could say anything."""
+        """Return the worker, started if there is none; None if it died before its first message."""
         if self._worker is not None and self._owner == os.getpid() and self._worker.poll() is None:
             return self._worker
         self.close()

@@ -1,4 +1,4 @@
-"""The sandbox as a tool that a policy may call."""
+"""Tool that runs Python programs in the sandbox."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _idle: defaultdict[tuple[Limits, bool], deque[Sandbox]] = defaultdict(lambda: de
 
 
 class ProgramFailed(ToolError):
-    """A program did not end well; how is in the message."""
+    """A program failed; the message has the outcome and the reason."""
 
 
 class Python(Tool):
@@ -31,7 +31,7 @@ class Python(Tool):
 
     def __init__(self, limits: Limits | None = None, max_chars: int = 1000, unsafe: bool = False):
         self.limits, self.max_chars, self.unsafe = limits or Limits(), max_chars, unsafe
-        self.timeout_s = self.limits.seconds + 5.0  # the sandbox ends a program before the tool's own time is over
+        self.timeout_s = self.limits.seconds + 5.0  # the sandbox ends a program before the tool's timeout
 
     @cached_property
     def _sandbox(self) -> Sandbox:
@@ -41,7 +41,7 @@ class Python(Tool):
             return Sandbox(self.limits, self.unsafe)
 
     def start(self, prompt: Prompt) -> Python:
-        return Python(self.limits, self.max_chars, self.unsafe)  # a worker answers one caller at a time
+        return Python(self.limits, self.max_chars, self.unsafe)  # a worker serves one caller at a time
 
     def finish(self) -> None:
         if "_sandbox" in self.__dict__:

@@ -1,4 +1,4 @@
-"""Pack the tokens of a batch: each prompt once, and the network's inputs for any packing.
+"""Pack the tokens of a batch: build the network's inputs for a packing, with each prompt once.
 
 Sequence b of a packed batch is: padding, the prompt without its last token, and then for each of its completions the
 prompt's last token and all choices but the last. Tokens that predict choices which all completions have in common are
@@ -24,16 +24,16 @@ from mmrl.policies.text.packing.plan import Lengths, PackedBatch, sequence_size,
 
 @dataclass(frozen=True)
 class PackedInputs:
-    """The inputs of one forward pass over B packed sequences of L tokens, the last W of which are scored."""
+    """Inputs of one forward pass over B packed sequences of L tokens, the last W of which are scored."""
 
     tensors: dict[str, Any]  # by the names of the model's arguments
     width: int
-    logit_index: Tensor  # [M] position among the B * W scored tokens; choices that are read once share one
+    logit_index: Tensor  # [M] position among the B * W scored tokens; common choices share one
     choice_index: Tensor  # [M] position among the N * T choices of the batch
 
 
 class BatchTokens:
-    """BatchTokens: the tokens of a batch for packing: prompts [U, P] padded on the left, and choices [N, T].
+    """Tokens of a batch for packing: prompts [U, P] padded on the left, and choices [N, T].
 
     Args:
         observation: the columns of the U prompts: per token [U, P], the others ragged.
@@ -60,18 +60,18 @@ class BatchTokens:
         self.columns["input_ids"] = _flatten(
             observation["input_ids"], observation["input_ids"][of, -1:], emitted[:, : self.choices - 1], padding
         )
-        # choices follow the furthest position of the prompt, in all dimensions
+        # choices follow the largest position of the prompt, in all dimensions
         furthest = positions.amax(-1) if positions.dim() == 2 else positions.amax((0, -1))
         following = furthest[of][:, None] + torch.arange(1, self.choices, device=self.device)
         following = following.expand(*positions.shape[:-2], *following.shape)
         self.columns["position_ids"] = _flatten(positions, positions[..., of, -1:], following)
 
     def has_images(self) -> bool:
-        """Whether some prompt has inputs that do not run along its tokens, such as images."""
+        """Whether a prompt has inputs that are not per token, such as images."""
         return any(bool(column.lengths.any()) for column in self.ragged.values())
 
     def pack(self, packed: PackedBatch, mask: Any) -> PackedInputs:
-        """The network's inputs for one packed batch; `mask` builds the attention mask of shared prompts."""
+        """Build the network's inputs for one packed batch; `mask` builds the attention mask of shared prompts."""
         sizes = [sequence_size(sequence, self.lengths) for sequence in packed]
         length, width = (max(column) for column in zip(*sizes))
         source = np.full((len(packed), length), -1)  # of each token among those of all prompts and choices
@@ -112,13 +112,13 @@ class BatchTokens:
         return PackedInputs(inputs, width, logit_index, choice_index)
 
     def without_common_choices(self) -> BatchTokens:
-        """The same tokens without common first choices: completions share the prompt alone."""
+        """Return the same tokens without common first choices: completions share only the prompt."""
         other = copy.copy(self)
         other.lengths = replace(self.lengths, text=None)
         return other
 
     def _prompt_indices(self, row: int) -> np.ndarray:
-        """Indices of the tokens of the row's prompt, without the last."""
+        """Return the indices of the tokens of the row's prompt, without the last."""
         number = self.lengths.prompt[row]
         end = (number + 1) * self.prompt_width - 1
         return np.arange(end - self.lengths.prompt_lengths[number] + 1, end)
@@ -148,12 +148,14 @@ def packed_mask(completion: Tensor, depth: Tensor, window: int | None = None) ->
     seen = ((offers == 0) | (offers == asks)) & (offers >= 0) & (order[:, None] >= order)
     if window is not None:
         seen &= depth[:, :, None] - depth[:, None, :] < window
-    return (seen | (order[:, None] == order))[:, None]  # padding sees itself: a softmax over nothing is not a number
+    return (seen | (order[:, None] == order))[:, None]  # a softmax over nothing is NaN
 
 
 def annotate_mask(mask: Tensor, completion: Tensor) -> Tensor:
-    """Annotate a mask with its structure: `head` tokens of every sequence stand before the first completion in any of
-    them, and whether they are `causal`, each seeing all before it, as they do without padding.
+    """Annotate a mask with its structure, the attributes `head` and `causal`.
+
+    Every sequence has at least `head` tokens before its first completion; `causal` tells whether each of them attends
+    to all earlier ones, as without padding.
 
     Args:
         mask: of `packed_mask`.

@@ -22,19 +22,19 @@ PackedSequence = tuple[int, ...]
 PackedBatch = list[PackedSequence]
 """PackedBatch: the packed sequences of one forward pass."""
 
-MAX_MASK = 1 << 26  # most entries of one explicit attention mask: 64 MiB of booleans
+MAX_MASK = 1 << 26  # maximum entries of one explicit attention mask: 64 MiB of booleans
 CALL_OVERHEAD = {"cpu": 4e6, "cuda": 4e9}  # cost of a call times hidden^2: measured on a CPU, estimated for others
-MAX_TOKENS = {"cpu": 2048, "cuda": 1 << 16}  # a pass over several sequences, of a network of any width
-CPU_CACHE = 1 << 18  # numbers that a CPU's cache holds while a layer works on them
+MAX_TOKENS = {"cpu": 2048, "cuda": 1 << 16}  # maximum tokens of a pass; larger for narrow networks on a CPU
+CPU_CACHE = 1 << 18  # elements of a layer's activations that fit into a CPU's cache
 MAX_GROUP = 64  # completions of a sequence
 SHARING_THRESHOLD = 0.9  # prefix sharing is used below this fraction of the cost without it
 
 
 def max_packed_tokens(hidden: int, device: torch.device) -> int:
-    """The largest number of tokens of a forward pass over several sequences.
+    """Return the maximum number of tokens of a forward pass over several sequences.
 
-    What a layer writes for more of them leaves a CPU's cache before the next operation reads it: a quarter of a step
-    over 9,000 tokens of a network of width 128. A narrower one writes less.
+    Activations of more tokens do not fit into a CPU's cache, which costs a quarter of a step over 9,000 tokens at width
+    128. Narrower networks fit more tokens.
     """
     most = MAX_TOKENS.get(device.type, MAX_TOKENS["cuda"])
     return max(most, CPU_CACHE // hidden) if device.type == "cpu" else most
@@ -42,15 +42,15 @@ def max_packed_tokens(hidden: int, device: torch.device) -> int:
 
 @dataclass(frozen=True)
 class Lengths:
-    """What the cost of a packing depends on, for N rows of U prompts."""
+    """Lengths of N rows of U prompts, which determine the cost of a packing."""
 
     prompt: np.ndarray  # [N] number of the row's prompt, 0..U-1
     prompt_lengths: np.ndarray  # [U] tokens of the prompt, at least 1
     choices: np.ndarray  # [N] tokens of the row's action, at least 1
-    text: np.ndarray | None = None  # [N, T] the actions, where completions that begin alike may be read alike
+    text: np.ndarray | None = None  # [N, T] the actions, if completions may share common first choices
 
     def common(self, sequence: PackedSequence) -> int:
-        """The number of first choices that all completions of a sequence share."""
+        """Return the number of first choices that all completions of a sequence share."""
         if self.text is None or len(sequence) < 2:
             return 0
         rows = list(sequence)
@@ -64,9 +64,9 @@ class PackingCost:
     """Cost model of a forward pass, in units of one token through the network's body, forward and backward.
 
     Args:
-        call: of the pass itself, whatever is in it.
-        pair: of two tokens of a sequence, whether or not one attends to the other.
-        head: of the logits of one token.
+        call: fixed cost of a pass.
+        pair: cost of a pair of tokens in a sequence, also if masked.
+        head: cost of the logits of one token.
     """
 
     call: float
@@ -75,7 +75,7 @@ class PackingCost:
 
     @staticmethod
     def of_model(config: Any, device: torch.device) -> PackingCost:
-        """The costs of a transformer with 12 hidden^2 weights a layer, from its text configuration.
+        """Estimate the costs of a transformer with 12 hidden^2 weights per layer, from its text configuration.
 
         A token costs 24 hidden^2 operations a layer and a pair 4 hidden. Starting an operation takes as long for a
         small network as for a large one, so the cost of a call falls with hidden^2.
@@ -87,14 +87,14 @@ class PackingCost:
         )
 
     def __call__(self, count: int | np.ndarray, length: int | np.ndarray, width: int | np.ndarray) -> Any:
-        """The cost of a pass over `count` sequences padded to `length` tokens, of which the last `width` are scored."""
+        """Compute the cost of `count` sequences padded to `length` tokens, the last `width` of them scored."""
         return self.call + count * (length * (1 + self.pair * length) + self.head * width)
 
 
 def plan_packing(
     lengths: Lengths, cost_model: PackingCost, shared: bool, one_pass: bool, max_tokens: int = MAX_TOKENS["cuda"]
 ) -> list[PackedBatch]:
-    """The cheapest packing.
+    """Find the cheapest packing.
 
     Args:
         shared: whether completions may share a sequence.
@@ -124,18 +124,18 @@ def _plan(lengths: Lengths, cost_model: PackingCost, shared: bool, one_pass: boo
 
 
 def shares_prefix(packed: Sequence[PackedSequence]) -> bool:
-    """Whether some sequence holds several completions of a prompt."""
+    """Whether a sequence has several completions of a prompt."""
     return any(len(sequence) > 1 for sequence in packed)
 
 
 def sequence_size(sequence: PackedSequence, lengths: Lengths) -> tuple[int, int]:
-    """Tokens of a sequence, and how many of them are scored: the last token of a completion need not be read."""
+    """Return the numbers of tokens and of scored tokens of a sequence; last tokens of completions are not read."""
     scored = int(lengths.choices[list(sequence)].sum()) - (len(sequence) - 1) * lengths.common(sequence)
     return int(lengths.prompt_lengths[lengths.prompt[sequence[0]]]) - 1 + scored, scored
 
 
 def prefix_groups(lengths: Lengths, cost_model: PackingCost) -> list[PackedSequence]:
-    """Prefix groups: the cheapest packed sequences of the completions of one prompt, without padding and calls.
+    """Find prefix groups: the cheapest packed sequences of the completions of one prompt, without padding and calls.
 
     Completions are sorted by prompt and tokens, so those with a common prefix are adjacent and a group is a slice:
     best[j] = min_w best[j - w] + cost of the w completions before j.
@@ -154,7 +154,7 @@ def prefix_groups(lengths: Lengths, cost_model: PackingCost) -> list[PackedSeque
         cost = cost_model(1, lengths.prompt_lengths[prompt[:count]] - 1 + width, width) - cost_model.call
         ends[w + 1 :, w] = np.where(prompt[:count] == prompt[w:], cost, np.inf)
     best, came = np.full(rows + 1 + most, np.inf), np.zeros(rows + 1, dtype=int)
-    best[most] = 0.0  # of no completion; what stands before it is out of reach
+    best[most] = 0.0  # no completion; earlier entries cannot be reached
     for j in range(1, rows + 1):
         whole = best[j : j + most][::-1] + ends[j]
         came[j] = whole.argmin()
@@ -168,16 +168,16 @@ def prefix_groups(lengths: Lengths, cost_model: PackingCost) -> list[PackedSeque
 
 
 def _sort_by_tokens(lengths: Lengths) -> np.ndarray:
-    """The rows sorted by prompt, and those of a prompt by their tokens."""
+    """Sort the rows by prompt, and those of a prompt by their tokens."""
     if lengths.text is None:
         return lengths.prompt.argsort(kind="stable")
     inside = np.arange(lengths.text.shape[1]) < lengths.choices[:, None]
-    keys = np.where(inside, lengths.text + 1, 0).astype(">u4")  # of big-endian numbers the bytes are ordered alike
+    keys = np.where(inside, lengths.text + 1, 0).astype(">u4")  # big-endian numbers have the order of their bytes
     return np.array(sorted(range(len(keys)), key=lambda row: (lengths.prompt[row], keys[row].tobytes())))
 
 
 def _count_shared(lengths: Lengths, order: np.ndarray) -> np.ndarray:
-    """[N] first choices that each row of an order has in common with the one before; undefined for the first."""
+    """Count the first choices [N] that each row has in common with the previous row; undefined for the first."""
     shared = np.zeros(len(order), dtype=int)
     if lengths.text is not None and len(order) > 1:
         text, choices = lengths.text[order], lengths.choices[order]
@@ -194,7 +194,7 @@ def _split_by_length(
     order = np.lexsort((sizes[:, 1], sizes[:, 0]))
     length, width = sizes[order].T
     masked = shares_prefix(sequences)
-    # a cut between equal sequences saves nothing; only the size of a mask may ask for it
+    # a cut between equal sequences saves nothing, and is needed only to limit the size of a mask
     ends = [*(np.flatnonzero(masked | (np.diff(length) != 0) | (np.diff(width) != 0)) + 1).tolist(), len(sequences)]
     starts = np.array([0, *ends[:-1]])
     widest = np.maximum.reduceat(width, starts)

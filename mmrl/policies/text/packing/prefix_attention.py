@@ -15,7 +15,7 @@ NAME = "mmrl_prefix_sdpa"
 
 
 def enable_prefix_sharing(config: Any) -> None:
-    """Enable prefix sharing in a model whose attention is torch's; other models are left unchanged.
+    """Enable prefix sharing in a model with attention "sdpa"; other models are unchanged.
 
     Args:
         config: of the transformers model.
@@ -28,8 +28,8 @@ def enable_prefix_sharing(config: Any) -> None:
 class Prefix:
     """Keys and values of U prompts, and the prompt of each of R rows.
 
-    The rows of a prompt are put side by side, padded to the largest prefix group of W, so that one product of matrices
-    reads the prompt's keys for all of them: the memory is read once per prompt and not once per row.
+    The rows of a prompt are batched, padded to the largest prefix group of W rows, so that one matrix product reads the
+    prompt's keys once for all of its rows.
     """
 
     def __init__(
@@ -46,29 +46,29 @@ class Prefix:
         return self.keys.shape[-2]
 
     def select(self, indices: Tensor) -> Prefix:
-        """Some of the rows; prompts without a row are dropped."""
+        """Select rows; prompts without a row are dropped."""
         kept, owner = self.owner[indices].unique(return_inverse=True)
         if len(kept) == len(self.keys):
             return Prefix(self.keys, self.values, owner)
         return Prefix(self.keys[kept], self.values[kept], owner)
 
     def times_keys(self, query: Tensor) -> Tensor:
-        """[R, Hk, r, D] to scores [R, Hk, r, P]."""
+        """Multiply queries [R, Hk, r, D] by the keys to scores [R, Hk, r, P]."""
         return self._gather(self._scatter(query) @ self.keys.transpose(-1, -2), query.shape[2])
 
     def times_values(self, weights: Tensor) -> Tensor:
-        """[R, Hk, r, P] to means [R, Hk, r, D]."""
+        """Multiply weights [R, Hk, r, P] by the values to means [R, Hk, r, D]."""
         return self._gather(self._scatter(weights) @ self.values, weights.shape[2])
 
     def _scatter(self, rows: Tensor) -> Tensor:
-        """[R, Hk, r, X] to [U, Hk, W * r, X]."""
+        """Scatter rows [R, Hk, r, X] to slots [U, Hk, W * r, X]."""
         _, heads, r, size = rows.shape
         prompts = self.keys.shape[0]
         grouped_rows = rows.index_select(0, self.row).view(prompts, -1, heads, r * size)
         return grouped_rows.transpose(1, 2).reshape(prompts, heads, -1, size)
 
     def _gather(self, grouped_rows: Tensor, r: int) -> Tensor:
-        """[U, Hk, W * r, X] to [R, Hk, r, X]."""
+        """Gather rows [R, Hk, r, X] from slots [U, Hk, W * r, X]."""
         prompts, heads, _, size = grouped_rows.shape
         return grouped_rows.view(prompts, heads, -1, r, size).transpose(1, 2).flatten(0, 1).index_select(0, self.slot)
 
@@ -135,7 +135,7 @@ def prefix_attention(
 def _packed_attention(
     module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, head: int, **options: Any
 ) -> Tensor:
-    """Attention over packed sequences: that of prompts is computed apart, often without a mask."""
+    """Compute attention over packed sequences; that of prompts separately, often without a mask."""
     own = None if mask.causal else mask[:, :, :head, :head]
     first = query[:, :, :head], key[:, :, :head], value[:, :, :head], own
     second = query[:, :, head:], key, value, mask[:, :, head:]

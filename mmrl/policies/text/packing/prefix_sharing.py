@@ -18,18 +18,18 @@ from mmrl.policies.text.packing.prefix_attention import NAME
 
 log = logging.getLogger(__name__)
 
-EXACT = 1e-3  # nats by which log-probs of shared and unshared sequences may differ, compared in fp32
-PROMPTS, COMPLETIONS = 2, 2  # that are compared
+EXACT = 1e-3  # tolerance in nats between log-probs of shared and unshared sequences in fp32
+PROMPTS, COMPLETIONS = 2, 2  # number of tokens that are compared
 
 
 class PrefixSharing:
-    """Decides for one model whether prefix sharing is exact. Nothing here depends on a model's name.
+    """Decides by measurement whether prefix sharing is exact for a model.
 
-    A packed sequence needs an attention mask over all pairs of tokens, so the attention has to accept one: that of
-    torch does, as booleans. A recurrence, a bias by distance or a mask of the model's own making does not follow from
-    it. So the first batch in which sharing would pay is scored both ways, and again when images or a window of
-    attention first come in. Weights in bf16 or fp16 are converted to fp32 for that: in bf16 a log-prob from logits of
-    size 10 is off by about 0.05 nats, and a wrong mask can change it by as little.
+    A packed sequence needs an attention mask over all pairs of tokens, which torch's attention accepts as booleans.
+    Recurrences, biases by distance and masks that a model builds itself ignore it. So the first batch in which sharing
+    saves time is scored with and without it, and again with the first images and the first sequence beyond the
+    attention window. Weights in bf16 or fp16 are converted to fp32 for that: in bf16 a log-prob from logits of size 10
+    has an error of about 0.05 nats, which may exceed the effect of a wrong mask.
     """
 
     def __init__(self, config: Any):
@@ -41,14 +41,14 @@ class PrefixSharing:
         self.exact: dict[tuple[bool, bool], bool] = {}
 
     def mask(self, completion: Tensor, depth: Tensor) -> Any:
-        """The attention mask in the form that the model accepts: one per kind of layer where it has two."""
+        """Return the attention mask in the form that the model accepts: one per kind of layer if it has two kinds."""
         if self.window is None:
             return annotate_mask(packed_mask(completion, depth), completion)
         narrow = packed_mask(completion, depth, self.window)
         return {"full_attention": packed_mask(completion, depth), "sliding_attention": narrow} if self.kinds else narrow
 
     def regime(self, tokens: BatchTokens) -> tuple[bool, bool]:
-        """The conditions that are verified separately: with or without images, within or beyond the window."""
+        """Return the case that is verified separately: with or without images, within or beyond the window."""
         lengths = tokens.lengths
         longest = int((lengths.prompt_lengths[lengths.prompt] + lengths.choices).max())
         return tokens.has_images(), self.window is not None and longest > self.window
@@ -66,7 +66,7 @@ class PrefixSharing:
         return self.exact[key]
 
     def _compare(self, sequences: PackedBatch, score: Callable[[list[PackedBatch]], Tensor], network: nn.Module) -> str:
-        """Why prefix sharing is not exact, or nothing."""
+        """Return the reason why prefix sharing is not exact; empty if it is."""
         try:
             with torch.no_grad(), _in_fp32(network):
                 alone = score([[(row,) for sequence in sequences for row in sequence]])
@@ -75,20 +75,20 @@ class PrefixSharing:
                 except torch.OutOfMemoryError:
                     raise
                 except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-                    return f"it does not take the mask: {error}"  # whatever code of an architecture says about it
+                    return f"it does not take the mask: {error}"  # an architecture's code may raise any exception
         except torch.OutOfMemoryError:
             return "too little memory to compare shared and unshared sequences in fp32"
         return "" if found <= EXACT else f"log-probs would change by {found:.2g} nats"
 
 
 def _low_precision(network: nn.Module) -> list[Tensor]:
-    """Parameters and buffers in bf16 or fp16."""
+    """List parameters and buffers in bf16 or fp16."""
     every = (*network.parameters(), *network.buffers())
     return [tensor for tensor in every if tensor.dtype in (torch.bfloat16, torch.float16)]
 
 
 def _explain_sharded(network: nn.Module) -> str:
-    """Why the two cannot be compared in fp32, or nothing."""
+    """Return the reason why they cannot be compared in fp32; empty if they can."""
     if not any(hasattr(tensor, "to_local") for tensor in _low_precision(network)):
         return ""
     return (
@@ -111,7 +111,7 @@ def _in_fp32(network: nn.Module) -> Iterator[None]:
 
 
 def _select_longest(lengths: Lengths) -> PackedBatch:
-    """The longest completions of the longest prompts, as packed sequences; a single completion stands for two."""
+    """Select the longest completions of the longest prompts as packed sequences; a single completion is used twice."""
     total = lengths.prompt_lengths[lengths.prompt] + lengths.choices
     order = np.argsort(-total, kind="stable")
     sequences = []

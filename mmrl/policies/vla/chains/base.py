@@ -48,13 +48,13 @@ class Chain(ABC):
 
     @abstractmethod
     def time(self, index: Tensor) -> Tensor:
-        """Network time [M] of x_i, for the numbers i of transitions [M]."""
+        """Return the network's time [M] of x_i for transition numbers i [M]."""
 
     @abstractmethod
     def step(
         self, x: Tensor, index: Tensor, prediction: Tensor, log_std: Tensor | None, stochastic: Tensor
     ) -> TransitionParams:
-        """Transition number `index` [M] from x [M, H, A], given the network's `prediction` (and `log_std`).
+        """Compute transition `index` [M] from x [M, H, A], given the network's `prediction` (and `log_std`).
 
         `stochastic` [M] bool: whether the transition is drawn, or deterministic.
         """
@@ -64,7 +64,7 @@ class Chain(ABC):
         """Sample a timestep and noise for every demonstrated chunk [M, H, A], each from its own stream."""
 
     def stochastic_mask(self, noise: Noise) -> Tensor:
-        """Stochastic transitions of each row, [N, K] bool; all of them unless a kind overrides it."""
+        """Choose the stochastic transitions of each row, [N, K] bool; all by default."""
         return torch.ones(len(noise), self.steps, dtype=torch.bool)
 
     @property
@@ -74,18 +74,18 @@ class Chain(ABC):
 
 
 def check_minimum(name: str, value: float, minimum: float) -> None:
-    """Refuse a setting of a chain that is too small."""
+    """Refuse a setting of a chain below its minimum."""
     if value < minimum:
         raise ValueError(f"policy.chain.{name} must be at least {minimum}, got {value}")
 
 
 def column(value: Tensor) -> Tensor:
-    """[M] as [M, 1, 1], to meet [M, H, A]."""
+    """Reshape [M] to [M, 1, 1], to broadcast with [M, H, A]."""
     return value[:, None, None]
 
 
 def sample_transitions(noise: Noise, steps: int, eligible: range, single: bool) -> Tensor:
-    """[N, steps] bool: one of the eligible transitions per row, drawn evenly, or all of them."""
+    """Sample one eligible transition per row uniformly, or select all of them, as [N, steps] bool."""
     number = torch.arange(steps)
     if not single:
         return ((number >= eligible.start) & (number < eligible.stop)).expand(len(noise), -1)

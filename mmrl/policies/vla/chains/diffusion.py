@@ -37,7 +37,7 @@ class Diffusion(Chain):
         return sample_transitions(noise, self.steps, range(self.first_stochastic_step, self.steps), single=False)
 
     def level(self, index: Tensor) -> Tensor:
-        """The level [M] of x_i: L - i L / K, rounded down."""
+        """Return the noise level [M] of x_i: L - i L / K, rounded down."""
         return self.levels - index * self.levels // self.steps
 
     def time(self, index: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ class Diffusion(Chain):
         alpha_cumprod_prev: Tensor,
         stochastic: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Mean and std of the next x."""
+        """Compute mean and std of the next x."""
         raise NotImplementedError
 
 

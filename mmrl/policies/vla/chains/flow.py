@@ -49,7 +49,7 @@ class Flow(Chain):
     def kernel(
         self, x: Tensor, velocity: Tensor, log_std: Tensor | None, time: Tensor, next_time: Tensor, stochastic: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Mean and std of x at `next_time`; the std is 0 where `stochastic` is False."""
+        """Compute mean and std of x at `next_time`; the std is 0 where `stochastic` is False."""
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from mmrl.policies.vla.chain import Prefix
 
 
 class PageLayer(DynamicLayer):
-    """Keys and values of a context: the first writing is kept, what comes later is put behind it and forgotten.
+    """Cache layer that keeps the context's keys and values; later ones are appended for one call only.
 
-    So that any number of expert passes share one context, and a layer may run again in the backward pass.
+    So any number of expert passes share one context, and a layer may run again in the backward pass.
     """
 
     keys: Any  # tensors, once written
@@ -55,11 +55,11 @@ class Pi0Network:
 
     @property
     def context(self) -> nn.Module:
-        """The vision-language model."""
+        """Return the vision-language model."""
         return self.model.model.vlm
 
     def read(self, inputs: Mapping[str, Tensor], state: Tensor) -> tuple[Prefix, Tensor]:
-        """What the expert needs, and what every token of the context found [N, L, D].
+        """Encode the context: return the expert's cache, and the features [N, L, D] of the context's tokens.
 
         Args:
             inputs: input_ids and attention_mask [N, L], pixel_values [N, cameras, 3, H, W].
@@ -79,12 +79,12 @@ class Pi0Network:
                 use_cache=True,
             ).last_hidden_state
         layers = [part for layer in cache.layers for part in (layer.keys, layer.values)]
-        # the last layer's attention output is unused: its weights stay in the graph all the same
+        # the last layer's attention output is unused; this keeps its weights in the graph
         layers[-1] = layers[-1] + 0 * hidden.sum()
         return (mask, pad(state, (0, self.model.config.max_state_dim - state.shape[1])), *layers), hidden
 
     def decode_actions(self, prefix: Prefix, x: Tensor, time: Tensor) -> Tensor:
-        """Features of the action tokens [M, S, E], from noisy actions x [M, S, D] at times [M]."""
+        """Compute features [M, S, E] of the action tokens from noisy actions x [M, S, D] at times [M]."""
         mask, state, *layers = prefix
         dtype = self.model.action_out_proj.weight.dtype
         tokens = self.model.embed_action_time(state.to(dtype), x.to(dtype), time)
@@ -93,14 +93,14 @@ class Pi0Network:
         return out.last_hidden_state[:, -x.shape[1] :]
 
     def velocity(self, found: Tensor) -> Tensor:
-        """[M, S, D] of what the action tokens found."""
+        """Compute the velocity [M, S, D] from the features of the action tokens."""
         return self.model.action_out_proj(found)
 
 
 def enable_gradient_checkpointing(model: Any) -> None:
-    """Layers run again in the backward pass instead of being kept.
+    """Recompute layers in the backward pass instead of storing their activations.
 
-    transformers takes the cache from a layer that does, since plain caches grow at every run; a PageLayer does not.
+    By default transformers removes the cache from such layers, as its caches grow at every run; a PageLayer does not.
     """
     model.gradient_checkpointing_enable({"use_reentrant": False})
     for part in (model.model.vlm.language_model, model.model.dit):

@@ -1,4 +1,4 @@
-"""pi0 of transformers as a policy: cloned, trained from rewards, saved for transformers again."""
+"""pi0 of transformers as a policy for cloning and RL; it is saved in transformers' format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mmrl.policies.weights import fill, read_weights
 from mmrl.strict_json import read_json_object
 from mmrl.types import Observation
 
-HEADS = ("value_head", "log_std")  # modules of ours beside the transformers model
+HEADS = ("value_head", "log_std")  # mmrl's modules beside the transformers model
 OWN, EXTRA = "mmrl_policy.json", "mmrl_heads.safetensors"
 
 
@@ -37,8 +37,8 @@ class Pi0Policy(ChainPolicy):
 
     The chain has the model's whole state, `horizon` steps of all its dimensions; the `chunk` first steps of the
     simulator's dimensions are choices, the others follow the flow without noise, and nothing is trained on them. See
-    ChainPolicy. Cloning prolongs a demonstrated chunk by its last action where the model thinks farther ahead; the
-    timesteps are drawn as the chain says (Beta(1.5, 1) as in the paper).
+    ChainPolicy. Cloning repeats a demonstrated chunk's last action up to the model's horizon; the chain samples the
+    timesteps (Beta(1.5, 1) as in the paper).
 
     Published weights: path=lerobot/pi0_base reader=google/paligemma2-3b-mix-224 (3.2 B parameters that are read, 0.31 B
     of them the expert; chunks of 50, 32 dimensions; transformers converts the names). It was tested at tiny sizes
@@ -55,7 +55,7 @@ class Pi0Policy(ChainPolicy):
         chunk: H, control steps per decision, at most the horizon.
         proprio_dims: length of the proprioception vector, at most the model's max_state_dim.
         cameras: observations that are images, in the order in which the model reads them.
-        horizon: control steps that the model thinks ahead; None for the checkpoint's chunk_size. No weight depends on
+        horizon: control steps that the model predicts; None for the checkpoint's chunk_size. No weight depends on
             it, and the cost of a transition grows with it.
         reader: hub id or folder of tokenizer and image processor where `path` has none; None for `path`.
         timesteps_per_sample: denoising timesteps drawn for each demonstrated row, in one pass.
@@ -113,7 +113,7 @@ class Pi0Policy(ChainPolicy):
         self.horizon: int = model.config.chunk_size
         self.action_padding = _action_padding(model.config, action_dims, chunk, proprio_dims)
         self.processor = _resolve_processor(path, self.reading, processor)
-        # simulators' actions and ranges end at 1; standard deviations do not
+        # actions of simulators and scaled ranges are bounded by 1, actions scaled by mean and std are not
         self.bound = None if self.processor.action.kind == "mean_std" else 1.0
         if gradient_checkpointing:
             enable_gradient_checkpointing(model)
@@ -122,13 +122,13 @@ class Pi0Policy(ChainPolicy):
         self._add_heads(model.config, value_head)
 
     def _add_heads(self, config: Any, value_head: bool) -> None:
-        """The critic, and the standard deviations of a chain that predicts them; as saved, if they were."""
+        """Add the critic, and the std head of a chain that predicts it; load saved ones."""
         width = config.vlm_config.text_config.hidden_size
         self.value_head = StateValue(width + self.proprio_dims, min(width, 512)) if value_head else None
         self.log_std = (
             nn.Linear(config.dit_config.hidden_size, config.max_action_dim) if self.chain.predicts_std else None
         )
-        if self.log_std is not None:  # the std starts in the middle of its range
+        if self.log_std is not None:  # the initial std is the middle of its range
             nn.init.zeros_(self.log_std.weight)
             nn.init.zeros_(self.log_std.bias)
         file = Path(self.path) / EXTRA
@@ -141,7 +141,7 @@ class Pi0Policy(ChainPolicy):
     # ---------------------------------------------------------------- what it reads
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
-        """{camera uint8 [H, W, 3], ..., "proprio" [P], "instruction" str} as images [cameras, H, W, 3] and ids [L]."""
+        """Convert {camera uint8 [H, W, 3], "proprio" [P], "instruction"} to images [cameras, H, W, 3] and ids [L]."""
         raw = self.processor.encode(raw)
         require_inputs(raw, (*self.cameras, "proprio", "instruction"), self)
         images = [torch.as_tensor(np.asarray(raw[name])) for name in self.cameras]
@@ -165,7 +165,7 @@ class Pi0Policy(ChainPolicy):
         return {"images": torch.stack(images), "input_ids": ids, "proprio": proprio}
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
-        """Shorter instructions are filled up at the end."""
+        """Collate rows; shorter instructions are padded at the end."""
         ids = [row["input_ids"] for row in observations]
         return {
             "images": torch.stack([torch.as_tensor(row["images"]) for row in observations]),
@@ -175,7 +175,7 @@ class Pi0Policy(ChainPolicy):
         }
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
-        """The chunk [H, A] itself, the end of a chain of no transition."""
+        """Return the chunk [H, A]: a chain without transitions."""
         real = np.asarray(output, dtype=np.float32)
         if real.shape != (self.chunk, self.action_dims):
             raise ValueError(
@@ -185,7 +185,7 @@ class Pi0Policy(ChainPolicy):
         return torch.as_tensor(self.processor.encode_action(real))
 
     def contract(self) -> dict[str, Any]:
-        """The processor, the cameras, and the shape of an action."""
+        """Return the processor, the cameras, and the shape of an action."""
         sizes = {"action.chunk": self.chunk, "action.dims": self.action_dims, "action.horizon": self.horizon}
         return {**self.processor.contract(), "cameras": list(self.cameras), **sizes}
 
@@ -214,7 +214,7 @@ class Pi0Policy(ChainPolicy):
         return self.network.velocity(found).float(), log_std
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Model and processor as transformers writes them, adapters merged; our heads and the processor beside them."""
+        """Save model and processor in transformers' format, adapters merged, with mmrl's heads and policy.processor."""
         folder = Path(folder)
         merge_lora(self.model).save_pretrained(folder)
         self.reading.save(folder, self.processor)
@@ -231,10 +231,10 @@ class Pi0Policy(ChainPolicy):
 
 
 def _load_model(path: str, **options: Any) -> Any:
-    """The transformers model. Weights that it needs and does not get are refused, not drawn at random."""
+    """Load the transformers model; missing weights are refused, not initialised at random."""
     unread = ("model.dit.embed_tokens", "dit.embed_tokens")  # unused by the forward pass
     model = load_model(PI0ForConditionalGeneration, path, unread, **options)
-    return model.train()  # as other new modules are; transformers loads for evaluation
+    return model.train()  # training mode, as of new modules; transformers loads in evaluation mode
 
 
 def _action_padding(config: Any, action_dims: int, chunk: int, proprio_dims: int) -> ActionPadding | None:
@@ -250,7 +250,7 @@ def _action_padding(config: Any, action_dims: int, chunk: int, proprio_dims: int
 
 
 def _resolve_processor(path: str, reading: Pi0Reading, given: Processor | None) -> Processor:
-    """As given, or as saved by us, or the statistics that came with the checkpoint."""
+    """Return the given processor, or the saved one, or that of the checkpoint's statistics."""
     file = Path(path) / OWN
     if file.is_file():
         saved = read_json_object(file, "save the policy there again").get("processor")
@@ -261,9 +261,9 @@ def _resolve_processor(path: str, reading: Pi0Reading, given: Processor | None) 
 
 
 def _freeze(model: Any, freeze_vision: bool, freeze_context: bool, lora: dict[str, Any] | None) -> nn.Module:
-    """The model with what may learn, adapted where it may."""
+    """Freeze the parts that are not trained, and add adapters to the others."""
     vlm = model.model.vlm
-    model.model.dit.embed_tokens.requires_grad_(False)  # unused: the expert is given embeddings
+    model.model.dit.embed_tokens.requires_grad_(False)  # unused, since the expert reads embeddings
     if freeze_context:
         vlm.requires_grad_(False)
     if freeze_vision:

@@ -1,4 +1,4 @@
-"""How pi0 reads: instruction and camera images as its own processor makes them, and that processor's units."""
+"""Inputs of pi0: tokens, pixels and units, as its own processor computes them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Pi0Reading:
 
     @property
     def pad_id(self) -> int:
-        """What fills up shorter instructions; masked."""
+        """Padding id of shorter instructions; masked."""
         return self.processor.tokenizer.pad_token_id or 0
 
     def ids(self, instruction: str) -> Tensor:
-        """Token ids [L]: places for the images, then the instruction."""
+        """Return token ids [L]: image placeholders, then the instruction."""
         if instruction not in self._ids:
             own = self.processor
             images = own.image_token * own.image_seq_length * self.cameras
@@ -41,13 +41,13 @@ class Pi0Reading:
         return self._ids[instruction]
 
     def pixels(self, images: Tensor) -> Tensor:
-        """Normalised pixels [N, cameras, 3, h, w] of uint8 images [N, cameras, H, W, 3], on their device."""
+        """Normalise uint8 images [N, cameras, H, W, 3] to pixels [N, cameras, 3, h, w], on their device."""
         flat = list(images.flatten(0, 1).movedim(-1, 1))
         pixels = self.processor.image_processor(flat, return_tensors="pt")["pixel_values"]
         return pixels.to(images.device).unflatten(0, images.shape[:2])
 
     def units(self) -> Processor | None:
-        """The statistics that came with the checkpoint, as `policy.processor` says them; None when there are none."""
+        """Return the checkpoint's statistics as a `policy.processor`; None if it has none."""
         own = self.processor
         if own.state_mean is None and own.actions_mean is None:
             return None
@@ -58,7 +58,7 @@ class Pi0Reading:
         )
 
     def save(self, folder: Path, units: Processor) -> None:
-        """The processor as transformers reads it, with the statistics that it can express."""
+        """Save the processor in transformers' format, with the statistics that the format supports."""
         state = units.vectors.get("proprio", Scale())
         for name, scale in (("state", state), ("actions", units.action)):
             plain = scale.kind == "mean_std" and all(scale.mask)

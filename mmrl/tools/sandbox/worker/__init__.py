@@ -1,6 +1,6 @@
-"""The processes of the sandbox, which need the standard library alone.
+"""Processes of the sandbox; they need only the standard library.
 
-One bare interpreter (`main`) waits for programs. For each of them it forks a supervisor (`supervisor`), which forks the
-program's process; that one confines itself (`confinement`) before the program is read. The interpreter that waits never
-sees a program or what it printed, so that no program finds another one's in its memory.
+One interpreter (`main`) waits for programs. For each program it forks a supervisor (`supervisor`), which forks the
+program's process, which confines itself (`confinement`) before the program is read. The waiting interpreter never reads
+a program or its output, so that no program finds those of another one in its memory.
 """

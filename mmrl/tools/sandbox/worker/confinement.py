@@ -1,4 +1,4 @@
-"""What a process can no longer do before a program is run in it."""
+"""Confine a process before it runs a program."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _OPEN_FILES = 32
 
 
 def confine(limits: dict[str, Any], place: Place) -> list[str]:
-    """Confine this process for good. Raises OSError where a part of it cannot be had; in an unsafe place, what was
-    missing is returned in place of it."""
+    """Confine this process irreversibly.
+
+    Raises OSError if a part of the confinement is unavailable; an unsafe place returns the missing parts instead.
+    """
     missing: list[str] = []
     steps: list[Callable[[], None]] = [
         lambda: limit_resources(limits),
@@ -44,7 +46,7 @@ def confine(limits: dict[str, Any], place: Place) -> list[str]:
 
 
 def limit_resources(limits: dict[str, Any]) -> None:
-    """Limits that the kernel keeps. At the end of its computing time a process is killed at once."""
+    """Set the kernel's resource limits. A process that exceeds its CPU time is killed at once."""
     seconds, memory, files = int(limits["cpu_seconds"]), int(limits["memory_mb"]), int(limits["files_mb"])
     for kind, value in (
         (resource.RLIMIT_CPU, seconds),
@@ -59,13 +61,13 @@ def limit_resources(limits: dict[str, Any]) -> None:
 
 
 def give_up_capabilities() -> None:
-    """None are left, and none can come back. The user stays: another one may not be able to read the interpreter."""
+    """Drop all capabilities irreversibly. Another user id might lack access to the interpreter, so it is kept."""
     header, nothing = struct.pack("=Ii", 0x20080522, 0), bytes(24)
     call("capset", header, nothing)
 
 
 def end_with_parent(parent: int) -> None:
-    """This process is killed when its parent, whose number is given, is gone."""
+    """Have the kernel kill this process when its parent, whose process id is given, ends."""
     if sys.platform == "linux":
         prctl(1, ctypes.c_ulong(9))  # PR_SET_PDEATHSIG, SIGKILL
     if os.getppid() != parent:

@@ -12,13 +12,13 @@ from mmrl.tools.sandbox.worker.system import call
 _READ_FILE, _READ_FOLDER = 1 << 2, 1 << 3
 # execute, make a character device, make a socket, make a named pipe, make a block device, ioctl of a device
 _NEVER = sum(1 << bit for bit in (0, 6, 9, 10, 11, 15))
-_KNOWN = {1: 13, 2: 14, 3: 15, 5: 16}  # how many rights to files there are since which version
+_KNOWN = {1: 13, 2: 14, 3: 15, 5: 16}  # number of file rights by the first version that has them
 _NETWORK, _SCOPES = 0b11, 0b11  # bind, connect; abstract sockets, signals
-_FOREIGN = ("site-packages", "dist-packages")  # packages of others, which a standard library's folder may hold
+_FOREIGN = ("site-packages", "dist-packages")  # third-party packages, which may be in the standard library's folder
 
 
 def version() -> int:
-    """Of the kernel's Landlock. Raises OSError where it has none."""
+    """Return the version of the kernel's Landlock. Raises OSError if it has none."""
     try:
         return call("landlock_create_ruleset", None, ctypes.c_size_t(0), 1)
     except OSError as error:
@@ -26,8 +26,7 @@ def version() -> int:
 
 
 def create_ruleset(scratch: str) -> int:
-    """An open ruleset that a process can restrict itself with: every right that this kernel knows is handled, and given
-    for the standard library (to read it) and the scratch folder. Raises OSError."""
+    """Create a Landlock ruleset: read the standard library, write the scratch folder, nothing else. Raises OSError."""
     known = version()
     rights = (1 << max(bits for since, bits in _KNOWN.items() if since <= known)) - 1
     handled = struct.pack("=QQQ", rights, _NETWORK, _SCOPES)[: 8 if known < 4 else 16 if known < 6 else 24]
@@ -40,13 +39,15 @@ def create_ruleset(scratch: str) -> int:
 
 
 def library_paths() -> list[str]:
-    """Where this interpreter looks for modules: its standard library and nothing else."""
+    """Return this interpreter's module search path: only its standard library."""
     return [path for path in sys.path if os.path.exists(path)]
 
 
 def library_rights() -> list[tuple[str, int]]:
-    """Files and folders of the standard library with the right to read them; its own folders may be listed, with the
-    names, but not the contents, of packages that were installed there."""
+    """List files and folders of the standard library with their rights.
+
+    Folders can be listed, which shows the names of installed packages, but not their contents.
+    """
     found: list[tuple[str, int]] = []
     for path in library_paths():
         if not os.path.isdir(path):
@@ -61,5 +62,5 @@ def library_rights() -> list[tuple[str, int]]:
 
 
 def restrict_files(rules: int) -> None:
-    """Restrict this process for good. Raises OSError."""
+    """Restrict this process irreversibly. Raises OSError."""
     call("landlock_restrict_self", rules, 0)

@@ -1,4 +1,4 @@
-"""The process that waits for programs and forks a supervisor for each; it reads none of them."""
+"""Worker process that waits for programs and forks a supervisor for each, without reading them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ MODULES = (
 
 
 def main(unsafe: bool) -> None:
-    """Say what this machine can confine, then serve until the other side is gone."""
+    """Report which confinement this machine supports, then serve requests until the other side has gone."""
     request, reply = _move_pipes()
     for name in MODULES:
         with contextlib.suppress(ImportError):  # an interpreter may have been built without it
             importlib.import_module(name)
-    gc.freeze()  # what is loaded now is garbage in no program, and stays shared between processes
+    gc.freeze()  # modules loaded so far are never collected, so their memory stays shared between processes
     processes = os.open("/proc", os.O_PATH | os.O_DIRECTORY) if sys.platform == "linux" else None
     scratch = _make_scratch()
     try:
@@ -53,7 +53,7 @@ def main(unsafe: bool) -> None:
 
 
 def _move_pipes() -> tuple[int, int]:
-    """Standard input is empty from now on, and what is printed by mistake is no reply."""
+    """Move the request and reply pipes to new descriptors; the standard streams become /dev/null."""
     request, reply, nothing = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDWR)
     for end in (0, 1, 2):
         os.dup2(nothing, end)
@@ -63,7 +63,7 @@ def _move_pipes() -> tuple[int, int]:
 
 
 def _make_scratch() -> MountedScratch | FolderScratch:
-    """Choose mounted scratch where this user may mount; a fork tries, because a half-way mount cannot be undone."""
+    """Choose mounted scratch if this user may mount; a fork tries it, since a partial mount cannot be undone."""
     if sys.platform != "linux":
         return FolderScratch()
     trial = os.fork()
@@ -82,8 +82,10 @@ def _make_scratch() -> MountedScratch | FolderScratch:
 
 
 def _begin(place: Place) -> dict[str, Any]:
-    """Make the rules about files and system calls, and run an empty program. Returns why programs cannot be
-    confined, or what is missing of an unsafe sandbox and which folder is to be removed should this process be killed.
+    """Build the rules for files and system calls, and test them with an empty program.
+
+    Returns the reason why programs cannot be confined, or the missing parts of an unsafe sandbox and the folder to
+    remove if this process is killed.
     """
     missing = []
     try:

@@ -1,4 +1,4 @@
-"""Messages over a pipe: eight bytes that say how long one is, then the message."""
+"""Messages over a pipe: the length in eight bytes, then the message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def write_message(end: int, message: bytes) -> None:
 
 
 def read_message(end: int) -> bytes:
-    """Read a whole message. Raises EOFError where the other end is gone."""
+    """Read a whole message. Raises EOFError if the other end has gone."""
     (length,) = struct.unpack("<Q", _read(end, 8))
     return _read(end, length)
 

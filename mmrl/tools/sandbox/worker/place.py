@@ -1,4 +1,4 @@
-"""What the processes of one sandbox share."""
+"""Settings that the processes of one sandbox share."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from mmrl.tools.sandbox.worker.scratch import FolderScratch, MountedScratch
 
 @dataclass
 class Place:
-    """Where programs run.
+    """Settings of the sandbox in which programs run.
 
     Args:
-        scratch: where they write.
-        rules: an open Landlock ruleset; None where there is none, which only an unsafe sandbox accepts.
+        scratch: the scratch folder.
+        rules: file descriptor of a Landlock ruleset; None without one, which only an unsafe sandbox accepts.
         calls: the filter of system calls; None likewise.
         unsafe: whether programs run without what this machine cannot confine.
-        processes: /proc, open; None where there is none.
+        processes: file descriptor of /proc; None without it.
     """
 
     scratch: MountedScratch | FolderScratch

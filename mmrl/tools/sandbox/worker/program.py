@@ -1,4 +1,4 @@
-"""The process that runs one program. Nothing that it says is believed, apart from how it ended."""
+"""Process that runs one program; its supervisor trusts only its exit status."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from typing import Any
 from mmrl.tools.sandbox.worker.confinement import confine, end_with_parent
 from mmrl.tools.sandbox.worker.place import Place
 
-REASON = 2000  # bytes that a program's process may say about its own end
+REASON = 2000  # maximum bytes of a program's own report about its end
 
 
 def run_program(job: dict[str, Any], place: Place, pipes: dict[str, int], parent: int) -> None:
     """Confine this process, say so on the pipe "setup" and close it, run the program, and end with status 0 (it ran to
-    its end or exited with 0) or 1. Never returns."""
+    its end or exited with 0) or 1. Never returns.
+    """
     status = 1
     try:
         try:
             _prepare(place, pipes, parent)
             missing = confine(job["limits"], place)
-            # the program cannot reach this pipe: it is closed before the first line is compiled
+            # the program cannot use this pipe, which is closed before the first line is compiled
             os.write(pipes["setup"], b"1" + json.dumps(missing).encode())
             if place.rules is not None:
                 os.close(place.rules)
@@ -40,7 +41,7 @@ def _prepare(place: Place, pipes: dict[str, int], parent: int) -> None:
     end_with_parent(parent)
     if place.processes is not None:
         score = os.open("self/oom_score_adj", os.O_WRONLY, dir_fd=place.processes)
-        os.write(score, b"1000")  # where the machine has no memory left, a program is ended before its trainer
+        os.write(score, b"1000")  # if the machine runs out of memory, the program is killed before the trainer
     os.dup2(pipes["out"], 1)
     os.dup2(pipes["out"], 2)
     kept = sorted({0, 1, 2, pipes["setup"], pipes["reason"]} | ({place.rules} if place.rules is not None else set()))
@@ -51,7 +52,7 @@ def _prepare(place: Place, pipes: dict[str, int], parent: int) -> None:
 
 
 def _execute(source: str, reason: int) -> int:
-    """Run a program as the main module, and its threads to their end. The exit status."""
+    """Run a program as the main module, wait for its threads, and return the exit status."""
     main = ModuleType("__main__")
     sys.modules["__main__"] = main
     sys.argv = ["program"]

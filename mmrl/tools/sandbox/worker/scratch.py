@@ -1,4 +1,4 @@
-"""Where a program writes: a file system of its own, or a folder that is watched."""
+"""Scratch folder of a program: a mounted file system, or a folder whose size is watched."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mmrl.tools.sandbox.worker.system import unmount
 
 
 class MountedScratch:
-    """A file system in memory, new for every program and gone with it, that cannot grow beyond its size."""
+    """File system in memory with a fixed size, created for every program and removed after it."""
 
     folder = RUN
-    ruled = SCRATCH  # Landlock looks at the folders above a mount, and not at the one beneath it
+    ruled = SCRATCH  # Landlock checks the folders above a mount, not the folder that it covers
     watched = False
 
     def begin(self, megabytes: int, files: int) -> None:
@@ -25,7 +25,7 @@ class MountedScratch:
 
 
 class FolderScratch:
-    """A folder, emptied after every program. Its size is measured while a program runs."""
+    """Folder that is emptied after every program; its size is measured while a program runs."""
 
     watched = True
 
@@ -41,8 +41,10 @@ class FolderScratch:
 
 
 def measure_folder(folder: str, most: int) -> tuple[int, int]:
-    """Bytes that the files of a folder take, and how many files and folders it holds; it stops counting above `most`
-    files. A file that is gone when it is looked at counts as empty."""
+    """Measure the bytes of a folder's files, and count its files and folders.
+
+    Counting stops above `most`. A file that is deleted meanwhile counts as empty.
+    """
     size = files = 0
     waiting = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY)]
     try:
@@ -69,8 +71,10 @@ def measure_folder(folder: str, most: int) -> tuple[int, int]:
 
 
 def empty_folder(folder: str) -> None:
-    """Remove everything in a folder, however deep it lies and whatever its modes, with one open folder at a time.
-    No other process may change the folder meanwhile. Raises OSError."""
+    """Remove everything in a folder, at any depth and with any modes, with one open folder at a time.
+
+    No other process may change the folder meanwhile. Raises OSError.
+    """
     place, depth = os.open(folder, os.O_RDONLY | os.O_DIRECTORY), 0
     try:
         while True:

@@ -1,4 +1,4 @@
-"""The filter of system calls: what `allowed` names is allowed, every other call is refused with EPERM."""
+"""seccomp filter of system calls: those in `allowed` are allowed, every other one fails with EPERM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALLOWED, _REFUSED, _MISSING, _KILLED = 0x7FFF0000, 0x00050001, 0x00050026, 0x80
 _TRUNCATE, _ACCESS = 0o1000, 0o3  # O_TRUNC and O_ACCMODE, of both machines
 _OWNER = 0o700
 _GROUP = 16  # system calls
-_PROCESS = 0x6D6D726C  # stands for the number of the program's process, and is none
+_PROCESS = 0x6D6D726C  # placeholder for the process id of the program
 
 Instruction = tuple[int, int, int, int]  # operation, jump where true, jump where false, value
 _ALLOW: Instruction = (_RETURN, 0, 0, _ALLOWED)
@@ -29,11 +29,11 @@ class _Program(ctypes.Structure):
 
 
 def build_filter() -> bytes:
-    """The filter for a program whose process is not known yet: `restrict_calls` puts its number in."""
+    """Build the filter for a program whose process id is not known yet; `restrict_calls` inserts it."""
     code: list[Instruction] = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, ARCHITECTURES[machine()]), (_RETURN, 0, 0, _KILLED)]
     code.append((_LOAD, 0, 0, 0))
     cases = sorted(_cases())
-    # the kernel runs a filter once for every number when it is installed: whole groups are skipped by one comparison
+    # the kernel evaluates a new filter for every call number, so one comparison skips a whole group
     groups = [cases[start : start + _GROUP] for start in range(0, len(cases), _GROUP)]
     for group, following in pairwise(groups):
         body = [step for found, steps in group for step in ((_EQUAL, 0, len(steps), found), *steps)]
@@ -43,7 +43,7 @@ def build_filter() -> bytes:
 
 
 def _cases() -> Iterator[tuple[int, list[Instruction]]]:
-    """System calls that this machine has, and what becomes of them. Every path through the instructions returns."""
+    """List the system calls of this machine with their instructions. Every path through these returns."""
     bodies: dict[str, list[Instruction]] = {name: [_ALLOW] for name in allowed.ALWAYS}
     for name, (index, values) in allowed.VALUES.items():
         bodies[name] = [_argument(index), *_any_of(values), _REFUSE]
@@ -65,7 +65,7 @@ def _cases() -> Iterator[tuple[int, list[Instruction]]]:
 
 
 def _argument(index: int, high: int = 0) -> Instruction:
-    """Load a half of an argument, the lower one first: both machines are little-endian."""
+    """Load one half of an argument; the lower half is first, because both machines are little-endian."""
     return (_LOAD, 0, 0, 16 + 8 * index + 4 * high)
 
 
@@ -74,8 +74,11 @@ def _any_of(values: tuple[int, ...]) -> list[Instruction]:
 
 
 def _check_open(index: int) -> list[Instruction]:
-    """Access mode 3 opens a device for ioctl alone and needs no right of Landlock; emptying a file needs a mode that
-    writes, for which Landlock has a right in every version."""
+    """Check the flags of open.
+
+    Access mode 3 opens a device for ioctl only and needs no Landlock right; truncation needs a mode that writes, which
+    Landlock controls in every version.
+    """
     return [
         _argument(index),
         (_AND, 0, 0, _ACCESS),
@@ -90,7 +93,7 @@ def _check_open(index: int) -> list[Instruction]:
 
 
 def restrict_calls(template: bytes, process: int) -> None:
-    """Install the filter of `build_filter` in this process, whose number is given, for good. Raises OSError."""
+    """Install the filter of `build_filter` in this process, whose id is given, irreversibly. Raises OSError."""
     code = template.replace(struct.pack("I", _PROCESS), struct.pack("I", process))
     program = _Program(len(code) // 8, ctypes.cast(ctypes.c_char_p(code), ctypes.c_void_p))
     try:

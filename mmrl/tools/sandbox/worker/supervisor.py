@@ -1,4 +1,4 @@
-"""The process that watches one program: it reads the request, forks the program's process, and says how that ended."""
+"""Supervisor process of one program: reads the request, forks the program's process, and reports its result."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from mmrl.tools.sandbox.worker.place import Place
 from mmrl.tools.sandbox.worker.program import REASON, run_program
 from mmrl.tools.sandbox.worker.scratch import FolderScratch, MountedScratch, measure_folder
 
-_SETUP = 20.0  # seconds until a program's process is confined
+_SETUP = 20.0  # time limit of confining a program's process, seconds
 _PIECE = 1 << 16
-_TICK = 0.01  # seconds between two looks at what no event tells
+_TICK = 0.01  # seconds between two checks of what no event reports
 
 
 @dataclass
 class Watched:
-    """A running program and what has been read of it."""
+    """Running program and the output read so far."""
 
     pid: int
     ends: dict[str, int]
     read: dict[str, bytearray] = field(default_factory=lambda: {"out": bytearray(), "reason": bytearray()})
-    verdict: str | None = None  # why the supervisor ended it
+    verdict: str | None = None  # reason why the supervisor ended it
 
     def take(self, name: str, most: int) -> bool:
-        """Read what a pipe has to give. Whether more may follow: not above `most` bytes, and not at its end."""
+        """Read what a pipe has; return whether more may follow: not above `most` bytes, and not at its end."""
         try:
             piece = os.read(self.ends[name], _PIECE)
-        except BlockingIOError:  # it is empty, and a process may still write
+        except BlockingIOError:  # the pipe is empty, and a process may still write
             piece = b""
         self.read[name] += piece
         return bool(piece) and len(self.read[name]) <= most
 
 
 def supervise(request: int, reply: int, place: Place) -> None:
-    """Serve one request. Raises OSError, after the reply, where the scratch folder could not be emptied."""
+    """Serve one request. Raises OSError, after the reply, if the scratch folder could not be emptied."""
     job = json.loads(read_message(request))
     ran = run(job, place, request)
     failed: OSError | None = None
@@ -55,9 +55,9 @@ def supervise(request: int, reply: int, place: Place) -> None:
 
 
 def run(job: dict[str, Any], place: Place, trainer: int) -> dict[str, Any]:
-    """One program, from its process's begin to its end: how it ended, or {"down": why it could not be begun}.
+    """Run one program; return its result, or {"down": reason} if it could not be started.
 
-    `trainer` is a pipe whose other end closes when the caller stops waiting; then the program is ended too.
+    `trainer` is a pipe whose other end closes when the caller stops waiting; then the program is ended.
     """
     limits, scratch, parent = job["limits"], place.scratch, os.getpid()
     scratch.begin(int(limits["files_mb"]), int(limits["files"]))
@@ -82,7 +82,7 @@ def run(job: dict[str, Any], place: Place, trainer: int) -> dict[str, Any]:
 
 
 def _read_setup(end: int) -> bytes:
-    """What a program's process says before the program begins; only our own code has run in it until then."""
+    """Read the message of a program's process from before the program starts; until then only mmrl's code has run."""
     late, said = time.monotonic() + _SETUP, b""
     while (left := late - time.monotonic()) > 0 and select.select([end], [], [], left)[0]:
         piece = os.read(end, _PIECE)
@@ -93,7 +93,7 @@ def _read_setup(end: int) -> bytes:
 
 
 def _watch(watched: Watched, limits: dict[str, Any], scratch: MountedScratch | FolderScratch, trainer: int) -> None:
-    """Until the program's process has ended, or has to be."""
+    """Watch the program's process until it ends or reaches a limit."""
     late = time.monotonic() + limits["seconds"]
     allowed = _list_limits(limits)
     events = select.poll()
@@ -101,7 +101,7 @@ def _watch(watched: Watched, limits: dict[str, Any], scratch: MountedScratch | F
     for end in names:
         os.set_blocking(end, False)
         events.register(end, select.POLLIN)
-    events.register(trainer, 0)  # its end alone
+    events.register(trainer, 0)  # only the end of the pipe
     pidfd = _open_process(watched.pid)
     if pidfd is not None:
         events.register(pidfd, select.POLLIN)
@@ -134,7 +134,7 @@ def _watch(watched: Watched, limits: dict[str, Any], scratch: MountedScratch | F
 
 
 def _read_rest(watched: Watched, limits: dict[str, Any]) -> None:
-    """Read what an ended process left in its pipes, also where it was ended for another reason than its output."""
+    """Read what an ended process left in its pipes; more output than the limit is "too_long"."""
     allowed = _list_limits(limits)
     for name, most in allowed.items():
         while len(watched.read[name]) <= most and watched.take(name, most):
@@ -144,12 +144,12 @@ def _read_rest(watched: Watched, limits: dict[str, Any]) -> None:
 
 
 def _list_limits(limits: dict[str, Any]) -> dict[str, int]:
-    """The bytes that are read of each pipe."""
+    """Return the maximum bytes that are read from each pipe."""
     return {"out": int(limits["output"]), "reason": REASON}
 
 
 def _open_process(pid: int) -> int | None:
-    """What can be waited for until the process ends; None where this machine has no such thing."""
+    """Return a file descriptor to wait for the process's end (pidfd); None if this machine has none."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -165,7 +165,7 @@ def _fits(folder: str, limits: dict[str, Any]) -> bool:
 
 
 def _report(watched: Watched, limits: dict[str, Any], status: int, cpu: float) -> dict[str, Any]:
-    """The outcome, from how the process ended; what the program said about itself is the reason and no more."""
+    """Build the result from the process's exit status; the program's own report is used only as the reason."""
     said = "".join(c if c.isprintable() else "\ufffd" for c in watched.read["reason"][:REASON].decode(errors="replace"))
     reason = ""
     if watched.verdict:
@@ -187,6 +187,6 @@ def _report(watched: Watched, limits: dict[str, Any], status: int, cpu: float) -
 
 
 def raise_open_files() -> None:
-    """As many as this user may have: a program's folders are open while they are measured."""
+    """Raise the limit of open files to this user's maximum, since measuring a scratch folder opens its folders."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,4 +1,4 @@
-"""System calls by name, for what the standard library has no function for."""
+"""Make system calls by name that the standard library has no function for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def machine() -> str:
-    """The name of the processor. Raises OSError where the numbers of its system calls are not known."""
+    """Return the processor's name. Raises OSError if its system call numbers are unknown."""
     name = platform.machine()
     if name not in MACHINES:
         raise OSError(f"seccomp: system calls are known for {' and '.join(MACHINES)}, and this machine is {name}")
@@ -21,12 +21,12 @@ def machine() -> str:
 
 
 def number(name: str) -> int | None:
-    """The number of a system call on this machine, None where the machine has no such call."""
+    """Return the number of a system call on this machine; None if the machine does not have it."""
     return NUMBERS[name][MACHINES[machine()]]
 
 
 def call(name: str, *arguments: object) -> int:
-    """Make a system call. Raises OSError with its name where it fails."""
+    """Make a system call. Raises OSError with its name if it fails."""
     return _check_result(_libc.syscall(number(name), *arguments), name)
 
 
@@ -37,7 +37,7 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str =
 
 
 def unmount(target: str) -> None:
-    """umount2(2), at once for those who look for it, and for good when it is no longer in use. Raises OSError."""
+    """umount2(2), lazily: the mount is hidden at once and removed when it is no longer in use. Raises OSError."""
     _check_result(_libc.umount2(target.encode(), 2), f"umount {target}")
 
 
