@@ -23,7 +23,9 @@ class EntropyTarget(mmrl.Term):
     """
 
     target: float
-    reads = frozenset({"action_mask"})  # columns of the batch that it uses
+
+    def reads(self):
+        return frozenset({"action_mask"})  # columns of the batch that it uses
 
     def __call__(self, out, batch: mmrl.Batch) -> Tensor:
         return (out.entropy - self.target) ** 2 * batch["action_mask"]

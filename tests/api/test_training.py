@@ -11,7 +11,12 @@ from mmrl.runs.checkpoint_file import read_weights
 from tests.tiny_recipes import QUIET, TEXT, Alternating, Counting, override
 
 QUIET = tuple(word for word in QUIET if "logger" not in word)
-SMALL = (*TEXT, *QUIET, "trainer.logger.tensorboard=null", "trainer.max_epochs=1")
+SMALL = (
+    *(word for word in TEXT if "reward" not in word),
+    *QUIET,
+    "trainer.logger.tensorboard=null",
+    "trainer.max_epochs=1",
+)
 
 
 def small(*more: str) -> list[str]:
@@ -53,16 +58,16 @@ def test_a_function_of_a_module_is_a_reward_that_the_file_names(tmp_path):
 
 def test_a_run_with_objects_of_the_program_is_resumed_by_passing_them_again(tmp_path):
     def reward(completion, answer):
-        return brevity(completion, answer)
+        return len(set(completion)) / 10  # differs within almost every group, so that every iteration learns
 
-    keys = {"reward": reward, "scheduler": "constant", "trainer": {"max_epochs": 2}}
+    keys = {"reward": reward, "scheduler": "constant", "trainer": {"max_epochs": 3}}
     whole = mmrl.fit(*small(), run_dir=tmp_path / "whole", **keys)
     part = mmrl.fit(*small(), run_dir=tmp_path / "part", **keys | {"trainer": {"max_epochs": 1}})
     before = weights(part)
     part = mmrl.fit(*small(), run_dir=tmp_path / "part", ckpt_path=part.checkpoint, **keys)
     assert_equal(weights(whole), weights(part))
     assert any(not torch.equal(value, before[name]) for name, value in weights(part).items())
-    assert [row["iterations"] for row in part.metrics if "rollout/reward" in row] == [1, 2]
+    assert [row["iterations"] for row in part.metrics if "rollout/reward" in row] == [1, 2, 3]
 
 
 def test_a_failing_reward_function_ends_the_run_by_its_name(tmp_path):

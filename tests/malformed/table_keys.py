@@ -39,7 +39,7 @@ WORDS: list[Row] = [
 ]
 
 OPTIONS: list[Row] = [
-    ("recipe=gpro", "recipe=gpro", "'grpo'"),
+    ("recipe=grop", "recipe=grop", "'grpo'"),
     ("recipe=", "recipe=", "mmrl list recipe"),
     ("recipe=GRPO", "recipe=GRPO", "mmrl list recipe"),
     ("recipe=../config", "recipe=../config", "mmrl list recipe"),
