@@ -60,11 +60,12 @@ def test_a_run_with_objects_of_the_program_is_resumed_by_passing_them_again(tmp_
     def reward(completion, answer):
         return len(set(completion)) / 10  # differs within almost every group, so that every iteration learns
 
-    keys = {"reward": reward, "scheduler": "constant", "trainer": {"max_epochs": 3}}
-    whole = mmrl.fit(*small(), run_dir=tmp_path / "whole", **keys)
-    part = mmrl.fit(*small(), run_dir=tmp_path / "part", **keys | {"trainer": {"max_epochs": 1}})
+    keys = {"reward": reward, "scheduler": "constant"}
+    three = small("trainer.max_epochs=3")
+    whole = mmrl.fit(*three, run_dir=tmp_path / "whole", **keys)
+    part = mmrl.fit(*small("trainer.max_epochs=1"), run_dir=tmp_path / "part", **keys)
     before = weights(part)
-    part = mmrl.fit(*small(), run_dir=tmp_path / "part", ckpt_path=part.checkpoint, **keys)
+    part = mmrl.fit(*three, run_dir=tmp_path / "part", ckpt_path=part.checkpoint, **keys)
     assert_equal(weights(whole), weights(part))
     assert any(not torch.equal(value, before[name]) for name, value in weights(part).items())
     assert [row["iterations"] for row in part.metrics if "rollout/reward" in row] == [1, 2, 3]
