@@ -24,10 +24,9 @@ from mmrl.policies.text.decoding import generate, next_logits
 from mmrl.policies.text.generation import ServedPolicy, refuse_mean
 from mmrl.policies.text.loading import add_lora, checkpoint_error, load_model, merge_lora, refuse_empty, remove_dropout
 from mmrl.policies.text.packing import plan as packing
-from mmrl.policies.text.packing.packed_inputs import BatchTokens
+from mmrl.policies.text.packing.packed_inputs import BatchTokens, score_tokens
 from mmrl.policies.text.packing.prefix_attention import enable_prefix_sharing
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
-from mmrl.policies.text.scoring import score_tokens
 from mmrl.policies.text.statistics import Statistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import encode_answer, set_pad_token
