@@ -22,8 +22,8 @@ class DPOLoss(Term):
     m = d(preferred) - d(other), with d a row's log-prob minus the reference's, summed over its choices ("sum") or their
     mean ("mean"). sigmoid: -log sigmoid(beta m - target_margin), DPO, with label_smoothing cDPO; ipo:
     (m - 1 / (2 beta))^2; hinge: max(0, 1 - beta m), SLiC. SimPO is sigmoid with a target margin, reduction="mean"
-    and no reference. Both rows of a pair carry its loss, so that weights that count rows alike (`SequenceMean`) count pairs
-    alike; minibatches keep pairs together. Source: Direct Preference Optimization, 2023, equation 7,
+    and no reference. Both rows of a pair carry its loss, so that weights that count rows alike (`SequenceMean`) count
+    pairs alike; minibatches keep pairs together. Source: Direct Preference Optimization, 2023, equation 7,
     arXiv:2305.18290; SimPO, 2024, equation 6, arXiv:2405.14734.
 
     Args:
