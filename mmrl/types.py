@@ -38,7 +38,8 @@ class Prompt:
     messages: tuple[dict[str, Any], ...] = ()  # chat messages; an image is a content part {"type": "image"}
     images: tuple[np.ndarray, ...] = ()  # uint8 [H, W, C], in the order of the image parts
     answer: Any = None
-    info: dict[str, Any] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)  # further columns of the row, for verifiers and rewards
+    place: str = ""  # file and row, for messages
 
     @property
     def index(self) -> int:
@@ -260,6 +261,14 @@ class Task(ABC):
     def script(self, index: int) -> list[str]:
         """What that expert writes turn by turn where tools are called in between; the last one is the answer."""
         return [self.demonstrate(index)]
+
+    def extract_answer(self, completion: str, prompt: Prompt) -> str | None:
+        """The answer in a completion, as the verifier reads it; None if there is none."""
+        return completion
+
+    def drop_long_prompts(self, fits: Callable[[Prompt, int], bool]) -> Task:
+        """The task without prompts that are longer than its own limit; fits(prompt, tokens) counts with the policy."""
+        return self
 
     def prompts_to_check(self) -> Iterator[Prompt]:
         """Prompts to hold against the policy's context: all that a user wrote, with blank images, or 64 generated."""
