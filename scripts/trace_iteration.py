@@ -1,8 +1,8 @@
 """Print the files and functions of one training iteration: python scripts/trace_iteration.py [WORD ...].
 
-A tiny run of these words (default: recipe=grpo) is traced from the start of its first epoch to the end of the epoch's
-last optimiser step; configuration, set-up and shut-down are not. Each line is a file of this project in the order of
-first entry, with its functions in the order of their first call; the last line is the number of files.
+A tiny run of these words (default: recipe=grpo capture=false) is traced from the start of its first epoch to the end of
+the epoch's last optimiser step; configuration, set-up and shut-down are not. Each line is a file of this project in the
+order of first entry, with its functions in the order of their first call; the last line is the number of files.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def trace(words: list[str]) -> dict[str, dict[str, None]]:
 
 
 def main() -> None:
-    functions = trace(sys.argv[1:] or ["recipe=grpo"])
+    functions = trace(sys.argv[1:] or ["recipe=grpo", "capture=false"])
     for number, (file, names) in enumerate(functions.items(), start=1):
         print(f"{number:3} {file}: {', '.join(names)}")
     print(f"{len(functions)} files")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from mmrl.rewards.frames import FrameReward
 from mmrl.rng import derive_seed
 from mmrl.types import Episode, Prompt, Sim, Task
 from sims.rewarded import RewardModelSim
-from sims.seeds import seed_of
 
 
 @dataclass(frozen=True)
@@ -72,3 +71,17 @@ class SimTask(Task):
     def contract(self) -> dict[str, Any]:
         """Contract of the simulator: its scene, images and units."""
         return self.sim.contract()
+
+
+Split = Literal["train", "held_out"]
+_TAGS: dict[str, int] = {"train": 0, "held_out": 1}
+
+
+def seed_of(split: str, draw: int) -> int:
+    """Seed of a split from a 64-bit draw; the seeds of the two splits are disjoint."""
+    return (draw >> 4 << 1) | _TAGS[split]
+
+
+def split_of(seed: int) -> Split:
+    """Split that a seed belongs to."""
+    return "held_out" if seed & 1 else "train"

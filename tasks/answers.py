@@ -30,17 +30,15 @@ class AnswerTask(Task):
     def extractor(self) -> Extractor | None:
         return None if self.extract is None else build_extractor(self.extract)
 
-    def extract_answer(self, completion: str, prompt: Prompt) -> str | None:
-        return completion if self.extractor is None else self.extractor(completion)
-
     @abstractmethod
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """Return the named scores of an extracted answer; "" if there is none."""
 
     def score(self, episode: Episode) -> dict[str, float]:
-        answer = self.extract_answer(reply_text(episode), episode.prompt)
-        scores = self.verify(answer or "", episode.prompt)
-        return scores if self.extract is None else {"format": float(answer is not None), **scores}
+        if self.extractor is None:
+            return self.verify(reply_text(episode), episode.prompt)
+        episode.info["extracted"] = answer = self.extractor(reply_text(episode))
+        return {"format": float(answer is not None), **self.verify(answer or "", episode.prompt)}
 
     def write_answer(self, answer: str) -> str:
         """Write an answer as the extractor finds it, for demonstrations."""

@@ -58,13 +58,14 @@ SMALL = {
             "tiny_one_step_vla",
         )
     },
+    "smollm2": ("policy.path=null", f"policy.config={{model_type: llama, {', '.join(TEXT).replace('=', ': ')}}}"),
     "tiny_scorer": tuple(f"policy.config.{word}" for word in TEXT),
     "control": (),
     "squashed": ("policy.hidden=[16]",),
     "deterministic": ("policy.hidden=[16]",),
     "pixels": ("policy.hidden=[16]",),
 }
-"""Words that make each policy of conf/policy that needs no checkpoint small."""
+"""Words that make policies of conf/policy small, those of installed packages by random weights."""
 
 
 def text_of(recipe: str) -> str:

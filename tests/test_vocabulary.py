@@ -9,7 +9,6 @@ import pytest
 ROOT = Path(__file__).parents[1]
 EXEMPT = {
     "mmrl/config/renamed.yaml",
-    "scripts/record_c77fe88.py",
     "scripts/restamp.yaml",
     "tests/config/test_renamed.py",
     "tests/experiments/test_renames.py",

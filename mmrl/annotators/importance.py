@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
-from mmrl.ops.ratio import ImportanceSamplingLevel, log_ratio, mask_ratio, truncate_ratio
+from mmrl.ops.policy_gradient import ImportanceSamplingLevel, log_ratio, mask_ratio, truncate_ratio
 from mmrl.types import Context
 
 

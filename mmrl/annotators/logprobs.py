@@ -57,8 +57,8 @@ def reference_of(ctx: Context, part: str) -> nn.Module:
 
 
 @dataclass(frozen=True)
-class ReferenceLogprobs(Annotator):
-    """Log-probs of the stored choices under the frozen reference policy (column `ref_logprobs`).
+class ForwardAnnotator(Annotator):
+    """Base class of annotators that run a model on all rows.
 
     Args:
         rows: contexts per forward pass; lower it when memory runs out.
@@ -67,10 +67,15 @@ class ReferenceLogprobs(Annotator):
     rows: int = 64
 
     def __post_init__(self) -> None:
-        positive_rows(self.rows, "reference_logprobs")
+        positive_rows(self.rows, type(self).__name__)
 
     def reads(self) -> frozenset[str]:
         return COLLATED
+
+
+@dataclass(frozen=True)
+class ReferenceLogprobs(ForwardAnnotator):
+    """Log-probs of the stored choices under the frozen reference policy (column `ref_logprobs`)."""
 
     def writes(self) -> frozenset[str]:
         return frozenset({"ref_logprobs"})
@@ -84,20 +89,8 @@ class ReferenceLogprobs(Annotator):
 
 
 @dataclass(frozen=True)
-class OldLogprobs(Annotator):
-    """Log-probs of the stored choices under the policy before this iteration's updates, computed by the learner.
-
-    Args:
-        rows: contexts per forward pass; lower it when memory runs out.
-    """
-
-    rows: int = 64
-
-    def __post_init__(self) -> None:
-        positive_rows(self.rows, "old_logprobs")
-
-    def reads(self) -> frozenset[str]:
-        return COLLATED
+class OldLogprobs(ForwardAnnotator):
+    """Log-probs of the stored choices under the policy before this iteration's updates, computed by the learner."""
 
     def writes(self) -> frozenset[str]:
         return frozenset({"old_logprobs"})
@@ -106,27 +99,19 @@ class OldLogprobs(Annotator):
         return batch.with_columns(old_logprobs=score_rows(ctx.policy, batch, _logprobs, self.rows, ctx.device))
 
 
-@dataclass(frozen=True)
-class Logprobs(Annotator):
+@dataclass(frozen=True, kw_only=True)
+class Logprobs(ForwardAnnotator):
     """Log-probs of the stored choices before this iteration's updates, under a chosen model and in a chosen context.
 
     Args:
         column: that it is written to.
         model: one of the learner's models; none for the policy.
         context: another context of `data.transforms`; none for the one in which the choice was made.
-        rows: contexts per forward pass; lower it when memory runs out.
     """
 
     column: str
     model: str | None = None
     context: str | None = None
-    rows: int = 64
-
-    def __post_init__(self) -> None:
-        positive_rows(self.rows, "logprobs")
-
-    def reads(self) -> frozenset[str]:
-        return COLLATED
 
     def writes(self) -> frozenset[str]:
         return frozenset({self.column})

@@ -6,28 +6,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mmrl.annotators.base import Annotator
-from mmrl.annotators.logprobs import positive_rows, score_rows
+from mmrl.annotators.logprobs import ForwardAnnotator, score_rows
 from mmrl.batch import Batch
-from mmrl.columns import COLLATED
 from mmrl.types import Context, PolicyOutput
 
 
 @dataclass(frozen=True)
-class Values(Annotator):
-    """Values of the policy's value head, for policies that do not compute them when sampling.
-
-    Args:
-        rows: contexts per forward pass; lower it when memory runs out.
-    """
-
-    rows: int = 64
-
-    def __post_init__(self) -> None:
-        positive_rows(self.rows, "values")
-
-    def reads(self) -> frozenset[str]:
-        return COLLATED
+class Values(ForwardAnnotator):
+    """Values of the policy's value head, for policies that do not compute them when sampling."""
 
     def writes(self) -> frozenset[str]:
         return frozenset({"values"})

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mmrl.batch import add_prefix, strip_prefix
 from mmrl.capture.graph import CapturedGraph
 from mmrl.capture.tracing import Tensors
 from mmrl.policies.vla.chain import EncodedContext
-from mmrl.prefix_keys import add_prefix, strip_prefix
 
 MAX_CONTEXTS = 4  # contexts; with more the arithmetic takes longer than the Python code around it
 MIN_CALLS = 64  # calls with the same weights before capture, which takes as long as some hundred of them

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from mmrl.prefix_keys import strip_prefix
+from mmrl.batch import strip_prefix
 from mmrl.types import PolicyOutput
 
 

@@ -8,10 +8,9 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from mmrl.batch import Batch
+from mmrl.batch import Batch, add_prefix, strip_prefix
 from mmrl.capture.graph import CapturedGraph
 from mmrl.learners.phases.base import Phase, UpdateContext
-from mmrl.prefix_keys import add_prefix, strip_prefix
 
 Draw = Callable[..., Tensor]
 

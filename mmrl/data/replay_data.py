@@ -12,6 +12,7 @@ import torch
 from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.curricula.base import Curriculum
+from mmrl.data.callbacks import notify_rollout_end
 from mmrl.data.collate import collate
 from mmrl.data.collector import Collected
 from mmrl.data.loader import IterationLoader
@@ -117,6 +118,7 @@ class ReplayData(RolloutData):
         collected = self._next_collection(ctx)
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
         self._store(collected, learner)
+        notify_rollout_end(self.trainer, collected, Batch(), ctx)
         self._finish_collection(ctx)
         self.metrics |= self.replay.metrics()
         module.report(self.metrics)

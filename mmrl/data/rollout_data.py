@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import lightning as L
 
@@ -17,6 +17,7 @@ from mmrl import parallel
 from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
 from mmrl.curricula.base import Curriculum
+from mmrl.data.callbacks import ProgressCallback, notify_rollout_end
 from mmrl.data.checks.empty_iterations import EmptyIterations
 from mmrl.data.checks.finite import check_columns
 from mmrl.data.checks.prompt_lengths import check_prompt_lengths, drop_long_prompts
@@ -38,13 +39,6 @@ from mmrl.types import Context, Episode, Sampling, Task
 
 if TYPE_CHECKING:
     from mmrl.learners.base import BaseLearner
-
-
-@runtime_checkable
-class ProgressCallback(Protocol):
-    """Callback that receives the progress of a collection."""
-
-    def on_rollout_progress(self, phase: str, done: int, of: int) -> None: ...
 
 
 class RolloutData(L.LightningDataModule):
@@ -195,6 +189,7 @@ class RolloutData(L.LightningDataModule):
             batch = self._rows(collected, ctx)
             self._finish_collection(ctx)
             batch = self._annotate(batch, ctx)
+        notify_rollout_end(self.trainer, collected, batch, ctx)
         learner.report(self.metrics)
         if self.empty.observe(collected.sampled_everywhere, int(self.metrics["rollout/rows"]), ctx.iteration):
             self.trainer.should_stop = True

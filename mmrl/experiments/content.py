@@ -29,7 +29,7 @@ MACHINERY = tuple(
     )
 )
 """What carries every recipe. It is held to its own laws, and a change in it does not make all results stale."""
-HASHED = ("mmrl.learners.phases", "mmrl.data.replay_buffer", "mmrl.data.ring_buffer")
+HASHED = ("mmrl.learners.phases", "mmrl.data.replay_buffer", "mmrl.data.replay_buffer")
 """Parts of these folders that a recipe chooses."""
 CAPTURED = re.compile(r"\$\{captured:[^,{}]*,([^,{}]*)\}")
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import lightning as L
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from mmrl import parallel
 from mmrl.data.checks.finite import check_weights
 from mmrl.data.checks.processes import check_processes
 from mmrl.data.rollout_data import RolloutData
-from mmrl.learners.schedules import Options, apply_configuration, highest_learning_rate
+from mmrl.learners.schedules import Options, apply_configuration
 from mmrl.policies.base import Policy
 from mmrl.policies.processor import refuse_other
 from mmrl.policies.weights import check_fits, checkpoint_weights
@@ -85,7 +86,7 @@ class BaseLearner(L.LightningModule):
             self._log_row({"iterations": 0.0, **{f"val/{k}": v for k, v in metrics.items()}}, step=0)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        self._highest_lr = max(self._highest_lr, highest_learning_rate(self.trainer.optimizers))
+        self._highest_lr = max(self._highest_lr, _highest_learning_rate(self.trainer.optimizers))
 
     def mean_over_ranks(self, means: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Average each number over the ranks; the results are on the CPU."""
@@ -124,3 +125,8 @@ class BaseLearner(L.LightningModule):
         """Report the metrics of the data module's evaluators, which are equal on all ranks."""
         named = {f"val/{name}": float(value) for name, value in metrics.items()}
         self.log_dict({"iterations": float(self.trainer.current_epoch + 1), **named}, batch_size=1, sync_dist=False)
+
+
+def _highest_learning_rate(optimizers: Iterable[Optimizer]) -> float:
+    """Highest current learning rate of all parameter groups."""
+    return max((float(group["lr"]) for optimizer in optimizers for group in optimizer.param_groups), default=0.0)

@@ -13,7 +13,7 @@ from lightning.pytorch.cli import LRSchedulerCallable
 from torch import Tensor, nn
 
 from mmrl import parallel
-from mmrl.batch import Batch
+from mmrl.batch import Batch, strip_prefix
 from mmrl.data.checks.finite import check_loss
 from mmrl.learners.base import BaseLearner
 from mmrl.learners.low_precision import refuse_lost_updates
@@ -21,7 +21,6 @@ from mmrl.learners.phases.base import Phase, UpdateContext, part
 from mmrl.learners.phases.gradient_step import GradientStep
 from mmrl.learners.schedules import options_of
 from mmrl.policies.base import Policy
-from mmrl.prefix_keys import strip_prefix
 from mmrl.rng import derive_seed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -77,11 +77,6 @@ def _replay(make_scheduler: Callable[[Optimizer], Any], optimizer: Optimizer, st
                 f"({error}); raise trainer.max_epochs or choose scheduler=constant"
             ) from error
     return scheduler
-
-
-def highest_learning_rate(optimizers: Sequence[Optimizer]) -> float:
-    """Highest current learning rate of all parameter groups."""
-    return max((float(group["lr"]) for optimizer in optimizers for group in optimizer.param_groups), default=0.0)
 
 
 def _text(value: Any) -> str:

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 
 import torch
 
-from mmrl.annotators.base import Annotator
-from mmrl.annotators.logprobs import evaluate_rows, positive_rows, reference_of
+from mmrl.annotators.logprobs import ForwardAnnotator, evaluate_rows, reference_of
 from mmrl.batch import Batch
-from mmrl.columns import COLLATED
 from mmrl.types import Context
 
 
 @dataclass(frozen=True)
-class DistillationTarget(Annotator):
+class DistillationTarget(ForwardAnnotator):
     """Distillation target: the end of every row's chain becomes the frozen reference's chunk from the same noise.
 
     Rows are chains of one transition, x_0 to x_1, in states that the policy itself visited. The reference is the
@@ -28,18 +26,7 @@ class DistillationTarget(Annotator):
     fixed, the likelihood of the new end, -log N(x_1; f(x_0), s^2), is the squared error of one-step distillation over
     2 s^2. Source: RL-100, 2025, the consistency head, arXiv:2510.14830; Consistency Models, 2023, arXiv:2303.01469.
     Differs: only from the noise, not from the states between.
-
-    Args:
-        rows: contexts per forward pass; lower it when memory runs out.
     """
-
-    rows: int = 64
-
-    def __post_init__(self) -> None:
-        positive_rows(self.rows, "distillation_target")
-
-    def reads(self) -> frozenset[str]:
-        return COLLATED
 
     def writes(self) -> frozenset[str]:
         return frozenset({"action"})

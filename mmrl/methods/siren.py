@@ -18,9 +18,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from mmrl.annotators.base import Annotator
-from mmrl.annotators.logprobs import positive_rows, score_rows
+from mmrl.annotators.logprobs import ForwardAnnotator, score_rows
 from mmrl.batch import Batch
-from mmrl.columns import COLLATED
 from mmrl.objectives.objective import Term
 from mmrl.ops.logprob import pieces, precision
 from mmrl.ops.masked import zero_outside
@@ -107,25 +106,17 @@ class NucleusEntropy(Statistic):
         return nucleus_entropy(logits, self.mass, temperature)
 
 
-@dataclass(frozen=True)
-class OutputColumn(Annotator):
+@dataclass(frozen=True, kw_only=True)
+class OutputColumn(ForwardAnnotator):
     """Store an output of the policy for each choice before this iteration's updates, such as an entropy.
 
     Args:
         part: name in the `extra` of its output.
         column: that it is written to; its own name when left out.
-        rows: contexts per forward pass; lower it when memory runs out.
     """
 
     part: str
     column: str | None = None
-    rows: int = 64
-
-    def __post_init__(self) -> None:
-        positive_rows(self.rows, "output_column")
-
-    def reads(self) -> frozenset[str]:
-        return COLLATED
 
     def needs(self) -> frozenset[str]:
         return frozenset({self.part})

@@ -10,10 +10,8 @@ from torch import Tensor
 
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Term
-from mmrl.ops.divergence import divergence
 from mmrl.ops.masked import zero_outside
-from mmrl.ops.ratio import log_ratio
-from mmrl.ops.surrogate import cispo, clipped_surrogate, is_clipped
+from mmrl.ops.policy_gradient import cispo, clipped_surrogate, divergence, is_clipped, log_ratio
 from mmrl.types import PolicyOutput
 
 

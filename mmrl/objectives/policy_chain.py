@@ -10,10 +10,15 @@ from torch import Tensor
 
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Term
-from mmrl.ops.divergence import divergence
 from mmrl.ops.masked import masked_sum, zero_outside
-from mmrl.ops.ratio import LIMIT, block_log_ratio, log_ratio
-from mmrl.ops.surrogate import clipped_surrogate, is_clipped
+from mmrl.ops.policy_gradient import (
+    MAX_LOG_RATIO,
+    block_log_ratio,
+    clipped_surrogate,
+    divergence,
+    is_clipped,
+    log_ratio,
+)
 from mmrl.types import PolicyOutput
 
 
@@ -86,7 +91,7 @@ class ChainSurrogate(Term):
         if self.join == "chain":
             return log_ratio(out.logprobs, old, mask, "joint")
         return block_log_ratio(out.logprobs, old, mask, self.chunk if self.join == "transition" else 1).clamp(
-            -LIMIT, LIMIT
+            -MAX_LOG_RATIO, MAX_LOG_RATIO
         )
 
     def _reduce(self, total: Tensor, batch: Batch) -> Tensor:

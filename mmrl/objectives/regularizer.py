@@ -9,8 +9,8 @@ from torch import Tensor
 
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Term
-from mmrl.ops.divergence import divergence
 from mmrl.ops.masked import zero_outside
+from mmrl.ops.policy_gradient import divergence
 from mmrl.types import PolicyOutput
 
 

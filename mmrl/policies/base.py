@@ -95,6 +95,10 @@ class Policy(nn.Module, ABC):
         """Decode sampled ids to text."""
         raise NotImplementedError(f"{type(self).__name__} writes no text; choose a text policy")
 
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        """Return the text of each token, special tokens included; empty where choices are no tokens of text."""
+        return []
+
     def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor] | None:
         """Encode and collate the raw observations [n, ...] of n environments; None where each is encoded alone.
 

@@ -11,9 +11,8 @@ import numpy as np
 from gymnasium import spaces
 
 from mmrl.types import Sim
-from sims.gym.diverged import add_divergence_check
 from sims.gym.enums import mend_enums
-from sims.gym.guard import Guard
+from sims.gym.guard import Guard, add_divergence_check
 from sims.gym.opengl import choose_gl
 from sims.gym.vector import GymVectorEnv
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import pickle
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -12,13 +13,12 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import concatenate, iterate
 from PIL import Image
 
 from mmrl.pickled import PICKLED
 from sims.gym.guard import Guard, finite
-from sims.gym.infos import merge_infos
 from sims.gym.plain_state import NotPlainError, Packer, Unpacker
 
 log = logging.getLogger(__name__)
@@ -178,3 +178,33 @@ def _blank(kind: type[gymnasium.Env]) -> gymnasium.Env:
 
 def _fill(env: gymnasium.Env, attributes: dict[str, Any]) -> None:
     env.__dict__.update(attributes)
+
+
+_NUMBERS = (int, float, bool, np.number, np.bool_)
+
+
+def merge_infos(
+    reports: Sequence[Mapping[str, Any]], venv: VectorEnv, start: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Merge the infos of one step; keys with plain numbers in all environments are converted at once.
+
+    Args:
+        reports: of every environment, in order.
+        venv: whose way of adding one environment's report is used for everything else.
+        start: infos to add to.
+    """
+    infos = start or {}
+    if not any(reports):
+        return infos
+    shared, everyone = set(), np.ones(len(reports), dtype=np.bool_)
+    for key, value in reports[0].items():
+        if isinstance(value, _NUMBERS) and key not in infos:
+            column = [report.get(key) for report in reports]
+            if len(set(map(type, column))) == 1:
+                infos[key], infos[f"_{key}"] = np.array(column, dtype=type(value)), everyone
+                shared.add(key)
+    for i, report in enumerate(reports):
+        if len(report) > len(shared):
+            rest = {key: value for key, value in report.items() if key not in shared}
+            infos = venv._add_info(infos, rest, i)
+    return infos

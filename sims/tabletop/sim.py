@@ -15,7 +15,6 @@ from mmrl.rng import derive_rng
 from mmrl.types import Sim
 from sims.render import make_renderer
 from sims.render.base import PIXELS, Kind, resolve
-from sims.seeds import split_of
 from sims.tabletop.appearance import Appearance
 from sims.tabletop.arm import STEP_M
 from sims.tabletop.demos import AT_ONCE, Demo, label, play
@@ -27,6 +26,7 @@ from sims.tabletop.task import Start, TabletopTask
 from sims.tabletop.things import COLOURS
 from sims.tabletop.vector import TabletopVectorEnv
 from sims.tabletop.worlds import TabletopPhysics
+from sims.task import split_of
 
 Level = Literal["easy", "default", "hard"]
 _FELT = {

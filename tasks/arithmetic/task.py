@@ -2,16 +2,52 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
 
 import numpy as np
 
+from mmrl.rng import derive_rng
 from mmrl.types import Prompt
 from tasks.answers import AnswerTask
-from tasks.arithmetic.data import MOST, SYMBOLS, problems, result
-from tasks.arithmetic.verify import verify
-from tasks.checks import check_fraction, check_index, check_split
+from tasks.checks import check_fraction, check_index, check_split, final_line
+
+SYMBOLS = ("+", "-", "*")
+MOST = 6  # digits of a question, since all its problems are listed
+
+
+@lru_cache(maxsize=8)
+def problems(
+    digits: tuple[int, ...], operations: tuple[str, ...], held_out_fraction: float, seed: int, split: str
+) -> np.ndarray:
+    """Problems in seeded random order, [problems, 1 + operands] int32: index of the operation, then the operands.
+
+    Orders of the same operands are one fact, or nearly, so all of them go to the same split: a multiset of operands
+    under one operation is drawn for the held-out split or it is not.
+    """
+    everything = np.indices([10**d for d in digits], dtype=np.int32).reshape(len(digits), -1).T
+    _, fact = np.unique(np.sort(everything, axis=1), axis=0, return_inverse=True)
+    fact = fact.reshape(-1)
+    parts = []
+    for position, symbol in enumerate(operations):
+        rng = derive_rng("arithmetic", "split", *digits, symbol, seed)
+        facts = rng.permutation(fact.max() + 1)
+        num_held_out = np.zeros(len(facts), dtype=bool)
+        num_held_out[facts[: round(held_out_fraction * len(facts))]] = True
+        rows = everything[num_held_out[fact] == (split == "held_out")]
+        parts.append(np.concatenate([np.full((len(rows), 1), position, dtype=np.int32), rows], axis=1))
+    problem_rows = np.concatenate(parts)
+    order = derive_rng("arithmetic", "order", *digits, *operations, seed, split).permutation(len(problem_rows))
+    problem_rows = problem_rows[order]
+    problem_rows.flags.writeable = False  # shared by every user of the cache
+    return problem_rows
+
+
+def result(symbol: str, operands: Sequence[int]) -> int:
+    """Apply the operation from left to right."""
+    return reduce({"+": int.__add__, "-": int.__sub__, "*": int.__mul__}[symbol], operands)
 
 
 @dataclass(frozen=True)
@@ -81,3 +117,15 @@ class Arithmetic(AnswerTask):
         first = 2 if self.steps else len(info["operands"])
         lines = [result(info["operation"], info["operands"][:n]) for n in range(first, len(info["operands"]) + 1)]
         return "\n".join([*map(str, lines[:-1]), self.write_answer(str(lines[-1]))])
+
+
+# one way to write each number: ASCII digits, no leading zero, no minus zero
+INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+
+
+def verify(text: str, answer: int) -> dict[str, float]:
+    """format: 1 when the final line is one integer and nothing else; exact: 1 when it is also the right one."""
+    final = final_line(text)
+    well_formed = INTEGER.fullmatch(final) is not None
+    # every integer has one accepted spelling, so equal text is equal value, however long a policy rambles in digits
+    return {"exact": float(well_formed and final == str(answer)), "format": float(well_formed)}

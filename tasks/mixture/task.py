@@ -79,9 +79,6 @@ class Mixture(Task):
     def prompts_to_check(self) -> Iterator[Prompt]:
         return chain.from_iterable(part.prompts_to_check() for part in self._of_split.values())
 
-    def extract_answer(self, completion: str, prompt: Prompt) -> str | None:
-        return self._of_split[prompt.info["task"]].extract_answer(completion, prompt)
-
     def drop_long_prompts(self, fits: Callable[[Prompt, int], bool]) -> Mixture:
         return replace(self, parts={name: part.drop_long_prompts(fits) for name, part in self.parts.items()})
 

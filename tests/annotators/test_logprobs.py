@@ -63,7 +63,7 @@ def test_refusals():
         ReferenceLogprobs()(rows(), context(Linear(1.0)))
     with pytest.raises(ValueError, match="value_head=true"):
         Values()(rows(), context(Linear(1.0, value_head=False)))
-    with pytest.raises(ValueError, match=r"values\.rows"):
+    with pytest.raises(ValueError, match=r"Values\.rows"):
         Values(0)
 
 

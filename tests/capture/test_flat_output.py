@@ -2,8 +2,8 @@
 
 import torch
 
+from mmrl.batch import add_prefix, strip_prefix
 from mmrl.capture.flat_output import flatten_output, unflatten_output
-from mmrl.prefix_keys import add_prefix, strip_prefix
 from mmrl.types import PolicyOutput
 
 

@@ -100,7 +100,7 @@ def test_the_same_answer_is_scored_in_the_other_context(policy):
     batch = collate(episodes, policy)
     own, other = policy(batch), policy(batch.with_context("blind"))
     assert (own.logprobs - other.logprobs)[batch["action_mask"]].abs().max() > 1e-3
-    annotator = Logprobs("other_logprobs", context="blind")(batch, ctx)
+    annotator = Logprobs(column="other_logprobs", context="blind")(batch, ctx)
     assert_close(annotator["other_logprobs"], other.logprobs)
     # one context for all episodes of a prompt, another in the next iteration, the same again on a resume
     pixels = [e.turns[0].completion.others["blind"]["pixel_values"] for e in episodes]

@@ -1,7 +1,7 @@
 import pytest
 
 from tasks.arithmetic import Arithmetic
-from tasks.arithmetic.verify import verify
+from tasks.arithmetic.task import verify
 from tests.tasks.replies import reply
 
 

@@ -16,7 +16,8 @@ from mmrl.evaluation.statistics.curves import plot_run
 from mmrl.evaluation.statistics.paired import PairedComparison
 from mmrl.evaluation.video.clips import get_outcome
 from mmrl.evaluation.video.recording import EpisodeVideos
-from mmrl.evaluation.video.scenes import classify_episode, data_uri, encode_videos, select_episodes, sort_failures_first
+from mmrl.evaluation.video.scenes import classify_episode, encode_videos, select_episodes, sort_failures_first
+from mmrl.samples.images import data_uri
 from mmrl.types import Episode
 
 NAME = "report.html"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from PIL import Image
 from mmrl.evaluation.video.clips import compose_clip, get_outcome, is_success
 from mmrl.evaluation.video.encoder import write_video
 from mmrl.evaluation.video.recording import EpisodeVideos
+from mmrl.samples.images import data_uri
 from mmrl.types import Episode
 
 PER_KIND = 3  # number of failures, and of successes
@@ -94,8 +94,3 @@ def encode_videos(
             )
         )
     return made
-
-
-def data_uri(content: bytes, media: str) -> str:
-    """Encode content as a data URI."""
-    return f"data:{media};base64,{base64.b64encode(content).decode()}"

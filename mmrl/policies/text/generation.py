@@ -73,6 +73,26 @@ class ServedPolicy(Policy):
         """Decode chosen ids to text, as `act` returns it."""
         return self.tokenizer.decode(ids, skip_special_tokens=True)
 
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        # several tokens can spell one character: the last of them has its text, those before have none
+        texts, waiting = [], ()
+        for i in ids:
+            waiting = (*waiting[-3:], int(i))
+            text = self._token_text(waiting)
+            complete = "\ufffd" not in text or len(waiting) == 4
+            texts.append(text if complete else "")
+            waiting = () if complete else waiting
+        return texts
+
+    def _token_text(self, ids: tuple[int, ...]) -> str:
+        """Text of ids behind another token, because tokenizers drop a space at the beginning."""
+        known = self.__dict__.setdefault("_token_text_cache", {})
+        if ids not in known:
+            before = self.tokenizer.encode("a", add_special_tokens=False)[-1:]
+            start, whole = (self.tokenizer.decode(part) for part in (before, [*before, *ids]))
+            known[ids] = whole[len(start) :]
+        return known[ids]
+
     def export_weights(self) -> dict[str, Tensor]:
         """Return the weights by transformers' checkpoint names: adapters merged, tied weights under each name."""
         model = merge_lora(self.model)

@@ -6,12 +6,12 @@ import copy
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from torch import nn
 from transformers.utils import logging as transformers_logging
 
+from mmrl.policies.text.checkpoint import locate_checkpoint, remove_quantization
 from mmrl.policies.weights import check_finite, check_folder
 
 log = logging.getLogger(__name__)
@@ -20,19 +20,16 @@ log = logging.getLogger(__name__)
 @contextmanager
 def checkpoint_error(path: str) -> Iterator[None]:
     """Convert errors of loading to one that names the checkpoint and the remedy."""
-    if _is_folder(path) and not Path(path).is_dir():
-        raise ValueError(
-            f"policy.path={path!r}: no such folder. Give a folder written by save_pretrained with its tokenizer or "
-            "processor, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct"
-        )
-    check_folder(path)
+    arguments = locate_checkpoint(path)
+    if "gguf_file" not in arguments:
+        check_folder(arguments["pretrained_model_name_or_path"])
     try:
         yield
     except Exception as error:  # broken files raise many types of exceptions
         reason = " ".join(str(error).split())[:300].rstrip(". ") or type(error).__name__
         raise ValueError(
             f"policy.path={path!r} cannot be loaded: {reason}. Give a folder written by save_pretrained with its "
-            "tokenizer or processor, or a hub id that this machine can reach"
+            "tokenizer or processor, a GGUF file of a text model, or a hub id that this machine can reach"
         ) from error
 
 
@@ -44,11 +41,11 @@ def refuse_empty(tokenizer: Any) -> Any:
 
 
 def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **options: Any) -> Any:
-    """Load a transformers model from a checkpoint in safetensors; missing weights are refused, not drawn at random.
+    """Load a transformers model from safetensors or GGUF; missing weights are refused, not drawn at random.
 
     Args:
         auto_model: a model class of transformers.
-        path: hub id or folder.
+        path: of `locate_checkpoint`; the weights of a GGUF file are dequantised.
         may_lack: beginnings of the names of weights that the checkpoint may lack.
         options: of `from_pretrained`.
 
@@ -57,7 +54,8 @@ def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **opt
     """
     options |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
     with _quiet():  # suppress transformers' long report; the errors below replace it
-        model, report = auto_model.from_pretrained(path, **options)
+        model, report = auto_model.from_pretrained(**locate_checkpoint(path), **options)
+    remove_quantization(model)
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(may_lack))
     if missing:
         raise ValueError(f"the checkpoint lacks {len(missing)} weights, the first of them {missing[0]}")
@@ -81,11 +79,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         transformers_logging.set_verbosity(before)
-
-
-def _is_folder(path: str) -> bool:
-    """Whether a path cannot be a hub id (NAME or OWNER/NAME)."""
-    return not path.strip() or path.startswith((".", "/", "~")) or path.count("/") > 1
 
 
 def remove_dropout(model: nn.Module) -> nn.Module:

@@ -20,14 +20,14 @@ from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Action, require_inputs
 from mmrl.policies.text.architecture import build_model, refuse_recurrent
 from mmrl.policies.text.cache import build_cache
+from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.decoding import generate, next_logits
 from mmrl.policies.text.generation import ServedPolicy, refuse_mean
 from mmrl.policies.text.loading import add_lora, checkpoint_error, load_model, merge_lora, refuse_empty, remove_dropout
 from mmrl.policies.text.packing import plan as packing
-from mmrl.policies.text.packing.packed_inputs import BatchTokens
+from mmrl.policies.text.packing.packed_inputs import BatchTokens, score_tokens
 from mmrl.policies.text.packing.prefix_attention import enable_prefix_sharing
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
-from mmrl.policies.text.scoring import score_tokens
 from mmrl.policies.text.statistics import Statistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import encode_answer, set_pad_token
@@ -40,7 +40,7 @@ class TextPolicy(ServedPolicy):
     """Any causal language model of transformers whose layers are all attention; only adapters (`lora`) have dropout.
 
     Args:
-        path: hub id or folder of a checkpoint with its tokenizer.
+        path: hub id, folder or GGUF file of a checkpoint with its tokenizer, see `locate_checkpoint`.
         config: instead of a path, an architecture with random weights and the character tokenizer: the arguments of
             its transformers configuration, with `model_type`.
         value_head: also predict the return before each token, for objectives that need it.
@@ -105,7 +105,7 @@ class TextPolicy(ServedPolicy):
     # ---------------------------------------------------------------- what a vision-language policy overrides
 
     def load_processor(self, path: str) -> Any:
-        return refuse_empty(AutoTokenizer.from_pretrained(path, padding_side="left"))
+        return refuse_empty(AutoTokenizer.from_pretrained(**locate_checkpoint(path), padding_side="left"))
 
     def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:
         """Build a configuration for the character tokenizer, and that tokenizer."""

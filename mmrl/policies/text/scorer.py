@@ -15,6 +15,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from mmrl.batch import Batch, pad_stack
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.control.policy import perceptron
+from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.loading import checkpoint_error, load_model, refuse_empty, remove_dropout
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import join_messages, set_pad_token
@@ -54,7 +55,7 @@ class ScoringPolicy(Policy):
         self.path = path
         if path is not None:
             with checkpoint_error(path):
-                self.tokenizer: Any = refuse_empty(AutoTokenizer.from_pretrained(path))
+                self.tokenizer: Any = refuse_empty(AutoTokenizer.from_pretrained(**locate_checkpoint(path)))
                 # for a language model, the head is initialised at random
                 model = load_model(AutoModelForSequenceClassification, path, HEADS, num_labels=1, dtype=dtype)
         else:

@@ -13,6 +13,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from mmrl.batch import Ragged, pad_stack
 from mmrl.policies.base import require_inputs
+from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.loading import refuse_empty
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.tiny import llava_parts
@@ -31,7 +32,7 @@ class VisionLanguagePolicy(TextPolicy):
     auto_model: Any = AutoModelForImageTextToText
 
     def load_processor(self, path: str) -> Any:
-        processor = AutoProcessor.from_pretrained(path)
+        processor = AutoProcessor.from_pretrained(**locate_checkpoint(path))
         if not hasattr(processor, "image_processor"):
             raise ValueError(
                 f"its processor is a {type(processor).__name__}, which takes no images; use a text policy for it"

@@ -5,12 +5,11 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from sims.seeds import seed_of, split_of
 from sims.tabletop import Push, Reach, Suite, expert
 from sims.tabletop.appearance import Appearance
 from sims.tabletop.sentences import SENTENCES
 from sims.tabletop.suite import PARTS
-from sims.task import SimTask
+from sims.task import SimTask, seed_of, split_of
 
 TASKS = tuple(PARTS)
 SIZE = 8  # pixels; small, because these tests are not about images

@@ -18,7 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mmrl.batch import Ragged
+from mmrl.batch import Batch, Ragged
+from mmrl.ops.logprob import logprob_entropy
+from mmrl.ops.support import support_logprob_entropy
 from mmrl.policies.text.packing.plan import Lengths, PackedBatch, sequence_size, shares_prefix
 
 
@@ -164,3 +166,21 @@ def annotate_mask(mask: Tensor, completion: Tensor) -> Tensor:
     mask.head = int((completion < 1).all(0).cumprod(0).sum())  # type: ignore[attr-defined]
     mask.causal = bool((completion >= 0).all())  # type: ignore[attr-defined]
     return mask
+
+
+def score_tokens(logits: Tensor, action: Tensor, batch: Batch, slot: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute log-probabilities [M] and entropies [M] of M choices, in nats, at the temperatures of their rows.
+
+    Args:
+        logits: [M, V].
+        action: [M] ids.
+        batch: has the columns packed_support_ids and support_sizes where sampling was truncated.
+        slot: [M] of the choices among the N * T of the batch.
+    """
+    temperature = batch["temperature"][slot // batch["action"].shape[1]]
+    if "packed_support_ids" not in batch:
+        logprobs, entropy = logprob_entropy(logits[:, None], action[:, None], temperature)
+        return logprobs[:, 0], entropy[:, 0]
+    ids, sizes = batch["packed_support_ids"].values, batch["support_sizes"].flatten()
+    starts = sizes.cumsum(0) - sizes
+    return support_logprob_entropy(logits, action, temperature, ids, starts[slot], sizes[slot])

@@ -1,13 +1,22 @@
-"""Ratios per choice, per sequence and joint; the surrogate; truncated and masked ratios."""
+"""Ratios per choice, per sequence and joint; the surrogate; truncated and masked ratios; KL estimates."""
 
 import math
 
 import pytest
 import torch
+from torch.distributions import Categorical, kl_divergence
 from torch.testing import assert_close
 
-from mmrl.ops.ratio import LIMIT, log_ratio, mask_ratio, truncate_ratio
-from mmrl.ops.surrogate import cispo, clipped_surrogate, is_clipped
+from mmrl.ops.policy_gradient import (
+    MAX_LOG_RATIO,
+    cispo,
+    clipped_surrogate,
+    divergence,
+    is_clipped,
+    log_ratio,
+    mask_ratio,
+    truncate_ratio,
+)
 
 D = torch.tensor([[0.2, -0.1, 0.3, 0.0]])
 
@@ -46,7 +55,7 @@ def test_gradient_of_the_row_levels():
 def test_held_finite():
     d = torch.tensor([[500.0, -500.0]], requires_grad=True)
     ratio = log_ratio(d, torch.zeros(1, 2), torch.ones(1, 2).bool()).exp()
-    assert_close(ratio, torch.tensor([[math.exp(LIMIT), math.exp(-LIMIT)]]))
+    assert_close(ratio, torch.tensor([[math.exp(MAX_LOG_RATIO), math.exp(-MAX_LOG_RATIO)]]))
     ratio.sum().backward()
     assert (d.grad == 0).all()
 
@@ -140,3 +149,57 @@ def test_cispo_clips_the_weight_and_keeps_the_gradient_of_every_choice(clip_low,
     loss = cispo(logprobs, torch.tensor([0.5, 8.0]), torch.tensor([1.0, -2.0]), clip_low, 4.0)
     assert_close(loss, torch.tensor([weights[0], -weights[1]]))  # -w A logprob
     assert_close(torch.autograd.grad(loss.sum(), logprobs)[0], torch.tensor([-weights[0], 2 * weights[1]]))
+
+
+@pytest.mark.parametrize("estimator, value", [("k1", 0.3), ("k2", 0.045), ("k3", math.exp(-0.3) - 0.7)])
+def test_hand_computed(estimator, value):
+    # logprobs -1, reference -1.3: d = -0.3
+    out = divergence(torch.tensor([-1.0]), torch.tensor([-1.3]), estimator)
+    assert_close(out, torch.tensor([value]))
+    assert divergence(torch.tensor([-1.0]), torch.tensor([-1.0]), estimator) == 0
+
+
+def test_golden_k3():
+    assert divergence(torch.tensor(0.0), torch.tensor(-0.3), "k3").item() == pytest.approx(0.040818, abs=1e-6)
+    # p = .8 against .4: d = -log 2, 1/2 - 1 + log 2
+    assert divergence(torch.tensor(0.8).log(), torch.tensor(0.4).log(), "k3").item() == pytest.approx(
+        0.193147, abs=1e-6
+    )
+
+
+def enumerated(estimator):
+    """Exact expectation over the choices, and the expected gradient of the estimate itself."""
+    logits = torch.tensor([0.3, -1.0, 0.8, 0.1], dtype=torch.float64, requires_grad=True)
+    reference = Categorical(logits=torch.tensor([-0.5, 0.2, 0.4, 1.0], dtype=torch.float64))
+    policy = Categorical(logits=logits)
+    estimate = divergence(policy.logits, reference.logits, estimator)
+    probs = policy.probs.detach()
+    grad = torch.autograd.grad((probs * estimate).sum(), logits, retain_graph=True)[0]
+    return logits, policy, reference, (probs * estimate).sum(), grad
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k3"])
+def test_unbiased(estimator):
+    _, policy, reference, mean, _ = enumerated(estimator)
+    assert_close(mean, kl_divergence(policy, reference))
+
+
+def test_expected_gradients():
+    assert_close(enumerated("k1")[4], torch.zeros(4, dtype=torch.float64), atol=1e-12, rtol=0)
+    logits, policy, reference, _, grad = enumerated("k2")
+    assert_close(grad, torch.autograd.grad(kl_divergence(policy, reference), logits)[0])
+    logits, policy, reference, _, grad = enumerated("k3")
+    assert_close(grad, torch.autograd.grad(kl_divergence(reference, policy), logits)[0])
+
+
+def test_held_finite_without_turning_the_gradient():
+    logprobs = torch.tensor([-200.0, -19.0], requires_grad=True)
+    out = divergence(logprobs, torch.zeros(2), "k3")
+    assert_close(out[0].item(), math.exp(MAX_LOG_RATIO) - 1 - MAX_LOG_RATIO)
+    out.sum().backward()
+    assert logprobs.grad[0] == 0 and logprobs.grad[1] < 0  # minimising raises the log-probability
+
+
+def test_unknown_estimator():
+    with pytest.raises(ValueError, match="k3"):
+        divergence(torch.zeros(1), torch.zeros(1), "k4")
