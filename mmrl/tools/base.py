@@ -44,6 +44,7 @@ class Tool(ABC):
 
     timeout_s: float = 10.0  # of a call
     max_chars: int = 1000  # of a result; longer ones are truncated and marked
+    ends_episode: bool = False  # whether a successful call is the final answer, and its result the episode's output
 
     @abstractmethod
     def run(self, **arguments: Any) -> str:
@@ -62,6 +63,10 @@ class Tool(ABC):
         made = get_json_schema(self.run)
         made["function"]["name"] = type(self).__name__.lower()
         return made
+
+    def schema_as(self, name: str) -> dict[str, Any]:
+        """Return the schema under the name that calls use."""
+        return {**self.schema, "function": {**self.schema["function"], "name": name}}
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
