@@ -16,6 +16,7 @@ from mmrl.tools.base import Tool, ToolError
 from mmrl.tools.call_parser import TagParser, ToolCall, ToolCallParser
 from mmrl.tools.chat_parser import ChatParser
 from mmrl.tools.executor import PendingCall, ToolExecutor, ToolResult, reject
+from mmrl.tools.function import FunctionTool
 from mmrl.types import Completion, Context, Ended, Episode, Prompt, Request, Sampling, Turn
 
 
@@ -32,6 +33,7 @@ class ToolUse(Rollout):
 
     Args:
         tools: by the name in the call.
+        functions: further tools: plain functions, as tools.py:multiply, called by their names.
         parser: of calls, and format of their results. With a ChatParser the model's chat template shows the tools and
             formats the results.
         max_turns: calls that are executed; in the turn after the last one the policy can only answer.
@@ -44,16 +46,22 @@ class ToolUse(Rollout):
 
     def __init__(
         self,
-        tools: dict[str, Tool],
+        tools: dict[str, Tool] | None = None,
         parser: ToolCallParser | None = None,
         max_turns: int = 4,
+        functions: list[str] | None = None,
         continue_on_fault: bool = False,
         max_concurrent: int = 256,
         batch_timeout_s: float | None = None,
         max_timeouts: int = 64,
     ):
+        made = [FunctionTool(function) for function in functions or ()]
+        tools = {**(tools or {}), **{tool.name: tool for tool in made}}
         if not tools:
-            raise ValueError("rollout.tools is empty: name at least one tool, or use rollout=single_turn")
+            raise ValueError(
+                "rollout.tools is empty: name a function, as in rollout.functions=[tools.py:multiply], or use "
+                "rollout=single_turn"
+            )
         for name, value in (("max_turns", max_turns), ("max_concurrent", max_concurrent)):
             if value < 1:
                 raise ValueError(f"rollout.{name} must be at least 1, got {value}")
