@@ -125,7 +125,7 @@ class TextPolicy(ServedPolicy):
                 f"{type(self).__name__} cannot see, but the prompt has {len(raw['images'])} image(s); "
                 "choose a vision-language policy, for example policy=tiny_vlm"
             )
-        return {"input_ids": torch.tensor(self._chat_ids(list(raw["messages"])), dtype=torch.long)}
+        return {"input_ids": torch.tensor(self._chat_ids(list(raw["messages"]), raw.get("tools")), dtype=torch.long)}
 
     def extend(self, observation: Observation, ids: Tensor) -> Observation:
         return {**observation, "input_ids": torch.cat([observation["input_ids"], ids])}
