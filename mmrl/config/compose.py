@@ -39,6 +39,7 @@ CONF = next(
 
 SHORT = {
     "policy": "model.policy",
+    "teacher": "model.frozen_models.teacher",
     "objective": "model.objective",
     "optimizer": "model.optimizer",
     "scheduler": "model.scheduler",
@@ -243,7 +244,7 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
 
 NAMED_PARTS = (
     *("callbacks", "logger", "stages", "annotators", "transforms", "terms", "phases", "models"),
-    *("evaluators", "sampling", "weights", "statistics", "auxiliary_models"),
+    *("evaluators", "sampling", "weights", "statistics", "auxiliary_models", "frozen_models"),
 )
 """Dictionaries of named parts: a recipe takes one out by setting it to null."""
 
