@@ -28,8 +28,9 @@ def fit(*overrides: str | Path, **keys: Any) -> Run:
             run, whose settings are used again.
         keys: top-level keys and their values: the name of an option (recipe="grpo"), a mapping of further keys
             (trainer={"max_epochs": 5}), or an object in the part's place: task= a Task or a list of problems, reward= a
-            Reward or a function (completion, answer) -> float, sim= a Sim, a gymnasium id or a function that makes an
-            environment, policy= a Policy, objective={"terms": {"mine": a Term}}, and so on for every part.
+            Reward, a function or a list of functions (see FunctionReward), sim= a Sim, a gymnasium id or a function
+            that makes an environment, policy= a Policy, objective={"terms": {"mine": a Term}}, and so on for every
+            part.
             run_dir, ckpt_path, seed, overwrite and trust as on the command line.
 
     Raises:
@@ -62,8 +63,6 @@ def _arguments(overrides: Sequence[str | Path], keys: Mapping[str, Any]) -> list
     arguments = [
         argument for key, value in keys.items() for argument in _CONVERTERS.get(key, _key_arguments)(key, value)
     ] + given
-    if any(argument.startswith("reward.function=") for argument in arguments) and _has_evaluation(arguments):
-        arguments.append("+evaluation.evaluators.reward._target_=mmrl.evaluation.metrics.means.MeanReward")
     return arguments
 
 
@@ -79,10 +78,6 @@ def _file_arguments(arguments: list[str], keys: Mapping[str, Any]) -> list[str]:
         *(argument if argument.startswith("--") else f"--{argument}" for argument in arguments[1:]),
         *given,
     ]
-
-
-def _has_evaluation(arguments: Sequence[str]) -> bool:
-    return OmegaConf.select(_compose(arguments), "data.evaluation.evaluators") is not None
 
 
 def _compose(arguments: Sequence[str]) -> DictConfig:
@@ -116,14 +111,15 @@ def _key_arguments(key: str, value: Any) -> Iterator[str]:
 
 
 def _reward_arguments(key: str, value: Any) -> Iterator[str]:
-    """A Reward as a part; a function of (completion, answer) as FunctionReward."""
-    if isinstance(value, Reward) or not callable(value):
+    """A Reward as a part; functions, or their paths, by path. Where this process alone has one, all run in it."""
+    values = value if isinstance(value, list | tuple) else [value]
+    if isinstance(value, Reward) or not all(isinstance(one, str) or callable(one) for one in values):
         yield from _key_arguments(key, value)
         return
-    path = objects.import_path(value) or objects.keep_function(value)
-    yield "data.reward=null"
-    yield "reward._target_=mmrl.rewards.function.FunctionReward"
-    yield f"reward.function={path}"
+    paths = [one if isinstance(one, str) else objects.import_path(one) or objects.keep_function(one) for one in values]
+    yield f"{key}={to_text(paths)}"
+    if any(map(objects.is_kept, paths)):
+        yield f"{key}.in_process=true"
 
 
 _CONVERTERS: dict[str, Callable[[str, Any], Iterator[str]]] = {

@@ -52,7 +52,7 @@ All keys: mmrl fit recipe=NAME --print_config. All of LightningCLI's options: mm
 Several runs: python scripts/train.py --multirun recipe=grpo,rloo seed=0,1.
 
 Examples:
-  mmrl fit recipe=grpo task=jsonl task.path=rows.jsonl policy=text policy.path=Qwen/Qwen2.5-0.5B-Instruct
+  mmrl fit recipe=grpo task=dataset task.path=rows.jsonl policy=text policy.path=Qwen/Qwen2.5-0.5B-Instruct
   mmrl fit recipe=demo_vla sim=push trainer.max_epochs=40 run_dir=runs/push
   mmrl fit recipe=sac sim=gym sim.id=Pendulum-v1
   mmrl fit --config runs/push/config.yaml --trainer.max_epochs 80 --ckpt_path runs/push/checkpoints/last.ckpt

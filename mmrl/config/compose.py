@@ -25,6 +25,8 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from mmrl.config.overrides import check_argument, check_effect, drop_leftovers, quote
 from mmrl.config.renamed import check_argument_names, check_names, find_new_name
+from mmrl.config.reward_functions import KEY as REWARD
+from mmrl.config.reward_functions import replace_reward
 from mmrl.errors import ConfigError
 
 CONF = next(
@@ -154,7 +156,7 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
             out.append(f"~{key}" if value == "null" else f"{key}={value}")
         elif rest and head in SHORT:
             out.append(f"++{SHORT[head]}.{rest}={value}")
-        elif key in PLAIN or (rest and head in ROOTS):
+        elif key in PLAIN or key == REWARD or (rest and head in ROOTS):
             out.append(f"++{key}={value}")
         elif key in SHORT or key in ROOTS:
             raise ConfigError(f"{key}={value}: {key!r} has no named options; set its keys, as in {key}.KEY=VALUE")
@@ -186,6 +188,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]
     check_argument_names(own, arguments, SHORT)
     check_names(own)
     cfg = OmegaConf.create(own)
+    replace_reward(cfg, arguments)
     cfg.choices = chosen
     if cfg.get("run_dir") is None:
         cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{_start_time()}"

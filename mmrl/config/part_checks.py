@@ -15,7 +15,7 @@ from mmrl.data.parity import Parity
 from mmrl.errors import ConfigError
 from mmrl.types import Sampling
 
-_PARTS = ("curriculum", "parity", "weighting", "sampling")
+_PARTS = ("curriculum", "parity", "weighting", "sampling", "reward")
 _PLAIN = {"sampling": Sampling, "parity": Parity}
 """Parts of one class, which a configuration need not name."""
 _NAMED = ("annotators", "transforms")

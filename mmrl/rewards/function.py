@@ -1,64 +1,172 @@
-"""Reward computed by a user's function of the completion and the answer."""
+"""Reward computed by a user's functions, whose numbers are named scores of the episode."""
 
 from __future__ import annotations
 
-import importlib
-import math
-from collections.abc import Callable, Sequence
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from mmrl.rewards.base import Reward
+from mmrl.rewards.compose import WeightedSum
+from mmrl.rewards.function_calls import BATCH, Failure, FunctionCalls, Signature, bind_arguments
+from mmrl.rewards.worker import CallRaised, CallTimedOut, WorkerDied, WorkerPool
 from mmrl.types import Episode
 
-RewardFunction = Callable[[Any, Any], float]
-"""(completion, answer) -> reward: the policy's last output, a text or an action, and `Prompt.answer`."""
+Parts = Sequence[Sequence[Episode]]
+"""The episodes of each call."""
 
 
 class FunctionReward(Reward):
-    """Reward of every episode of a group: function(episode.output, episode.prompt.answer).
+    """Reward of an episode: sum_k weights_k * scores_k over the scores that functions return.
 
-    An exception of the function ends the run; it is never counted as a reward of 0.
+    A function takes its arguments by name: prompt (text), messages, completion (text or an action), answer, images,
+    num_tokens, truncated, and any column of the row (`Prompt.info`); **kwargs takes all of them. A function with a
+    parameter `completions`, `prompts` or `answers` is called once for all completions of a prompt, with lists; any
+    other function is called for each completion. It returns a number, or a dict of named numbers, or a list of
+    either for all completions. Functions declared with `async def` run for all completions at the same time.
+
+    The functions run in a worker process. An exception, a call past its time limit, a dead process and a value that is
+    not a finite number end the run; none is counted as 0.
 
     Args:
-        function: or its import path, as in my_rewards.brevity.
+        functions: paths, as rewards.py:score, rewards.py:Judge.score or package.module:score.
+        weights: by name of the score: 1 for those of the functions that are not named here. Scores of the task, such
+            as exact, count only if they are named.
+        timeout_s: time limit of a call in seconds; of all calls of an iteration for an async function.
+        in_process: call the functions in this process, which has no time limit.
     """
 
-    def __init__(self, function: str | RewardFunction):
-        self.function = _load(function) if isinstance(function, str) else function
-        self.name = getattr(self.function, "__qualname__", type(self.function).__name__)
+    def __init__(
+        self,
+        functions: list[str],
+        weights: dict[str, float] | None = None,
+        timeout_s: float = 60.0,
+        in_process: bool = False,
+    ):
+        if not functions:
+            raise ValueError("reward.functions is empty; name a function, as in reward=rewards.py:score")
+        self.functions, self.weights = list(functions), dict(weights or {})
+        self.timeout_s, self.in_process = timeout_s, in_process
+        load = functools.partial(FunctionCalls, self.functions)
+        self._pool = None if in_process else WorkerPool(load, timeout_s=timeout_s)
+        try:
+            self._calls: Callable[..., Any] = load() if self._pool is None else self._pool.call
+            self._signatures: list[Signature] = self._calls(None)
+        except CallRaised as error:
+            raise ValueError(error.text) from error
+        except (CallTimedOut, WorkerDied) as error:
+            raise RuntimeError(f"reward={', '.join(self.functions)}: {error}, during the import") from error
+        names = [signature.name for signature in self._signatures]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(
+                f"reward={self.functions}: two functions are called {twice[0]!r}, which is the name of their score; "
+                "rename one"
+            )
+        self._names: dict[str, str] = {}  # of scores, and the function that returned it
+
+    def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
+        out: list[dict[str, float]] = [{} for _ in episodes]
+        groups: dict[int, list[int]] = {}
+        for index, episode in enumerate(episodes):
+            groups.setdefault(episode.group, []).append(index)
+        for number, signature in enumerate(self._signatures):
+            parts = list(groups.values()) if signature.batch else [[index] for index in range(len(episodes))]
+            found = self._run(number, signature, [[episodes[index] for index in part] for part in parts])
+            for index, named in zip(chain.from_iterable(parts), chain.from_iterable(found)):
+                self._check_names(signature, named)
+                out[index].update(named)
+        return out
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
-        return [self._reward(episode) for episode in group]
+        return WeightedSum({**dict.fromkeys(self._names, 1.0), **self.weights})(group)
 
-    def _reward(self, episode: Episode) -> float:
-        key, output = episode.prompt.key, repr(episode.output)[:200]
+    def _run(self, number: int, signature: Signature, parts: Parts) -> list[list[dict[str, float]]]:
+        """Call one function: for each part, the named numbers of its episodes."""
+        calls = [(_bind(signature, part), len(part)) for part in parts]
+        if signature.is_async:
+            answers = self._ask(number, signature, calls, parts)
+        else:
+            answers = [
+                answer for call, part in zip(calls, parts) for answer in self._ask(number, signature, [call], [part])
+            ]
+        for part, answer in zip(parts, answers):
+            if isinstance(answer, Failure):
+                raise RuntimeError(_format(signature, answer.reason, part, answer.position))
+        return answers
+
+    def _ask(self, number: int, signature: Signature, calls: list[Any], parts: Parts) -> list[Any]:
+        if not calls:
+            return []
+        part = [episode for one in parts for episode in one]
         try:
-            value = self.function(episode.output, episode.prompt.answer)
-        except Exception as error:
-            raise RuntimeError(
-                f"the reward function {self.name!r} raised {type(error).__name__}: {error}; it was given the "
-                f"completion {output} and the answer {episode.prompt.answer!r} of {key!r}"
-            ) from error
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        if not math.isfinite(number):
+            return self._calls(number, calls)
+        except CallTimedOut as error:
+            reason = f"took longer than {self.timeout_s:g} s and was killed (reward.timeout_s changes the limit)"
+            raise RuntimeError(_format(signature, reason, part)) from error
+        except WorkerDied as error:
+            raise RuntimeError(_format(signature, f"ended its process: {error}", part)) from error
+
+    def _check_names(self, signature: Signature, named: Mapping[str, float]) -> None:
+        if twice := [name for name in named if self._names.get(name, signature.path) != signature.path]:
             raise ValueError(
-                f"the reward function {self.name!r} returned {value!r} for the completion {output} of {key!r}; it must "
-                "return a finite number"
+                f"reward={signature.path}: {signature.name} returned a score {twice[0]!r}, and so does "
+                f"{self._names[twice[0]]}; rename one"
             )
-        return number
+        known = {name for name, path in self._names.items() if path == signature.path}
+        if known and known != set(named):
+            raise ValueError(
+                f"reward={signature.path}: {signature.name} returned the scores {sorted(named)} after {sorted(known)}; "
+                "return the same names for every completion"
+            )
+        self._names.update(dict.fromkeys(named, signature.path))
 
 
-def _load(path: str) -> RewardFunction:
-    module, _, name = path.rpartition(".")
+def _bind(signature: Signature, part: Sequence[Episode]) -> dict[str, Any]:
+    rows = [_row(episode) for episode in part]
     try:
-        function = getattr(importlib.import_module(module), name) if module else None
-    except ImportError as error:
-        raise ValueError(f"reward.function={path}: {error}; put its folder on PYTHONPATH") from error
-    except AttributeError as error:
-        raise ValueError(f"reward.function={path}: {error}") from error
-    if not callable(function):
-        raise ValueError(f"reward.function={path}: must be the import path of a function, as in my_rewards.brevity")
-    return function
+        return bind_arguments(signature, rows)
+    except KeyError as error:
+        have = [*(BATCH if signature.batch else ()), *rows[0]]
+        raise ValueError(
+            f"reward={signature.path}: {signature.name} has a parameter {error.args[0]!r}, and {part[0].prompt.key!r} "
+            f"has no such column; there are {', '.join(have)}. Rename the parameter, or give it a default"
+        ) from error
+
+
+def _row(episode: Episode) -> dict[str, Any]:
+    """The columns of a row and the fields of an episode, by the names that a function's parameters have."""
+    prompt = episode.prompt
+    return {
+        **prompt.info,
+        "prompt": "\n".join(_text(message.get("content")) for message in prompt.messages),
+        "messages": list(prompt.messages),
+        "completion": episode.output,
+        "answer": prompt.answer,
+        "images": list(prompt.images),
+        "num_tokens": episode.tokens,
+        "truncated": episode.ended == "length",
+    }
+
+
+def _text(content: Any) -> str:
+    """The text of a chat message, whose content is a text or a list of parts."""
+    if isinstance(content, list):
+        return "".join(part.get("text", "") for part in content if isinstance(part, dict))
+    return content or ""
+
+
+def _format(signature: Signature, reason: str, part: Sequence[Episode], position: int | None = None) -> str:
+    where, _, _ = signature.path.rpartition(":")
+    name = f"{os.path.basename(where)}: {signature.name}" if where.endswith(".py") else signature.path
+    if len(part) > 1 and position is None:
+        key = part[0].prompt.key
+        return f"reward function {name} {reason}; it was given {len(part)} completions, the first of {key!r}"
+    episode = part[position or 0]
+    output = repr(episode.output)
+    output = output if len(output) <= 200 else output[:200] + "..."
+    return (
+        f"reward function {name} {reason}; it was given the completion {output} and the answer "
+        f"{episode.prompt.answer!r} of {episode.prompt.key!r}"
+    )

@@ -41,6 +41,12 @@ def score(episodes: Sequence[Episode], task: Task, reward: Reward) -> None:
                 f"number; the output was {_shorten(episode.output)}"
             )
         episode.scores = found
+    for episode, further in zip(finished, reward.scores(finished)):
+        if twice := sorted(further.keys() & episode.scores.keys()):
+            raise ValueError(
+                f"data.reward gives a score {twice[0]!r}, and so does task {task.name!r}; rename the reward function"
+            )
+        episode.scores = {**episode.scores, **further}
     for group in group_episodes(finished).values():
         rewards = list(reward(group))
         if len(rewards) != len(group):

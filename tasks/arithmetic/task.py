@@ -10,8 +10,9 @@ from functools import lru_cache, reduce
 import numpy as np
 
 from mmrl.rng import derive_rng
-from mmrl.types import Episode, Prompt, Task
-from tasks.checks import check_fraction, check_index, check_split, final_line, reply_text
+from mmrl.types import Prompt
+from tasks.answers import AnswerTask
+from tasks.checks import check_fraction, check_index, check_split, final_line
 
 SYMBOLS = ("+", "-", "*")
 MOST = 6  # digits of a question, since all its problems are listed
@@ -50,7 +51,7 @@ def result(symbol: str, operands: Sequence[int]) -> int:
 
 
 @dataclass(frozen=True)
-class Arithmetic(Task):
+class Arithmetic(AnswerTask):
     """All arithmetic problems of one size; held-out sets of operands are never trained on, in any order.
 
     Args:
@@ -76,6 +77,7 @@ class Arithmetic(Task):
     name = "arithmetic"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_split(self.name, self.split)
         check_fraction(self.name, self.held_out_fraction)
         digits = tuple(self.digits)
@@ -116,14 +118,14 @@ class Arithmetic(Task):
     def on(self, split: str) -> Arithmetic:
         return replace(self, split=split)
 
-    def score(self, episode: Episode) -> dict[str, float]:
-        return verify(reply_text(episode), episode.prompt.answer)
+    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
+        return verify(answer, prompt.answer)
 
     def demonstrate(self, index: int) -> str:
         info = self[index].info
         first = 2 if self.steps else len(info["operands"])
         lines = [result(info["operation"], info["operands"][:n]) for n in range(first, len(info["operands"]) + 1)]
-        return "\n".join(map(str, lines))
+        return "\n".join([*map(str, lines[:-1]), self.write_answer(str(lines[-1]))])
 
 
 # one way to write each number: ASCII digits, no leading zero, no minus zero

@@ -48,10 +48,16 @@ def test_a_function_of_a_module_is_a_reward_that_the_file_names(tmp_path):
     config = yaml.safe_load((run.folder / "config.yaml").read_text())
     assert config["data"]["init_args"]["reward"] == {
         "class_path": "mmrl.rewards.function.FunctionReward",
-        "init_args": {"function": "tests.api.test_training.brevity"},
+        "init_args": {
+            "functions": ["tests.api.test_training.brevity"],
+            "weights": None,
+            "timeout_s": 60.0,
+            "in_process": False,
+        },
     }
     assert 0 < run.last_metrics["rollout/reward"] <= 1.5
     assert 0 < run.last_metrics["val/greedy/reward/mean"] <= 1.5
+    assert run.last_metrics["val/greedy/scores/brevity"] == run.last_metrics["val/greedy/reward/mean"]
     again = mmrl.fit(run.folder / "config.yaml", run_dir=tmp_path / "again")
     assert_equal(weights(run), weights(again))
 
@@ -75,7 +81,7 @@ def test_a_failing_reward_function_ends_the_run_by_its_name(tmp_path):
     def percent(completion, answer):
         return 100 / 0
 
-    with pytest.raises(RuntimeError, match=r"reward function '.*percent' raised ZeroDivisionError"):
+    with pytest.raises(RuntimeError, match=r"reward function .*percent raised ZeroDivisionError"):
         mmrl.fit(*small(), reward=percent, run_dir=tmp_path)
     assert not (tmp_path / "policy").exists()
 

@@ -1,0 +1,68 @@
+"""The top-level key `reward`: functions of the user in place of data.reward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+
+from mmrl.config.overrides import quote
+from mmrl.errors import ConfigError
+from mmrl.rewards.function_path import FORMS, resolve_path
+
+KEY = "reward"
+_PART = "data.reward"
+_CLASS = "mmrl.rewards.function.FunctionReward"
+_EVALUATORS = {
+    "reward": {"_target_": "mmrl.evaluation.metrics.means.MeanReward"},
+    "scores": {"_target_": "mmrl.evaluation.metrics.means.MeanScores"},
+}
+"""Held-out numbers of a run with reward functions, beside those of its evaluation."""
+
+
+def replace_reward(cfg: DictConfig, arguments: Sequence[str]) -> None:
+    """Replace data.reward, with its weights, by the functions that the key `reward` names, and remove the key.
+
+    `reward` is a path, a list of paths, or a mapping with `functions`. Arguments as reward.weights.NAME=0.1 apply to
+    the functions.
+
+    Args:
+        cfg: composed; changed in place.
+        arguments: of the command line.
+    """
+    value: Any = OmegaConf.to_container(cfg).get(KEY)  # type: ignore[union-attr]
+    with open_dict(cfg):
+        cfg.pop(KEY, None)
+    given = list(_read_arguments(arguments))
+    if value is None or any(key in ("", "_target_") for key, _ in given):  # another part in place of data.reward
+        return
+    node = dict(value) if isinstance(value, dict) else {"functions": value}
+    part = OmegaConf.create(node)
+    for key, own in given:
+        OmegaConf.update(part, key, own, merge=True, force_add=True)
+    paths = part.get("functions")
+    paths = [paths] if isinstance(paths, str) else paths
+    if not isinstance(paths, list | ListConfig) or not paths or not all(isinstance(path, str) for path in paths):
+        raise ConfigError(f"reward={value}: name one function or a list of them, as {FORMS}")
+    try:
+        part.functions = [resolve_path(path, Path.cwd()) for path in paths]
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    with open_dict(cfg):
+        cfg.data.reward = {"_target_": _CLASS, **part}
+        evaluators = OmegaConf.select(cfg, "data.evaluation.evaluators")
+        if evaluators is not None:
+            evaluators.update({name: spec for name, spec in _EVALUATORS.items() if name not in evaluators})
+
+
+def _read_arguments(arguments: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """The keys below data.reward that arguments set, and their values; "" is data.reward itself."""
+    parser = OverridesParser.create()
+    for argument in arguments:
+        name, equals, _ = argument.lstrip("+~").partition("=")
+        key = name.removeprefix("data.")
+        if equals and (key.startswith(f"{KEY}.") or name == _PART):
+            yield key.removeprefix(KEY).removeprefix("."), parser.parse_override(quote(argument)).value()
