@@ -13,6 +13,7 @@ from typing import Any
 import lightning as L
 
 from mmrl import parallel
+from mmrl.callbacks.progress import STAGE
 from mmrl.experiments.content import hash_content
 from mmrl.policies.processor import refuse_other
 from mmrl.policies.weights import check_fits, checkpoint_weights
@@ -79,7 +80,7 @@ class WarmStart(L.Callback):
         if self.trust:
             command.append("trust=true")
         log.info("warm-start stage %r: mmrl fit %s", name, " ".join(command))
-        environment = {k: v for k, v in os.environ.items() if k not in _LAUNCHED}
+        environment = {**{k: v for k, v in os.environ.items() if k not in _LAUNCHED}, STAGE: name}
         child_process.run([sys.executable, "-m", "mmrl", "fit", *command], environment)
         if kept is not None:
             _copy(last, kept)
