@@ -64,9 +64,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < math.inf:
-            raise ValueError(
-                f"sampling.temperature must be finite and > 0 (else decode=argmax), got {self.temperature}"
-            )
+            raise ValueError(f"sampling.temperature must be finite and > 0, got {self.temperature} (decode=argmax: 0)")
         if self.max_tokens < 1:
             raise ValueError(f"sampling.max_tokens must be at least 1, got {self.max_tokens}")
         if not 0 < self.top_p <= 1:

@@ -18,8 +18,8 @@ from mmrl.types import Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_fraction, check_index, check_split
 from tasks.dataset.problems import FORMATS, Layout, Problem, with_columns
+from tasks.dataset.source import Source, find_source
 from tasks.dataset.splits import Rows, Rules, scan, split_column, split_fraction, split_tables
-from tasks.dataset.tables import Source, find_source
 from tasks.dataset.template import parse_template
 from tasks.dataset.verify import verify
 from tasks.images import MAX_PIXELS, PILLOW_PIXELS
