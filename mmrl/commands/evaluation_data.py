@@ -13,6 +13,7 @@ from mmrl.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol, describe_evaluation
 from mmrl.evaluation.report import checkpoint_metrics
 from mmrl.evaluation.report.result import EvaluationResult
+from mmrl.evaluation.samples import RecordSamples
 from mmrl.runs.versions import environment
 
 
@@ -33,6 +34,9 @@ def build_evaluation_data(cli: CLI, request: EvaluationRequest) -> Any:
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    rates = checkpoint_metrics.success_rates(held_out).values()
+    recorder = RecordSamples(next((rate.score_name for rate in rates), None))
+    held_out.transforms = {**held_out.transforms, "samples": recorder}
     data.evaluation = held_out
     if compared and not checkpoint_metrics.success_rates(held_out):
         raise ConfigError(

@@ -6,6 +6,7 @@ USAGE = """mmrl: reinforcement learning for text, vision-language and vision-lan
 
   mmrl fit recipe=grpo task=arithmetic policy=tiny_text   train a policy
   mmrl evaluate RUN_FOLDER                                measure a run's checkpoints on held-out problems
+  mmrl show RUN_FOLDER                                    what the policy wrote: prompts, completions, scores
   mmrl data record|inspect ...                            record or inspect episodes of robots
   mmrl list [recipes|policies|tasks|sims|engines|...]     what can be chosen
   mmrl doctor                                             versions, devices and missing packages
@@ -52,7 +53,7 @@ All keys: mmrl fit recipe=NAME --print_config. All of LightningCLI's options: mm
 Several runs: python scripts/train.py --multirun recipe=grpo,rloo seed=0,1.
 
 Examples:
-  mmrl fit recipe=grpo task=jsonl task.path=rows.jsonl policy=text policy.path=Qwen/Qwen2.5-0.5B-Instruct
+  mmrl fit recipe=grpo task=dataset task.path=rows.jsonl policy=text policy.path=Qwen/Qwen2.5-0.5B-Instruct
   mmrl fit recipe=demo_vla sim=push trainer.max_epochs=40 run_dir=runs/push
   mmrl fit recipe=sac sim=gym sim.id=Pendulum-v1
   mmrl fit --config runs/push/config.yaml --trainer.max_epochs 80 --ckpt_path runs/push/checkpoints/last.ckpt
@@ -78,6 +79,28 @@ Written into the run's folder: report.html, evaluation.json, protocol.json, epis
 Examples:
   mmrl evaluate runs/demo compare=start video=true
   mmrl evaluate runs/a compare=runs/b
+""",
+    "show": """mmrl show: what the policy wrote in an iteration of a run, in the terminal or as one HTML file
+
+  mmrl show RUN_FOLDER [ITERATION] [failures] [OPTION=VALUE ...] [--html]
+
+Without an iteration the newest one is shown. Colours are advantages: green above 0, red below, dim for tokens that the
+policy did not choose, such as results of tools.
+
+Options:
+  failures             leave out episodes that succeeded
+  sort=reward          reward or length, smallest first; sort=-reward puts the largest first
+  groups=2             at most so many prompts
+  max_chars=600        characters of a text; 0 for no limit
+  --html               write RUN_FOLDER/rollouts.html: filters, sorting, colours by advantage, probability and ratio
+
+A run keeps 4 groups of each iteration in RUN_FOLDER/rollouts: trainer.callbacks.samples.groups=8 for more,
+trainer.callbacks.samples.every_n_iterations=10 for fewer files, trainer.callbacks.samples=null for none.
+
+Examples:
+  mmrl show runs/mine
+  mmrl show runs/mine 40 failures sort=reward
+  mmrl show runs/mine --html
 """,
     "data": """mmrl data: record episodes of a simulator, or inspect a dataset
 

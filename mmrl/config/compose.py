@@ -27,10 +27,12 @@ from mmrl.config.overrides import check_argument, check_effect, drop_leftovers, 
 from mmrl.config.renamed import check_argument_names, check_names, find_new_name
 from mmrl.config.reward_functions import KEY as REWARD
 from mmrl.config.reward_functions import replace_reward
+from mmrl.config.tool_functions import resolve_tool_functions
 from mmrl.errors import ConfigError
 
 SHORT = {
     "policy": "model.policy",
+    "teacher": "model.frozen_models.teacher",
     "objective": "model.objective",
     "optimizer": "model.optimizer",
     "scheduler": "model.scheduler",
@@ -176,6 +178,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]
     check_names(own)
     cfg = OmegaConf.create(own)
     replace_reward(cfg, arguments)
+    resolve_tool_functions(cfg)
     cfg.choices = chosen
     if cfg.get("run_dir") is None:
         cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{_start_time()}"
@@ -229,7 +232,7 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
 
 NAMED_PARTS = (
     *("callbacks", "logger", "stages", "annotators", "transforms", "terms", "phases", "models"),
-    *("evaluators", "sampling", "weights", "statistics", "auxiliary_models"),
+    *("evaluators", "sampling", "weights", "statistics", "auxiliary_models", "frozen_models"),
 )
 """Dictionaries of named parts: a recipe takes one out by setting it to null."""
 

@@ -40,7 +40,7 @@ class BaseLearner(L.LightningModule):
         super().__init__()
         self.configured: list[Options] = []  # configured settings of each optimiser
         self._highest_lr = 0.0  # highest learning rate of this iteration
-        self._metrics: dict[str, float] = {}  # metrics of this iteration
+        self.iteration_metrics: dict[str, float] = {}  # metrics of this iteration
 
     def report(self, metrics: Mapping[str, float]) -> None:
         """Report metrics of this iteration, equal on all ranks, to loggers and callbacks.
@@ -48,7 +48,7 @@ class BaseLearner(L.LightningModule):
         Callbacks find them in `trainer.callback_metrics` at once. Every logger gets one row at the end of the
         iteration, past `self.log`, which takes half a millisecond for each number.
         """
-        self._metrics |= metrics
+        self.iteration_metrics |= metrics
         self.trainer.callback_metrics.update({name: torch.tensor(value) for name, value in metrics.items()})
 
     def _log_row(self, metrics: Mapping[str, float], step: int) -> None:
@@ -104,9 +104,9 @@ class BaseLearner(L.LightningModule):
         check_weights(self.named_parameters(), self.trainer)
         iterations = float(self.trainer.current_epoch + 1)
         self.report({"iterations": iterations})
-        row = {"epoch": self.trainer.current_epoch, "iterations": iterations, **self._metrics}
+        row = {"epoch": self.trainer.current_epoch, "iterations": iterations, **self.iteration_metrics}
         self._log_row(row, step=self.trainer.global_step)
-        self._metrics = {}
+        self.iteration_metrics = {}
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Report the highest learning rate at the end of an iteration; warn if it is 0."""

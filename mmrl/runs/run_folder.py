@@ -15,7 +15,7 @@ LOCK = ".lock"
 RESULTS = (
     *("checkpoints", "metrics.csv", "tensorboard", "policy", "plots", "learning_curve.png", "config.yaml"),
     *("contract.json", "environment.json", "report.html", "evaluation.json", "protocol.json", "episodes.jsonl"),
-    *("videos", "rollouts", "start", "logged.pt", "servers"),
+    *("videos", "rollouts", "rollouts.html", "start", "logged.pt", "servers"),
 )
 """What runs and their evaluations write into the folder; `overwrite=true` removes these and nothing else."""
 

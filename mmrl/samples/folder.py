@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mmrl.strict_json import need_object, parse_json
+from mmrl.samples.check import check_group
+from mmrl.strict_json import parse_json
 
 FOLDER = "rollouts"
 
@@ -64,13 +65,12 @@ class SampleFolder:
         if not file.exists():
             there = ", ".join(map(str, self.iterations())) or "none"
             raise ValueError(f"{file}: no such file; iterations with samples are: {there}")
-        remedy = "remove the file, or run again"
-        lines = enumerate(file.read_bytes().split(b"\n"), start=1)
-        return [
-            need_object(parse_json(line, f"{file}:{number}", remedy), f"{file}:{number}", remedy)
-            for number, line in lines
-            if line
-        ]
+        remedy, groups = "remove the file, or run again", []
+        for number, line in enumerate(file.read_bytes().split(b"\n"), start=1):
+            if line:
+                groups.append(parse_json(line, f"{file}:{number}", remedy))
+                check_group(groups[-1], f"{file}:{number}", remedy)
+        return groups
 
     def _file(self, iteration: int) -> Path:
         return self.path / f"{iteration}.jsonl"

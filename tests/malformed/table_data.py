@@ -84,8 +84,8 @@ DATA: list[Row] = [
     ("reward.weights={exakt: 1}", "'exakt'", "exact"),
     ("task.held_out_fraction=2", "held_out_fraction", "0"),
     ("task.held_out_fraction=nan", "data.task.held_out_fraction", "finite"),
-    ("task=jsonl task.path=/no/such.jsonl", "/no/such.jsonl", "task.path"),
-    ("task=jsonl task.path=/tmp", "/tmp", "task.path"),
+    ("task=dataset task.path=/no/such.jsonl", "/no/such.jsonl", "task.path"),
+    ("task=dataset task.path=/tmp", "/tmp", "task.path"),
     ("task=digits", "cannot see", "policy=tiny_vlm"),
 ]
 

@@ -115,7 +115,7 @@ KEYS: list[Row] = [
     ("data.engine=5", "data.engine", "_target_"),
     ("data=5", "data=5", "mmrl list data"),
     ("policy=text", "policy.path", "missing"),
-    ("task=jsonl", "task.path", "missing"),
+    ("task=dataset", "task.path", "missing"),
     ("policy=control", "policy.observation_dims", "sim="),
     ("task=sim sim=gym sim.id=CartPole-v1 policy=tiny_vla", "policy.action_dims", "GymSim"),
     ("task=sim", "task.sim", "missing"),

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from mmrl.compatibility import flatten_entries, format_value
 from mmrl.evaluation.report.result import EvaluationResult, episode_row
 from mmrl.evaluation.report.tables import format_detectable_difference
+from mmrl.evaluation.samples import group_samples
 from mmrl.evaluation.statistics.curves import plot_run
 from mmrl.evaluation.statistics.paired import PairedComparison
 from mmrl.evaluation.video.clips import get_outcome
 from mmrl.evaluation.video.recording import EpisodeVideos
 from mmrl.evaluation.video.scenes import classify_episode, encode_videos, select_episodes, sort_failures_first
+from mmrl.samples.html import MAX_BYTES, SCRIPT, STYLE, content_policy, render_section
 from mmrl.samples.images import data_uri
 from mmrl.types import Episode
 
@@ -61,6 +64,7 @@ class HtmlReport:
         )
         protocol = self.evaluation.protocol
         curve = plot_run(self.folder)
+        script = Markup((Path(__file__).parent / "page.js").read_text())  # a file of this package
         decodes = list(list(self.evaluation.episodes.values())[-1])
         return pages.get_template("page.html").render(
             result=self.result,
@@ -77,6 +81,10 @@ class HtmlReport:
             curve=None if curve is None else data_uri(curve.read_bytes(), "image/png"),
             videos=[(decode, self._encode_videos(decode)) for decode in self.videos],
             decodes=[(decode, *self._table(decode)) for decode in decodes],
+            samples=[(decode, section) for decode in decodes if (section := self._samples(decode)) is not None],
+            samples_style=STYLE,
+            scripts=[SCRIPT, script],
+            policy=content_policy(SCRIPT, script),
         )
 
     def _rates(self) -> list[dict[str, Any]]:
@@ -110,6 +118,17 @@ class HtmlReport:
     def _encode_videos(self, decode: str) -> list[Any]:
         last = list(self.evaluation.episodes.values())[-1][decode]
         return encode_videos(self.videos[decode], select_episodes(last, self.score_name), self.score_name)
+
+    def _samples(self, decode: str) -> Markup | None:
+        """Render prompts and completions of a decode, failures first; None where the policy writes no text."""
+        sides = {title: decodes[decode] for title, decodes in self.evaluation.episodes.items() if decode in decodes}
+        groups = {
+            title: group_samples(sort_failures_first(episodes, self.score_name), self.score_name)
+            for title, episodes in sides.items()
+        }
+        groups = {title: found for title, found in groups.items() if found}
+        decodes = len(list(self.evaluation.episodes.values())[-1])
+        return render_section(groups, max_bytes=MAX_BYTES // decodes) if groups else None
 
     def _table(self, decode: str) -> tuple[list[str], list[dict[str, Any]], int]:
         """Build the table of episodes: extra columns, rows with failures first, and the total number of rows."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from mmrl.evaluation.metrics.by_task import get_task
 from mmrl.evaluation.protocol import NAME, Protocol
+from mmrl.samples.check import PROMPT, check_episode, check_form
 from mmrl.strict_json import kind, need_object, parse_json
 from mmrl.types import Episode, Prompt
 
@@ -83,6 +84,7 @@ def episode_row(episode: Episode) -> dict[str, Any]:
         "scores": episode.scores,
         "decisions": info.get("decisions"),
         "tokens": info.get("tokens"),
+        **({"sample": {k: v for k, v in info["sample"].items() if k != "images"}} if "sample" in info else {}),
     }
 
 
@@ -98,10 +100,14 @@ def _read_row(line: bytes, place: str, remedy: str) -> dict[str, Any]:
     for name, score in need_object(one["scores"], f"{place}: scores", remedy).items():
         if isinstance(score, bool) or not isinstance(score, int | float):
             raise ValueError(f"{place}: score {name!r} must be a number, is {kind(score)}; {remedy}")
+    if "sample" in one:
+        check_form(one["sample"], PROMPT, f"{place}: sample", remedy)
+        check_episode(one["sample"], f"{place}: sample", remedy)
     return one
 
 
 def _episode(one: Mapping[str, Any]) -> Episode:
-    known = {name: one[name] for name in ("instruction", "error", "decisions", "tokens") if one[name] is not None}
+    names = ("instruction", "error", "decisions", "tokens", "sample")
+    known = {name: one[name] for name in names if one.get(name) is not None}
     prompt = Prompt(one["key"], info={"seed": one["seed"], "task": one["task"]})
     return Episode(prompt, one["slot"], one["sample_index"], scores=one["scores"], ended=one["ended"], info=known)

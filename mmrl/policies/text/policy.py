@@ -125,7 +125,7 @@ class TextPolicy(ServedPolicy):
                 f"{type(self).__name__} cannot see, but the prompt has {len(raw['images'])} image(s); "
                 "choose a vision-language policy, for example policy=tiny_vlm"
             )
-        return {"input_ids": torch.tensor(self._chat_ids(list(raw["messages"])), dtype=torch.long)}
+        return {"input_ids": torch.tensor(self._chat_ids(list(raw["messages"]), raw.get("tools")), dtype=torch.long)}
 
     def extend(self, observation: Observation, ids: Tensor) -> Observation:
         return {**observation, "input_ids": torch.cat([observation["input_ids"], ids])}
@@ -248,13 +248,14 @@ class TextPolicy(ServedPolicy):
         choice_indices, *parts = self._score_batches(tokens, batches, batch)
         size = batch["action"].shape
         logprobs, entropy, *more = (
-            part.new_zeros(size.numel()).index_copy(0, choice_indices, part).view(size) for part in parts
+            part.new_zeros(size.numel(), *part.shape[1:]).index_copy(0, choice_indices, part).unflatten(0, size)
+            for part in parts
         )
         extra = dict(zip(self.statistics, more))
         return PolicyOutput(logprobs, entropy, more[-1] if self.value_head is not None else None, extra)
 
     def _score_batches(self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch) -> list[Tensor]:
-        """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M]."""
+        """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M, ...]."""
         return [torch.cat(parts) for parts in zip(*(self._score_batch(tokens, packed, batch) for packed in batches))]
 
     def _score_batch(self, tokens: BatchTokens, packed: packing.PackedBatch, batch: Batch) -> list[Tensor]:
