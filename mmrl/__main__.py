@@ -17,8 +17,8 @@ def main(argv: list[str] | None = None) -> int:
     """
     from mmrl.commands import COMMANDS
     from mmrl.commands.usage import USAGE, USAGES, format_versions
-    from mmrl.config.project import enter_project
     from mmrl.errors import ConfigError, is_user_error
+    from mmrl.project import enter_project
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help", "help"):

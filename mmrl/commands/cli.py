@@ -21,11 +21,11 @@ from mmrl.config.parser_errors import format_parser_error, is_from_callback
 from mmrl.config.part_checks import check_parts
 from mmrl.config.part_errors import explain_error, place_of
 from mmrl.config.preflight import check_config, check_numbers, check_seed
-from mmrl.config.project import enter_project
 from mmrl.config.renamed import check_argument_names
 from mmrl.config.wiring import check_wiring
 from mmrl.config.yaml_files import check_yaml
 from mmrl.errors import ConfigError
+from mmrl.project import enter_project
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
 from mmrl.runs.checkpoint_io import CheckpointFiles
 
