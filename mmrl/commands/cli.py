@@ -30,6 +30,7 @@ from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
 from mmrl.runs.checkpoint_io import CheckpointFiles
 
 # this CLI parses its own arguments; they stay in sys.argv, because further processes are started with the same command
+warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode")  # dropout is removed from checkpoints
 warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
 warnings.filterwarnings("ignore", message="Total length of `list` across ranks is zero")  # data.evaluation=null
 warnings.filterwarnings("ignore", message=".isinstance.treespec, LeafSpec.. is deprecated")  # inside Lightning
