@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mmrl.config.compose import CONF, groups
+from mmrl.config.option_files import CONF, find_options, groups
 from mmrl.engines.vllm.python import find_python, vllm_version
 from mmrl.errors import ConfigError
 from mmrl.runs.versions import PACKAGES, find_version
@@ -106,7 +106,8 @@ def _devices() -> Iterator[Finding]:
 
 def _drawing() -> Iterator[Finding]:
     """Ask the packages of the configured simulators which of their images can be drawn: PACKAGE.render.probe."""
-    targets = [yaml.safe_load((CONF / "sim" / f"{name}.yaml").read_text())["_target_"] for name in groups()["sim"]]
+    files = [file.path for file in find_options()["sim"].values() if not file.origin]
+    targets = [yaml.safe_load(file.read_text())["_target_"] for file in files]
     for package in sorted({target.split(".")[0] for target in targets}):
         try:
             probe = importlib.import_module(f"{package}.render").probe
