@@ -125,6 +125,7 @@ TERMS = [
     Example(DenoisingLoss(power=1)),
     *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
     Example(KL(context="blind", cap=0.5)),
+    Example(KL(old="behavior_logprobs")),
     Example(NegativeLogLikelihood(context="blind")),
     Example(Entropy()),
     Example(HintNegativeLogLikelihood()),

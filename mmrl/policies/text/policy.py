@@ -18,12 +18,12 @@ from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Action, require_inputs
+from mmrl.policies.text import loading
 from mmrl.policies.text.architecture import build_model, refuse_recurrent
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.decoding import generate, next_logits
 from mmrl.policies.text.generation import ServedPolicy, refuse_mean
-from mmrl.policies.text.loading import add_lora, checkpoint_error, load_model, merge_lora, refuse_empty, remove_dropout
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.packed_inputs import BatchTokens, score_tokens
 from mmrl.policies.text.packing.prefix_attention import enable_prefix_sharing
@@ -71,10 +71,11 @@ class TextPolicy(ServedPolicy):
             raise ValueError("policy: give `path` (a hub id or a folder) or `config` (an architecture)")
         self.path, self.statistics = path, dict(statistics or {})
         if path is not None:
-            with checkpoint_error(path):
+            with loading.checkpoint_error(path):
                 self.processor = self.load_processor(path)
                 model = build_model(
-                    lambda kind: load_model(self.auto_model, path, dtype=dtype, attn_implementation=kind), attention
+                    lambda kind: loading.load_model(self.auto_model, path, dtype=dtype, attn_implementation=kind),
+                    attention,
                 )
             set_pad_token(self.tokenizer, path)
         else:
@@ -88,7 +89,7 @@ class TextPolicy(ServedPolicy):
         self.hidden_size: int = model.config.get_text_config().hidden_size
         enable_prefix_sharing(model.config)
         self.prefix_sharing = PrefixSharing(model.config)
-        self.model = add_lora(remove_dropout(model), lora)
+        self.model = loading.add_lora(loading.remove_dropout(model), lora)
         self.value_head = nn.Linear(self.hidden_size, 1) if value_head else None
         if self.value_head is not None:
             nn.init.zeros_(self.value_head.weight)
@@ -105,7 +106,7 @@ class TextPolicy(ServedPolicy):
     # ---------------------------------------------------------------- what a vision-language policy overrides
 
     def load_processor(self, path: str) -> Any:
-        return refuse_empty(AutoTokenizer.from_pretrained(**locate_checkpoint(path), padding_side="left"))
+        return loading.refuse_empty(AutoTokenizer.from_pretrained(**locate_checkpoint(path), padding_side="left"))
 
     def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:
         """Build a configuration for the character tokenizer, and that tokenizer."""
@@ -291,7 +292,7 @@ class TextPolicy(ServedPolicy):
     def save_pretrained(self, folder: str | Path) -> None:
         """Save model and tokenizer or processor in transformers' format, with adapters merged, and the value head."""
         folder = Path(folder)
-        merge_lora(self.model).save_pretrained(folder)
+        loading.save_model(loading.merge_lora(self.model), folder)
         self.processor.save_pretrained(folder)
         if self.value_head is not None:
             save_file(self.value_head.state_dict(), folder / "value_head.safetensors")
