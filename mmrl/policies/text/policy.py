@@ -50,6 +50,7 @@ class TextPolicy(ServedPolicy):
         attention: transformers attention implementation; architectures without "sdpa" run with "eager", and warn.
         gradient_checkpointing: trade time for memory in the learn step.
         statistics: statistics of each choice's distribution, by the names that terms read.
+        template_arguments: further arguments of the chat template, for example {enable_thinking: false}.
     """
 
     auto_model: Any = AutoModelForCausalLM
@@ -65,11 +66,13 @@ class TextPolicy(ServedPolicy):
         attention: str = "sdpa",
         gradient_checkpointing: bool = False,
         statistics: dict[str, Statistic] | None = None,
+        template_arguments: dict[str, Any] | None = None,
     ):
         super().__init__()
         if path is None and config is None:
             raise ValueError("policy: give `path` (a hub id or a folder) or `config` (an architecture)")
         self.path, self.statistics = path, dict(statistics or {})
+        self.template_arguments = dict(template_arguments or {})
         if path is not None:
             with checkpoint_error(path):
                 self.processor = self.load_processor(path)
