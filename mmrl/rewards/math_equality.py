@@ -48,9 +48,7 @@ def _decide(pair: tuple[str, str]) -> Outcome | None:
 
 def _refuse_missing(error: WorkerError) -> None:
     if "math_verify" in str(error) and "ModuleNotFoundError" in str(error):
-        raise ModuleNotFoundError(
-            "task.equality=math needs math-verify: pip install math-verify (extra 'math' of mmrl)"
-        ) from error
+        raise ModuleNotFoundError("task.equality=math needs math-verify: pip install 'mmrl-lightning[math]'") from error
 
 
 @lru_cache(maxsize=4)

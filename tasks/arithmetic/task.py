@@ -61,6 +61,8 @@ class Arithmetic(AnswerTask):
         held_out_fraction: share of the sets of operands that is kept for the held-out split.
         seed: of the split; part of the task, not of the run.
         steps: demonstrations write what the operands so far make, one line each, before the result.
+        question: the user's turn; {} stands for the problem.
+        spaced: write 27 + 8 in place of 27+8, as pretrained language models have mostly read it.
     """
 
     digits: Sequence[int] = (2, 1)
@@ -69,6 +71,8 @@ class Arithmetic(AnswerTask):
     held_out_fraction: float = 0.2
     seed: int = 0
     steps: bool = False
+    question: str = "{}="
+    spaced: bool = False
 
     name = "arithmetic"
 
@@ -87,6 +91,10 @@ class Arithmetic(AnswerTask):
         if not operations or len(set(operations)) < len(operations) or not set(operations) <= set(SYMBOLS):
             raise ValueError(f"task {self.name!r}: operations must be distinct ones of {SYMBOLS}, got {operations}")
         object.__setattr__(self, "operations", operations)
+        if self.question.count("{}") != 1:
+            raise ValueError(
+                f"task {self.name!r}: question must hold {{}} once, where the problem stands, got {self.question!r}"
+            )
 
     @property
     def _problems(self) -> np.ndarray:
@@ -99,9 +107,10 @@ class Arithmetic(AnswerTask):
         check_index(self, index)
         position, *operands = map(int, self._problems[index])
         symbol = self.operations[position]
+        problem = (f" {symbol} " if self.spaced else symbol).join(map(str, operands))
         return Prompt(
             key=f"{self.name}/{self.split}/{index}",
-            messages=({"role": "user", "content": symbol.join(map(str, operands)) + "="},),
+            messages=({"role": "user", "content": self.question.replace("{}", problem)},),
             answer=result(symbol, operands),
             info={"operation": symbol, "operands": tuple(operands)},
         )

@@ -31,6 +31,7 @@ from mmrl.methods.rl_plus import MixtureSurrogate
 from mmrl.methods.seele import HintNegativeLogLikelihood
 from mmrl.methods.siren import LinearizedPenalty, OutputColumn, SelfAnchoredPenalty, nucleus_entropy
 from mmrl.methods.vine_ppo import SegmentAdvantage
+from mmrl.objectives.distillation import GKDLoss
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
@@ -124,6 +125,7 @@ TERMS = [
     Example(DenoisingLoss(power=1)),
     *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
     Example(KL(context="blind", cap=0.5)),
+    Example(KL(old="behavior_logprobs")),
     Example(NegativeLogLikelihood(context="blind")),
     Example(Entropy()),
     Example(HintNegativeLogLikelihood()),
@@ -137,6 +139,7 @@ TERMS = [
     Example(DPOLoss(label_smoothing=0.1, reference=None)),
     Example(DPOLoss(reduction="mean", target_margin=0.5, reference=None)),
     Example(ORPOLoss()),
+    *(Example(GKDLoss(beta)) for beta in (0.0, 0.3, 1.0)),
     Example(KTOLoss(desirable_weight=1.5, undesirable_weight=0.5)),
     Example(BradleyTerryLoss(), per_row=True),
     Example(RepresentationLoss()),
@@ -210,6 +213,7 @@ class Tabular(nn.Module):
         }
         flipped = logprob_entropy(self.logits.flip(0)[state], batch["action"], batch["temperature"])
         others = {name: PolicyOutput(*flipped) for name in ("blind", "reward")}
+        others["teacher"] = PolicyOutput(*flipped, extra={"choice_logprobs": choices.flip(-1).detach()})
         return PolicyOutput(logprobs, entropy, values[:, 0] if self.per_row else values, extra, others)
 
 

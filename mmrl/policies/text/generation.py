@@ -13,7 +13,7 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from mmrl.policies.base import Policy
 from mmrl.policies.text.adapters import Adapters, adapters_of, without_adapters
-from mmrl.policies.text.loading import merge_lora
+from mmrl.policies.text.loading import merge_lora, save_model
 from mmrl.policies.text.tokenizer import join_messages
 from mmrl.policies.text.tool_turns import break_special_tokens, format_tool_results
 from mmrl.types import Sampling
@@ -109,7 +109,7 @@ class ServedPolicy(Policy):
 
     def save_base(self, folder: Path) -> None:
         """Save model and tokenizer or processor in transformers' format, without adapters and value head."""
-        without_adapters(self.model).save_pretrained(folder)
+        save_model(without_adapters(self.model), folder)
         self.processor.save_pretrained(folder)
 
     def canary(self) -> Mapping[str, Any]:
