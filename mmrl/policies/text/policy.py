@@ -71,8 +71,7 @@ class TextPolicy(ServedPolicy):
         super().__init__()
         if path is None and config is None:
             raise ValueError("policy: give `path` (a hub id or a folder) or `config` (an architecture)")
-        self.path, self.statistics = path, dict(statistics or {})
-        self.template_arguments = dict(template_arguments or {})
+        self.path, self.statistics, self.template_arguments = path, dict(statistics or {}), template_arguments or {}
         if path is not None:
             with loading.checkpoint_error(path):
                 self.processor = self.load_processor(path)
@@ -97,8 +96,7 @@ class TextPolicy(ServedPolicy):
         if self.value_head is not None:
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
-            head = Path(path or "") / "value_head.safetensors"
-            if path is not None and head.exists():
+            if path is not None and (head := Path(path) / "value_head.safetensors").exists():
                 fill(self.value_head, read_weights(head, "save the policy there again"), str(head))
 
     @classmethod
