@@ -35,6 +35,7 @@ class ServedPolicy(Policy):
     model: Any
     processor: Any
     path: str | None
+    template_arguments: dict[str, Any]
 
     def refuse_long(self, tokens: int) -> None:
         """Refuse a prompt that leaves no positions for a completion."""
@@ -199,4 +200,6 @@ class ServedPolicy(Policy):
         """
         if self.processor.chat_template is None:
             return join_messages(messages, self.tokenizer, self.path)
-        return self.processor.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=opened)
+        return self.processor.apply_chat_template(
+            messages, tools=tools, tokenize=False, add_generation_prompt=opened, **self.template_arguments
+        )
