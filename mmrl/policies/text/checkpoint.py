@@ -30,7 +30,7 @@ def locate_checkpoint(path: str) -> dict[str, Any]:
             )
         return {"pretrained_model_name_or_path": place}
     if importlib.util.find_spec("gguf") is None:
-        raise ValueError(f"policy.path={path!r}: GGUF files need the package gguf: pip install 'mmrl[gguf]'")
+        raise ValueError(f"policy.path={path!r}: GGUF files need the package gguf: pip install 'mmrl-lightning[gguf]'")
     if not Path(place).is_file() and (is_local(folder) or Path(folder).is_dir()):
         raise ValueError(
             f"policy.path={path!r}: no such file. Give a GGUF file, or one of a hub repository as OWNER/NAME/FILE.gguf"
