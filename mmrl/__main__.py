@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning OpenMP threads slow small operations
 
@@ -17,6 +18,7 @@ def main(argv: list[str] | None = None) -> int:
     from mmrl.commands import COMMANDS
     from mmrl.commands.usage import USAGE, USAGES, format_versions
     from mmrl.errors import ConfigError, is_user_error
+    from mmrl.project import enter_project
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
@@ -33,6 +35,8 @@ def main(argv: list[str] | None = None) -> int:
         print(USAGES[command], end="")
         return 0
     try:
+        rest = _take_config_dir(rest)
+        enter_project(Path.cwd())
         COMMANDS[command](rest)
     except Exception as error:
         if os.environ.get("MMRL_TRACEBACK") or not is_user_error(error):
@@ -43,5 +47,19 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
+def _take_config_dir(arguments: list[str]) -> list[str]:
+    """Remove --config-dir DIR, a further folder of options, and set it for this process and its children."""
+    rest, words = [], iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name == "--config-dir":
+            os.environ["MMRL_CONFIG_DIR"] = str(Path(value if equals else next(words, "")).absolute())
+        else:
+            rest.append(word)
+    return rest
+
+
 if __name__ == "__main__":
+    if sys.path[0] == os.getcwd():
+        del sys.path[0]  # `python -m` puts the working directory first, where it hides installed modules
     raise SystemExit(main())

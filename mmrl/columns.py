@@ -81,6 +81,10 @@ COLUMNS: dict[str, Column] = {
         "weight of a choice that another policy sampled: a bounded ratio of old_logprobs to behavior_logprobs",
     ),
     "ref_logprobs": Column("[N, T]", "nats", "log-probability of each choice under the frozen reference policy"),
+    "reference_point": Column(
+        "[N]", "nats", "KTO: KL divergence to the reference on completions of other prompts, before the update"
+    ),
+    "token_rewards": Column("[N, T]", "reward", "reward of each choice beside the row's, such as a KL penalty"),
     "nucleus_entropy": Column("[N, T]", "nats", "entropy of the most likely ids alone, before the update"),
     "penalty_slope": Column("[N, T]", "1", "slope of a penalty on a mean over the batch, per choice"),
     "reward_logprobs": Column(

@@ -1,8 +1,6 @@
 """Types that tasks, rollouts, engines and rewards exchange: prompts, completions, episodes, contexts.
 
 Nothing here is batched. `mmrl.batch.Batch` is the dense side; `mmrl.data.collate` is the only door between them.
-Dims legend of the whole project: N rows, T choices, G group size, E episodes, H steps, V vocabulary, A action dims,
-K support ids, C,H,W image.
 """
 
 from __future__ import annotations
@@ -38,7 +36,8 @@ class Prompt:
     messages: tuple[dict[str, Any], ...] = ()  # chat messages; an image is a content part {"type": "image"}
     images: tuple[np.ndarray, ...] = ()  # uint8 [H, W, C], in the order of the image parts
     answer: Any = None
-    info: dict[str, Any] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)  # further columns of the row, for verifiers and rewards
+    place: str = ""  # file and row, for messages
 
     @property
     def index(self) -> int:
@@ -64,10 +63,8 @@ class Sampling:
     decode: Literal["sample", "argmax", "mean"] = "sample"  # "mean": expectation over ordered choices (action bins)
 
     def __post_init__(self) -> None:
-        if self.temperature <= 0:
-            raise ValueError(f"sampling.temperature must be > 0, got {self.temperature}; for greedy use decode=argmax")
-        if not math.isfinite(self.temperature):
-            raise ValueError(f"sampling.temperature must be finite, got {self.temperature}")
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"sampling.temperature must be finite and > 0, got {self.temperature} (decode=argmax: 0)")
         if self.max_tokens < 1:
             raise ValueError(f"sampling.max_tokens must be at least 1, got {self.max_tokens}")
         if not 0 < self.top_p <= 1:
@@ -260,6 +257,10 @@ class Task(ABC):
     def script(self, index: int) -> list[str]:
         """What that expert writes turn by turn where tools are called in between; the last one is the answer."""
         return [self.demonstrate(index)]
+
+    def drop_long_prompts(self, fits: Callable[[Prompt, int], bool]) -> Task:
+        """The task without prompts that are longer than its own limit; fits(prompt, tokens) counts with the policy."""
+        return self
 
     def prompts_to_check(self) -> Iterator[Prompt]:
         """Prompts to hold against the policy's context: all that a user wrote, with blank images, or 64 generated."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -49,58 +51,59 @@ def image_path(folder: Path, name: str, place: str) -> Path:
     return file
 
 
-def load_image(path: Path, place: str, max_pixels: int = MAX_PIXELS) -> np.ndarray:
-    """Load an image as uint8 [height, width, 3]; the first frame of an animation.
+def load_image(image: Path | bytes, place: str, max_pixels: int = MAX_PIXELS) -> np.ndarray:
+    """Load an image file, or the bytes of one, as uint8 [height, width, 3]; the first frame of an animation.
 
     Raises:
         ValueError: it cannot be decoded to its last pixel, has more than `max_pixels` pixels, or more than 8 bits a
             channel.
     """
+    with _open(image, place) as opened:
+        check_size(*opened.size, place, _name(image), max_pixels)
+        if opened.mode.split(";")[0] in _DEEP:
+            raise ValueError(
+                f"{place}: {_name(image)} has more than 8 bits a channel (mode {opened.mode}), which would be cut off; "
+                "save it with 8 bits a channel"
+            )
+        return np.array(opened.convert("RGB"))
+
+
+def verify_image(image: Path | bytes, place: str) -> None:
+    """Raise for wrong checksums, which Pillow does not check when it decodes a PNG."""
+    with _open(image, place) as opened:
+        opened.verify()
+
+
+def image_size(image: Path | bytes, place: str) -> tuple[int, int]:
+    """Height and width that the header states."""
+    with _open(image, place) as opened:
+        return opened.height, opened.width
+
+
+def check_size(width: int, height: int, place: str, name: str, max_pixels: int) -> None:
+    """Raise for an image with more than `max_pixels` pixels."""
+    if width * height > max_pixels:
+        raise ValueError(
+            f"{place}: {name} has {width} x {height} pixels, more than task.max_pixels={max_pixels}; make the "
+            f"image smaller or raise task.max_pixels (at most {PILLOW_PIXELS})"
+        )
+
+
+@contextmanager
+def _open(image: Path | bytes, place: str) -> Iterator[Image.Image]:
+    """Open an image; errors of Pillow, also of what is done with it, name the place."""
+    name = _name(image)
     try:
-        with Image.open(path) as image:
-            width, height = image.size
-            if width * height > max_pixels:
-                raise ValueError(
-                    f"{place}: {path} has {width} x {height} pixels, more than task.max_pixels={max_pixels}; make the "
-                    f"image smaller or raise task.max_pixels (at most {PILLOW_PIXELS})"
-                )
-            if image.mode.split(";")[0] in _DEEP:
-                raise ValueError(
-                    f"{place}: {path} has more than 8 bits a channel (mode {image.mode}), which would be cut off; "
-                    "save it with 8 bits a channel"
-                )
-            return np.array(image.convert("RGB"))
+        with Image.open(image if isinstance(image, Path) else io.BytesIO(image)) as opened:
+            yield opened
     except Image.DecompressionBombError as error:
         raise ValueError(
-            f"{place}: {path} states more than {PILLOW_PIXELS} pixels; make the image smaller (task.max_pixels)"
+            f"{place}: {name} states more than {PILLOW_PIXELS} pixels; make the image smaller (task.max_pixels)"
         ) from error
     except (UnidentifiedImageError, OSError, SyntaxError, EOFError, IndexError, OverflowError, MemoryError) as error:
-        raise ValueError(f"{place}: {path} cannot be read as an image ({error}); replace the file") from error
+        reason = re.sub(r"<_io\.BytesIO object at \w+>", "the bytes", str(error))
+        raise ValueError(f"{place}: {name} cannot be read as an image ({reason}); replace the file") from error
 
 
-def _verify(path: Path, place: str) -> None:
-    """Raise for a file with wrong checksums, which Pillow does not check when it decodes a PNG."""
-    try:
-        with Image.open(path) as image:
-            image.verify()
-    except Image.DecompressionBombError:
-        return  # `load_image` says how large it may be
-    except (UnidentifiedImageError, OSError, SyntaxError, EOFError, ValueError) as error:
-        raise ValueError(f"{place}: {path} cannot be read as an image ({error}); replace the file") from error
-
-
-def image_sizes(places: Mapping[Path, str], max_pixels: int) -> dict[Path, tuple[int, int]]:
-    """(height, width) of every image; each is decoded once, so that broken files are found before training.
-
-    Args:
-        places: where each image is named, for messages.
-        max_pixels: limit of height x width.
-    """
-
-    def size(path: Path) -> tuple[int, int]:
-        _verify(path, places[path])
-        height, width, _ = load_image(path, places[path], max_pixels).shape
-        return height, width
-
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # Pillow decodes without the interpreter's lock
-        return dict(zip(places, pool.map(size, places)))
+def _name(image: Path | bytes) -> str:
+    return str(image) if isinstance(image, Path) else f"the image of {len(image)} bytes"

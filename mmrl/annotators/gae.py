@@ -27,11 +27,14 @@ class GAE(Annotator):
         gamma: discount factor per time step.
         gae_lambda: 0 for the one-step advantage of the values, 1 for the return minus the value.
         whiten: bring the advantages of all ranks' rows to mean 0 and variance 1, over choices.
+        token_rewards: column of rewards per choice that are added, such as the KL penalty of PPO-RLHF; it needs values
+            per choice.
     """
 
     gamma: float = 0.99
     gae_lambda: float = 0.95
     whiten: bool = False
+    token_rewards: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("gamma", "gae_lambda"):
@@ -39,7 +42,8 @@ class GAE(Annotator):
                 raise ValueError(f"gae.{name} must be in [0, 1], got {getattr(self, name)}")
 
     def reads(self) -> frozenset[str]:
-        return frozenset({"episode", "step", "reward", "values", "bootstrap_value", "action_mask", "is_last"})
+        read = {"episode", "step", "reward", "values", "bootstrap_value", "action_mask", "is_last"}
+        return frozenset(read if self.token_rewards is None else {*read, self.token_rewards})
 
     def writes(self) -> frozenset[str]:
         return frozenset({"advantages", "returns"})
@@ -49,9 +53,17 @@ class GAE(Annotator):
         per_row = values.dim() == 1
         timeline = Timeline(batch, torch.ones(len(values), 1, dtype=torch.bool) if per_row else mask)
         grid = values[:, None] if per_row else values
+        rewards = timeline.rewards(batch["reward"].float())
+        if self.token_rewards is not None:
+            if per_row:
+                raise ValueError(
+                    f"gae.token_rewards={self.token_rewards} are per choice, and the policy's values are per row; "
+                    "set token_rewards=null"
+                )
+            rewards = rewards + timeline.pack(batch[self.token_rewards].float())
         advantages = timeline.unpack(
             generalised_advantages(
-                timeline.rewards(batch["reward"].float()),
+                rewards,
                 timeline.pack(grid),
                 timeline.mask,
                 timeline.at_end(batch["is_last"], batch["bootstrap_value"].float(), mask),

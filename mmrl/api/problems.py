@@ -1,4 +1,4 @@
-"""Convert a user's list of problems to a JSON Lines file, which the task `jsonl` reads in every process."""
+"""Convert a user's list of problems to a JSON Lines file, which the task `dataset` reads in every process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = ("question", "answer", "image")
 
 
 def task_arguments(key: str, value: Any) -> Iterator[str]:
-    """The arguments of a task: the name of an option, a Task as a part, or a list of problems as task=jsonl.
+    """The arguments of a task: the name of an option, a Task as a part, or a list of problems as task=dataset.
 
     Args:
         key: "task".
@@ -34,19 +34,19 @@ def task_arguments(key: str, value: Any) -> Iterator[str]:
     elif isinstance(value, Task):
         yield from part_arguments(key, value)
     elif isinstance(value, Sequence):
-        yield from _jsonl_arguments(value)
+        yield from _dataset_arguments(value)
     else:
         yield from to_arguments(key, value)
 
 
-def _jsonl_arguments(problems: Sequence[Any]) -> Iterator[str]:
+def _dataset_arguments(problems: Sequence[Any]) -> Iterator[str]:
     rows = [_row(number, problem) for number, problem in enumerate(problems)]
     text = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    yield "task=jsonl"
+    yield "task=dataset"
     yield f"task.path={to_text(str(_write(text, 'jsonl')))}"
     folders = [str(Path(row["image"]).parent) for row in rows if "image" in row]
     if folders:
-        yield "task.image=image"
+        yield "task.images=image"
         yield f"task.image_folder={to_text(os.path.commonpath(folders))}"
 
 

@@ -17,6 +17,7 @@ from mmrl.api.problems import task_arguments
 from mmrl.api.run import Run
 from mmrl.config.compose import PLAIN, compose
 from mmrl.errors import ConfigError
+from mmrl.project import enter_project
 from mmrl.rewards.base import Reward
 
 
@@ -39,6 +40,7 @@ def fit(*overrides: str | Path, **keys: Any) -> Run:
     """
     from mmrl.commands.fit import fit as command
 
+    enter_project(Path.cwd())
     arguments = _arguments(overrides, keys)
     kept = [argument for argument in arguments if objects.is_kept(argument)]
     if kept:

@@ -29,7 +29,8 @@ class WarmStart(L.Callback):
 
     A stage is the arguments of an `mmrl fit` command. It runs in a process of its own, in <run_dir>/start/<name>, and
     starts with the weights of the stage before it. A policy that was loaded from a path keeps its weights, and so does
-    a run that resumes. Where the environment variable MMRL_STARTS names a folder, the checkpoints of stages are cached
+    a run that resumes. A stage with the name of one of `model.frozen_models`, such as teacher, trains that model in the
+    same way, by itself. Where the environment variable MMRL_STARTS names a folder, the checkpoints of stages are cached
     there, and stages with the same arguments, seed included, are loaded instead of run again.
 
     Args:
@@ -54,17 +55,26 @@ class WarmStart(L.Callback):
         self.trust = False  # whether the checkpoint may hold pickled objects; the command line says so
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        if stage != "fit" or trainer.ckpt_path is not None or getattr(pl_module.policy, "path", None) is not None:
+        if stage != "fit" or trainer.ckpt_path is not None:
             return
-        checkpoint = self.checkpoint
-        for name, words in self.stages.items():
+        frozen = getattr(pl_module, "frozen_models", frozenset())
+        own = {name: words for name, words in self.stages.items() if name not in frozen}
+        for name in sorted(frozen & set(self.stages)):
+            self._train(trainer, pl_module.models[name], {name: self.stages[name]}, None)
+        self._train(trainer, pl_module.policy, own, self.checkpoint)
+
+    def _train(self, trainer: L.Trainer, model: Any, stages: dict[str, list[str]], checkpoint: str | None) -> None:
+        """Run these stages and load the last one's weights into the model, unless they came from a path."""
+        if getattr(model, "path", None) is not None:
+            return
+        for name, words in stages.items():
             folder = self.run_dir / "start" / name
             if trainer.is_global_zero:
                 self._run(name, words, folder, checkpoint)
             checkpoint = str(folder / "checkpoints" / "last.ckpt")
         parallel.barrier(trainer, "start")
         if checkpoint is not None:
-            load_policy(pl_module.policy, checkpoint, self.frozen_only, self.trust)
+            load_policy(model, checkpoint, self.frozen_only, self.trust)
 
     def _run(self, name: str, words: list[str], folder: Path, checkpoint: str | None) -> None:
         kept = _find_cached([*self.common, *words], checkpoint)

@@ -29,7 +29,7 @@ class CapturedLearner(Learner):
     epochs. All parameters are one vector, for optimisers such as Adam that treat elements alike; its norm, by which
     gradients are clipped, is rounded in another way than `Learner`'s. The operations of an update are captured and
     replayed where that gives the same bits. Other policies, and runs with several processes, accumulated gradients, an
-    accelerator or auxiliary models, learn as `Learner` does.
+    accelerator or further models, learn as `Learner` does.
     """
 
     flat: FlatParameters
@@ -38,7 +38,8 @@ class CapturedLearner(Learner):
         super().setup(stage)
         # who encodes whole batches makes the same number of choices in every context: all minibatches have one shape
         alike = type(self.policy).encode_batch is not Policy.encode_batch
-        plain = not self.auxiliary_models and not self.learning_rates and parallel.runs_on_one_cpu(self.trainer)
+        further = self.auxiliary_models or self.frozen_models
+        plain = not further and not self.learning_rates and parallel.runs_on_one_cpu(self.trainer)
         self.automatic_optimization = not (stage == "fit" and alike and plain)
         self._graph = CapturedGraph("an update")
 

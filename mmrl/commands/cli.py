@@ -26,6 +26,7 @@ from mmrl.config.renamed import check_argument_names
 from mmrl.config.wiring import check_wiring
 from mmrl.config.yaml_files import check_yaml
 from mmrl.errors import ConfigError
+from mmrl.project import enter_project
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
 from mmrl.runs.checkpoint_io import CheckpointFiles
 
@@ -82,6 +83,7 @@ class CLI(LightningCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_argument("--recipe", type=str | None, default=None, help="name of the recipe, for messages")
         parser.add_argument("--run_dir", type=str, default="runs/run", help="folder of this run")
+        parser.add_argument("--project", type=str | None, default=None, help="folder of the run's own modules")
         parser.add_argument("--ckpt_path", type=str | None, default=None, help="checkpoint to resume from")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
@@ -231,6 +233,14 @@ def check_resumable(path: str, trust: bool, shards: bool) -> None:
         )
 
 
+def enter_project_of(config: Path) -> dict[str, Any]:
+    """Check a run's config.yaml and let Python find the modules of the folder that the run was started in."""
+    read = check_yaml(config)
+    if isinstance(folder := read.get("project"), str) and Path(folder).is_dir():
+        enter_project(Path(folder))
+    return read
+
+
 def load_run(config: str | Path, arguments: Sequence[str] = (), loggers: bool = False) -> CLI:
     """The parts of a run, built again from its resolved configuration; `load_policy` gives them a checkpoint's weights.
 
@@ -240,6 +250,6 @@ def load_run(config: str | Path, arguments: Sequence[str] = (), loggers: bool = 
         loggers: build the loggers of the run too.
     """
     config = Path(config)
-    check_argument_names(check_yaml(config), arguments)
+    check_argument_names(enter_project_of(config), arguments)
     none = [] if loggers else ["--trainer.logger=false"]
     return CLI(["--config", str(config), *none, "--trainer.callbacks=null", *arguments])

@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from mmrl.commands.cli import enter_project_of
 from mmrl.config.compose import ROOTS, SHORT
 from mmrl.config.renamed import check_argument_names
-from mmrl.config.yaml_files import check_yaml
 from mmrl.errors import ConfigError
 
-_KNOWN = ("config", "seed_everything", "recipe", "run_dir", "ckpt_path", *ROOTS)
+_KNOWN = ("config", "seed_everything", "recipe", "run_dir", "project", "ckpt_path", *ROOTS)
 _LISTED = re.compile(r"(trainer\.(?:callbacks|logger))\.")
 
 
@@ -27,7 +27,7 @@ def check_dashed(arguments: Sequence[str]) -> None:
         if key == "config":
             if not value or value.startswith("--"):
                 raise ConfigError("--config: give a file, as in --config runs/demo/config.yaml")
-            configs.append(check_yaml(Path(value)))
+            configs.append(enter_project_of(Path(value)))
             continue
         given.append(f"--{key}={value}")
         head = key.partition(".")[0]

@@ -52,10 +52,11 @@ For this start alone:
   trust=true           also load pickled objects from a checkpoint: whoever wrote it can run any code here
 
 All keys: mmrl fit recipe=NAME --print_config. All of LightningCLI's options: mmrl fit --help all.
-Several runs: python scripts/train.py --multirun recipe=grpo,rloo seed=0,1.
+Several runs, each in RUN_DIR/NUMBER: mmrl fit --multirun recipe=grpo,rloo seed=0,1
+Options of your own: conf/GROUP/NAME.yaml in the working directory, or --config-dir DIR.
 
 Examples:
-  mmrl fit recipe=grpo task=jsonl task.path=rows.jsonl policy=text policy.path=Qwen/Qwen2.5-0.5B-Instruct
+  mmrl fit recipe=grpo task=dataset task.path=rows.jsonl policy=text policy.path=Qwen/Qwen2.5-0.5B-Instruct
   mmrl fit recipe=demo_vla sim=push trainer.max_epochs=40 run_dir=runs/push
   mmrl fit recipe=sac sim=gym sim.id=Pendulum-v1
   mmrl fit --config runs/push/config.yaml --trainer.max_epochs 80 --ckpt_path runs/push/checkpoints/last.ckpt

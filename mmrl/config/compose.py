@@ -13,7 +13,6 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from hydra import compose as hydra_compose
@@ -23,21 +22,17 @@ from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from mmrl.config.option_files import CONF, groups, search_path
 from mmrl.config.overrides import check_argument, check_effect, drop_leftovers, quote
 from mmrl.config.renamed import check_argument_names, check_names, find_new_name
 from mmrl.config.reward_functions import KEY as REWARD
 from mmrl.config.reward_functions import replace_reward
+from mmrl.config.tool_functions import resolve_tool_functions
 from mmrl.errors import ConfigError
-
-CONF = next(
-    folder
-    for folder in (Path(__file__).parents[1] / "conf", Path(__file__).parents[2] / "conf")
-    if (folder / "config.yaml").exists()
-)
-"""The folder of config groups: inside an installed package, or beside it in a checkout."""
 
 SHORT = {
     "policy": "model.policy",
+    "teacher": "model.frozen_models.teacher",
     "objective": "model.objective",
     "optimizer": "model.optimizer",
     "scheduler": "model.scheduler",
@@ -129,12 +124,6 @@ NEEDED = ("trainer", "learner", "data")
 """Groups that no run can do without; what a learner or a data module needs, the typed parser knows."""
 
 
-def groups() -> dict[str, list[str]]:
-    """List every config group with its options, except conf/experiment, which describes comparisons of runs."""
-    folders = sorted(folder for folder in CONF.iterdir() if folder.is_dir() and folder.name != "experiment")
-    return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
-
-
 def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
     """Convert arguments to Hydra overrides: short prefixes are expanded, new keys are allowed.
 
@@ -171,7 +160,7 @@ def compose(arguments: Sequence[str]) -> DictConfig:
     try:
         overrides = [quote(override) for override in to_hydra_overrides(arguments)]
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            cfg = hydra_compose("config", overrides=overrides, return_hydra_config=True)
+            cfg = hydra_compose("config", overrides=[search_path(), *overrides], return_hydra_config=True)
         check_effect(cfg, overrides)
         drop_leftovers(cfg, overrides, _class)
     except (HydraException, OmegaConfBaseException) as error:
@@ -189,6 +178,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]
     check_names(own)
     cfg = OmegaConf.create(own)
     replace_reward(cfg, arguments)
+    resolve_tool_functions(cfg)
     cfg.choices = chosen
     if cfg.get("run_dir") is None:
         cfg.run_dir = f"runs/{chosen.get('recipe', 'run')}/{_start_time()}"
@@ -233,6 +223,7 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
     return {
         "seed_everything": plain["seed"],
         "run_dir": plain["run_dir"],
+        "project": os.getcwd(),
         "recipe": plain["choices"].get("recipe"),
         "ckpt_path": plain.get("ckpt_path"),
         **out,
@@ -241,7 +232,7 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
 
 NAMED_PARTS = (
     *("callbacks", "logger", "stages", "annotators", "transforms", "terms", "phases", "models"),
-    *("evaluators", "sampling", "weights", "statistics", "auxiliary_models"),
+    *("evaluators", "sampling", "weights", "statistics", "auxiliary_models", "frozen_models"),
 )
 """Dictionaries of named parts: a recipe takes one out by setting it to null."""
 

@@ -17,10 +17,12 @@ PREDICTED = (
     "needs {missing} from the policy; set model.policy.value_head=true for values, and name other numbers under "
     "model.policy.statistics"
 )
-MODELS = "needs models {missing}; set model.reference=true, or name them under model.auxiliary_models"
+MODELS = (
+    "needs models {missing}; set model.reference=true, or name them under model.auxiliary_models or model.frozen_models"
+)
 OTHERS = (
-    "asks for {missing}: name it under model.auxiliary_models if it is a model trained with the policy, or under "
-    "data.transforms if it is a context of the answers"
+    "asks for {missing}: name it under model.auxiliary_models if it is a model trained with the policy, under "
+    "model.frozen_models if it is one that is not trained, or under data.transforms if it is a context of the answers"
 )
 
 
@@ -40,8 +42,8 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     policy = learner["policy"]
     policy_class, policy_args = load(policy["class_path"]), policy.get("init_args") or {}
     predicted = policy_class.predicts(policy_args)
-    auxiliary_models = frozenset(learner.get("auxiliary_models") or ())
-    models = auxiliary_models | ({"reference"} if learner.get("reference") else set())
+    further = frozenset(learner.get("auxiliary_models") or ()) | frozenset(learner.get("frozen_models") or ())
+    models = further | ({"reference"} if learner.get("reference") else set())
     transforms = [build_nested(spec) for spec in (module.get("transforms") or {}).values() if spec is not None]
     columns = COLLATED | policy_class.provides(policy_args) | load(module["rollout"]["class_path"]).writes()
     columns = columns.union(*(transform.writes() for transform in transforms))
@@ -75,7 +77,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         term = build(spec)
         need(term.reads(), columns, f"term {name!r}", "reads {missing}, and no part writes them")
         need(term.needs(), predicted, f"term {name!r}", PREDICTED)
-        need(term.others(), contexts | auxiliary_models, f"term {name!r}", OTHERS)
+        need(term.others(), contexts | further, f"term {name!r}", OTHERS)
     for name, column in (objective.get("row_masks") or {}).items():
         need(
             frozenset({column.removeprefix("~")}),

@@ -20,7 +20,7 @@ from mmrl.curricula.base import Curriculum
 from mmrl.data.callbacks import ProgressCallback, notify_rollout_end
 from mmrl.data.checks.empty_iterations import EmptyIterations
 from mmrl.data.checks.finite import check_columns
-from mmrl.data.checks.prompt_lengths import check_prompt_lengths
+from mmrl.data.checks.prompt_lengths import check_prompt_lengths, drop_long_prompts
 from mmrl.data.checks.staleness import measure_staleness
 from mmrl.data.collate import learnable
 from mmrl.data.collector import Collected, PromptCollector
@@ -113,6 +113,7 @@ class RolloutData(L.LightningDataModule):
     def setup(self, stage: str) -> None:
         """Read all problems and check that they fit into the policy's context."""
         policy = self.trainer.lightning_module.policy
+        self.task = drop_long_prompts(self.task, policy)
         if stage == "fit":
             check_prompt_lengths(self.task, policy, self.sampling.max_tokens)
         if self.evaluation is not None:

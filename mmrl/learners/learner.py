@@ -33,6 +33,7 @@ class Learner(BaseLearner):
             names: {value_head: 2e-3} for a critic with untrained layers on a cloned policy.
         auxiliary_models: models that start as copies of the policy and are trained with it by terms that name them,
             with their learning rates; the gradient of each is clipped by itself.
+        frozen_models: further policies that are not trained, such as a teacher; terms and annotators name them.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Learner(BaseLearner):
         reference: bool = False,
         auxiliary_models: dict[str, float] | None = None,
         learning_rates: dict[str, float] | None = None,
+        frozen_models: dict[str, Policy] | None = None,
     ):
         super().__init__()
         self.policy = policy
@@ -59,6 +61,11 @@ class Learner(BaseLearner):
         self.learning_rates = dict(learning_rates or {})
         if "reference" in self.auxiliary_models:
             raise ValueError("model.auxiliary_models: the reference is frozen; give an auxiliary model another name")
+        self.frozen_models = frozenset(frozen_models or ())
+        if taken := self.frozen_models & {"reference", *self.auxiliary_models}:
+            raise ValueError(f"model.frozen_models: the names {sorted(taken)} are taken by other models; choose others")
+        for name, model in (frozen_models or {}).items():
+            self.models[name] = model.requires_grad_(False).eval()
         self._sharded = False
 
     def setup(self, stage: str) -> None:
@@ -152,8 +159,12 @@ class Learner(BaseLearner):
         """Run the policy on the batch, and the further forward passes that the objective's terms name."""
         out = self.policy(batch)
         for name in sorted(self.objective.others()):
-            own = name in self.auxiliary_models
-            out.others[name] = self.models[name](batch) if own else self.policy(batch.with_context(name))
+            if name in self.frozen_models:
+                with torch.no_grad():
+                    out.others[name] = self.models[name](batch)
+            else:
+                own = name in self.auxiliary_models
+                out.others[name] = self.models[name](batch) if own else self.policy(batch.with_context(name))
         return out
 
     def _means(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Policy-gradient losses: REINFORCE, CISPO, and the clipped surrogate of PPO and GSPO, an approximate trust region."""
+"""Policy-gradient losses: REINFORCE, CISPO, SAPO, and the clipped surrogate of PPO and GSPO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
-from mmrl.ops.policy_gradient import cispo, clipped_surrogate, divergence, is_clipped, log_ratio
+from mmrl.ops.policy_gradient import cispo, clipped_surrogate, divergence, is_clipped, log_ratio, sapo
 from mmrl.types import PolicyOutput
 
 
@@ -148,6 +148,44 @@ class CISPO(Term):
         ratio = log_ratio(out.logprobs, batch[self.old], batch["action_mask"]).exp()
         low = 0.0 if self.clip_low is None else 1 - self.clip_low
         return {"ratio": ratio, "clip_fraction": ((ratio < low) | (ratio > 1 + self.clip_high)).to(ratio.dtype)}
+
+
+@dataclass(frozen=True)
+class SAPO(Term):
+    """SAPO policy loss: the ratio passes a sigmoid gate, so that no choice loses its gradient at a bound.
+
+    loss = -A (4 / tau) sigmoid(tau (ratio - 1)), tau = temperature_pos where A > 0, else temperature_neg. Source: Soft
+    Adaptive Policy Optimization, 2025, the soft gate, arXiv:2511.20347.
+
+    Args:
+        temperature_pos: of the gate where the advantage is positive; a larger one closes it faster.
+        temperature_neg: of the gate elsewhere; larger than temperature_pos, since gradients of negative advantages
+            raise many other tokens.
+        old: column of the log-probs that the ratio is taken against: "behavior_logprobs" or "old_logprobs".
+    """
+
+    temperature_pos: float = 1.0
+    temperature_neg: float = 1.05
+    old: str = "behavior_logprobs"
+
+    def __post_init__(self) -> None:
+        for name in ("temperature_pos", "temperature_neg"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"sapo.{name} must be > 0, got {getattr(self, name)}")
+
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask", "advantages", self.old})
+
+    def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        advantages = zero_outside(batch["advantages"], batch["action_mask"])
+        return sapo(self._ratio(out, batch), advantages, self.temperature_pos, self.temperature_neg)
+
+    def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
+        """ratio."""
+        return {"ratio": self._ratio(out, batch)}
+
+    def _ratio(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        return log_ratio(out.logprobs, batch[self.old], batch["action_mask"]).exp()
 
 
 def _column_set(column: str | None) -> set[str]:

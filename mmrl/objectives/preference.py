@@ -1,4 +1,4 @@
-"""Preference losses: DPO and its variants, Bradley-Terry for reward models; minibatches keep pairs together."""
+"""Preference losses: DPO and its variants, SimPO, ORPO, KTO, Bradley-Terry for reward models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import masked_mean, masked_sum, zero_outside
-from mmrl.ops.preference import bradley_terry_loss, hinge_loss, ipo_loss, paired_margin
+from mmrl.ops.preference import bradley_terry_loss, hinge_loss, ipo_loss, kto_loss, log_odds, paired_margin
 from mmrl.types import PolicyOutput
 
 
@@ -20,14 +20,17 @@ class DPOLoss(Term):
     """DPO loss of a pair from its margin of log-ratios to a reference, per row [N].
 
     m = d(preferred) - d(other), with d a row's log-prob minus the reference's, summed over its choices ("sum") or their
-    mean ("mean"). sigmoid: -log sigmoid(beta m), DPO, with label_smoothing cDPO; ipo: (m - 1 / (2 beta))^2; hinge:
-    max(0, 1 - beta m), SLiC. Both rows of a pair carry its loss, so that weights that count rows alike
-    (`SequenceMean`) count pairs alike. Source: Direct Preference Optimization, 2023, equation 7, arXiv:2305.18290.
+    mean ("mean"). sigmoid: -log sigmoid(beta m - target_margin), DPO, with label_smoothing cDPO; ipo:
+    (m - 1 / (2 beta))^2; hinge: max(0, 1 - beta m), SLiC. SimPO is sigmoid with a target margin, reduction="mean"
+    and no reference. Both rows of a pair carry its loss, so that weights that count rows alike (`SequenceMean`) count
+    pairs alike; minibatches keep pairs together. Source: Direct Preference Optimization, 2023, equation 7,
+    arXiv:2305.18290; SimPO, 2024, equation 6, arXiv:2405.14734.
 
     Args:
         loss_type: sigmoid, ipo or hinge.
         beta: strength of the regularisation towards the reference, per nat.
         label_smoothing: assumed fraction of pairs with the wrong label, as in cDPO; sigmoid only.
+        target_margin: SimPO's gamma, by which beta m has to exceed 0; sigmoid only.
         reduction: of the log-ratios of a row's choices.
         reference: column of the reference's log-probs; None compares the policy's own.
     """
@@ -35,6 +38,7 @@ class DPOLoss(Term):
     loss_type: Literal["sigmoid", "ipo", "hinge"] = "sigmoid"
     beta: float = 0.1
     label_smoothing: float = 0.0
+    target_margin: float = 0.0
     reduction: Literal["sum", "mean"] = "sum"
     reference: str | None = "ref_logprobs"
 
@@ -45,8 +49,9 @@ class DPOLoss(Term):
             raise ValueError(f"dpo_loss.beta must be > 0, got {self.beta}")
         if not 0 <= self.label_smoothing < 0.5:
             raise ValueError(f"dpo_loss.label_smoothing must be in [0, 0.5), got {self.label_smoothing}")
-        if self.label_smoothing and self.loss_type != "sigmoid":
-            raise ValueError(f"dpo_loss.label_smoothing belongs to loss_type=sigmoid, not to {self.loss_type!r}")
+        for name in ("label_smoothing", "target_margin"):
+            if getattr(self, name) and self.loss_type != "sigmoid":
+                raise ValueError(f"dpo_loss.{name} belongs to loss_type=sigmoid, not to {self.loss_type!r}")
 
     def reads(self) -> frozenset[str]:
         return frozenset({"action_mask", "group", "preference", *([] if self.reference is None else [self.reference])})
@@ -54,7 +59,7 @@ class DPOLoss(Term):
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         margin = self._margin(out, batch)
         loss = {
-            "sigmoid": lambda: bradley_terry_loss(self.beta * margin, self.label_smoothing),
+            "sigmoid": lambda: bradley_terry_loss(self.beta * margin - self.target_margin, self.label_smoothing),
             "ipo": lambda: ipo_loss(margin, 1 / (2 * self.beta)),
             "hinge": lambda: hinge_loss(self.beta * margin),
         }[self.loss_type]()
@@ -72,6 +77,92 @@ class DPOLoss(Term):
             gained = gained - zero_outside(batch[self.reference], mask)
         joined = masked_sum(gained, mask, dim=1) if self.reduction == "sum" else masked_mean(gained, mask, dim=1)
         return paired_margin(joined, batch["preference"], batch["group"])
+
+
+@dataclass(frozen=True)
+class ORPOLoss(Term):
+    """ORPO loss of a pair without a reference, per row [N]: the chosen row's NLL and the odds ratio of both rows.
+
+    loss = -l(chosen) - beta log sigmoid(log odds(chosen) - log odds(rejected)), with l the mean log-prob of a row's
+    choices and odds = p / (1 - p) of p = exp(l). Both rows of a pair carry its loss. Source: ORPO: Monolithic
+    Preference Optimization without Reference Model, 2024, equations 4 to 7, arXiv:2403.07691.
+
+    Args:
+        beta: weight of the odds ratio, the paper's lambda.
+    """
+
+    beta: float = 0.1
+
+    whole_groups = True
+
+    def __post_init__(self) -> None:
+        if self.beta <= 0:
+            raise ValueError(f"orpo_loss.beta must be > 0, got {self.beta}")
+
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask", "group", "preference"})
+
+    def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        logprob, margin = self._logprob_and_margin(out, batch)
+        loss = self.beta * bradley_terry_loss(margin) + self._nll(logprob, batch)
+        return torch.where(batch["preference"] != 0, loss, 0)
+
+    def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
+        """margin: log of the odds ratio; accuracy: fraction of pairs where it is positive; nll: nats per choice."""
+        logprob, margin = self._logprob_and_margin(out, batch)
+        return {"margin": margin, "accuracy": (margin > 0).to(margin.dtype), "nll": self._nll(logprob, batch)}
+
+    def _logprob_and_margin(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, Tensor]:
+        logprob = masked_mean(out.logprobs, batch["action_mask"], dim=1)
+        return logprob, paired_margin(log_odds(logprob), batch["preference"], batch["group"])
+
+    def _nll(self, logprob: Tensor, batch: Batch) -> Tensor:
+        """[N] the NLL of the preferred row of each row's group."""
+        return -paired_margin(logprob, batch["preference"].clamp(min=0), batch["group"])
+
+
+@dataclass(frozen=True)
+class KTOLoss(Term):
+    """KTO loss of single desirable and undesirable completions, per row [N]; no pairs are needed.
+
+    loss = w (1 - sigmoid(beta s (d - z0))), with d a row's log-prob minus the reference's, s = 1 and w =
+    desirable_weight where `preference` is positive, s = -1 and w = undesirable_weight where it is negative, and the
+    reference point z0 of the annotator `MismatchedKL`. Source: KTO: Model Alignment as Prospect Theoretic Optimization,
+    2024, section 4.1, arXiv:2402.01306.
+
+    Args:
+        beta: strength of the regularisation towards the reference, per nat.
+        desirable_weight: factor of desirable rows.
+        undesirable_weight: factor of undesirable rows; the paper wants weight times number alike, within 4/3.
+    """
+
+    beta: float = 0.1
+    desirable_weight: float = 1.0
+    undesirable_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("beta", "desirable_weight", "undesirable_weight"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"kto_loss.{name} must be > 0, got {getattr(self, name)}")
+
+    def reads(self) -> frozenset[str]:
+        return frozenset({"action_mask", "preference", "ref_logprobs", "reference_point"})
+
+    def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        sign = batch["preference"]
+        loss = kto_loss(self._log_ratio(out, batch), sign, batch["reference_point"], self.beta)
+        weight = torch.where(sign > 0, self.desirable_weight, self.undesirable_weight)
+        return torch.where(sign != 0, weight * loss, 0)
+
+    def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
+        """reward: beta d; accuracy: fraction of rows on their side of the reference point."""
+        apart = self._log_ratio(out, batch)
+        right = batch["preference"] * (apart - batch["reference_point"]) > 0
+        return {"reward": self.beta * apart, "accuracy": right.to(apart.dtype)}
+
+    def _log_ratio(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        mask = batch["action_mask"]
+        return masked_sum(out.logprobs - batch["ref_logprobs"], mask, dim=1)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
-from mmrl.ops.policy_gradient import divergence
+from mmrl.ops.policy_gradient import divergence, log_ratio
 from mmrl.types import PolicyOutput
 
 
@@ -29,19 +29,24 @@ class KL(Term):
         reference: column of the reference's log-probs.
         context: in place of the column, this context of `data.transforms`, by a further pass with gradient.
         cap: largest estimate of a choice, in nats, beyond which it has no gradient; none leaves it open.
+        old: column of the log-probs that the choices were sampled with: the estimate is multiplied by the importance
+            ratio to them, which makes the gradient of k3 that of KL(policy || reference). Source: DeepSeek-V3.2, 2025,
+            arXiv:2512.02556. None for no ratio.
     """
 
     estimator: Literal["k1", "k2", "k3"] = "k3"
     reference: str = "ref_logprobs"
     context: str | None = None
     cap: float | None = None
+    old: str | None = None
 
     def __post_init__(self) -> None:
         if self.cap is not None and self.cap <= 0:
             raise ValueError(f"kl.cap must be > 0 or null, got {self.cap}")
 
     def reads(self) -> frozenset[str]:
-        return frozenset({"action_mask", self.reference} if self.context is None else {"action_mask"})
+        columns = {"action_mask"} if self.context is not None else {"action_mask", self.reference}
+        return frozenset(columns if self.old is None else {*columns, self.old})
 
     def others(self) -> frozenset[str]:
         return frozenset() if self.context is None else frozenset({self.context})
@@ -50,7 +55,8 @@ class KL(Term):
         mask = batch["action_mask"]
         reference = batch[self.reference] if self.context is None else out.other(self.context, "kl").logprobs
         apart = divergence(zero_outside(out.logprobs, mask), zero_outside(reference, mask), self.estimator)
-        return apart if self.cap is None else apart.clamp(max=self.cap)
+        apart = apart if self.cap is None else apart.clamp(max=self.cap)
+        return apart if self.old is None else apart * log_ratio(out.logprobs, batch[self.old], mask).exp()
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """mean: the estimate itself, nats per choice, whatever the weights of the loss sum to."""

@@ -129,6 +129,22 @@ def cispo(
     return -ratio.detach().clamp(low, 1 + clip_high) * advantages * logprobs
 
 
+def sapo(
+    ratio: Tensor,  # [N, T]
+    advantages: Tensor,  # [N, T]
+    temperature_pos: float,
+    temperature_neg: float,
+) -> Tensor:  # [N, T]
+    """SAPO loss of each choice: a sigmoid gate of the ratio in place of PPO's clip range.
+
+    loss = -A (4 / tau) sigmoid(tau (ratio - 1)), with tau = temperature_pos where A > 0 and temperature_neg elsewhere.
+    Its slope in the ratio is -A at ratio 1 and falls smoothly on both sides, faster for a larger tau.
+    Source: Soft Adaptive Policy Optimization, 2025, the soft gate, arXiv:2511.20347.
+    """
+    tau = torch.where(advantages > 0, temperature_pos, temperature_neg).to(ratio.dtype)
+    return -advantages * torch.sigmoid(tau * (ratio - 1)) * 4 / tau
+
+
 def divergence(
     logprobs: Tensor,  # [N, T] nats, of the distribution that was sampled from
     reference: Tensor,  # [N, T] nats

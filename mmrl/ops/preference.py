@@ -1,4 +1,4 @@
-"""Pairwise preference losses of the margin of the preferred row over the other: Bradley-Terry, IPO, hinge."""
+"""Preference losses: of the margin between two rows (Bradley-Terry, IPO, hinge), and of single rows (KTO)."""
 
 from __future__ import annotations
 
@@ -41,6 +41,31 @@ def hinge_loss(
     Source: SLiC-HF: Sequence Likelihood Calibration with Human Feedback, 2023, arXiv:2305.10425.
     """
     return (1 - margin).clamp(min=0)
+
+
+def kto_loss(
+    log_ratio: Tensor,  # [N] nats, of the policy to the reference
+    sign: Tensor,  # [N] 1 desirable, -1 undesirable
+    reference_point: Tensor,  # [N] nats
+    beta: float,
+) -> Tensor:  # [N]
+    """KTO loss of single rows: 1 - sigmoid(beta sign (log_ratio - z0)), with the reference point z0 >= 0.
+
+    Source: KTO: Model Alignment as Prospect Theoretic Optimization, 2024, section 4.1, arXiv:2402.01306.
+    """
+    return 1 - torch.sigmoid(beta * sign * (log_ratio - reference_point))
+
+
+def log_odds(
+    logprob: Tensor,  # [N] nats
+) -> Tensor:  # [N] nats
+    """Log-odds log(p / (1 - p)) of a probability p = exp(logprob), which counts as at most 1 - 1e-7.
+
+    Source: ORPO: Monolithic Preference Optimization without Reference Model, 2024, equation 4, arXiv:2403.07691, where
+    logprob is the mean over a completion's tokens.
+    """
+    logprob = logprob.clamp(max=-1e-7)
+    return logprob - (-logprob.expm1()).log()
 
 
 def paired_margin(

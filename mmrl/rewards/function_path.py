@@ -16,8 +16,12 @@ from typing import Any
 FORMS = "rewards.py:score, rewards.py:Judge.score or package.module:score"
 
 
-def split_path(path: str) -> tuple[str, str]:
+def split_path(path: str, key: str = "reward") -> tuple[str, str]:
     """Split into the file or module and the dotted name inside it; package.module.score has its name last.
+
+    Args:
+        path: of the function.
+        key: of the configuration that gave it, for messages.
 
     Raises:
         ValueError: the path has none of the forms.
@@ -26,57 +30,57 @@ def split_path(path: str) -> tuple[str, str]:
     if not colon and not path.endswith(".py"):
         where, _, name = path.rpartition(".")
     if not where or not all(part.isidentifier() for part in name.split(".")):
-        raise ValueError(f"reward={path}: name a function as {FORMS}")
+        raise ValueError(f"{key}={path}: name a function as {FORMS}")
     return where, name
 
 
-def resolve_path(path: str, folder: Path) -> str:
+def resolve_path(path: str, folder: Path, key: str = "reward") -> str:
     """Make the file of a path absolute, from the folder that relative ones start in, and check that it exists."""
-    where, name = split_path(path)
+    where, name = split_path(path, key)
     if not where.endswith(".py"):
         return path
     file = (folder / Path(where).expanduser()).resolve()
     if not file.is_file():
-        raise ValueError(f"reward={path}: there is no file {file}")
+        raise ValueError(f"{key}={path}: there is no file {file}")
     return f"{file}:{name}"
 
 
-def load_functions(paths: Sequence[str]) -> list[Callable[..., Any]]:
+def load_functions(paths: Sequence[str], key: str = "reward") -> list[Callable[..., Any]]:
     """Import functions. A class that several of them are methods of is instantiated once.
 
     Raises:
         ValueError: a file, module or name is missing or fails, with the path as the user gave it.
     """
     instances: dict[type, Any] = {}
-    return [_load_function(path, instances) for path in paths]
+    return [_load_function(path, instances, key) for path in paths]
 
 
-def _load_function(path: str, instances: dict[type, Any]) -> Callable[..., Any]:
-    where, name = split_path(path)
+def _load_function(path: str, instances: dict[type, Any], key: str) -> Callable[..., Any]:
+    where, name = split_path(path, key)
     try:
         value: Any = _load_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
     except BaseException as error:  # what the user's module raises, SystemExit too
-        raise ValueError(f"reward={path}: importing {where} raised {format_error(error, where)}") from error
+        raise ValueError(f"{key}={path}: importing {where} raised {format_error(error, where)}") from error
     for part in name.split("."):
         owner, value = value, getattr(value, part, None)
         if value is None:
-            raise ValueError(f"reward={path}: {_describe(owner)} has no {part!r}{_suggest(owner, part)}")
+            raise ValueError(f"{key}={path}: {_describe(owner)} has no {part!r}{_suggest(owner, part)}")
         if inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, part)):
-            value = getattr(_instance(owner, path, instances), part)
+            value = getattr(_instance(owner, path, instances, key), part)
     if inspect.isclass(value):
-        value = _instance(value, path, instances)
+        value = _instance(value, path, instances, key)
     if not callable(value):
-        raise ValueError(f"reward={path}: {name} is {type(value).__name__}, not a function")
+        raise ValueError(f"{key}={path}: {name} is {type(value).__name__}, not a function")
     return value
 
 
-def _instance(kind: type, path: str, instances: dict[type, Any]) -> Any:
+def _instance(kind: type, path: str, instances: dict[type, Any], key: str) -> Any:
     if kind not in instances:
         try:
             instances[kind] = kind()
         except Exception as error:
             raise ValueError(
-                f"reward={path}: {kind.__name__}() raised {format_error(error, path)}; its constructor must work "
+                f"{key}={path}: {kind.__name__}() raised {format_error(error, path)}; its constructor must work "
                 "without arguments"
             ) from error
     return instances[kind]

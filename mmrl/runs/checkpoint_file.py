@@ -28,6 +28,7 @@ from torch import Tensor
 
 from mmrl.pickled import PICKLED
 from mmrl.runs.files import FULL, replace_file
+from mmrl.runs.tensor_file import DTYPES, write_tensors
 
 FORMAT = "mmrl checkpoint 1"
 WEIGHTS, OPTIMIZER, STATE, MANIFEST = "weights.safetensors", "optimizer.safetensors", "state.pt", "manifest.json"
@@ -53,8 +54,8 @@ def write_checkpoint(checkpoint: Mapping[str, Any], path: str | Path) -> None:
     if "optimizer_states" in rest:
         rest["optimizer_states"] = _lift(rest["optimizer_states"], "", optimizer)
     writers: dict[str, Callable[[Any], Any]] = {
-        WEIGHTS: lambda file: file.write(safetensors.torch.save(plain, aliases)),
-        OPTIMIZER: lambda file: file.write(safetensors.torch.save(optimizer)),
+        WEIGHTS: lambda file: write_tensors(file, plain, aliases),
+        OPTIMIZER: lambda file: write_tensors(file, optimizer, {}),
         STATE: lambda file: torch.save(rest, file),
     }
     try:
@@ -150,40 +151,24 @@ class _Hashed:
 
 
 def _storable(tensors: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors that safetensors can hold, and the aliases: second name of a tied weight -> first name.
-
-    Views that overlap otherwise are copied.
-    """
+    """Return the tensors that safetensors can hold, and the aliases: second name of a tied weight -> first name."""
     plain: dict[str, Tensor] = {}
     aliases: dict[str, str] = {}
     places: dict[tuple, str] = {}
-    storages: set[int] = set()
     for name, tensor in tensors.items():
         if not _is_plain(tensor):
             continue
-        tensor = tensor.detach()
-        storage = tensor.untyped_storage().data_ptr()
-        place = (storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
         if tensor.numel() and place in places:
             aliases[name] = places[place]
             continue
-        places[place] = name
-        plain[name] = (
-            tensor.clone(memory_format=torch.contiguous_format) if storage in storages else tensor.contiguous()
-        )
-        storages.add(storage)
+        places[place], plain[name] = name, tensor
     return plain, aliases
-
-
-_DTYPES = {
-    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2),
-    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
-}
 
 
 def _is_plain(value: Any) -> bool:
     kinds = (Tensor, torch.nn.Parameter)
-    return type(value) in kinds and value.layout is torch.strided and value.dtype in _DTYPES
+    return type(value) in kinds and value.layout is torch.strided and value.dtype in DTYPES
 
 
 def _lift(node: Any, place: str, tensors: dict[str, Tensor]) -> Any:
@@ -193,9 +178,7 @@ def _lift(node: Any, place: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(node, list):
         return [_lift(value, f"{place}.{i}" if place else str(i), tensors) for i, value in enumerate(node)]
     if _is_plain(node) and place not in tensors:
-        tensors[place] = node.detach().clone(
-            memory_format=torch.contiguous_format
-        )  # safetensors refuses tensors that share memory
+        tensors[place] = node
         return {_ELSEWHERE: place}
     return node
 

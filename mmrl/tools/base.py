@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -44,6 +44,7 @@ class Tool(ABC):
 
     timeout_s: float = 10.0  # of a call
     max_chars: int = 1000  # of a result; longer ones are truncated and marked
+    ends_episode: bool = False  # whether a successful call is the final answer, and its result the episode's output
 
     @abstractmethod
     def run(self, **arguments: Any) -> str:
@@ -59,15 +60,24 @@ class Tool(ABC):
     @cached_property
     def schema(self) -> dict[str, Any]:
         """Name, description and parameters as JSON schema, as chat templates of transformers take them."""
-        made = get_json_schema(self.run)
+        made = get_json_schema(self.call)
         made["function"]["name"] = type(self).__name__.lower()
         return made
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """The function whose signature and docstring are the schema."""
+        return self.run
+
+    def schema_as(self, name: str) -> dict[str, Any]:
+        """Return the schema under the name that calls use."""
+        return {**self.schema, "function": {**self.schema["function"], "name": name}}
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
         """Return the types of the arguments by name, in order."""
-        hints = typing.get_type_hints(self.run)
-        names = inspect.signature(self.run).parameters
+        hints = typing.get_type_hints(self.call)
+        names = inspect.signature(self.call).parameters
         unknown = [name for name in names if hints.get(name) not in KINDS]
         if unknown or not names:
             raise TypeError(
@@ -79,7 +89,7 @@ class Tool(ABC):
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Refuse missing, unknown or wrongly typed arguments of `run`."""
         wanted = self.parameters
-        required = {n for n, p in inspect.signature(self.run).parameters.items() if p.default is p.empty}
+        required = {n for n, p in inspect.signature(self.call).parameters.items() if p.default is p.empty}
         if missing := sorted(required - set(arguments)):
             raise BadArguments(f"{missing[0]} is missing")
         if unknown := sorted(set(arguments) - set(wanted)):

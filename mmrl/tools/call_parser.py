@@ -35,8 +35,8 @@ class ToolCallParser(ABC):
         """Return the strings at which a turn ends."""
 
     @abstractmethod
-    def parse(self, text: str, tools: Mapping[str, Tool]) -> ToolCall | None:
-        """Parse the tool call of a turn; None if the turn is the final answer.
+    def parse(self, text: str, tools: Mapping[str, Tool]) -> list[ToolCall]:
+        """Parse the tool calls of a turn; none if the turn is the final answer.
 
         Raises:
             ToolError: the turn has a closing tag without an opening tag, or neither a call nor an answer.
@@ -83,7 +83,7 @@ class TagParser(ToolCallParser):
             *([self.answer_end] if self.answer_end else ()),
         )
 
-    def parse(self, text: str, tools: Mapping[str, Tool]) -> ToolCall | None:
+    def parse(self, text: str, tools: Mapping[str, Tool]) -> list[ToolCall]:
         ends = sorted({close_tag for close_tag, _ in self.tags(tools).values() if close_tag in text}, key=text.index)
         if ends:
             before = text[: text.index(ends[0])]
@@ -98,10 +98,10 @@ class TagParser(ToolCallParser):
             if begun[name] < 0:
                 raise NoCall(f"write {open_tag} before {ends[0]}")
             body = before[begun[name] + len(open_tag) :]
-            return ToolCall(name, body) if "{name}" in self.open_tag else _parse_named(body)
+            return [ToolCall(name, body) if "{name}" in self.open_tag else build_call(parse_json(body))]
         if self.answer_end is not None and self.answer_end not in text:
             raise NoCall(f"end with one of {' '.join(self.stop_strings(tools))}")
-        return None
+        return []
 
     def format_result(self, text: str) -> str:
         return self.result_template.format(text=text)
@@ -117,23 +117,40 @@ def bind_arguments(call: ToolCall, tool: Tool) -> dict[str, Any]:
         kinds = tool.parameters
         if list(kinds.values()) == [str]:
             return {next(iter(kinds)): arguments.strip()}
-        arguments = _parse_json(arguments)
+        arguments = parse_json(arguments)
     tool.check(arguments)
     return arguments
 
 
-def _parse_named(body: str) -> ToolCall:
-    made = _parse_json(body)
-    if not isinstance(made.get("name"), str) or not isinstance(made.get("arguments"), dict):
+def build_call(made: Any) -> ToolCall:
+    """Build the call of {"name": ..., "arguments": {...}}. Raises BadArguments for other values."""
+    if (
+        not isinstance(made, dict)
+        or not isinstance(made.get("name"), str)
+        or not isinstance(made.get("arguments"), dict)
+    ):
         raise BadArguments('write {"name": "...", "arguments": {...}}')
     return ToolCall(made["name"], made["arguments"])
 
 
-def _parse_json(body: str) -> dict[str, Any]:
-    try:
-        made = json.loads(body)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise BadArguments(f"not JSON: {getattr(error, 'msg', 'nested too deeply')}") from None
+def parse_json(body: str) -> dict[str, Any]:
+    """Parse one JSON object. Raises BadArguments."""
+    made = _decode(body)
     if not isinstance(made, dict):
         raise BadArguments("write one JSON object")
     return made
+
+
+def parse_list(body: str) -> list[Any]:
+    """Parse a JSON list; another value is a list of one. Raises BadArguments."""
+    made = _decode(body)
+    return made if isinstance(made, list) else [made]
+
+
+def _decode(body: str) -> Any:
+    try:
+        return json.loads(body)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadArguments(f"not JSON: {getattr(error, 'msg', 'nested too deeply')}") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise BadArguments(f"not JSON: {error}") from None

@@ -10,8 +10,9 @@ from functools import lru_cache, reduce
 import numpy as np
 
 from mmrl.rng import derive_rng
-from mmrl.types import Episode, Prompt, Task
-from tasks.checks import check_fraction, check_index, check_split, final_line, reply_text
+from mmrl.types import Prompt
+from tasks.answers import AnswerTask
+from tasks.checks import check_fraction, check_index, check_split, final_line
 
 SYMBOLS = ("+", "-", "*")
 MOST = 6  # digits of a question, since all its problems are listed
@@ -50,7 +51,7 @@ def result(symbol: str, operands: Sequence[int]) -> int:
 
 
 @dataclass(frozen=True)
-class Arithmetic(Task):
+class Arithmetic(AnswerTask):
     """All arithmetic problems of one size; held-out sets of operands are never trained on, in any order.
 
     Args:
@@ -60,6 +61,8 @@ class Arithmetic(Task):
         held_out_fraction: share of the sets of operands that is kept for the held-out split.
         seed: of the split; part of the task, not of the run.
         steps: demonstrations write what the operands so far make, one line each, before the result.
+        question: the user's turn; {} stands for the problem.
+        spaced: write 27 + 8 in place of 27+8, as pretrained language models have mostly read it.
     """
 
     digits: Sequence[int] = (2, 1)
@@ -68,10 +71,13 @@ class Arithmetic(Task):
     held_out_fraction: float = 0.2
     seed: int = 0
     steps: bool = False
+    question: str = "{}="
+    spaced: bool = False
 
     name = "arithmetic"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_split(self.name, self.split)
         check_fraction(self.name, self.held_out_fraction)
         digits = tuple(self.digits)
@@ -85,6 +91,10 @@ class Arithmetic(Task):
         if not operations or len(set(operations)) < len(operations) or not set(operations) <= set(SYMBOLS):
             raise ValueError(f"task {self.name!r}: operations must be distinct ones of {SYMBOLS}, got {operations}")
         object.__setattr__(self, "operations", operations)
+        if self.question.count("{}") != 1:
+            raise ValueError(
+                f"task {self.name!r}: question must hold {{}} once, where the problem stands, got {self.question!r}"
+            )
 
     @property
     def _problems(self) -> np.ndarray:
@@ -97,9 +107,10 @@ class Arithmetic(Task):
         check_index(self, index)
         position, *operands = map(int, self._problems[index])
         symbol = self.operations[position]
+        problem = (f" {symbol} " if self.spaced else symbol).join(map(str, operands))
         return Prompt(
             key=f"{self.name}/{self.split}/{index}",
-            messages=({"role": "user", "content": symbol.join(map(str, operands)) + "="},),
+            messages=({"role": "user", "content": self.question.replace("{}", problem)},),
             answer=result(symbol, operands),
             info={"operation": symbol, "operands": tuple(operands)},
         )
@@ -107,14 +118,14 @@ class Arithmetic(Task):
     def on(self, split: str) -> Arithmetic:
         return replace(self, split=split)
 
-    def score(self, episode: Episode) -> dict[str, float]:
-        return verify(reply_text(episode), episode.prompt.answer)
+    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
+        return verify(answer, prompt.answer)
 
     def demonstrate(self, index: int) -> str:
         info = self[index].info
         first = 2 if self.steps else len(info["operands"])
         lines = [result(info["operation"], info["operands"][:n]) for n in range(first, len(info["operands"]) + 1)]
-        return "\n".join(map(str, lines))
+        return "\n".join([*map(str, lines[:-1]), self.write_answer(str(lines[-1]))])
 
 
 # one way to write each number: ASCII digits, no leading zero, no minus zero

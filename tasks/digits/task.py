@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mmrl.types import Episode, Prompt, Task
-from tasks.checks import check_fraction, check_index, check_split, reply_text
+from mmrl.types import Prompt
+from tasks.answers import AnswerTask
+from tasks.checks import check_fraction, check_index, check_split
 from tasks.digits.data import load_scans, members
 from tasks.digits.verify import verify
 
 
 @dataclass(frozen=True)
-class Digits(Task):
+class Digits(AnswerTask):
     """scikit-learn's 1797 handwritten digits; held-out scans, stratified by digit, are never trained on.
 
     Args:
@@ -31,6 +32,7 @@ class Digits(Task):
     name = "digits"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_split(self.name, self.split)
         check_fraction(self.name, self.held_out_fraction)
         if self.size < 8 or self.size % 8:
@@ -59,8 +61,8 @@ class Digits(Task):
     def on(self, split: str) -> Digits:
         return replace(self, split=split)
 
-    def score(self, episode: Episode) -> dict[str, float]:
-        return verify(reply_text(episode), episode.prompt.answer)
+    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
+        return verify(answer, prompt.answer)
 
     def demonstrate(self, index: int) -> str:
-        return str(self[index].answer)
+        return self.write_answer(str(self[index].answer))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mmrl.types import Episode, Prompt, Task
-from tasks.checks import check_index, check_split, reply_text
+from mmrl.types import Prompt
+from tasks.answers import AnswerTask
+from tasks.checks import check_index, check_split
 from tasks.jigsaw.data import join_tiles, pixels, puzzle, tiles
 from tasks.jigsaw.verify import verify
 
@@ -13,7 +14,7 @@ QUESTION = "The four quarters of a photo were shuffled. Which place does each be
 
 
 @dataclass(frozen=True)
-class Jigsaw(Task):
+class Jigsaw(AnswerTask):
     """2x2 puzzles from photos; held-out crops come from bands of the photos that are never trained on.
 
     The answer names, for the tiles shown in reading order, the places 1 to 4 (in reading order) they belong to.
@@ -39,6 +40,7 @@ class Jigsaw(Task):
     name = "jigsaw"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_split(self.name, self.split)
         if not 0.2 <= self.held_out_fraction <= 0.8:
             raise ValueError(
@@ -69,8 +71,8 @@ class Jigsaw(Task):
     def on(self, split: str) -> Jigsaw:
         return replace(self, split=split)
 
-    def score(self, episode: Episode) -> dict[str, float]:
-        return verify(reply_text(episode), episode.prompt.answer)
+    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
+        return verify(answer, prompt.answer)
 
     def demonstrate(self, index: int) -> str:
-        return " ".join(map(str, self[index].answer))
+        return self.write_answer(" ".join(map(str, self[index].answer)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -78,6 +78,9 @@ class Mixture(Task):
 
     def prompts_to_check(self) -> Iterator[Prompt]:
         return chain.from_iterable(part.prompts_to_check() for part in self._of_split.values())
+
+    def drop_long_prompts(self, fits: Callable[[Prompt, int], bool]) -> Mixture:
+        return replace(self, parts={name: part.drop_long_prompts(fits) for name, part in self.parts.items()})
 
     def on(self, split: str) -> Mixture:
         return replace(self, split=split)

@@ -61,13 +61,14 @@ class Preferences(Task):
             key=f"{self.name}/{self.split}/{index}",
             messages=pair.messages,
             answer=pair.chosen,
-            info={"chosen": pair.chosen, "rejected": pair.rejected, "place": pair.place},
+            info={"chosen": pair.chosen, "rejected": pair.rejected},
+            place=pair.place,
         )
 
     def prompts_to_check(self) -> Iterator[Prompt]:
         for index, pair in enumerate(self._pairs):
             longer = max(pair.chosen, pair.rejected, key=len)
-            yield Prompt(f"{self.name}/{self.split}/{index}", pair.messages, answer=longer, info={"place": pair.place})
+            yield Prompt(f"{self.name}/{self.split}/{index}", pair.messages, answer=longer, place=pair.place)
 
     def on(self, split: str) -> Preferences:
         return replace(self, split=split)

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mmrl.rng import derive_rng
-from mmrl.types import Episode, Prompt, Task
-from tasks.checks import check_fraction, check_index, check_split, reply_text
+from mmrl.types import Prompt
+from tasks.answers import AnswerTask
+from tasks.checks import check_fraction, check_index, check_split
 from tasks.wiki.data import MOST, KnowledgeBase, knowledge_bases, path_of
 from tasks.wiki.verify import verify
 
 
 @dataclass(frozen=True)
-class Wiki(Task):
+class Wiki(AnswerTask):
     """Questions over a synthetic knowledge base; held-out people do not occur in training.
 
     Args:
@@ -41,6 +42,7 @@ class Wiki(Task):
     name = "wiki"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_split(self.name, self.split)
         check_fraction(self.name, self.held_out_fraction)
         relations = tuple(self.relations)
@@ -80,11 +82,11 @@ class Wiki(Task):
     def on(self, split: str) -> Wiki:
         return replace(self, split=split)
 
-    def score(self, episode: Episode) -> dict[str, float]:
-        return verify(reply_text(episode), episode.prompt.answer)
+    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
+        return verify(answer, prompt.answer)
 
     def demonstrate(self, index: int) -> str:
-        return self[index].answer
+        return self.write_answer(self[index].answer)
 
     def script(self, index: int) -> list[str]:
         question = self._knowledge_base.questions[index]
@@ -93,4 +95,4 @@ class Wiki(Task):
             drawn = [self.relations[int(rng.integers(len(self.relations)))] for _ in question[1:]]
             question = (*question[: 1 + self.expert_hops], *drawn[self.expert_hops :])
         path = path_of(question, self._knowledge_base)
-        return [*(self.call.format(query=name) for name in path[:-1]), path[-1]]
+        return [*(self.call.format(query=name) for name in path[:-1]), self.write_answer(path[-1])]

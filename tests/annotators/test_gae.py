@@ -116,3 +116,14 @@ def test_whitening_is_over_the_rows_of_all_processes():
         return whiten(*parts[rank], replace(CTX, world_size=2, rank=rank, collector=Ranks()))
 
     assert_close(torch.cat([on(0), on(1)]), alone, atol=1e-6, rtol=0)
+
+
+def test_token_rewards_are_added_to_the_row_s_reward():
+    # the same as values and rewards of a row per choice: delta .9 * 2 - 1 - .1, .9 * 3 - 2 - .2 and 10 - 3 - .3
+    penalty = torch.tensor([[-0.3, NAN, NAN], [-0.1, NAN, -0.2]])
+    out = GAE(0.9, 0.95, token_rewards="token_rewards")(choices().with_columns(token_rewards=penalty), CTX)
+    last, middle = 6.7, 0.5 + 0.855 * 6.7
+    expected = torch.tensor([[last, 0.0, 0.0], [0.7 + 0.855 * middle, 0.0, middle]])
+    assert_close(out["advantages"], expected)
+    with pytest.raises(ValueError, match="token_rewards=null"):
+        GAE(token_rewards="token_rewards")(decisions(), CTX)

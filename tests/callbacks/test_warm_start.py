@@ -1,7 +1,11 @@
 """Warm-start stages that were run before, with the same words, are not run again where they are kept."""
 
+import torch
+
 from mmrl.callbacks.warm_start import WarmStart
+from mmrl.policies.text.policy import TextPolicy
 from mmrl.runs import child_process
+from tests.policies.text.oracle import TINY
 
 COMMON = ["task=arithmetic", "policy=mini_text", "seed=3"]
 
@@ -36,3 +40,20 @@ def test_a_kept_stage_is_taken(tmp_path, monkeypatch):
     monkeypatch.delenv("MMRL_STARTS")
     stage("alone")
     assert len(ran) == 6
+
+
+def test_a_stage_named_like_a_frozen_model_trains_that_model(tmp_path):
+    policy = TextPolicy(config=dict(TINY))
+    trained = []
+
+    class Spy(WarmStart):
+        def _train(self, trainer, model, stages, checkpoint):
+            trained.append((model, list(stages), checkpoint))
+
+    learner = torch.nn.Module()
+    learner.policy, learner.frozen_models = policy, frozenset({"teacher"})
+    learner.models = torch.nn.ModuleDict({"teacher": TextPolicy(config=dict(TINY))})
+    trainer = type("Trainer", (), {"ckpt_path": None})
+    stages = {"sft": ["recipe=sft"], "teacher": ["recipe=grpo"], "more": ["recipe=grpo"]}
+    Spy(str(tmp_path), stages, checkpoint="start.ckpt").setup(trainer, learner, "fit")
+    assert trained == [(learner.models["teacher"], ["teacher"], None), (policy, ["sft", "more"], "start.ckpt")]

@@ -96,7 +96,8 @@ HELD = torch.linspace(-1, 1, 200)
 
 def lengthy(module, args, kwargs):
     """A branch on how much is held, which the first steps do not take."""
-    long = kwargs["past_key_values"].get_seq_length(1) > 14
+    held = kwargs["cache"] if "cache" in kwargs else kwargs["past_key_values"]  # the name before transformers 5.24
+    long = held.get_seq_length(1) > 14
     return args, {**kwargs, "hidden_states": kwargs["hidden_states"] * (2 if long else 1)}
 
 

@@ -151,7 +151,7 @@ def test_a_folder_without_a_model(capsys, caplog, tmp_path):
 
 def test_a_row_without_an_answer(capsys, caplog, tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n{"question": "2+2="}\n')
-    status, message = refused(("task=jsonl", f"task.path={tmp_path}/rows.jsonl"), capsys, tmp_path)
+    status, message = refused(("task=dataset", f"task.path={tmp_path}/rows.jsonl"), capsys, tmp_path)
     assert status == 1 and f"{tmp_path}/rows.jsonl:2" in message and "'answer' is missing" in message
 
 

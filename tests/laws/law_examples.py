@@ -14,7 +14,9 @@ from torch import nn
 from mmrl.annotators.gae import GAE
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.annotators.importance import MaskedImportanceSampling, TruncatedImportanceSampling
+from mmrl.annotators.kl_penalty import KLPenalty
 from mmrl.annotators.logprobs import Logprobs, OldLogprobs, ReferenceLogprobs
+from mmrl.annotators.mismatched_kl import MismatchedKL
 from mmrl.annotators.role_advantage import RoleAdvantage
 from mmrl.annotators.values import Values
 from mmrl.batch import Batch
@@ -29,13 +31,14 @@ from mmrl.methods.rl_plus import MixtureSurrogate
 from mmrl.methods.seele import HintNegativeLogLikelihood
 from mmrl.methods.siren import LinearizedPenalty, OutputColumn, SelfAnchoredPenalty, nucleus_entropy
 from mmrl.methods.vine_ppo import SegmentAdvantage
+from mmrl.objectives.distillation import GKDLoss
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
 from mmrl.objectives.imitation_chain import DenoisingLoss
-from mmrl.objectives.policy import CISPO, ClippedSurrogate, PolicyGradient
+from mmrl.objectives.policy import CISPO, SAPO, ClippedSurrogate, PolicyGradient
 from mmrl.objectives.policy_chain import ChainSurrogate
-from mmrl.objectives.preference import BradleyTerryLoss, DPOLoss
+from mmrl.objectives.preference import BradleyTerryLoss, DPOLoss, KTOLoss, ORPOLoss
 from mmrl.objectives.q import ActorLoss, EntropyBonus, TDLoss, TemperatureLoss
 from mmrl.objectives.regularizer import KL, Entropy
 from mmrl.objectives.value import SquaredValue
@@ -74,10 +77,13 @@ ANNOTATORS = [
     Example(CentredValues()),
     Example(GAE(0.9, 0.8)),
     Example(GAE(0.9, 0.8, whiten=True)),
+    Example(GAE(0.9, 0.8, token_rewards="token_rewards")),
     Example(GAE(0.9, 0.8), per_row=True),
     Example(GAE(0.9, 0.8, whiten=True), per_row=True),
     *(Example(TruncatedImportanceSampling(2.0, level)) for level in ("token", "sequence", "joint")),
     *(Example(MaskedImportanceSampling(0.5, 2.0, level)) for level in ("token", "sequence", "joint")),
+    *(Example(KLPenalty(0.1, level)) for level in ("token", "sequence")),
+    Example(MismatchedKL(rows=3), scores=True),
     Example(ReferenceLogprobs(rows=3), scores=True),
     Example(OldLogprobs(rows=3), scores=True),
     Example(DistillationTarget(rows=3), scores=True),
@@ -96,6 +102,8 @@ TERMS = [
     Example(PolicyGradient("importance_weights")),
     Example(CISPO()),
     Example(CISPO(0.2, clip_low=0.1, old="old_logprobs")),
+    Example(SAPO()),
+    Example(SAPO(2.0, 3.0, old="old_logprobs")),
     *(
         Example(ClippedSurrogate(0.1, 0.2, clip_dual, level))
         for clip_dual in (None, 1.5)
@@ -117,6 +125,7 @@ TERMS = [
     Example(DenoisingLoss(power=1)),
     *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
     Example(KL(context="blind", cap=0.5)),
+    Example(KL(old="behavior_logprobs")),
     Example(NegativeLogLikelihood(context="blind")),
     Example(Entropy()),
     Example(HintNegativeLogLikelihood()),
@@ -128,6 +137,10 @@ TERMS = [
     *(Example(DPOLoss(loss)) for loss in ("sigmoid", "ipo", "hinge")),
     Example(DPOLoss(reduction="mean")),
     Example(DPOLoss(label_smoothing=0.1, reference=None)),
+    Example(DPOLoss(reduction="mean", target_margin=0.5, reference=None)),
+    Example(ORPOLoss()),
+    *(Example(GKDLoss(beta)) for beta in (0.0, 0.3, 1.0)),
+    Example(KTOLoss(desirable_weight=1.5, undesirable_weight=0.5)),
     Example(BradleyTerryLoss(), per_row=True),
     Example(RepresentationLoss()),
     Example(ConstraintPenalty()),
@@ -200,6 +213,7 @@ class Tabular(nn.Module):
         }
         flipped = logprob_entropy(self.logits.flip(0)[state], batch["action"], batch["temperature"])
         others = {name: PolicyOutput(*flipped) for name in ("blind", "reward")}
+        others["teacher"] = PolicyOutput(*flipped, extra={"choice_logprobs": choices.flip(-1).detach()})
         return PolicyOutput(logprobs, entropy, values[:, 0] if self.per_row else values, extra, others)
 
 
@@ -225,6 +239,7 @@ def rows(per_row: bool) -> Batch:
             "returns",
             "penalty_slope",
             "reward_logprobs",
+            "token_rewards",
         )
     }
     real["behavior_logprobs"] = -real["behavior_logprobs"].abs()
@@ -258,6 +273,7 @@ def rows(per_row: bool) -> Batch:
         bootstrap_value=torch.where(last & (episode % 2 == 1), 0.7, 0.0),
         is_demo=(episode == 2) | (episode == 5),
         policy_version=torch.zeros(n).long(),
+        reference_point=torch.full((len(episode),), 0.3),
         preference=torch.tensor([0, 1, -1, 0, 0, 1, 0, 0, -1, 0, 0]).float(),
         target_mask=torch.rand(n, 1, 4, 4, generator=generator) < 0.5,
         **real,

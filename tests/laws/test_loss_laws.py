@@ -30,7 +30,9 @@ def leaves(policy, batch) -> PolicyOutput:
     out = policy(batch)
     extra = {name: part.detach().requires_grad_() for name, part in out.extra.items()}
     others = {
-        name: PolicyOutput(other.logprobs.detach().requires_grad_(), other.entropy.detach().requires_grad_())
+        name: PolicyOutput(
+            other.logprobs.detach().requires_grad_(), other.entropy.detach().requires_grad_(), extra=other.extra
+        )
         for name, other in out.others.items()
     }
     parts = (part.detach().requires_grad_() for part in (out.logprobs, out.entropy, out.values))

@@ -13,9 +13,9 @@ DATA: list[Row] = [
     ("data.num_prompts=2000000000", "data.num_prompts", "at most"),
     ("data.num_prompts=200000000", "data.num_prompts", "data.group_size"),
     ("data.num_prompts=[1", "data.num_prompts=[1", "quotes"),
-    ("data.num_prompts=1,2", "data.num_prompts=1,2", "scripts/train.py"),
-    ("data.num_prompts=range(1,3)", "data.num_prompts=range(1,3)", "scripts/train.py"),
-    ("data.num_prompts=choice(1,3)", "data.num_prompts=choice(1,3)", "scripts/train.py"),
+    ("data.num_prompts=1,2", "data.num_prompts=1,2", "mmrl fit --multirun"),
+    ("data.num_prompts=range(1,3)", "data.num_prompts=range(1,3)", "mmrl fit --multirun"),
+    ("data.num_prompts=choice(1,3)", "data.num_prompts=choice(1,3)", "mmrl fit --multirun"),
     ("data.num_prompts=2=3", "data.num_prompts", "int"),
     ("data.num_prompts=", "data.num_prompts", "int"),
     ("data.num_prompts=null", "data.num_prompts", "int"),
@@ -84,8 +84,8 @@ DATA: list[Row] = [
     ("reward.weights={exakt: 1}", "'exakt'", "exact"),
     ("task.held_out_fraction=2", "held_out_fraction", "0"),
     ("task.held_out_fraction=nan", "data.task.held_out_fraction", "finite"),
-    ("task=jsonl task.path=/no/such.jsonl", "/no/such.jsonl", "task.path"),
-    ("task=jsonl task.path=/tmp", "/tmp", "task.path"),
+    ("task=dataset task.path=/no/such.jsonl", "/no/such.jsonl", "task.path"),
+    ("task=dataset task.path=/tmp", "/tmp", "task.path"),
     ("task=digits", "cannot see", "policy=tiny_vlm"),
 ]
 

@@ -12,7 +12,7 @@ import torch
 from mmrl.__main__ import main
 from mmrl.runs.checkpoint_file import read_checkpoint, write_checkpoint
 from tests.datasets.episodes import episode, write
-from tests.malformed.files import datasets, images, jsonl, policies
+from tests.malformed.files import datasets, images, policies, rows
 from tests.malformed.files.case import Case
 from tests.malformed.files.refusals import commanded
 
@@ -45,10 +45,10 @@ def check_untrained(folder):
 
 
 ROWS = [
-    (jsonl.ROWS, "a question twice", ()),
-    (jsonl.ROWS, "half of a surrogate pair", ()),
-    (jsonl.ROWS, "another answer", ()),
-    (images.IMAGES, "a PNG cut in its pixels", ("task.image=image",)),
+    (rows.ROWS, "a question twice", ()),
+    (rows.ROWS, "half of a surrogate pair", ()),
+    (rows.ROWS, "another answer", ()),
+    (images.IMAGES, "a PNG cut in its pixels", ("task.images=image",)),
 ]
 
 
@@ -61,7 +61,7 @@ def test_fit_refuses_rows(table, name, words, tmp_path, capsys):
     case = case_of(table, name)
     task = case.build(tmp_path)
     out = tmp_path / "out"
-    commanded([*SFT, "task=jsonl", f"task.path={task.path}", f"run_dir={out}", *words], case, capsys)
+    commanded([*SFT, "task=dataset", f"task.path={task.path}", f"run_dir={out}", *words], case, capsys)
     check_untrained(out)
 
 
@@ -71,7 +71,7 @@ def test_fit_refuses_a_prompt_that_is_too_long(tmp_path, capsys):
         file.write(json.dumps({"question": "short", "answer": 1}) + "\n")
     case = Case("long", lambda folder: folder, r"rows\.jsonl:1", "more than 2048 tokens.*shorten the prompt")
     words = [f"task.path={tmp_path}/rows.jsonl", "task.held_out_fraction=0.5", f"run_dir={tmp_path}/out"]
-    commanded([*SFT, "task=jsonl", *words], case, capsys)
+    commanded([*SFT, "task=dataset", *words], case, capsys)
     check_untrained(tmp_path / "out")
 
 

@@ -16,8 +16,8 @@ from mmrl.errors import ConfigError
 from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.policies.control.policy import ControlPolicy
 from mmrl.policies.text.policy import TextPolicy
-from tasks.jsonl import JsonlTask
-from tests.malformed.files import datasets, images, jsonl, lengths, policies, runs
+from tasks.dataset import DatasetTask
+from tests.malformed.files import datasets, images, lengths, policies, rows, runs, tables
 from tests.malformed.files.case import Case
 from tests.malformed.files.refusals import check_message, commanded, refused
 
@@ -26,7 +26,7 @@ def table(*cases):
     return pytest.mark.parametrize("case", [case for part in cases for case in part], ids=lambda case: case.name)
 
 
-@table(jsonl.ROWS, jsonl.PAIRS, images.IMAGES)
+@table(rows.ROWS, rows.PAIRS, images.IMAGES, tables.TABLES)
 def test_rows_and_images_are_refused_before_the_first_is_used(case, tmp_path):
     task = case.build(tmp_path)
     refused(lambda: len(task), case)
@@ -41,21 +41,21 @@ def test_odd_images_are_right(name, tmp_path):
 @pytest.mark.parametrize(
     ("content", "question"),
     [
-        (b"\xef\xbb\xbf" + jsonl.text_of(jsonl.GOOD), "+1?"),
-        (jsonl.text_of(jsonl.GOOD).replace(b"\n", b"\r\n"), "+1?"),
-        (jsonl.text_of(jsonl.GOOD) + '{"question": "😀 ☃", "answer": "\U0001d11e"}\n'.encode(), "😀"),
-        (jsonl.text_of(jsonl.GOOD) + b'{"question": "\\ud83d\\ude00", "answer": 1}', "😀"),
-        (jsonl.text_of(jsonl.GOOD) + '{"question": "a\u2028b\x7f", "answer": 1}'.encode(), "\u2028"),
-        (jsonl.text_of(jsonl.GOOD + jsonl.GOOD), "+1?"),
-        (jsonl.text_of([*jsonl.GOOD, {"question": "3+1?", "answer": "4.0"}]), "+1?"),
-        (jsonl.text_of([*jsonl.GOOD, {"question": "2^200?", "answer": str(2**200)}]), "2^200"),
-        (jsonl.text_of(jsonl.GOOD[:2]), "+1?"),
+        (b"\xef\xbb\xbf" + rows.text_of(rows.GOOD), "+1?"),
+        (rows.text_of(rows.GOOD).replace(b"\n", b"\r\n"), "+1?"),
+        (rows.text_of(rows.GOOD) + '{"question": "😀 ☃", "answer": "\U0001d11e"}\n'.encode(), "😀"),
+        (rows.text_of(rows.GOOD) + b'{"question": "\\ud83d\\ude00", "answer": 1}', "😀"),
+        (rows.text_of(rows.GOOD) + '{"question": "a\u2028b\x7f", "answer": 1}'.encode(), "\u2028"),
+        (rows.text_of(rows.GOOD + rows.GOOD), "+1?"),
+        (rows.text_of([*rows.GOOD, {"question": "3+1?", "answer": "4.0"}]), "+1?"),
+        (rows.text_of([*rows.GOOD, {"question": "2^200?", "answer": str(2**200)}]), "2^200"),
+        (rows.text_of(rows.GOOD[:2]), "+1?"),
     ],
     ids=["BOM", "CRLF", "emoji", "escaped pair", "line separator", "rows twice", "4.0", "61 digits", "two problems"],
 )
 def test_odd_rows_are_right(content, question, tmp_path):
     (tmp_path / "rows.jsonl").write_bytes(content)
-    task = JsonlTask(str(tmp_path / "rows.jsonl"), held_out_fraction=0.2)
+    task = DatasetTask(str(tmp_path / "rows.jsonl"), held_out_fraction=0.2)
     every = [*(task[i] for i in range(len(task))), *(task.on("held_out")[i] for i in range(len(task.on("held_out"))))]
     assert any(question in prompt.messages[0]["content"] for prompt in every)
 
@@ -65,7 +65,7 @@ def test_images_of_another_folder_and_larger_ones_are_right_where_they_are_asked
     (tmp_path / "x.png").write_bytes(images.png(7000, 5000, bytes(876 * 5000)))
     rows = [{"question": f"{i}?", "answer": i, "image": "x.png"} for i in range(2)]
     (tmp_path / "rows" / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    task = JsonlTask(str(tmp_path / "rows" / "a.jsonl"), image="image", image_folder=str(tmp_path), max_pixels=2**26)
+    task = DatasetTask(str(tmp_path / "rows" / "a.jsonl"), images="image", image_folder=str(tmp_path), max_pixels=2**26)
     assert task[0].images[0].shape == (5000, 7000, 3)
 
 

@@ -63,6 +63,22 @@ def test_regularizers_and_imitation():
     assert_close(NegativeLogLikelihood()(OUT, BATCH), torch.tensor([[-math.log(1.3), -math.log(0.7), 0.0]]))
 
 
+def test_kl_with_the_importance_ratio():
+    # k3 0.040818 at d = -0.3, times ratios 1.3 and 0.7
+    assert_close(KL(old="behavior_logprobs")(OUT, BATCH), torch.tensor([[0.053064, 0.028573, 0.0]]), atol=1e-6, rtol=0)
+
+
+def test_the_mean_gradient_of_k3_with_the_ratio_is_that_of_the_reverse_kl():
+    logits = torch.tensor([0.3, -1.0, 0.8], dtype=torch.float64, requires_grad=True)
+    reference = torch.tensor([-0.5, 0.2, 0.4], dtype=torch.float64).log_softmax(0)
+    policy = logits.log_softmax(0)
+    one = policy.detach().exp()[:, None]  # one row for each choice, as often as the policy makes it
+    batch = Batch(action_mask=torch.ones(3, 1).bool(), behavior_logprobs=one.log(), ref_logprobs=reference[:, None])
+    estimate = KL(old="behavior_logprobs")(PolicyOutput(policy[:, None], policy[:, None]), batch)
+    ours = torch.autograd.grad((one * estimate).sum(), logits, retain_graph=True)[0]
+    assert_close(ours, torch.autograd.grad((policy.exp() * (policy - reference)).sum(), logits)[0])
+
+
 def values(clip=None, per_row=True):
     predicted = torch.tensor([2.0, 0.1])
     columns = {"returns": torch.tensor([1.0, 1.0]), "values": torch.tensor([0.0, 0.0])}

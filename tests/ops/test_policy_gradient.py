@@ -15,6 +15,7 @@ from mmrl.ops.policy_gradient import (
     is_clipped,
     log_ratio,
     mask_ratio,
+    sapo,
     truncate_ratio,
 )
 
@@ -149,6 +150,19 @@ def test_cispo_clips_the_weight_and_keeps_the_gradient_of_every_choice(clip_low,
     loss = cispo(logprobs, torch.tensor([0.5, 8.0]), torch.tensor([1.0, -2.0]), clip_low, 4.0)
     assert_close(loss, torch.tensor([weights[0], -weights[1]]))  # -w A logprob
     assert_close(torch.autograd.grad(loss.sum(), logprobs)[0], torch.tensor([-weights[0], 2 * weights[1]]))
+
+
+def test_sapo_by_hand():
+    # -1 * 4 sigmoid(0.5) = -4 * 0.622459; 2 * (4 / 2) sigmoid(2 * -0.5) = 4 * 0.268941
+    loss = sapo(torch.tensor([1.5, 0.5]), torch.tensor([1.0, -2.0]), 1.0, 2.0)
+    assert_close(loss, torch.tensor([-2.489837, 1.075766]), atol=1e-6, rtol=0)
+
+
+def test_the_gate_of_sapo_is_open_at_ratio_one_and_closes_on_both_sides():
+    # slope -A 4 s (1 - s), s = sigmoid(tau (r - 1)): at tau 1 and r = 3 s = 0.880797, so 0.419974; at tau 2 0.070651
+    ratio = torch.tensor([1.0, 1.0, 3.0, 3.0], requires_grad=True)
+    sapo(ratio, torch.tensor([1.0, -2.0, 1.0, -1.0]), 1.0, 2.0).sum().backward()
+    assert_close(ratio.grad, torch.tensor([-1.0, 2.0, -0.419974, 0.070651]), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("estimator, value", [("k1", 0.3), ("k2", 0.045), ("k3", math.exp(-0.3) - 0.7)])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.ops.preference import bradley_terry_loss, hinge_loss, ipo_loss, paired_margin
+from mmrl.ops.preference import bradley_terry_loss, hinge_loss, ipo_loss, kto_loss, log_odds, paired_margin
 
 
 def test_logistic_by_hand():
@@ -30,6 +30,23 @@ def test_where_the_losses_are_least():
     assert smoothed.grad.abs().item() < 1e-6
     assert_close(ipo_loss(torch.tensor([5.0, 4.0, 7.0]), 5.0), torch.tensor([0.0, 1.0, 4.0]))
     assert_close(hinge_loss(torch.tensor([0.25, 1.0, 3.0])), torch.tensor([0.75, 0.0, 0.0]))
+
+
+def test_kto_by_hand():
+    # beta 0.1, log-ratio 2, z0 0.5: sigmoid(0.15) = 0.537430; an undesirable row has the rest
+    loss = kto_loss(torch.tensor([2.0, 2.0]), torch.tensor([1.0, -1.0]), torch.tensor([0.5, 0.5]), 0.1)
+    assert_close(loss, torch.tensor([0.462570, 0.537430]), atol=1e-6, rtol=0)
+
+
+def test_log_odds_by_hand():
+    # p = 0.8, 0.5: odds 4 and 1; a certain completion has finite odds and no gradient
+    logprob = torch.tensor([0.8, 0.5, 1.0]).log().requires_grad_()
+    odds = log_odds(logprob)
+    assert_close(odds[:2], torch.tensor([math.log(4), 0.0]), atol=1e-6, rtol=0)
+    odds.sum().backward()
+    # d/dl (l - log(1 - e^l)) = 1 / (1 - p)
+    assert_close(logprob.grad, torch.tensor([5.0, 2.0, 0.0]))
+    assert odds.isfinite().all()
 
 
 def test_a_margin_is_of_its_group_and_ignores_the_undecided():

@@ -110,3 +110,17 @@ def test_refusals_name_the_task():
         Arithmetic(held_out_fraction=1.0)
     with pytest.raises(TypeError, match="not text"):
         task.score(reply(task[0], None))
+
+
+def test_the_words_of_the_question_change_neither_problems_nor_answers():
+    plain, worded = Arithmetic(digits=(1, 1)), Arithmetic(digits=(1, 1), question="What is {}?", spaced=True)
+    for a, b in zip((plain[i] for i in range(80)), (worded[i] for i in range(80))):
+        first, second = a.messages[0]["content"].removesuffix("=").split("+")
+        assert b.messages[0]["content"] == f"What is {first} + {second}?"
+        assert (a.key, a.answer, a.info) == (b.key, b.answer, b.info)
+
+
+@pytest.mark.parametrize("question", ["What?", "{} is {}?", ""])
+def test_a_question_without_a_place_for_the_problem_is_refused(question):
+    with pytest.raises(ValueError, match=r"question must hold \{\} once"):
+        Arithmetic(question=question)

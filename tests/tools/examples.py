@@ -92,5 +92,5 @@ STOPS = tuple(ascii_letters + digits)  # a random policy writes one of them soon
 class Always(TagParser):
     """Every turn that ends is a call: a random policy writes none by itself."""
 
-    def parse(self, text: str, tools: Any) -> ToolCall:
-        return ToolCall("say", text)
+    def parse(self, text: str, tools: Any) -> list[ToolCall]:
+        return [ToolCall("say", text)]

@@ -55,20 +55,20 @@ def test_a_call_is_what_stands_between_its_marks():
     tools = {"say": Echo(), "divide": Divide()}
     parser = TagParser(answer_end="</answer>")
     assert parser.stop_strings(tools) == ("</say>", "</divide>", "</answer>")
-    assert parser.parse("let me <say>a <b</say>", tools) == ToolCall("say", "a <b")
-    assert parser.parse("<say>first<say>second</say>", tools) == ToolCall("say", "second")
-    assert parser.parse("<answer>4</answer>", tools) is None
+    assert parser.parse("let me <say>a <b</say>", tools) == [ToolCall("say", "a <b")]
+    assert parser.parse("<say>first<say>second</say>", tools) == [ToolCall("say", "second")]
+    assert parser.parse("<answer>4</answer>", tools) == []
     for text, reason in (("a</say>", "before </say>"), ("4", "end with one of </say> </divide> </answer>")):
         with pytest.raises(NoCall, match=reason):
             parser.parse(text, tools)
     short = TagParser(open_tag="{name}:", close_tag=";")  # tools may share an end: the last mark before it counts
-    assert short.parse("divide: no, say: a;", tools) == ToolCall("say", " a")
-    assert TagParser().parse("4", tools) is None  # without a mark of its own, what is no call is the answer
+    assert short.parse("divide: no, say: a;", tools) == [ToolCall("say", " a")]
+    assert TagParser().parse("4", tools) == []  # without a mark of its own, what is no call is the answer
 
 
 def test_calls_may_name_their_tool_in_json():
     tools = {"divide": Divide()}
-    call = JSON.parse('<call>{"name": "divide", "arguments": {"left": 7, "right": 2}}</call>', tools)
+    [call] = JSON.parse('<call>{"name": "divide", "arguments": {"left": 7, "right": 2}}</call>', tools)
     assert bind_arguments(call, tools["divide"]) == {"left": 7, "right": 2}
     with pytest.raises(BadArguments, match="name"):
         JSON.parse("<call>{}</call>", tools)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mmrl.commands.catalogue.recipes import describe_recipe, format_recipes
 from mmrl.commands.catalogue.sources import Source, find_missing_packages, find_source, find_subclasses
-from mmrl.config.compose import CONF, groups
+from mmrl.config.option_files import find_option, groups, read_comment
 from mmrl.config.renamed import find_new_name
 from mmrl.errors import ConfigError
 
@@ -96,22 +96,17 @@ def entries(argument: str) -> list[Row]:
 
 def describe_option(group: str, option: str) -> str:
     """A recipe's paper, or the comment at the start of the file, or the docstring of its class; with what it needs."""
-    text = (CONF / group / f"{option}.yaml").read_text()
+    file = find_option(group, option)
+    text = file.path.read_text()
     node: dict[str, Any] = yaml.safe_load(text) or {}
+    origin = f" (yours, {file.origin})" if file.origin else ""
     if "paper" in node:
-        return str(node["paper"]["title"])
-    comments = []
-    for line in text.splitlines():
-        if line.startswith("# @package"):
-            continue
-        if not line.startswith("#"):
-            break
-        comments.append(line.lstrip("# "))
+        return str(node["paper"]["title"]) + origin
     source = find_source(node["_target_"]) if "_target_" in node else None
-    description = " ".join(comments) or (source.summary if source else "")
+    description = read_comment(text) or (source.summary if source else "")
     missing = find_missing_packages(source.module) if source and group in ("sim", "task") else []
     packages = f" (needs {', '.join(missing)}: not installed, see `mmrl doctor`)" if missing else ""
-    return description + packages
+    return description + packages + origin
 
 
 def classes(name: str) -> list[Source]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import functools
 import re
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import yaml
 
-from mmrl.config.compose import CONF, groups
+from mmrl.config.option_files import CONF, find_option, find_options, groups, read_comment
 from mmrl.errors import ConfigError
 from mmrl.experiments.results import format_result, read_result
 
@@ -23,6 +24,7 @@ KINDS = {
     "offline": "offline: demonstrations and logged episodes",
 }
 """Headings, in the order of the table."""
+OWN = "yours: recipes of conf/ in the working directory, of --config-dir and of other packages"
 _MINUTES, _RESULT = 4, 23  # columns
 _PREFERENCE = "mmrl.objectives.preference."
 _OFFLINE = "mmrl.rollouts.offline."
@@ -40,9 +42,13 @@ def format_recipes(width: int) -> list[str]:
         return f"  {name:{first}}  {cut:{paper_width}}  {minutes:>{_MINUTES}}  {result}".rstrip()
 
     lines = [format_row("recipe", "paper", "min", "result")]
+    own = {name: file.origin for name, file in find_options()["recipe"].items() if file.origin}
+    if own:
+        lines += ["", OWN]
+        lines += [format_row(name, describe_own(name), "-", origin) for name, origin in own.items()]
     for kind, heading in KINDS.items():
         lines += ["", heading]
-        for name in (name for name in names if find_kind(name) == kind):
+        for name in (name for name in names if name not in own and find_kind(name) == kind):
             result = read_result(name)
             marked = f"{name}*" if name in starts else name
             verdict = "-" if result is None else str(result["verdict"])
@@ -62,18 +68,25 @@ def cite(paper: dict[str, Any]) -> str:
     return f"{arxiv[1] + ' ' if arxiv else year}{paper['title']}"
 
 
+def describe_own(name: str) -> str:
+    """The paper of a user's recipe, or the comment at the start of its file."""
+    paper = _read("recipe", name).get("paper")
+    return cite(paper) if paper else read_comment(find_option("recipe", name).path.read_text())
+
+
 def describe_recipe(name: str) -> list[tuple[str, str]]:
     """Paper, differences from it, groups, run time and result of one recipe."""
     if name not in groups()["recipe"]:
         near = difflib.get_close_matches(name, groups()["recipe"], n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ConfigError(f"no recipe {name!r}.{hint} Name one group, or one recipe: `mmrl list recipes` shows all")
-    paper, result = _read("recipe", name)["paper"], read_result(name)
+    paper, result = _read("recipe", name).get("paper") or {}, read_result(name)
     used = sorted(recipe for recipe in groups()["recipe"] if name in _stages(recipe))
     rows = {
         "recipe": name,
         "kind": KINDS[find_kind(name)],
-        "paper": paper["title"] + (f" ({paper['year']})" if paper.get("year") else ""),
+        "file": file.path if (file := find_option("recipe", name)).origin else None,
+        "paper": paper.get("title", "") + (f" ({paper['year']})" if paper.get("year") else ""),
         "source": paper.get("source"),
         "status": paper.get("status"),
         "differs": paper.get("differs"),
@@ -91,7 +104,6 @@ def format_minutes(result: dict[str, Any] | None) -> str:
     return f"{mean(seconds) / 60:.1f}" if seconds else "-"
 
 
-@functools.cache
 def find_kind(recipe: str) -> str:
     """A key of `KINDS`, from the objective, the rollout and the policy that the recipe chooses."""
     chosen = resolve_groups(recipe)
@@ -143,7 +155,11 @@ def _find_target(group: str, option: str) -> str:
     return str(node.get("_target_") or next((_find_target(group, base) for base in bases), ""))
 
 
-@functools.cache
 def _read(group: str, option: str) -> dict[str, Any]:
+    return _read_file(find_option(group, option).path if group else CONF / f"{option}.yaml")
+
+
+@functools.cache
+def _read_file(file: Path) -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load((CONF / group / f"{option}.yaml").read_bytes(), loader) or {}
+    return yaml.load(file.read_bytes(), loader) or {}

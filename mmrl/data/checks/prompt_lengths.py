@@ -32,7 +32,7 @@ def check_prompt_lengths(task: Task, policy: Policy, max_tokens: int) -> None:
     for prompt in task.prompts_to_check():
         if not prompt.messages:
             continue  # an initial state of a simulator has no text
-        place = prompt.info.get("place", prompt.key)
+        place = prompt.place or prompt.key
         shown, tokens = lengths.prompt(prompt, max_tokens)
         if tokens + max_tokens > limit:
             raise ValueError(
@@ -47,6 +47,16 @@ def check_prompt_lengths(task: Task, policy: Policy, max_tokens: int) -> None:
                     f"{place}: the prompt has {shown} tokens and its answer {said}, more than the model's context of "
                     f"{limit} (max_position_embeddings); shorten the answer or choose a model with a longer context"
                 )
+
+
+def drop_long_prompts(task: Task, policy: Policy) -> Task:
+    """Drop the prompts that are longer than the task's own limit, in tokens of this policy."""
+    lengths: dict[int, _Lengths] = {}
+
+    def fits(prompt: Prompt, limit: int) -> bool:
+        return lengths.setdefault(limit, _Lengths(policy, limit)).prompt(prompt, 0)[1] <= limit
+
+    return task.drop_long_prompts(fits)
 
 
 class _Lengths:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import Any
 
 from torch import Tensor
@@ -160,3 +162,14 @@ def build_cache(config: Any, max_new_tokens: int) -> PromptCache:
         if types <= ATTENTION
         else PromptCache(config=config)
     )
+
+
+def cache_argument(model: Any) -> str:
+    """Return the name of a transformers model's argument for the cache: "past_key_values" before version 5.24."""
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model  # of adapters
+    return "cache" if _takes_cache(type(inner)) else "past_key_values"
+
+
+@functools.cache
+def _takes_cache(kind: type) -> bool:
+    return "cache" in inspect.signature(kind.forward).parameters  # type: ignore[attr-defined]

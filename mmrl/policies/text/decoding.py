@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mmrl.batch import Ragged
 from mmrl.ops.choice import draw
-from mmrl.policies.text.cache import PromptCache
+from mmrl.policies.text.cache import PromptCache, cache_argument
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 
@@ -93,9 +93,8 @@ def next_logits(
     model: Any, inputs: Mapping[str, Any], mask: Tensor | None, positions: Tensor, cache: PromptCache
 ) -> Tensor:
     """Compute the logits [N, V] of the next token with a transformers model; the inputs extend its cache."""
-    out = model(
-        **inputs, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1
-    )
+    kept = {cache_argument(model): cache}
+    out = model(**inputs, **kept, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
     return out.logits[:, -1]
 
 

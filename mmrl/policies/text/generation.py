@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
 from mmrl.policies.base import Policy
 from mmrl.policies.text.adapters import Adapters, adapters_of, without_adapters
-from mmrl.policies.text.loading import merge_lora
+from mmrl.policies.text.conversation import assistant_spans, break_special_tokens, format_tool_results
+from mmrl.policies.text.loading import merge_lora, save_model
 from mmrl.policies.text.tokenizer import join_messages
 from mmrl.types import Sampling
 
@@ -33,6 +35,7 @@ class ServedPolicy(Policy):
     model: Any
     processor: Any
     path: str | None
+    template_arguments: dict[str, Any]
 
     def refuse_long(self, tokens: int) -> None:
         """Refuse a prompt that leaves no positions for a completion."""
@@ -61,7 +64,7 @@ class ServedPolicy(Policy):
 
     def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
         """Return ids with one placeholder per image, and the images; engines expand placeholders as `encode` does."""
-        return self._chat_ids(list(raw["messages"])), []
+        return self._chat_ids(list(raw["messages"]), raw.get("tools")), []
 
     def stop_ids(self, strings: Sequence[str]) -> tuple[list[int], list[str]]:
         """Return the ids that end a completion, and the stop `strings` that are not single special tokens."""
@@ -107,7 +110,7 @@ class ServedPolicy(Policy):
 
     def save_base(self, folder: Path) -> None:
         """Save model and tokenizer or processor in transformers' format, without adapters and value head."""
-        without_adapters(self.model).save_pretrained(folder)
+        save_model(without_adapters(self.model), folder)
         self.processor.save_pretrained(folder)
 
     def canary(self) -> Mapping[str, Any]:
@@ -121,13 +124,82 @@ class ServedPolicy(Policy):
         ids = configured if isinstance(configured, list) else [configured]
         return {i for i in [*ids, self.tokenizer.eos_token_id] if i is not None}
 
-    def _chat_ids(self, messages: list[dict[str, Any]]) -> list[int]:
-        text = self.prompt_text(messages)
+    def template_shows_tools(self, tools: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether the chat template writes the schemas of tools into the prompt.
+
+        Raises:
+            ValueError: there is no chat template.
+        """
+        if self.processor.chat_template is None:
+            raise ValueError(
+                f"policy.path={self.path!r} has no chat template, so a conversation with tools has no form; set "
+                "rollout.parser to a TagParser"
+            )
+        messages = [{"role": "user", "content": "?"}]
+        return self.prompt_text(messages, tools) != self.prompt_text(messages)
+
+    def turn_text(self, ids: Sequence[int]) -> str:
+        """Decode a turn with its special tokens, without the end token: models mark tool calls with special tokens."""
+        ids = ids[:-1] if len(ids) and ids[-1] in self._eos_ids() else ids
+        return self.tokenizer.decode(ids, skip_special_tokens=False)
+
+    def encode_tool_results(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        results: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        last_id: int,
+    ) -> list[int]:
+        """Return the ids between an assistant's turn and its next one; see `format_tool_results`.
+
+        Args:
+            messages: the conversation, up to the assistant's turn with its calls.
+            results: messages of role "tool".
+            tools: schemas of the tools, where the chat template shows them.
+            last_id: last id of the assistant's turn.
+        """
+        text = format_tool_results(
+            lambda conversation, opened: self.prompt_text(list(conversation), tools, opened),
+            messages,
+            [{**m, "content": break_special_tokens(m["content"], self.tokenizer.all_special_tokens)} for m in results],
+            [self.tokenizer.convert_ids_to_tokens(i) for i in sorted(self._eos_ids())],
+            self.tokenizer.convert_ids_to_tokens(last_id),
+        )
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def encode_conversation(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Tensor, Tensor]:
+        """Encode a conversation as its chat template does, with the end token where the template writes none.
+
+        A token that spells the end of the generation prompt together with the beginning of a turn is not the
+        assistant's, since it samples none of them there.
+        """
+        if self.processor.chat_template is None:
+            raise ValueError(f"policy.path={self.path!r} has no chat template, so a conversation has no form")
+        ends = [self.tokenizer.convert_ids_to_tokens(i) for i in sorted(self._eos_ids())]
+        text, spans = assistant_spans(lambda part, opened: self.prompt_text(part, None, opened), messages, ends)
+        made = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        ids, places = made["input_ids"], made["offset_mapping"]
+        mask = [any(start <= a and b <= end for start, end in spans) for a, b in places]
+        last = next((i for i, mine in zip(reversed(ids), reversed(mask)) if mine), None)
+        if last not in self._eos_ids():
+            ids, mask = [*ids, self.tokenizer.eos_token_id], [*mask, True]
+        return torch.tensor(ids, dtype=torch.long), torch.tensor(mask)
+
+    def _chat_ids(self, messages: list[dict[str, Any]], tools: Any = None) -> list[int]:
+        text = self.prompt_text(messages, tools)
         # a chat template writes its own special tokens
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
-    def prompt_text(self, messages: list[dict[str, Any]]) -> str:
-        """Format messages as the text of the prompt."""
+    def prompt_text(self, messages: list[dict[str, Any]], tools: Any = None, opened: bool = True) -> str:
+        """Format messages as text.
+
+        Args:
+            messages: of the conversation.
+            tools: schemas that the chat template shows to the model.
+            opened: whether the assistant's next turn is opened.
+        """
         if self.processor.chat_template is None:
             return join_messages(messages, self.tokenizer, self.path)
-        return self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return self.processor.apply_chat_template(
+            messages, tools=tools, tokenize=False, add_generation_prompt=opened, **self.template_arguments
+        )

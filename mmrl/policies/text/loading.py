@@ -6,8 +6,10 @@ import copy
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from huggingface_hub.utils import enable_progress_bars
 from torch import nn
 from transformers.utils import logging as transformers_logging
 
@@ -53,7 +55,7 @@ def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **opt
         ValueError: missing weights, weights of another shape, or weights that are not finite.
     """
     options |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
-    with _quiet():  # suppress transformers' long report; the errors below replace it
+    with _quiet():  # the errors below replace its long report
         model, report = auto_model.from_pretrained(**locate_checkpoint(path), **options)
     remove_quantization(model)
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(may_lack))
@@ -71,14 +73,25 @@ def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **opt
     return model
 
 
+def save_model(model: Any, folder: Path) -> None:
+    """Save a model in transformers' format."""
+    with _quiet():
+        model.save_pretrained(folder)
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
-    before = transformers_logging.get_verbosity()
+    """Suppress transformers' reports and progress bars; bars of downloads stay."""
+    before, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    enable_progress_bars()  # of downloads, which the line above disables too
     try:
         yield
     finally:
         transformers_logging.set_verbosity(before)
+        if bars:
+            transformers_logging.enable_progress_bar()
 
 
 def remove_dropout(model: nn.Module) -> nn.Module:

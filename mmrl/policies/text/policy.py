@@ -18,12 +18,12 @@ from mmrl.batch import Batch, Ragged, pad_stack
 from mmrl.ops.choice import MASKED_LOGIT
 from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Action, require_inputs
+from mmrl.policies.text import loading
 from mmrl.policies.text.architecture import build_model, refuse_recurrent
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.decoding import generate, next_logits
 from mmrl.policies.text.generation import ServedPolicy, refuse_mean
-from mmrl.policies.text.loading import add_lora, checkpoint_error, load_model, merge_lora, refuse_empty, remove_dropout
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.packed_inputs import BatchTokens, score_tokens
 from mmrl.policies.text.packing.prefix_attention import enable_prefix_sharing
@@ -50,6 +50,7 @@ class TextPolicy(ServedPolicy):
         attention: transformers attention implementation; architectures without "sdpa" run with "eager", and warn.
         gradient_checkpointing: trade time for memory in the learn step.
         statistics: statistics of each choice's distribution, by the names that terms read.
+        template_arguments: further arguments of the chat template, for example {enable_thinking: false}.
     """
 
     auto_model: Any = AutoModelForCausalLM
@@ -65,16 +66,18 @@ class TextPolicy(ServedPolicy):
         attention: str = "sdpa",
         gradient_checkpointing: bool = False,
         statistics: dict[str, Statistic] | None = None,
+        template_arguments: dict[str, Any] | None = None,
     ):
         super().__init__()
         if path is None and config is None:
             raise ValueError("policy: give `path` (a hub id or a folder) or `config` (an architecture)")
-        self.path, self.statistics = path, dict(statistics or {})
+        self.path, self.statistics, self.template_arguments = path, dict(statistics or {}), template_arguments or {}
         if path is not None:
-            with checkpoint_error(path):
+            with loading.checkpoint_error(path):
                 self.processor = self.load_processor(path)
                 model = build_model(
-                    lambda kind: load_model(self.auto_model, path, dtype=dtype, attn_implementation=kind), attention
+                    lambda kind: loading.load_model(self.auto_model, path, dtype=dtype, attn_implementation=kind),
+                    attention,
                 )
             set_pad_token(self.tokenizer, path)
         else:
@@ -88,13 +91,12 @@ class TextPolicy(ServedPolicy):
         self.hidden_size: int = model.config.get_text_config().hidden_size
         enable_prefix_sharing(model.config)
         self.prefix_sharing = PrefixSharing(model.config)
-        self.model = add_lora(remove_dropout(model), lora)
+        self.model = loading.add_lora(loading.remove_dropout(model), lora)
         self.value_head = nn.Linear(self.hidden_size, 1) if value_head else None
         if self.value_head is not None:
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
-            head = Path(path or "") / "value_head.safetensors"
-            if path is not None and head.exists():
+            if path is not None and (head := Path(path) / "value_head.safetensors").exists():
                 fill(self.value_head, read_weights(head, "save the policy there again"), str(head))
 
     @classmethod
@@ -105,7 +107,7 @@ class TextPolicy(ServedPolicy):
     # ---------------------------------------------------------------- what a vision-language policy overrides
 
     def load_processor(self, path: str) -> Any:
-        return refuse_empty(AutoTokenizer.from_pretrained(**locate_checkpoint(path), padding_side="left"))
+        return loading.refuse_empty(AutoTokenizer.from_pretrained(**locate_checkpoint(path), padding_side="left"))
 
     def random_parts(self, config: dict[str, Any]) -> tuple[Any, Any]:
         """Build a configuration for the character tokenizer, and that tokenizer."""
@@ -125,7 +127,7 @@ class TextPolicy(ServedPolicy):
                 f"{type(self).__name__} cannot see, but the prompt has {len(raw['images'])} image(s); "
                 "choose a vision-language policy, for example policy=tiny_vlm"
             )
-        return {"input_ids": torch.tensor(self._chat_ids(list(raw["messages"])), dtype=torch.long)}
+        return {"input_ids": torch.tensor(self._chat_ids(list(raw["messages"]), raw.get("tools")), dtype=torch.long)}
 
     def extend(self, observation: Observation, ids: Tensor) -> Observation:
         return {**observation, "input_ids": torch.cat([observation["input_ids"], ids])}
@@ -248,13 +250,14 @@ class TextPolicy(ServedPolicy):
         choice_indices, *parts = self._score_batches(tokens, batches, batch)
         size = batch["action"].shape
         logprobs, entropy, *more = (
-            part.new_zeros(size.numel()).index_copy(0, choice_indices, part).view(size) for part in parts
+            part.new_zeros(size.numel(), *part.shape[1:]).index_copy(0, choice_indices, part).unflatten(0, size)
+            for part in parts
         )
         extra = dict(zip(self.statistics, more))
         return PolicyOutput(logprobs, entropy, more[-1] if self.value_head is not None else None, extra)
 
     def _score_batches(self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch) -> list[Tensor]:
-        """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M]."""
+        """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M, ...]."""
         return [torch.cat(parts) for parts in zip(*(self._score_batch(tokens, packed, batch) for packed in batches))]
 
     def _score_batch(self, tokens: BatchTokens, packed: packing.PackedBatch, batch: Batch) -> list[Tensor]:
@@ -290,7 +293,7 @@ class TextPolicy(ServedPolicy):
     def save_pretrained(self, folder: str | Path) -> None:
         """Save model and tokenizer or processor in transformers' format, with adapters merged, and the value head."""
         folder = Path(folder)
-        merge_lora(self.model).save_pretrained(folder)
+        loading.save_model(loading.merge_lora(self.model), folder)
         self.processor.save_pretrained(folder)
         if self.value_head is not None:
             save_file(self.value_head.state_dict(), folder / "value_head.safetensors")

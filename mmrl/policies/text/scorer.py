@@ -16,7 +16,7 @@ from mmrl.batch import Batch, pad_stack
 from mmrl.policies.base import Action, Policy, require_inputs
 from mmrl.policies.control.policy import perceptron
 from mmrl.policies.text.checkpoint import locate_checkpoint
-from mmrl.policies.text.loading import checkpoint_error, load_model, refuse_empty, remove_dropout
+from mmrl.policies.text.loading import checkpoint_error, load_model, refuse_empty, remove_dropout, save_model
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import join_messages, set_pad_token
 from mmrl.policies.weights import fill, read_weights
@@ -131,7 +131,7 @@ class ScoringPolicy(Policy):
     def save_pretrained(self, folder: str | Path) -> None:
         """Save classifier and tokenizer in transformers' format, and the perceptron."""
         folder = Path(folder)
-        self.model.save_pretrained(folder)
+        save_model(self.model, folder)
         self.tokenizer.save_pretrained(folder)
         if self.head is not None:
             save_file(self.head.state_dict(), folder / "score_head.safetensors")

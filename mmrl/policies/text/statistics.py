@@ -1,4 +1,4 @@
-"""Statistics of a choice's distribution, computed from the logits and stored in their place."""
+"""Statistics of a choice's distribution, computed from the logits of one forward pass."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor
 
+from mmrl.ops.logprob import precision
+
 
 class Statistic(ABC):
-    """One number per choice, with gradient; terms read it from `extra` under its name in `policy.statistics`.
+    """Numbers of each choice, with gradient; terms read them from `extra` under the name in `policy.statistics`.
 
-    The logits [N, T, V] are the largest tensor of a training step. A statistic reduces those of one forward pass to [N,
-    T], so that they need not be kept.
+    The logits [N, T, V] are the largest tensor of a training step. A statistic of one number per choice, [N, T], saves
+    keeping them.
     """
 
     @abstractmethod
@@ -19,4 +21,14 @@ class Statistic(ABC):
         self,
         logits: Tensor,  # [N, T, V]
         temperature: Tensor,  # [N]
-    ) -> Tensor: ...  # [N, T]
+    ) -> Tensor: ...  # [N, T] or [N, T, ...]
+
+
+class ChoiceLogprobs(Statistic):
+    """Log-probabilities of all tokens of the vocabulary at each choice, in nats, for losses such as `GKDLoss`.
+
+    They take N * T * V fp32 numbers for each micro-batch: raise trainer.accumulate_grad_batches when memory runs out.
+    """
+
+    def __call__(self, logits: Tensor, temperature: Tensor) -> Tensor:
+        return (logits.to(precision(logits)) / temperature[:, None, None]).log_softmax(-1)

@@ -73,7 +73,7 @@ class VisionLanguagePolicy(TextPolicy):
         messages = _expand_content(messages)
         options = {"return_mm_token_type_ids": True} if self._wants_types else {}
         made = self.processor(
-            text=[self.prompt_text(messages)],
+            text=[self.prompt_text(messages, raw.get("tools"))],
             images=[Image.fromarray(image) for image in images] or None,
             return_tensors="pt",
             add_special_tokens=False,
@@ -88,7 +88,7 @@ class VisionLanguagePolicy(TextPolicy):
         }
 
     def engine_prompt(self, raw: Mapping[str, Any]) -> tuple[list[int], list[np.ndarray]]:
-        return self._chat_ids(_expand_content(raw["messages"])), list(raw["images"])
+        return self._chat_ids(_expand_content(raw["messages"]), raw.get("tools")), list(raw["images"])
 
     def canary(self) -> Mapping[str, Any]:
         """Return the text canary with an image: two ramps and their product."""

@@ -57,7 +57,7 @@ class ToolDemonstrations(ToolUse):
         turns = ctx.task.script(prompt.index)
         text = turns[min(turn, len(turns) - 1)]
         seen = play.script.observation if turn else ctx.policy.encode(play.script.raw)
-        # only the answer ends with the end of the text
-        last = turn >= len(turns) - 1
+        # only the answer ends with the end of the text, or every turn of a chat model
+        last = turn >= len(turns) - 1 or self.chat
         ids = ctx.policy.encode_demonstration(play.script.raw, text) if last else ctx.policy.tokenize(text)
         return demonstrated_choices(ids, seen, text)

@@ -7,11 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.text.transcript import Transcript
 from mmrl.tools.base import Tool, ToolError
-from mmrl.tools.call_parser import TagParser, ToolCallParser
+from mmrl.tools.call_parser import TagParser, ToolCall, ToolCallParser
+from mmrl.tools.chat_parser import ChatParser
 from mmrl.tools.executor import PendingCall, ToolExecutor, ToolResult, reject
+from mmrl.tools.function import FunctionTool
 from mmrl.types import Completion, Context, Ended, Episode, Prompt, Request, Sampling, Turn
 
 
@@ -20,14 +25,17 @@ class ToolUse(Rollout):
 
     An episode is one row, in which the tokens of results are masked. Episodes at different turns share a batch of the
     engine. A call that is at fault gets an error message and the episode goes on; a fault of the tool (it raised, timed
-    out or returned no text) ends the episode as an error, which is counted and not trained on.
+    out or returned no text) ends the episode as an error, which is counted and not trained on. A successful call of a
+    tool with `ends_episode` is the final answer, and its result the episode's output.
     `info["counts"]` counts the outcomes, `info["calls"]` lists the calls.
 
     Source: Jin et al., "Search-R1", 2025, arXiv:2503.09516, algorithm 1; tools after VerlTool, 2025, arXiv:2509.01055.
 
     Args:
         tools: by the name in the call.
-        parser: of calls, and format of their results.
+        functions: further tools: plain functions, as tools.py:multiply, called by their names.
+        parser: of calls, and format of their results. With a ChatParser the model's chat template shows the tools and
+            formats the results.
         max_turns: calls that are executed; in the turn after the last one the policy can only answer.
         continue_on_fault: give the policy an error message after a fault of the tool too, and continue.
         max_concurrent: running episodes; the next one starts when one ends.
@@ -38,16 +46,22 @@ class ToolUse(Rollout):
 
     def __init__(
         self,
-        tools: dict[str, Tool],
+        tools: dict[str, Tool] | None = None,
         parser: ToolCallParser | None = None,
         max_turns: int = 4,
+        functions: list[str] | None = None,
         continue_on_fault: bool = False,
         max_concurrent: int = 256,
         batch_timeout_s: float | None = None,
         max_timeouts: int = 64,
     ):
+        made = [FunctionTool(function) for function in functions or ()]
+        tools = {**(tools or {}), **{tool.name: tool for tool in made}}
         if not tools:
-            raise ValueError("rollout.tools is empty: name at least one tool, or use rollout=single_turn")
+            raise ValueError(
+                "rollout.tools is empty: name a function, as in rollout.functions=[tools.py:multiply], or use "
+                "rollout=single_turn"
+            )
         for name, value in (("max_turns", max_turns), ("max_concurrent", max_concurrent)):
             if value < 1:
                 raise ValueError(f"rollout.{name} must be at least 1, got {value}")
@@ -62,14 +76,16 @@ class ToolUse(Rollout):
             batch_timeout_s,
             ToolExecutor(max_timeouts),
         )
+        self.chat = isinstance(self.parser, ChatParser)
         for tool in tools.values():
             _ = tool.parameters  # refuses a tool that cannot be called
+        self.schemas = [tool.schema_as(name) for name, tool in tools.items()] if self.chat else []
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         sampling = replace(ctx.sampling, stop=(*ctx.sampling.stop, *self.parser.stop_strings(self.tools)))
         plays = []
         for slot, prompt in prompts:
-            raw = text_observation(prompt)
+            raw = self._observe(prompt, ctx)
             plays += [
                 ActiveEpisode(Episode(prompt, group=slot, sample_index=sample_index), Transcript(raw, slot))
                 for sample_index in ctx.sample_indices(slot)
@@ -80,9 +96,9 @@ class ToolUse(Rollout):
                 ready.append(waiting.popleft())
                 ready[-1].begin(self.tools)
             self._write(ready, ctx, sampling)
-            busy += [play for play in ready if play.pending is not None]
-            self.executor.wait([play.pending for play in busy if play.pending], self.batch_timeout_s)
-            answered = [play.pending is not None and play.pending.is_done() for play in busy]
+            busy += [play for play in ready if play.pending]
+            self.executor.wait([call for play in busy for call in play.pending], self.batch_timeout_s)
+            answered = [all(call.is_done() for call in play.pending) for play in busy]
             ready = [play for play, done in zip(busy, answered) if done]
             busy = [play for play, done in zip(busy, answered) if not done]
             for play in ready:
@@ -91,6 +107,15 @@ class ToolUse(Rollout):
             ended = len(plays) - len(waiting) - len(ready) - len(busy)
             ctx.progress("rollout", ended, len(plays))
         return [play.episode for play in plays]
+
+    def _observe(self, prompt: Prompt, ctx: Context) -> Mapping[str, Any]:
+        """Return the observation of a prompt; a chat model's one has the tools in its template or system message."""
+        raw = text_observation(prompt)
+        if not isinstance(self.parser, ChatParser):
+            return raw
+        if ctx.policy.template_shows_tools(self.schemas):
+            return {**raw, "tools": self.schemas}
+        return {**raw, "messages": add_to_system(raw["messages"], self.parser.describe_tools(self.schemas))}
 
     def _write(self, ready: Sequence[ActiveEpisode], ctx: Context, sampling: Sampling) -> None:
         """One turn of each, in one batch."""
@@ -102,19 +127,20 @@ class ToolUse(Rollout):
             if done.ended != "done":
                 play.end(done.ended)
                 continue
+            text = ctx.policy.turn_text(done.action.tolist()) if self.chat else str(done.output)
             try:
-                call = self.parser.parse(str(done.output), play.tools)
+                calls = self.parser.parse(text, play.tools)
             except ToolError as error:
-                play.pending, play.called = reject(error), ("none", str(done.output))
+                play.called, play.pending = [ToolCall("none", text)], [reject(error)]
             else:
-                if call is None:
+                if not calls:
                     play.end("done")
                     continue
-                play.pending, play.called = None, (call.name, call.arguments)
+                play.called = calls
                 if play.script.turns <= self.max_turns:
-                    play.pending = self.executor.submit(call, play.tools)
+                    play.pending = [self.executor.submit(call, play.tools) for call in calls]
             if play.script.turns > self.max_turns:
-                play.pending = None
+                play.pending = []
                 play.counts["tools/out_of_turns"] += 1
                 play.end("length")
 
@@ -123,22 +149,55 @@ class ToolUse(Rollout):
         return ctx.engine.sample([play.request(ctx) for play in ready], sampling)
 
     def _read(self, play: ActiveEpisode, ctx: Context) -> None:
-        """Append the result of the call that is done."""
-        assert play.pending is not None
-        result = self.executor.result(play.pending)
-        play.counts[f"tools/{play.pending.tool}/{result.outcome}"] += 1
-        play.calls.append((*play.called, result.outcome))
-        play.pending = None
-        if result.fault and not self.continue_on_fault:
-            play.episode.info["error"] = f"tool {play.called[0]!r} {result.outcome}: {result.text}"
-            play.end("error")
-            return
-        play.script.read(ctx.policy.tokenize(self._format(result)))
+        """Append the results of the calls that are done."""
+        texts = []
+        for call, pending in zip(play.called, play.pending):
+            result = self.executor.result(pending)
+            play.counts[f"tools/{pending.tool}/{result.outcome}"] += 1
+            play.calls.append((call.name, call.arguments, result.outcome))
+            if result.fault and not self.continue_on_fault:
+                play.episode.info["error"] = f"tool {call.name!r} {result.outcome}: {result.text}"
+                play.end("error")
+                return
+            if result.succeeded and play.tools[call.name].ends_episode:
+                play.end("done", result.text)
+                return
+            texts.append(self._format(result))
+        play.pending = []
+        if self.chat:
+            play.script.read(self._encode_results(play, texts, ctx))
+        else:
+            play.script.read(ctx.policy.tokenize("".join(texts)))
 
     def _format(self, result: ToolResult) -> str:
         if result.succeeded:
             return self.parser.format_result(result.text)
         return self.parser.format_error(result.outcome, result.text)
+
+    def _encode_results(self, play: ActiveEpisode, texts: Sequence[str], ctx: Context) -> Tensor:
+        """Encode the results of a turn's calls as the chat template writes them."""
+        ids = [f"call{len(play.calls) - len(texts) + n:05}" for n in range(len(texts))]  # Mistral wants 9 letters
+        functions = [
+            {"name": c.name, "arguments": c.arguments if isinstance(c.arguments, dict) else {}} for c in play.called
+        ]
+        calls = [{"type": "function", "id": i, "function": function} for i, function in zip(ids, functions)]
+        results = [
+            {"role": "tool", "tool_call_id": i, "name": call.name, "content": text}
+            for i, call, text in zip(ids, play.called, texts)
+        ]
+        before = [*play.messages, {"role": "assistant", "content": "", "tool_calls": calls}]
+        play.messages = [*before, *results]
+        encoded = ctx.policy.encode_tool_results(
+            before, results, play.script.raw.get("tools"), int(play.script.ids[-1])
+        )
+        return torch.tensor(encoded, dtype=torch.long)
+
+
+def add_to_system(messages: Sequence[Mapping[str, Any]], text: str) -> tuple[Mapping[str, Any], ...]:
+    """Append a text to the system message, which is added where there is none."""
+    if messages and messages[0]["role"] == "system":
+        return ({**messages[0], "content": f"{messages[0]['content']}\n\n{text}"}, *messages[1:])
+    return ({"role": "system", "content": text}, *messages)
 
 
 @dataclass(eq=False)
@@ -148,23 +207,26 @@ class ActiveEpisode:
     episode: Episode
     script: Transcript
     tools: Mapping[str, Tool] = field(default_factory=dict)
-    pending: PendingCall | None = None
-    called: tuple[str, Any] = ("none", "")
+    called: Sequence[ToolCall] = ()  # of the last turn
+    pending: list[PendingCall] = field(default_factory=list)
     calls: list[tuple[str, Any, str]] = field(default_factory=list)
+    messages: list[Mapping[str, Any]] = field(default_factory=list)  # of the conversation, with a ChatParser
     counts: Counter[str] = field(default_factory=Counter)
     last: Completion | None = None
     over: bool = False
 
     def begin(self, tools: Mapping[str, Tool]) -> None:
+        self.messages = list(self.script.raw["messages"])
         self.tools = {name: tool.start(self.episode.prompt) for name, tool in tools.items()}
 
     def request(self, ctx: Context) -> Request:
         return self.script.request(turn_seed(self.episode.group, self.episode.sample_index, ctx, self.script.turns))
 
-    def end(self, ended: Ended) -> None:
+    def end(self, ended: Ended, output: str | None = None) -> None:
         assert self.last is not None
         self.over, self.episode.ended = True, ended
-        self.episode.turns = [Turn(self.script.completion(self.last.output, ended))]
+        answer = self.last.output if output is None else output
+        self.episode.turns = [Turn(self.script.completion(answer, ended))]
         self.episode.info |= {"calls": self.calls, "counts": dict(self.counts), "turns": self.script.turns}
         for tool in self.tools.values():
             tool.finish()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from tasks.jsonl import JsonlTask
+from tasks.dataset import DatasetTask
 from tests.malformed.files.case import Case
 
 PIXELS = np.random.default_rng(0).integers(0, 255, (24, 24, 3), dtype=np.uint8)
@@ -34,28 +34,28 @@ def png(width: int, height: int, data: bytes = b"", bits: int = 1) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
-def image(content: bytes, name: str = "x.png", **settings: Any) -> Callable[[Path], JsonlTask]:
+def image(content: bytes, name: str = "x.png", **settings: Any) -> Callable[[Path], DatasetTask]:
     """A task of four rows that all show this file."""
 
-    def build(folder: Path) -> JsonlTask:
+    def build(folder: Path) -> DatasetTask:
         (folder / name).write_bytes(content)
         return named(name, **settings)(folder)
 
     return build
 
 
-def named(name: Any, **settings: Any) -> Callable[[Path], JsonlTask]:
+def named(name: Any, **settings: Any) -> Callable[[Path], DatasetTask]:
     """A task of four rows that give this as the image's path."""
 
-    def build(folder: Path) -> JsonlTask:
+    def build(folder: Path) -> DatasetTask:
         rows = [{"question": f"{i}?", "answer": i, "image": name} for i in range(4)]
         (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return JsonlTask(str(folder / "rows.jsonl"), image="image", **settings)
+        return DatasetTask(str(folder / "rows.jsonl"), images="image", **settings)
 
     return build
 
 
-def _folder(folder: Path) -> JsonlTask:
+def _folder(folder: Path) -> DatasetTask:
     (folder / "x.png").mkdir()
     return named("x.png")(folder)
 
@@ -100,8 +100,8 @@ IMAGES = [
     Case("an image that is missing", named("none.png"), _ROW, "none.png, which does not exist"),
     Case("an image path that is empty", named(""), _ROW, "'image' is empty"),
     Case("an image path that is null", named(None), _ROW, "'image' is empty"),
-    Case("an image path that is a number", named(7), _ROW, "must be the path of an image file, got 7"),
-    Case("an image path that is a list", named(["x.png"]), _ROW, "must be the path of an image file"),
+    Case("an image path that is a number", named(7), _ROW, "must be the path of an image file, its bytes, or .*got 7"),
+    Case("a list of image paths of which one is empty", named([""]), _ROW, "must be the path of an image file"),
     Case("an image path of 5,000 characters", named("a" * 5000), _ROW, r"aaa\.\.\. \(5002 characters\)"),
     Case("an image path with a zero byte", named("a\0b.png"), _ROW, "image"),
     Case("an image that is a folder", _folder, _ROW, "x.png, which does not exist"),
@@ -126,7 +126,7 @@ ODD = {
 }
 
 
-def _linked(folder: Path) -> JsonlTask:
+def _linked(folder: Path) -> DatasetTask:
     (folder / "store").mkdir()
     (folder / "store" / "blob").write_bytes(_PNG)
     (folder / "x.png").symlink_to(folder / "store" / "blob")

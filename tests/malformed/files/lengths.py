@@ -7,18 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tasks.jsonl import JsonlTask
+from tasks.dataset import DatasetTask
 from tasks.preferences import Preferences
 from tests.malformed.files.case import Case
 
 CONTEXT = 2048
 
 
-def rows(result: list[dict[str, Any]], **settings: Any) -> Callable[[Path], JsonlTask]:
-    def build(folder: Path) -> JsonlTask:
+def rows(result: list[dict[str, Any]], **settings: Any) -> Callable[[Path], DatasetTask]:
+    def build(folder: Path) -> DatasetTask:
         (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in result))
         (folder / "held.jsonl").write_text('{"question": "a held-out one", "answer": 1}\n')
-        return JsonlTask(str(folder / "rows.jsonl"), held_out_path=str(folder / "held.jsonl"), **settings)
+        return DatasetTask(str(folder / "rows.jsonl"), held_out_path=str(folder / "held.jsonl"), **settings)
 
     return build
 
@@ -45,7 +45,9 @@ CASES = [
     Case("a question of 200,000 emoji", problem("😀" * 200_000), _LINE, "more than 2048 tokens.*" + _LONG),
     Case("a question of 3,000 characters", problem("x" * 3000), _LINE, "has 3000 tokens.*" + _LONG),
     Case("a token too many", problem("x" * 1985), _LINE, "has 1985 tokens and sampling.max_tokens=64.*" + _LONG),
-    Case("instructions that are too long", problem("x" * 990, instructions="y" * 1000), r"rows\.jsonl:2", _LONG),
+    Case(
+        "a template that is too long", problem("x" * 990, template="y" * 1000 + "{question}"), r"rows\.jsonl:2", _LONG
+    ),
     Case(
         "completions of 10^9 tokens",
         problem("x", max_tokens=10**9),

@@ -9,6 +9,7 @@ from mmrl.engines.local import LocalEngine
 from mmrl.methods.siren import NucleusEntropy
 from mmrl.policies.text import cache
 from mmrl.policies.text.policy import TextPolicy
+from mmrl.policies.text.statistics import ChoiceLogprobs
 from mmrl.types import Prompt, Request, Sampling
 from tests.policies.text.oracle import (
     TINY,
@@ -270,13 +271,16 @@ def test_a_folder_without_a_checkpoint_is_refused_by_name(tmp_path):
 def test_statistics_are_those_of_every_choice():
     """The nucleus that holds everything has the entropy; a smaller one has less, and a gradient."""
     torch.manual_seed(0)
-    parts = {"all": NucleusEntropy(1.0), "some": NucleusEntropy(0.5)}
+    parts = {"all": NucleusEntropy(1.0), "some": NucleusEntropy(0.5), "choice_logprobs": ChoiceLogprobs()}
     whole = TextPolicy(config=TINY, statistics=parts)
     assert TextPolicy.predicts({"statistics": {name: {} for name in parts}}) == set(parts)
     batch = batch_of(whole, PROMPTS[:3], completions(whole, PROMPTS[:3], Sampling(max_tokens=6)))
     out = whole(batch)
     assert_close(out.extra["all"], out.entropy)
     assert (out.extra["some"] <= out.extra["all"]).all() and (out.extra["some"][batch["action_mask"]] > 0).all()
+    every, mask = out.extra["choice_logprobs"], batch["action_mask"]
+    assert every.shape == (*mask.shape, len(whole.tokenizer)) and (every[~mask] == 0).all()
+    assert_close(every.gather(-1, batch["action"][..., None])[..., 0][mask], out.logprobs[mask])
     out.extra["some"].sum().backward()
     assert all(p.grad.abs().sum() > 0 for name, p in whole.named_parameters() if "embed" in name)
 

@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 from transformers import Cache
 from transformers.cache_utils import DynamicLayer
 
+from mmrl.policies.text.cache import cache_argument
 from mmrl.policies.vla.chain import Prefix
 
 
@@ -75,8 +76,8 @@ class Pi0Network:
                 attention_mask=mask,
                 position_ids=(mask.cumsum(dim=-1) - 1).clamp(min=0),
                 token_type_ids=torch.zeros_like(mask),
-                past_key_values=cache,
                 use_cache=True,
+                **{cache_argument(body.vlm): cache},
             ).last_hidden_state
         layers = [part for layer in cache.layers for part in (layer.keys, layer.values)]
         # the last layer's attention output is unused; this keeps its weights in the graph
@@ -89,7 +90,7 @@ class Pi0Network:
         dtype = self.model.action_out_proj.weight.dtype
         tokens = self.model.embed_action_time(state.to(dtype), x.to(dtype), time)
         cache = Cache(layers=[PageLayer(*pair) for pair in zip(layers[::2], layers[1::2])])
-        out = self.model.model(action_embeds=tokens, attention_mask=mask, past_key_values=cache)
+        out = self.model.model(action_embeds=tokens, attention_mask=mask, **{cache_argument(self.model.model): cache})
         return out.last_hidden_state[:, -x.shape[1] :]
 
     def velocity(self, found: Tensor) -> Tensor:

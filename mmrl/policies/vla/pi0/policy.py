@@ -16,7 +16,14 @@ from transformers import PI0ForConditionalGeneration
 from mmrl.batch import pad_stack
 from mmrl.policies.base import require_inputs
 from mmrl.policies.processor import Processor
-from mmrl.policies.text.loading import add_lora, checkpoint_error, load_model, merge_lora, remove_dropout
+from mmrl.policies.text.loading import (
+    add_lora,
+    checkpoint_error,
+    load_model,
+    merge_lora,
+    remove_dropout,
+    save_model,
+)
 from mmrl.policies.vla.action_padding import ActionPadding
 from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
 from mmrl.policies.vla.chains import Chain
@@ -216,7 +223,7 @@ class Pi0Policy(ChainPolicy):
     def save_pretrained(self, folder: str | Path) -> None:
         """Save model and processor in transformers' format, adapters merged, with mmrl's heads and policy.processor."""
         folder = Path(folder)
-        merge_lora(self.model).save_pretrained(folder)
+        save_model(merge_lora(self.model), folder)
         self.reading.save(folder, self.processor)
         heads = {
             f"{name}.{key}": value.detach().contiguous().cpu()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tasks.jsonl import JsonlTask
+from tasks.dataset import DatasetTask
 from tasks.preferences import Preferences
 from tests.malformed.files.case import Case
 
@@ -19,41 +19,41 @@ def text_of(rows: list[dict[str, Any]]) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
-def task(line: bytes | str | dict[str, Any], **settings: Any) -> Callable[[Path], JsonlTask]:
+def task(line: bytes | str | dict[str, Any], **settings: Any) -> Callable[[Path], DatasetTask]:
     """A task whose seventh line is this one."""
 
-    def build(folder: Path) -> JsonlTask:
+    def build(folder: Path) -> DatasetTask:
         file, row = folder / "rows.jsonl", json.dumps(line) if isinstance(line, dict) else line
         file.write_bytes(text_of(GOOD) + (row.encode() if isinstance(row, str) else row) + b"\n")
-        return JsonlTask(str(file), **settings)
+        return DatasetTask(str(file), **settings)
 
     return build
 
 
-def whole(content: bytes) -> Callable[[Path], JsonlTask]:
+def whole(content: bytes) -> Callable[[Path], DatasetTask]:
     """A task whose file has these bytes alone."""
 
-    def build(folder: Path) -> JsonlTask:
+    def build(folder: Path) -> DatasetTask:
         (folder / "rows.jsonl").write_bytes(content)
-        return JsonlTask(str(folder / "rows.jsonl"))
+        return DatasetTask(str(folder / "rows.jsonl"))
 
     return build
 
 
-def _held_out(folder: Path, rows: list[dict[str, Any]]) -> JsonlTask:
+def _held_out(folder: Path, rows: list[dict[str, Any]]) -> DatasetTask:
     (folder / "train.jsonl").write_bytes(text_of(GOOD))
     (folder / "held.jsonl").write_bytes(text_of(rows))
-    return JsonlTask(str(folder / "train.jsonl"), str(folder / "held.jsonl"))
+    return DatasetTask(str(folder / "train.jsonl"), str(folder / "held.jsonl"))
 
 
-def _pipe(folder: Path) -> JsonlTask:
+def _pipe(folder: Path) -> DatasetTask:
     os.mkfifo(folder / "rows.jsonl")
-    return JsonlTask(str(folder / "rows.jsonl"))
+    return DatasetTask(str(folder / "rows.jsonl"))
 
 
-def _loop(folder: Path) -> JsonlTask:
+def _loop(folder: Path) -> DatasetTask:
     (folder / "rows.jsonl").symlink_to(folder / "rows.jsonl")
-    return JsonlTask(str(folder / "rows.jsonl"))
+    return DatasetTask(str(folder / "rows.jsonl"))
 
 
 def _row(answer: str) -> str:
@@ -82,16 +82,26 @@ ROWS = [
     Case("a number", task("7"), _LINE, "is a number, not an object"),
     Case("null", task("null"), _LINE, "is null, not an object"),
     Case("a Boolean", task("true"), _LINE, "is true, not an object"),
-    Case("an empty object", task("{}"), _LINE, "column 'question' is missing.*task.question"),
+    Case("an empty object", task("{}"), _LINE, "column 'question' is missing.*task.prompt"),
     Case("no answer", task({"question": "a"}), _LINE, "column 'answer' is missing.*task.answer"),
     Case("keys of another case", task({"Question": "a", "Answer": 1}), _LINE, "'question' is missing"),
     Case("an answer that is null", task({"question": "a", "answer": None}), _LINE, "is empty; fill in"),
     Case("an answer of blanks", task({"question": "a", "answer": " \t"}), _LINE, "is empty; fill in"),
     Case("a question that is empty", task({"question": "", "answer": 1}), _LINE, "'question' is empty"),
     Case("a question that is null", task({"question": None, "answer": 1}), _LINE, "'question' is empty"),
-    Case("a question that is a number", task({"question": 5, "answer": 1}), _LINE, "must be text, got 5"),
-    Case("a question that is a list", task({"question": ["a"], "answer": 1}), _LINE, "must be text, got"),
-    Case("a question that is an object", task({"question": {"a": 1}, "answer": 1}), _LINE, "must be text, got"),
+    Case(
+        "a question that is a number",
+        task({"question": 5, "answer": 1}),
+        _LINE,
+        "must be text or a list of messages, got 5",
+    ),
+    Case("a question that is a list", task({"question": ["a"], "answer": 1}), _LINE, "is no chat message.*convert"),
+    Case(
+        "a question that is an object",
+        task({"question": {"a": 1}, "answer": 1}),
+        _LINE,
+        "must be text or a list of messages, got",
+    ),
     Case("an answer that is a list", task({"question": "a", "answer": [1]}), _LINE, _NUMBER),
     Case("an answer that is an object", task({"question": "a", "answer": {}}), _LINE, _NUMBER),
     Case("an answer that is a Boolean", task({"question": "a", "answer": True}), _LINE, _NUMBER),
@@ -122,12 +132,14 @@ ROWS = [
     Case("an empty file", whole(b""), r"rows\.jsonl", "has no rows; write"),
     Case("blank lines alone", whole(b"\n \n\t\n"), r"rows\.jsonl", "has no rows; write"),
     Case("a byte order mark alone", whole(b"\xef\xbb\xbf"), r"rows\.jsonl", "has no rows; write"),
-    Case("one row", whole(text_of(GOOD[:1])), "task 'jsonl'", "too few to hold out 1; add rows"),
-    Case("one problem, twice", whole(text_of(GOOD[:1] * 2)), "task 'jsonl'", "1 distinct problems are too few"),
-    Case("a folder", lambda folder: JsonlTask(str(folder)), "no file", "set task.path"),
-    Case("no file", lambda folder: JsonlTask(str(folder / "rows.jsonl")), r"rows\.jsonl", "set task.path"),
-    Case("a path of 5,000 characters", lambda _: JsonlTask("a" * 5000), r"aaaa\.\.\.", "no path of a file.*task.path"),
-    Case("a zero byte in the path", lambda _: JsonlTask("rows\0.jsonl"), r"rows\\x00", "set task.path"),
+    Case("one row", whole(text_of(GOOD[:1])), "task 'dataset'", "too few to hold out 1; add rows"),
+    Case("one problem, twice", whole(text_of(GOOD[:1] * 2)), "task 'dataset'", "1 distinct problems are too few"),
+    Case("a folder", lambda folder: DatasetTask(str(folder)), "no file", "set task.path"),
+    Case("no file", lambda folder: DatasetTask(str(folder / "rows.jsonl")), r"rows\.jsonl", "set task.path"),
+    Case(
+        "a path of 5,000 characters", lambda _: DatasetTask("a" * 5000), r"aaaa\.\.\.", "no path of a file.*task.path"
+    ),
+    Case("a zero byte in the path", lambda _: DatasetTask("rows\0.jsonl"), r"rows\\x00", "set task.path"),
     Case("a named pipe", _pipe, r"rows\.jsonl", "no file"),
     Case("a link to itself", _loop, r"rows\.jsonl", "set task.path"),
     Case("a held-out problem that trains", lambda f: _held_out(f, GOOD[:1]), r"held\.jsonl:1", "is trained on"),

@@ -1,0 +1,125 @@
+"""Files of configuration groups: of mmrl, of the working directory, of --config-dir and of installed packages."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from itertools import takewhile
+from pathlib import Path
+
+from mmrl.errors import ConfigError
+
+CONF = next(
+    folder
+    for folder in (Path(__file__).parents[1] / "conf", Path(__file__).parents[2] / "conf")
+    if (folder / "config.yaml").exists()
+)
+"""The folder of config groups: inside an installed package, or beside it in a checkout."""
+CONFIG_DIR = "MMRL_CONFIG_DIR"
+"""Environment variable with the folder of --config-dir; child processes of a run inherit it."""
+ENTRY_POINTS = "mmrl.conf"
+"""Group of entry points of installed packages; the value is a package that holds the folders of groups."""
+_PACKAGE = "# @package "
+
+
+@dataclass(frozen=True)
+class OptionFile:
+    """The YAML file of an option. `origin` is empty for mmrl's own, else where the file comes from."""
+
+    path: Path
+    origin: str = ""
+
+
+def groups() -> dict[str, list[str]]:
+    """List every config group with its options, except conf/experiment, which describes comparisons of runs."""
+    return {group: sorted(options) for group, options in find_options().items()}
+
+
+def find_options() -> dict[str, dict[str, OptionFile]]:
+    """Find the file of every option, by group and name.
+
+    Raises:
+        ConfigError: two folders have an option of one name, or a file lacks the first line of its group.
+    """
+    found = {
+        folder.name: {file.stem: OptionFile(file) for file in folder.glob("*.yaml")}
+        for folder in sorted(CONF.iterdir())
+        if folder.is_dir() and folder.name != "experiment"
+    }
+    for origin, conf in _list_folders():
+        for group, options in found.items():
+            for file in sorted((conf / group).glob("*.yaml")):
+                if file.stem in options:
+                    there = options[file.stem]
+                    raise ConfigError(
+                        f"{file}: {there.origin or 'mmrl'} has a {group} {file.stem!r} too ({there.path}), and none "
+                        "hides the other; rename the file"
+                    )
+                _check_package(group, file)
+                options[file.stem] = OptionFile(file, origin)
+    return found
+
+
+def find_option(group: str, option: str) -> OptionFile:
+    """Find the file of an option that exists."""
+    return find_options()[group][option]
+
+
+def read_comment(text: str) -> str:
+    """The comment at the start of an option's file, without the line for Hydra."""
+    lines = [line for line in text.splitlines() if not line.startswith(_PACKAGE)]
+    return " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines))
+
+
+def search_path() -> str:
+    """Hydra's override that adds the folders which are not mmrl's to the search path."""
+    folders = [str(folder).replace("'", "\\'") for _, folder in _list_folders()]
+    return "hydra.searchpath=[" + ", ".join(f"'file://{folder}'" for folder in folders) + "]"
+
+
+def _list_folders() -> Iterator[tuple[str, Path]]:
+    """Origin and path of every folder that is not mmrl's."""
+    here = Path.cwd() / "conf"
+    checkout = (
+        here.parent / "mmrl" / "config" / "option_files.py"
+    ).exists()  # of mmrl itself: its conf/ is not a user's
+    if here.is_dir() and not checkout and here.resolve() != CONF.resolve():
+        yield "conf/", here
+    if given := os.environ.get(CONFIG_DIR):
+        if not Path(given).is_dir():
+            raise ConfigError(f"--config-dir {given}: no such folder")
+        if Path(given).resolve() != here.resolve():
+            yield "--config-dir", Path(given).resolve()
+    yield from _list_installed()
+
+
+@functools.cache
+def _list_installed() -> tuple[tuple[str, Path], ...]:
+    out = []
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            spec = importlib.util.find_spec(entry.value)
+        except ImportError as error:
+            raise ConfigError(f"package {entry.name!r}: its entry point {ENTRY_POINTS} fails: {error}") from error
+        if spec is None or not spec.submodule_search_locations:
+            raise ConfigError(
+                f"package {entry.name!r}: its entry point {ENTRY_POINTS} names {entry.value!r}, which is no package; "
+                "name the package whose folder holds recipe/, task/ and so on"
+            )
+        out += [(f"package {entry.name}", Path(place)) for place in spec.submodule_search_locations]
+    return tuple(out)
+
+
+def _check_package(group: str, file: Path) -> None:
+    """Refuse a file without the line that tells Hydra where the group stands in the configuration."""
+    ours = next(line for line in _first_lines(next((CONF / group).glob("*.yaml"))))
+    if ours.startswith(_PACKAGE) and not any(line.startswith(_PACKAGE) for line in _first_lines(file)):
+        raise ConfigError(f"{file}: the first line must be {ours!r}, which says where a {group} stands")
+
+
+def _first_lines(file: Path) -> list[str]:
+    return file.read_text(encoding="utf-8").splitlines()[:5]

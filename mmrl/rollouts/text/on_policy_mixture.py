@@ -1,0 +1,42 @@
+"""Rollout of on-policy distillation: some prompts are answered by the policy, the others by demonstrations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mmrl.rng import derive_rng
+from mmrl.rollouts.base import Rollout
+from mmrl.rollouts.offline.demonstrations import demonstration
+from mmrl.rollouts.text.single_turn import SingleTurn
+from mmrl.types import Context, Episode, Prompt, Turn
+
+
+class OnPolicyMixture(Rollout):
+    """Answer a fraction of the prompts, drawn anew in every iteration, by the policy and the others by demonstrations.
+
+    Source: On-Policy Distillation of Language Models, 2023, algorithm 1, arXiv:2306.13649, which draws once a batch.
+
+    Args:
+        on_policy_fraction: probability that the policy answers a prompt, the paper's lambda: 0 is supervised
+            distillation, 1 is on-policy distillation.
+    """
+
+    def __init__(self, on_policy_fraction: float = 0.5):
+        if not 0 <= on_policy_fraction <= 1:
+            raise ValueError(f"rollout.on_policy_fraction must be in [0, 1], got {on_policy_fraction}")
+        self.on_policy_fraction = on_policy_fraction
+        self._single_turn = SingleTurn()
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        own = {slot for slot, _ in prompts if self._is_on_policy(slot, ctx)}
+        shown = [(slot, prompt) for slot, prompt in prompts if slot not in own]
+        episodes = self._single_turn.collect([pair for pair in prompts if pair[0] in own], ctx)
+        decisions = ctx.task.demonstrations([prompt for _, prompt in shown]) if shown else []
+        for (slot, prompt), steps in zip(shown, decisions):
+            turns = [Turn(demonstration(raw, output, ctx)) for raw, output in steps]
+            episodes.append(Episode(prompt, group=slot, sample_index=0, turns=turns, source="demo"))
+        return sorted(episodes, key=lambda episode: (episode.group, episode.sample_index))
+
+    def _is_on_policy(self, slot: int, ctx: Context) -> bool:
+        draw = derive_rng("on_policy", ctx.seed, ctx.purpose, ctx.iteration, slot).random()
+        return bool(draw < self.on_policy_fraction)

@@ -1,0 +1,45 @@
+"""Base of tasks whose verifier reads the answer that an extractor finds in the completion."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from mmrl.rewards.extract import Extractor, build_extractor
+from mmrl.types import Episode, Prompt, Task
+from tasks.checks import reply_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerTask(Task):
+    """Task with short answers that are read by a verifier.
+
+    Args:
+        extract: how the answer is found in a completion: text, last_number, boxed, tags, marker, choice, json, code, or
+            {name: {parameter: value}}; None hands the whole completion to the verifier.
+    """
+
+    extract: str | dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.extract is not None:
+            build_extractor(self.extract)
+
+    @property
+    def extractor(self) -> Extractor | None:
+        return None if self.extract is None else build_extractor(self.extract)
+
+    @abstractmethod
+    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
+        """Return the named scores of an extracted answer; "" if there is none."""
+
+    def score(self, episode: Episode) -> dict[str, float]:
+        if self.extractor is None:
+            return self.verify(reply_text(episode), episode.prompt)
+        episode.info["extracted"] = answer = self.extractor(reply_text(episode))
+        return {"format": float(answer is not None), **self.verify(answer or "", episode.prompt)}
+
+    def write_answer(self, answer: str) -> str:
+        """Write an answer as the extractor finds it, for demonstrations."""
+        return answer if self.extractor is None else self.extractor.write(answer)

@@ -1,0 +1,149 @@
+"""Tables that pyarrow or `datasets` reads: parquet, Arrow, and data sets of the hub or of a folder."""
+
+from __future__ import annotations
+
+import importlib
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tasks.dataset.source import Record, Source, Table
+
+_BATCH = 256  # rows that are turned into Python objects at a time
+
+
+class Parquet(Table):
+    """A parquet file; the row groups that were used last are in memory."""
+
+    def __init__(self, source: Source):
+        self.source, self.file = source, Path(source.path)
+        with _arrow_errors(self.file, "parquet"):
+            opened = _parquet_file(source)
+            metadata = opened.metadata
+            _check_names(self.file, opened.schema_arrow.names)
+        sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        self.starts = [sum(sizes[:group]) for group in range(len(sizes))]
+        self.rows = metadata.num_rows
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def place(self, index: int) -> str:
+        return f"{self.file}:row {index + 1}"
+
+    def record(self, index: int) -> Record:
+        group = bisect_right(self.starts, index) - 1
+        with _arrow_errors(self.file, "parquet"):
+            return _row_group(self.source, group).slice(index - self.starts[group], 1).to_pylist()[0]
+
+    def records(self) -> Iterator[Record]:
+        with _arrow_errors(self.file, "parquet"):
+            for batch in _parquet_file(self.source).iter_batches(batch_size=_BATCH):
+                yield from batch.to_pylist()
+
+
+@lru_cache(maxsize=4)
+def _row_group(source: Source, group: int) -> Any:
+    return _parquet_file(source).read_row_group(group)
+
+
+def _parquet_file(source: Source) -> Any:
+    parquet = _import("pyarrow.parquet", source.path, "data")
+    return parquet.ParquetFile(source.path, memory_map=True)
+
+
+class Arrow(Table):
+    """A file in Arrow's stream or file format, mapped into memory."""
+
+    def __init__(self, file: Path):
+        pyarrow = _import("pyarrow", str(file), "data")
+        ipc = _import("pyarrow.ipc", str(file), "data")
+        self.file = file
+        with _arrow_errors(file, "Arrow"):
+            mapped = pyarrow.memory_map(str(file))
+            try:
+                self.table = ipc.open_file(mapped).read_all()
+            except pyarrow.ArrowInvalid:
+                self.table = ipc.open_stream(pyarrow.memory_map(str(file))).read_all()
+        _check_names(file, self.table.column_names)
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def place(self, index: int) -> str:
+        return f"{self.file}:row {index + 1}"
+
+    def record(self, index: int) -> Record:
+        with _arrow_errors(self.file, "Arrow"):
+            return self.table.slice(index, 1).to_pylist()[0]
+
+    def records(self) -> Iterator[Record]:
+        with _arrow_errors(self.file, "Arrow"):
+            for batch in self.table.to_batches(max_chunksize=_BATCH):
+                yield from batch.to_pylist()
+
+
+class Loaded(Table):
+    """A data set of the library `datasets`: from the hub, or from a folder."""
+
+    def __init__(self, source: Source):
+        datasets = _import("datasets", source.path, "datasets")
+        self.source = source
+        saved = Path(source.path, "state.json").is_file() or Path(source.path, "dataset_dict.json").is_file()
+        try:
+            if saved:
+                loaded = datasets.load_from_disk(source.path)
+                if isinstance(loaded, datasets.DatasetDict):
+                    loaded = loaded[source.split]
+            else:
+                loaded = datasets.load_dataset(source.path, name=source.subset, split=source.split)
+        except Exception as error:  # many kinds: of the hub, of the network, of files
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"task 'dataset': `datasets` cannot load {source.path} (subset {source.subset}, split {source.split}): "
+                f"{type(error).__name__}: {reason}; set task.path, task.subset and task.train_split"
+            ) from error
+        self.rows = loaded.with_format("arrow")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def place(self, index: int) -> str:
+        return f"{self.source.path} ({self.source.split}):row {index + 1}"
+
+    def record(self, index: int) -> Record:
+        return self.rows[index : index + 1].to_pylist()[0]
+
+    def records(self) -> Iterator[Record]:
+        for batch in self.rows.iter(batch_size=_BATCH):
+            yield from batch.to_pylist()
+
+
+def _check_names(file: Path, names: list[str]) -> None:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{file}: column {twice[0]!r} stands twice; rename one of them")
+
+
+def _import(name: str, path: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        package = name.partition(".")[0]
+        raise ModuleNotFoundError(
+            f"task 'dataset': {path} needs {package}: pip install 'mmrl-lightning[{extra}]'"
+        ) from error
+
+
+@contextmanager
+def _arrow_errors(file: Path, form: str) -> Iterator[None]:
+    """Raise ValueError for a file that pyarrow cannot read."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"{file}: not a readable {form} file ({reason}); copy it again") from error

@@ -1,0 +1,228 @@
+"""Scan a table once, and split its rows into training and held out."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mmrl.rng import derive_rng
+from mmrl.strict_json import quote
+from tasks.dataset.problems import Layout, Problem, find_value, read_problem
+from tasks.dataset.source import Source, Table
+from tasks.dataset.tables import open_table
+from tasks.dataset.verify import verify
+
+_PENDING = 64  # images that wait to be decoded, which bounds the memory
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is checked, and what is held out.
+
+    Args:
+        max_pixels: of an image.
+        check_images: number of images that are decoded before the first step.
+        skip_bad: leave bad rows out in place of an error.
+        held_out_fraction: of the distinct problems.
+        held_out_column: column that tells the split; None for a fraction.
+        held_out_values: its values in held-out rows.
+        seed: of the fraction.
+    """
+
+    max_pixels: int
+    check_images: int
+    skip_bad: bool
+    held_out_fraction: float
+    held_out_column: str | None
+    held_out_values: tuple[str, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one table that are problems of a split."""
+
+    source: Source
+    layout: Layout
+    indices: np.ndarray  # [problems] int64, rows of the table
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @cached_property
+    def _table(self) -> Table:
+        return open_table(self.source)
+
+    def problem(self, index: int) -> Problem:
+        row = int(self.indices[index])
+        return read_problem(self._table.record(row), self._table.place(row), self.layout)
+
+    def problems(self) -> Iterator[Problem]:
+        """All problems in order; the table is read once from its beginning to its end."""
+        wanted = iter(self.indices.tolist())
+        row = next(wanted, None)
+        for index, record in enumerate(self._table.records()):
+            if row is None:
+                return
+            if index == row:
+                yield read_problem(record, self._table.place(index), self.layout)
+                row = next(wanted, None)
+
+    def take(self, chosen: np.ndarray) -> Rows:
+        return Rows(self.source, self.layout, self.indices[chosen])
+
+
+@dataclass
+class Scan:
+    """Good rows of a table: their numbers, their identities, and whether a column holds them out."""
+
+    source: Source
+    layout: Layout
+    indices: list[int] = field(default_factory=list)
+    identities: list[bytes] = field(default_factory=list)
+    marked: list[bool] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)  # of the rows that were left out
+
+    def rows(self, chosen: np.ndarray) -> Rows:
+        """The rows where `chosen`, bool [rows], is True."""
+        return Rows(self.source, self.layout, np.array(self.indices, np.int64)[chosen])
+
+
+def scan(source: Source, layout: Layout, rules: Rules) -> Scan:
+    """Read and check every row once, and decode the first images.
+
+    Raises ValueError for the first bad row: malformed, without an answer, with a broken image, or a problem that occurs
+    with another answer; with `skip_bad` such rows are left out.
+    """
+    table, found = open_table(source), Scan(source, layout)
+    first: dict[bytes, int] = {}
+    images = _ImageChecks(rules)
+    records = table.records() if not rules.skip_bad else map(lambda index: None, range(len(table)))
+    for index, streamed in enumerate(records):
+        try:
+            record = table.record(index) if streamed is None else streamed
+            problem = read_problem(record, table.place(index), layout)
+            identity = problem.identity()
+            known = first.setdefault(identity, index)
+            if known != index:
+                _refuse_contradiction(read_problem(table.record(known), table.place(known), layout), problem)
+            images.check(problem)
+            marked = rules.held_out_column is not None and _is_marked(record, problem.place, rules)
+        except (ValueError, FileNotFoundError) as error:
+            if not rules.skip_bad:
+                raise
+            found.reasons.append(" ".join(str(error).split()))
+            continue
+        found.indices.append(index)
+        found.identities.append(identity)
+        found.marked.append(marked)
+    images.finish()
+    if not found.indices:
+        raise ValueError(f"{source.path} has no row to use; correct the first one: {found.reasons[0]}")
+    return found
+
+
+class _ImageChecks:
+    """Decode the first images of a table, several at a time: Pillow decodes without the interpreter's lock."""
+
+    def __init__(self, rules: Rules):
+        self.rules, self.left = rules, rules.check_images
+        self.pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))
+        self.pending: deque[Future[None]] = deque()
+
+    def check(self, problem: Problem) -> None:
+        """Start to decode the images of a problem; with `skip_bad` wait for them, because their row is left out."""
+        for media in problem.media[: self.left]:
+            self.left -= 1
+            self.pending.append(self.pool.submit(media.check, self.rules.max_pixels))
+        while len(self.pending) > (0 if self.rules.skip_bad else _PENDING):
+            self.pending.popleft().result()
+
+    def finish(self) -> None:
+        while self.pending:
+            self.pending.popleft().result()
+        self.pool.shutdown()
+
+
+def _refuse_contradiction(known: Problem, problem: Problem) -> None:
+    """Raise for a problem that occurs with different answers."""
+    if known.answer == problem.answer:
+        return
+    if known.answer is None or problem.answer is None or not verify(known.answer, problem.answer)["exact"]:
+        raise ValueError(
+            f"{problem.place}: the answer is {quote(problem.answer)}, but {known.place} answers the same question with "
+            f"{quote(known.answer)}; delete one of the rows (task.skip_bad=true leaves out the later one)"
+        )
+
+
+def _is_marked(record: dict[str, Any], place: str, rules: Rules) -> bool:
+    column = rules.held_out_column or ""
+    try:
+        return str(find_value(record, column)) in rules.held_out_values
+    except KeyError:
+        raise ValueError(
+            f"{place}: column {column!r} is missing, the row has {quote(sorted(record))}; set task.held_out_column to "
+            "the column that tells the split"
+        ) from None
+
+
+def split_fraction(found: Scan, rules: Rules) -> dict[str, Rows]:
+    """Hold out a seeded fraction of the distinct problems, with all their repetitions."""
+    problems = list(dict.fromkeys(found.identities))
+    count = max(1, round(rules.held_out_fraction * len(problems)))
+    if count >= len(problems):
+        raise ValueError(
+            f"task 'dataset': {len(problems)} distinct problems are too few to hold out {count}; add rows, or set "
+            "task.held_out_path to a file of its own"
+        )
+    order = derive_rng("dataset", "split", rules.seed).permutation(len(problems))
+    chosen = {problems[position] for position in order[:count]}
+    held_out = np.array([identity in chosen for identity in found.identities])
+    return {"train": found.rows(~held_out), "held_out": found.rows(held_out)}
+
+
+def split_column(found: Scan, rules: Rules) -> dict[str, Rows]:
+    """Hold out the rows whose column has one of the values."""
+    marked = np.array(found.marked)
+    if marked.all() or not marked.any():
+        raise ValueError(
+            f"task 'dataset': column {rules.held_out_column!r} has one of {list(rules.held_out_values)} in "
+            f"{'all' if marked.all() else 'no'} rows, so a split would be empty; set task.held_out_values"
+        )
+    train, held_out = ([i for i, m in enumerate(found.marked) if m == side] for side in (False, True))
+    kept = _separate(found, train, found, held_out, rules)
+    return {"train": found.rows(kept), "held_out": found.rows(marked)}
+
+
+def split_tables(train: Scan, held_out: Scan, rules: Rules) -> dict[str, Rows]:
+    """Hold out a table of its own."""
+    kept = _separate(train, list(range(len(train.indices))), held_out, list(range(len(held_out.indices))), rules)
+    return {"train": train.rows(kept), "held_out": held_out.rows(np.ones(len(held_out.indices), bool))}
+
+
+def _separate(train: Scan, trained: list[int], other: Scan, held_out: list[int], rules: Rules) -> np.ndarray:
+    """Mask of training rows that are not held out; raises for a problem in both splits unless `skip_bad`."""
+    tested = {other.identities[i]: i for i in reversed(held_out)}
+    kept = np.zeros(len(train.indices), bool)
+    for i in trained:
+        match = tested.get(train.identities[i])
+        kept[i] = match is None
+        if match is not None:
+            place = open_table(train.source).place(train.indices[i])
+            message = (
+                f"{open_table(other.source).place(other.indices[match])}: the same problem is trained on, {place}; "
+                "delete one of them (task.skip_bad=true trains without it)"
+            )
+            if not rules.skip_bad:
+                raise ValueError(message)
+            train.reasons.append(message)
+    if not kept.any():
+        raise ValueError("task 'dataset': every training problem is held out too; set another file or column")
+    return kept

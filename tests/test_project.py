@@ -1,0 +1,59 @@
+"""Modules of the working directory come after installed ones; its tasks stand beside mmrl's."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mmrl
+
+ROOT = Path(mmrl.__file__).parents[1]
+CODE = """
+import sys
+from pathlib import Path
+from mmrl.project import enter_project
+enter_project(Path("first"))
+enter_project(Path("."))
+import tasks.arithmetic.task, tasks.mine, sims.point, hydra, my_module
+print(tasks.mine.__file__, my_module.__file__, hydra.__version__, "first" in str(sys.path))
+try:
+    import tasks.of_first
+except ImportError:
+    print("left")
+"""
+
+
+@pytest.mark.parametrize("regular", [False, True], ids=["namespace", "package with __init__"])
+def test_modules_are_found_and_hide_none(tmp_path, regular):
+    for name in ("tasks/mine/__init__.py", "my_module.py", "hydra.py", "first/tasks/of_first/__init__.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    if regular:
+        (tmp_path / "tasks" / "__init__.py").write_text("raise RuntimeError('this is another project')")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", CODE], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    mine, module, version, first, left = ran.stdout.split()
+    assert (mine, module) == (f"{tmp_path}/tasks/mine/__init__.py", f"{tmp_path}/my_module.py")
+    assert version.startswith("1.") and first == "False" and left == "left"
+
+
+@pytest.mark.parametrize("command", ["module", "script"])
+def test_the_command_line_finds_the_working_directory_last(tmp_path, command):
+    (tmp_path / "omegaconf.py").write_text("raise RuntimeError('hidden')")
+    (tmp_path / "walk.py").write_text(
+        "import mmrl.rewards.base as b\n\n\nclass Mine(b.Reward):\n"
+        "    def __call__(self, group):\n        return [0.0 for _ in group]\n"
+    )
+    words = {"module": ["-m", "mmrl"], "script": ["-c", "import sys; from mmrl.__main__ import main; sys.exit(main())"]}
+    python = [sys.executable, *(["-P"] if command == "script" else []), *words[command]]
+    arguments = ["fit", "recipe=grpo", "reward._target_=walk.Mine", "reward.nope=1", "--print_config"]
+    ran = subprocess.run(
+        [*python, *arguments], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert "hidden" not in ran.stderr and "No module named" not in ran.stderr
+    assert "nope" in ran.stderr and "walk.Mine" in ran.stderr  # the class was found, and has no such argument
