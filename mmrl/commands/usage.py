@@ -8,6 +8,7 @@ USAGE = """mmrl: reinforcement learning for text, vision-language and vision-lan
   mmrl evaluate RUN_FOLDER                                measure a run's checkpoints on held-out problems
   mmrl show RUN_FOLDER                                    what the policy wrote: prompts, completions, scores
   mmrl data record|inspect ...                            record or inspect episodes of robots
+  mmrl new task|reward|recipe|sim NAME                    write one of your own, with its test
   mmrl list [recipes|policies|tasks|sims|engines|...]     what can be chosen
   mmrl doctor                                             versions, devices and missing packages
   mmrl completion bash|zsh                                completion of commands, options and run folders
@@ -135,6 +136,16 @@ Read are LeRobotDataset v3.0, Minari HDF5 and robomimic HDF5.
 Examples:
   mmrl data record sim=reach num_episodes=50 out=data/reach
   mmrl fit recipe=bc sim=reach rollout=offline rollout.path=data/reach curriculum=shuffled
+""",
+    "new": """mmrl new: write a part of your own into the working directory, which works, with its test
+
+  mmrl new reward NAME                           a function: NAME.py
+  mmrl new task NAME                             tasks/NAME/task.py, conf/task/NAME.yaml
+  mmrl new sim NAME                              a gymnasium environment: sims/NAME/env.py, conf/sim/NAME.yaml
+  mmrl new recipe NAME [slot=SLOT] [part=CLASS]  conf/recipe/NAME.yaml, and NAME.py with a part that it uses
+
+SLOT: term (of the loss, the default), annotator or weighting. Each writes tests/test_NAME.py; nothing is overwritten.
+The last line of the output is a command that trains with it.
 """,
     "list": """mmrl list: the groups, their options, and the parts that a recipe can name
 
