@@ -18,6 +18,7 @@ COMMANDS: dict[str, Command] = {
     "evaluate": _load_lazily("evaluate", "evaluate"),
     "show": _load_lazily("show", "show"),
     "data": _load_lazily("data", "data"),
+    "new": _load_lazily("new.new", "new"),
     "list": _load_lazily("catalogue.listing", "print_list"),
     "doctor": _load_lazily("doctor", "doctor"),
     "completion": _load_lazily("completion", "print_completion"),
