@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from mmrl.commands import COMMANDS
 from mmrl.commands.catalogue.listing import PARTS, plural
 from mmrl.commands.data import RECORD_OPTIONS
-from mmrl.commands.evaluation_arguments import OPTIONS
+from mmrl.commands.evaluation.arguments import OPTIONS
 from mmrl.commands.show import OPTIONS as SHOW_OPTIONS
 from mmrl.config.compose import PLAIN, ROOTS, SHORT, compose, groups
 from mmrl.errors import ConfigError

@@ -26,6 +26,7 @@ USAGES = {
 Groups, with the defaults of recipe=grpo (`mmrl list recipes`, `mmrl list policies`, ... show the options):
   task=arithmetic  sim=null  policy=tiny_text  engine=local  rollout=single_turn  curriculum=shuffled
   objective=clip  scheduler=linear  evaluation=text  data=default  learner=default  phases=null  trainer=default
+  logger=tensorboard
 
 Common keys, with the defaults of recipe=grpo:
   seed=0                                 of every random generator
@@ -43,6 +44,7 @@ Common keys, with the defaults of recipe=grpo:
   sampling.temperature=1.0
   sampling.max_tokens=8                  longest completion
   optimizer.lr=3e-4                      of random weights; take about 1e-6 for a pretrained model
+  trainer.callbacks.samples.groups=4     groups of each iteration that `mmrl show` can print
   policy.path=null                       model folder or name, as in policy=text policy.path=Qwen/Qwen2.5-0.5B-Instruct
   objective.terms.policy.clip_high=0.2   a key of a part of the recipe; KEY=null takes a part out
 
@@ -63,6 +65,7 @@ Examples:
     "evaluate": """mmrl evaluate: measure a run's checkpoints on held-out problems, with confidence intervals
 
   mmrl evaluate RUN_FOLDER|FILE.ckpt [OPTION=VALUE ...] [KEY=VALUE ...]
+  mmrl evaluate task=NAME policy.path=MODEL [GROUP=OPTION ...] [OPTION=VALUE ...] [KEY=VALUE ...]   without a run
 
 Options:
   checkpoint=last      last, start, another name in the run's checkpoints folder, or a file
@@ -72,15 +75,18 @@ Options:
   decode=argmax        a decode of the configuration, or sample, argmax, mean; default: all that are configured
   video=true           record the first held-out initial states of a simulator; default: false
   video_episodes=6     number of those states
+  send=true            also send metrics, samples and videos to the run's loggers; default: false
   accept=ENTRY         entry of the simulator's contract that may differ from the training's, as suite.renderer
   trust=true           also load pickled objects from a checkpoint: whoever wrote it can run any code here
 
 KEY=VALUE changes the run's configuration: sim.renderer=ray engine.max_rows=64.
-Written into the run's folder: report.html, evaluation.json, protocol.json, episodes.jsonl, videos/.
+Written into the run's folder: report.html, evaluation.json, protocol.json, episodes.jsonl, videos/. Without a run it is
+run_dir=FOLDER, or runs/evaluate/TIME; groups, keys and policies are those of `mmrl fit`.
 
 Examples:
   mmrl evaluate runs/demo compare=start video=true
   mmrl evaluate runs/a compare=runs/b
+  mmrl evaluate task=arithmetic policy.path=Qwen/Qwen2.5-0.5B-Instruct compare=runs/a
 """,
     "show": """mmrl show: what the policy wrote in an iteration of a run, in the terminal or as one HTML file
 
