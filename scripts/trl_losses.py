@@ -36,7 +36,7 @@ ADVANTAGES = {
         ["recipe=grpo_kl", "objective.terms.kl.old=behavior_logprobs"],
         {"loss_type": "grpo", "beta": 0.04},
     ),
-    "dapo": (["recipe=dapo_clip"], {"loss_type": "dapo", "epsilon_high": 0.28}),
+    "dapo": (["recipe=dapo"], {"loss_type": "dapo", "epsilon_high": 0.28}),
     "dr_grpo": (["recipe=dr_grpo", f"sampling.max_tokens={LENGTH}"], {"loss_type": "dr_grpo"}),
     "dual clip": (
         ["recipe=grpo", SEQUENCES, "objective.terms.policy.clip_dual=1.25"],

@@ -27,7 +27,7 @@ def length(num_tokens: int) -> float:
     return float(num_tokens)
 
 
-def overlong_penalty(num_tokens: int, max_tokens: int = 20_480, buffer: int = 4_096) -> float:
+def overlong_penalty(num_tokens: int, max_tokens: int = 20_480, buffer: float = 4_096) -> float:
     """DAPO's soft overlong punishment: 0 up to max_tokens - buffer, then linearly down to -1 at max_tokens.
 
     R(L) = 0 for L <= M - B; (M - B - L) / B for M - B < L <= M; -1 for L > M, with M `max_tokens` and B `buffer`.
