@@ -120,6 +120,8 @@ class Guide:
             assert words == ["export", "PYTHONPATH=$PWD"] or program in ("pip", "tensorboard"), words
 
     def _fit(self, words: list[str]) -> None:
+        if words[0] == "--multirun":  # the first run of a sweep is composed
+            words = [word.partition(",")[0] for word in words[1:]]
         if self.fitted or compose(words).choices.policy not in SMALL:
             CLI(to_lightning(compose(words)), build=False)
             return
