@@ -87,6 +87,16 @@ DATA: list[Row] = [
     ("task=dataset task.path=/no/such.jsonl", "/no/such.jsonl", "task.path"),
     ("task=dataset task.path=/tmp", "/tmp", "task.path"),
     ("task=digits", "cannot see", "policy=tiny_vlm"),
+    ("task=jsonl task.path=a.jsonl", "task=jsonl", "task=dataset"),
+    ("task.extract=boxxed", "task.extract", "last_number"),
+    ("task.extract={tags:{name:a}}", "task.extract", "tag"),
+    ("task=dataset task.path=a.jsonl task.format=qa", "format", "verl"),
+    ('task=dataset task.path=a.jsonl task.template="{a.b}"', "task.template", "column"),
+    ("task=dataset task.path=a.jsonl task.instructions=x", "task.instructions", "task.template"),
+    ("task=dataset task.path=a.jsonl task.held_out_path=b task.held_out_column=c", "task.held_out_path", "one of"),
+    ("task=dataset task.path=a.jsonl task.equality=sympy", "equality", "math"),
+    ("policy.template_arguments=5", "template_arguments", "dict"),
+    ("trainer.callbacks.first_prompt.max_characters=0", "max_characters", "at least 2"),
 ]
 
 OBJECTIVE: list[Row] = [
