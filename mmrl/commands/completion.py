@@ -80,6 +80,9 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
     if command == "evaluate":
         folders = [] if given else find_run_folders()
         return [*folders, *(f"{name}=" for name in OPTIONS), *(f"{slot}." for slot in (*SHORT, *ROOTS)), "--help"]
+    if command in ("chat", "push"):
+        options = {"chat": ("checkpoint=", "decode=", "seed="), "push": ("repo=", "private=", "endpoint=", "--dry-run")}
+        return [*([] if given else find_run_folders()), *options[command], "--help"]
     if command == "show":
         folders = [] if given else find_run_folders()
         return [*folders, "failures", "--html", "--help", *(f"{name}=" for name in SHOW_OPTIONS)]

@@ -7,6 +7,8 @@ USAGE = """mmrl: reinforcement learning for text, vision-language and vision-lan
   mmrl fit recipe=grpo task=arithmetic policy=tiny_text   train a policy
   mmrl evaluate RUN_FOLDER                                measure a run's checkpoints on held-out problems
   mmrl show RUN_FOLDER                                    what the policy wrote: prompts, completions, scores
+  mmrl chat RUN_FOLDER                                    talk to a text or vision-language policy
+  mmrl push RUN_FOLDER repo=USER/NAME                     upload the policy with a model card to the Hugging Face Hub
   mmrl data record|inspect ...                            record or inspect episodes of robots
   mmrl new task|reward|recipe|sim NAME                    write one of your own, with its test
   mmrl list [recipes|policies|tasks|sims|engines|...]     what can be chosen
@@ -109,6 +111,35 @@ Examples:
   mmrl show runs/mine
   mmrl show runs/mine 40 failures sort=reward
   mmrl show runs/mine --html
+""",
+    "chat": """mmrl chat: talk to a text or vision-language policy of a run, with the run's chat template
+
+  mmrl chat RUN_FOLDER [OPTION=VALUE ...]
+
+Messages are read line by line, from the terminal or a pipe; the conversation is kept. /image PATH adds an image to the
+next message, /new forgets the conversation, /quit ends.
+
+Options:
+  checkpoint=last      last, start, or a file
+  decode=greedy        a decode of the run's evaluation, or sample or argmax; default: the first of the evaluation
+  seed=0               of the draws of decode=sample
+
+Example:
+  echo "12+34=" | mmrl chat runs/mine
+""",
+    "push": """mmrl push: upload a run's policy with a model card to the Hugging Face Hub
+
+  mmrl push RUN_FOLDER repo=USER/NAME [OPTION=VALUE ...]
+  mmrl push RUN_FOLDER --dry-run
+
+The card, RUN_FOLDER/policy/README.md, states the method's paper, the numbers of `mmrl evaluate` with intervals and the
+hash of their protocol, and how to load the policy. `hf auth login` stores the token of the Hub.
+
+Options:
+  repo=USER/NAME       repository; created if it does not exist
+  private=true         or false
+  endpoint=URL         of a Hub other than huggingface.co
+  --dry-run            write the card alone
 """,
     "data": """mmrl data: record episodes of a simulator, or inspect a dataset
 

@@ -20,7 +20,7 @@ WORDS: list[Row] = [
     ("hydra.run.dir=x", "hydra.run.dir", "Top-level keys"),
     ("hydra/launcher=basic", "hydra/launcher", "Top-level keys"),
     ("model=5", "model=5", "model.KEY"),
-    ("reward=exact", "reward=exact", "reward.KEY=VALUE"),
+    ("reward=exact", "reward=exact", "rewards.py:score"),
     ("optimizer=sgd", "optimizer=sgd", "optimizer.KEY=VALUE"),
     ("sampling=greedy", "sampling=greedy", "sampling.KEY=VALUE"),
     ("weighting=mean", "weighting=mean", "weighting.KEY=VALUE"),
