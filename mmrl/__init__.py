@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from mmrl.transforms.base import EpisodeTransform
     from mmrl.types import Episode, Prompt, Sampling, Sim, Task
 
+__version__ = "0.1.0"
+
 _MODULES = {
     "annotators.base": ("Annotator",),
     "api.evaluation": ("evaluate",),

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 from torch import Tensor
-from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, KTOConfig, KTOTrainer
+from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, KTOConfig, KTOTrainer, SFTConfig, SFTTrainer
 from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.gkd import GKDConfig, GKDTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
@@ -36,7 +36,7 @@ ADVANTAGES = {
         ["recipe=grpo_kl", "objective.terms.kl.old=behavior_logprobs"],
         {"loss_type": "grpo", "beta": 0.04},
     ),
-    "dapo": (["recipe=dapo_clip"], {"loss_type": "dapo", "epsilon_high": 0.28}),
+    "dapo": (["recipe=dapo"], {"loss_type": "dapo", "epsilon_high": 0.28}),
     "dr_grpo": (["recipe=dr_grpo", f"sampling.max_tokens={LENGTH}"], {"loss_type": "dr_grpo"}),
     "dual clip": (
         ["recipe=grpo", SEQUENCES, "objective.terms.policy.clip_dual=1.25"],
@@ -218,6 +218,15 @@ def reference_free_loss(case: Case, folder: str, trainer_class: Any, args: Any, 
     return backward(loss(trainer, *trainer.concatenated_forward(trainer.model, inputs)[:2]), trainer.model)
 
 
+def sft_loss(case: Case, folder: str) -> Result:
+    """SFTTrainer's loss on the completions."""
+    rows = Dataset.from_list([{"prompt": "1", "completion": "2"}])
+    trainer = _trainer(SFTTrainer, case, options(SFTConfig, folder), rows)
+    part = case.sequences()
+    part["labels"] = part["input_ids"].masked_fill(part.pop("completion_mask") == 0, -100)
+    return backward(trainer.compute_loss(trainer.model, part), trainer.model)
+
+
 def gkd_loss(case: Case, folder: str, beta: float) -> Result:
     """GKDTrainer's loss to the teacher."""
     args = options(GKDConfig, folder, beta=beta)
@@ -262,6 +271,8 @@ def compare() -> dict[str, tuple[Result, Result]]:
             case, folder, ORPOTrainer, args, lambda t, *logps: -t.odds_ratio_loss(*logps)[0].mean()
         )
         out["orpo"] = theirs, orpo_result(case)
+        case = Case(["recipe=sft_conversations"], folder)
+        out["sft"] = sft_loss(case, folder), case.ours()
         for beta in (0.0, 0.5, 1.0):
             case = Case(["recipe=gkd", f"objective.terms.distillation.beta={beta}"], folder)
             case.learner.models["teacher"] = case.reference

@@ -18,8 +18,8 @@ from PIL import Image
 from mmrl.api.environments import SingleEnv
 from mmrl.api.run import Run
 from mmrl.callbacks.warm_start import load_policy as load_weights
-from mmrl.commands.evaluation_arguments import find_checkpoint
-from mmrl.commands.evaluation_data import check_contract
+from mmrl.commands.evaluation.arguments import find_checkpoint
+from mmrl.commands.evaluation.data import check_contract
 from mmrl.config.parser_errors import format_parser_error
 from mmrl.config.yaml_files import check_yaml
 from mmrl.engines.local import LocalEngine

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import lightning as L
 
 from mmrl.batch import Batch
 from mmrl.data.collector import Collected
 from mmrl.evaluation.report.checkpoint_metrics import success_rates
+from mmrl.loggers.base import SampleLogger
 from mmrl.samples.folder import SampleFolder
 from mmrl.samples.record import EpisodeRows, SampleFormat, first_groups
 from mmrl.types import Context
@@ -42,7 +41,6 @@ class Samples(L.Callback):
             raise ValueError(f"trainer.callbacks.samples.max_mb must be > 0, got {max_mb}")
         self.groups, self.every_n_iterations, self.max_tokens = groups, every_n_iterations, max_tokens
         self.folder = SampleFolder(run_dir, int(max_mb * 2**20))
-        self.latest: list[dict[str, Any]] = []  # groups of the newest file, for loggers
 
     def on_rollout_end(self, trainer: L.Trainer, collected: Collected, batch: Batch, ctx: Context) -> None:
         """Write the samples of this iteration; the data module calls this when its rows are annotated."""
@@ -54,5 +52,8 @@ class Samples(L.Callback):
         rows = EpisodeRows(collected.episodes, batch)
         groups = rows.add_trained(first_groups(collected.sampled, self.groups))
         described = SampleFormat(ctx.policy, score_name, self.max_tokens).describe_groups(groups, rows)
-        self.latest = [{"iteration": ctx.iteration, **group} for group in described]
-        self.folder.write(ctx.iteration, self.latest)
+        found = [{"iteration": ctx.iteration, **group} for group in described]
+        self.folder.write(ctx.iteration, found)
+        for logger in trainer.loggers:
+            if isinstance(logger, SampleLogger):
+                logger.log_samples(found, trainer.global_step)

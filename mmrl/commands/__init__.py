@@ -9,15 +9,18 @@ from typing import Any
 Command = Callable[[Sequence[str]], Any]
 
 
-def _load_lazily(module: str, function: str) -> Command:
-    return lambda arguments: getattr(importlib.import_module(f"mmrl.commands.{module}"), function)(arguments)
+def _load_lazily(module: str, function: str, package: str = "mmrl.commands") -> Command:
+    return lambda arguments: getattr(importlib.import_module(f"{package}.{module}"), function)(arguments)
 
 
 COMMANDS: dict[str, Command] = {
     "fit": _load_lazily("fit", "fit"),
     "evaluate": _load_lazily("evaluate", "evaluate"),
     "show": _load_lazily("show", "show"),
+    "chat": _load_lazily("chat", "chat", "mmrl.api"),
+    "push": _load_lazily("push", "push"),
     "data": _load_lazily("data", "data"),
+    "new": _load_lazily("new.new", "new"),
     "list": _load_lazily("catalogue.listing", "print_list"),
     "doctor": _load_lazily("doctor", "doctor"),
     "completion": _load_lazily("completion", "print_completion"),

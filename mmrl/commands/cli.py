@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from jsonargparse import ArgumentError, Namespace
 from lightning.fabric.plugins.io import CheckpointIO
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
@@ -45,6 +46,8 @@ class SavedConfig(SaveConfigCallback):
         folder = Path(self.config.run_dir)
         folder.mkdir(parents=True, exist_ok=True)
         self.parser.save(self.config, folder / "config.yaml", skip_none=False, overwrite=True, multifile=False)
+        for logger in trainer.loggers:
+            logger.log_hyperparams(yaml.safe_load((folder / "config.yaml").read_text()))
 
 
 class CLI(LightningCLI):
@@ -152,6 +155,8 @@ class CLI(LightningCLI):
             plugins.append(self.checkpoints)
         try:
             return super().instantiate_trainer(plugins=plugins, **kwargs)
+        except ConfigError:
+            raise
         except Exception as error:  # what Lightning finds wrong with the trainer's arguments
             text = " ".join(str(error).split())
             raise ConfigError(f"trainer: {text} (trainer.callbacks.NAME=null takes a callback out)") from error
@@ -237,13 +242,15 @@ def enter_project_of(config: Path) -> dict[str, Any]:
     return read
 
 
-def load_run(config: str | Path, arguments: Sequence[str] = ()) -> CLI:
+def load_run(config: str | Path, arguments: Sequence[str] = (), loggers: bool = False) -> CLI:
     """The parts of a run, built again from its resolved configuration; `load_policy` gives them a checkpoint's weights.
 
     Args:
         config: the run's config.yaml.
         arguments: LightningCLI arguments that change the configuration.
+        loggers: build the loggers of the run too.
     """
     config = Path(config)
     check_argument_names(enter_project_of(config), arguments)
-    return CLI(["--config", str(config), "--trainer.logger=false", "--trainer.callbacks=null", *arguments])
+    none = [] if loggers else ["--trainer.logger=false"]
+    return CLI(["--config", str(config), *none, "--trainer.callbacks=null", *arguments])

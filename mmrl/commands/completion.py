@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from mmrl.commands import COMMANDS
 from mmrl.commands.catalogue.listing import PARTS, plural
 from mmrl.commands.data import RECORD_OPTIONS
-from mmrl.commands.evaluation_arguments import OPTIONS
+from mmrl.commands.evaluation.arguments import OPTIONS
 from mmrl.commands.show import OPTIONS as SHOW_OPTIONS
 from mmrl.config.compose import PLAIN, ROOTS, SHORT, compose, groups
 from mmrl.errors import ConfigError
@@ -80,6 +80,9 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
     if command == "evaluate":
         folders = [] if given else find_run_folders()
         return [*folders, *(f"{name}=" for name in OPTIONS), *(f"{slot}." for slot in (*SHORT, *ROOTS)), "--help"]
+    if command in ("chat", "push"):
+        options = {"chat": ("checkpoint=", "decode=", "seed="), "push": ("repo=", "private=", "endpoint=", "--dry-run")}
+        return [*([] if given else find_run_folders()), *options[command], "--help"]
     if command == "show":
         folders = [] if given else find_run_folders()
         return [*folders, "failures", "--html", "--help", *(f"{name}=" for name in SHOW_OPTIONS)]

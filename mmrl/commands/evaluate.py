@@ -13,9 +13,11 @@ from rich.console import Console
 from mmrl.callbacks.progress import Progress
 from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.cli import CLI, load_run
-from mmrl.commands.evaluation_arguments import EvaluationRequest, parse
-from mmrl.commands.evaluation_data import build_evaluation_data, check_protocol, read_comparison
-from mmrl.compatibility import warn
+from mmrl.commands.evaluation.arguments import EvaluationRequest, parse
+from mmrl.commands.evaluation.data import build_evaluation_data, check_protocol, read_comparison
+from mmrl.commands.evaluation.folder import build_folder, names_no_run
+from mmrl.commands.evaluation.loggers import send_evaluation
+from mmrl.compatibility import ENVIRONMENT, warn, write_contract
 from mmrl.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol, describe_evaluation, digest_instructions
 from mmrl.evaluation.report import terminal_table
@@ -38,10 +40,14 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
 
     Everything is written into the run's folder. Returns what is in evaluation.json.
     """
-    request = parse(arguments)
+    request = parse(build_folder(arguments) if names_no_run(arguments) else arguments)
     check_writable(request.folder, "mmrl evaluate")
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
-    cli = load_run(request.folder / "config.yaml", request.arguments)
+    cli = load_run(request.folder / "config.yaml", request.arguments, loggers=request.send)
+    loggers, cli.trainer.loggers = cli.trainer.loggers, []  # type: ignore[attr-defined]  # metrics.csv is of training
+    if request.checkpoint is None:
+        write_contract(request.folder, cli.datamodule.task.contract())  # type: ignore[attr-defined]
+        write_contract(request.folder, environment(), ENVIRONMENT)
     data = build_evaluation_data(cli, request)
     other = read_comparison(request, data)
     cli.trainer.callbacks = [Progress()] if Console().is_terminal else []  # type: ignore[attr-defined]
@@ -62,15 +68,18 @@ def evaluate(arguments: Sequence[str]) -> dict[str, Any]:
         if lines := evaluation.protocol.other_differences(other.protocol):
             warn(f"The same protocol as {request.against}, but not the same policy or place:", lines)
     videos_by_decode = _record_videos(cli, request, data, episodes) if request.video else {}
-    result = _result(request, data, evaluation, compared)
+    result = _result(request, data, evaluation, compared, getattr(cli.model.policy, "path", None))
     if cli.trainer.is_global_zero:
         _print(request, result, compared)
         with writable(request.folder, "mmrl evaluate"):
             _write(request, data, evaluation, result, compared, videos_by_decode)
+            send_evaluation(request.folder, loggers, result, evaluation, _score(data))
     return result
 
 
-def _load(cli: CLI, path: Path, trust: bool) -> None:
+def _load(cli: CLI, path: Path | None, trust: bool) -> None:
+    if path is None:
+        return
     try:
         load_policy(cli.model.policy, str(path), trust=trust)  # type: ignore[arg-type]
     except CheckpointError as error:
@@ -109,7 +118,11 @@ def _score(data: Any) -> str | None:
 
 
 def _result(
-    request: EvaluationRequest, data: Any, evaluation: EvaluationResult, compared: dict[str, list[PairedComparison]]
+    request: EvaluationRequest,
+    data: Any,
+    evaluation: EvaluationResult,
+    compared: dict[str, list[PairedComparison]],
+    policy: str | None,
 ) -> dict[str, Any]:
     held_out = data.evaluation
     entries = evaluation.protocol.entries
@@ -117,7 +130,7 @@ def _result(
         "run": str(request.folder),
         "protocol": evaluation.protocol.hash,
         "checkpoints": {
-            title: _describe_checkpoint(path, request.trust) for title, path in request.checkpoints.items()
+            title: _describe_checkpoint(path, request.trust, policy) for title, path in request.checkpoints.items()
         },
         "against": None if request.against is None else str(request.against),
         "task": data.task.name,
@@ -139,7 +152,9 @@ def _result(
     }
 
 
-def _describe_checkpoint(path: Path, trust: bool) -> dict[str, Any]:
+def _describe_checkpoint(path: Path | None, trust: bool, policy: str | None) -> dict[str, Any]:
+    if path is None:
+        return {"path": policy or "random weights", "optimiser_steps": None, "epoch": None}
     state = read_manifest(path) or read_checkpoint(path, trust)
     return {"path": str(path), "optimiser_steps": state.get("global_step"), "epoch": state.get("epoch")}
 

@@ -16,6 +16,7 @@ import yaml
 
 from mmrl.commands.cli import CLI
 from mmrl.commands.fit_arguments import check_dashed
+from mmrl.commands.sweep import MANY, run_sweep
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
 from mmrl.errors import ConfigError
@@ -30,10 +31,13 @@ SWITCHES = ("trust", "overwrite")
 def fit(arguments: Sequence[str]) -> Path | None:
     """Train by Hydra overrides (key=value) or LightningCLI arguments (--key value), and return the run's folder.
 
-    --print_config prints the resolved file instead, and there is no folder.
+    --print_config prints the resolved file instead, --multirun starts several runs: then there is no folder.
     """
     if {"-h", "--help"} & set(arguments):
         CLI(["--help"], build=False)  # prints LightningCLI's options and exits
+    if set(MANY) & set(arguments):
+        run_sweep(arguments)
+        return None
     only_print = "--print_config" in arguments
     arguments, switches = _split_switches([argument for argument in arguments if argument != "--print_config"])
     dashed = any(argument.startswith("--") for argument in arguments)
@@ -42,7 +46,7 @@ def fit(arguments: Sequence[str]) -> Path | None:
     ):
         raise ConfigError(
             "give either Hydra overrides (key=value) or LightningCLI arguments (--key value), not both; several runs "
-            "at once are scripts/train.py --multirun key=a,b"
+            "at once are mmrl fit --multirun key=a,b"
         )
     if dashed:
         check_dashed(arguments)

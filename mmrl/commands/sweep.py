@@ -1,4 +1,4 @@
-"""Arguments of the Hydra entry points `scripts/train.py` and `scripts/evaluate.py`, which start several runs.
+"""Several runs through Hydra: `mmrl fit --multirun`, and the arguments of `scripts/evaluate.py`.
 
 The arguments are those of `mmrl fit` and `mmrl evaluate`, with Hydra's own flags beside them; with --multirun a value
 may be a sweep such as seed=0,1,2 or policy=tiny_text,text.
@@ -6,22 +6,61 @@ may be a sweep such as seed=0,1,2 or policy=tiny_text,text.
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import hydra
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from mmrl.config.compose import SHORT, groups, to_hydra_overrides
-from mmrl.errors import ConfigError
+from mmrl.config.compose import SHORT, finish, to_hydra_overrides, to_lightning
+from mmrl.config.option_files import CONF, groups, search_path
+from mmrl.errors import ConfigError, is_user_error
 
 _WITH_VALUE = ("--cfg", "-c", "--package", "-p", "--config-dir", "-cd", "--experimental-rerun", "--info", "-i")
-_MANY = ("--multirun", "-m")
+MANY = ("--multirun", "-m")
+
+
+def run_sweep(arguments: Sequence[str]) -> None:
+    """Run `mmrl fit` for every combination of the arguments' values, each in <run_dir>/<number>.
+
+    Hydra's launcher runs them, one after the other by default; a job that fails ends the sweep.
+    """
+    overrides = to_train_overrides(arguments)
+    before = sys.argv
+    sys.argv = [before[0], *overrides]
+    try:
+        hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(_run_job)()
+    finally:
+        sys.argv = before
+
+
+def _run_job(cfg: DictConfig) -> None:
+    from mmrl.commands.cli import CLI
+    from mmrl.commands.fit import train
+    from mmrl.runs.signals import stop_request
+
+    about = HydraConfig.get()
+    cfg.run_dir = job_folder(cfg.run_dir, about.sweep.dir, about.job.num)
+    choices: Any = OmegaConf.to_container(about.runtime.choices)
+    arguments = to_fit_arguments(about.overrides.task)
+    print(f"run {about.job.num}: {' '.join(arguments)}")
+    try:
+        with stop_request() as request:
+            train(CLI(to_lightning(finish(cfg, choices, arguments)), build=False), request)
+    except Exception as error:
+        if os.environ.get("MMRL_TRACEBACK") or not is_user_error(error):
+            raise
+        print(f"mmrl fit: run {about.job.num} ({' '.join(arguments)}): {' '.join(str(error).split())}", file=sys.stderr)
+        raise SystemExit(2 if isinstance(error, ConfigError) else 1) from error
 
 
 def to_train_overrides(arguments: Sequence[str]) -> list[str]:
-    """Arguments of `scripts/train.py` as Hydra takes them: short keys spelled out, a folder for each job."""
-    out = []
+    """Arguments of `mmrl fit --multirun` as Hydra takes them: short keys spelled out, a folder for each job."""
+    out = [search_path()]
     for argument in arguments:
         if _is_hydra_option(argument):
             out.append(argument)
@@ -100,7 +139,8 @@ def _spell_out(argument: str) -> str:
 def _add_hydra_defaults(out: list[str], folder: str, arguments: Sequence[str]) -> list[str]:
     """Keep Hydra from creating folders of its own; the user's hydra.* options take precedence."""
     defaults = {"hydra.output_subdir": "null", "hydra.run.dir": ".", "hydra/job_logging": "none"}
-    if any(argument in _MANY for argument in arguments):
+    if any(argument in MANY for argument in arguments):
         defaults |= {"hydra.sweep.dir": folder, "hydra.sweep.subdir": "'${hydra:job.num}'"}
     given = {argument.partition("=")[0].lstrip("+") for argument in arguments}
+    out = sorted(out, key=lambda word: not word.startswith("-"))  # Hydra's parser reads no flag between overrides
     return [*out, *(f"{key}={value}" for key, value in defaults.items() if key not in given)]

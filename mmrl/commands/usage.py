@@ -7,7 +7,10 @@ USAGE = """mmrl: reinforcement learning for text, vision-language and vision-lan
   mmrl fit recipe=grpo task=arithmetic policy=tiny_text   train a policy
   mmrl evaluate RUN_FOLDER                                measure a run's checkpoints on held-out problems
   mmrl show RUN_FOLDER                                    what the policy wrote: prompts, completions, scores
+  mmrl chat RUN_FOLDER                                    talk to a text or vision-language policy
+  mmrl push RUN_FOLDER repo=USER/NAME                     upload the policy with a model card to the Hugging Face Hub
   mmrl data record|inspect ...                            record or inspect episodes of robots
+  mmrl new task|reward|recipe|sim NAME                    write one of your own, with its test
   mmrl list [recipes|policies|tasks|sims|engines|...]     what can be chosen
   mmrl doctor                                             versions, devices and missing packages
   mmrl completion bash|zsh                                completion of commands, options and run folders
@@ -25,6 +28,7 @@ USAGES = {
 Groups, with the defaults of recipe=grpo (`mmrl list recipes`, `mmrl list policies`, ... show the options):
   task=arithmetic  sim=null  policy=tiny_text  engine=local  rollout=single_turn  curriculum=shuffled
   objective=clip  scheduler=linear  evaluation=text  data=default  learner=default  phases=null  trainer=default
+  logger=tensorboard
 
 Common keys, with the defaults of recipe=grpo:
   seed=0                                 of every random generator
@@ -42,6 +46,7 @@ Common keys, with the defaults of recipe=grpo:
   sampling.temperature=1.0
   sampling.max_tokens=8                  longest completion
   optimizer.lr=3e-4                      of random weights; take about 1e-6 for a pretrained model
+  trainer.callbacks.samples.groups=4     groups of each iteration that `mmrl show` can print
   policy.path=null                       model folder or name, as in policy=text policy.path=Qwen/Qwen2.5-0.5B-Instruct
   objective.terms.policy.clip_high=0.2   a key of a part of the recipe; KEY=null takes a part out
 
@@ -50,7 +55,8 @@ For this start alone:
   trust=true           also load pickled objects from a checkpoint: whoever wrote it can run any code here
 
 All keys: mmrl fit recipe=NAME --print_config. All of LightningCLI's options: mmrl fit --help all.
-Several runs: python scripts/train.py --multirun recipe=grpo,rloo seed=0,1.
+Several runs, each in RUN_DIR/NUMBER: mmrl fit --multirun recipe=grpo,rloo seed=0,1
+Options of your own: conf/GROUP/NAME.yaml in the working directory, or --config-dir DIR.
 
 Examples:
   mmrl fit recipe=grpo task=dataset task.path=rows.jsonl policy=text policy.path=Qwen/Qwen2.5-0.5B-Instruct
@@ -61,6 +67,7 @@ Examples:
     "evaluate": """mmrl evaluate: measure a run's checkpoints on held-out problems, with confidence intervals
 
   mmrl evaluate RUN_FOLDER|FILE.ckpt [OPTION=VALUE ...] [KEY=VALUE ...]
+  mmrl evaluate task=NAME policy.path=MODEL [GROUP=OPTION ...] [OPTION=VALUE ...] [KEY=VALUE ...]   without a run
 
 Options:
   checkpoint=last      last, start, another name in the run's checkpoints folder, or a file
@@ -70,15 +77,18 @@ Options:
   decode=argmax        a decode of the configuration, or sample, argmax, mean; default: all that are configured
   video=true           record the first held-out initial states of a simulator; default: false
   video_episodes=6     number of those states
+  send=true            also send metrics, samples and videos to the run's loggers; default: false
   accept=ENTRY         entry of the simulator's contract that may differ from the training's, as suite.renderer
   trust=true           also load pickled objects from a checkpoint: whoever wrote it can run any code here
 
 KEY=VALUE changes the run's configuration: sim.renderer=ray engine.max_rows=64.
-Written into the run's folder: report.html, evaluation.json, protocol.json, episodes.jsonl, videos/.
+Written into the run's folder: report.html, evaluation.json, protocol.json, episodes.jsonl, videos/. Without a run it is
+run_dir=FOLDER, or runs/evaluate/TIME; groups, keys and policies are those of `mmrl fit`.
 
 Examples:
   mmrl evaluate runs/demo compare=start video=true
   mmrl evaluate runs/a compare=runs/b
+  mmrl evaluate task=arithmetic policy.path=Qwen/Qwen2.5-0.5B-Instruct compare=runs/a
 """,
     "show": """mmrl show: what the policy wrote in an iteration of a run, in the terminal or as one HTML file
 
@@ -101,6 +111,35 @@ Examples:
   mmrl show runs/mine
   mmrl show runs/mine 40 failures sort=reward
   mmrl show runs/mine --html
+""",
+    "chat": """mmrl chat: talk to a text or vision-language policy of a run, with the run's chat template
+
+  mmrl chat RUN_FOLDER [OPTION=VALUE ...]
+
+Messages are read line by line, from the terminal or a pipe; the conversation is kept. /image PATH adds an image to the
+next message, /new forgets the conversation, /quit ends.
+
+Options:
+  checkpoint=last      last, start, or a file
+  decode=greedy        a decode of the run's evaluation, or sample or argmax; default: the first of the evaluation
+  seed=0               of the draws of decode=sample
+
+Example:
+  echo "12+34=" | mmrl chat runs/mine
+""",
+    "push": """mmrl push: upload a run's policy with a model card to the Hugging Face Hub
+
+  mmrl push RUN_FOLDER repo=USER/NAME [OPTION=VALUE ...]
+  mmrl push RUN_FOLDER --dry-run
+
+The card, RUN_FOLDER/policy/README.md, states the method's paper, the numbers of `mmrl evaluate` with intervals and the
+hash of their protocol, and how to load the policy. `hf auth login` stores the token of the Hub.
+
+Options:
+  repo=USER/NAME       repository; created if it does not exist
+  private=true         or false
+  endpoint=URL         of a Hub other than huggingface.co
+  --dry-run            write the card alone
 """,
     "data": """mmrl data: record episodes of a simulator, or inspect a dataset
 
@@ -128,6 +167,16 @@ Read are LeRobotDataset v3.0, Minari HDF5 and robomimic HDF5.
 Examples:
   mmrl data record sim=reach num_episodes=50 out=data/reach
   mmrl fit recipe=bc sim=reach rollout=offline rollout.path=data/reach curriculum=shuffled
+""",
+    "new": """mmrl new: write a part of your own into the working directory, which works, with its test
+
+  mmrl new reward NAME                           a function: NAME.py
+  mmrl new task NAME                             tasks/NAME/task.py, conf/task/NAME.yaml
+  mmrl new sim NAME                              a gymnasium environment: sims/NAME/env.py, conf/sim/NAME.yaml
+  mmrl new recipe NAME [slot=SLOT] [part=CLASS]  conf/recipe/NAME.yaml, and NAME.py with a part that it uses
+
+SLOT: term (of the loss, the default), annotator or weighting. Each writes tests/test_NAME.py; nothing is overwritten.
+The last line of the output is a command that trains with it.
 """,
     "list": """mmrl list: the groups, their options, and the parts that a recipe can name
 

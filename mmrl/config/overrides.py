@@ -16,7 +16,7 @@ from mmrl.errors import ConfigError
 _FLAGS = ("-m", "--multirun", "--cfg", "-c", "--info", "--package", "-p")
 _PART = re.compile(r"[\w-]+")
 _STRUCTURED = ("[", "{", "'", '"')
-_SWEEP = "several values, and `mmrl fit` is one run; scripts/train.py --multirun takes a sweep"
+_SWEEP = "several values, and `mmrl fit` is one run; `mmrl fit --multirun` runs them all"
 
 
 def check_argument(argument: str) -> None:
@@ -24,7 +24,7 @@ def check_argument(argument: str) -> None:
     key, equals, _ = argument.partition("=")
     if argument.partition(" ")[0] in _FLAGS:
         raise ConfigError(
-            f"{argument}: an option of Hydra; overrides are key=value, and scripts/train.py --multirun sweeps"
+            f"{argument}: an option of Hydra; overrides are key=value, and `mmrl fit --multirun` takes Hydra's options"
         )
     if not equals or not key.lstrip("+~"):
         raise ConfigError(f"{argument!r} is not of the form key=value, for example recipe=grpo or trainer.max_epochs=5")

@@ -27,4 +27,4 @@ def _need(name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         package = name.split(".")[0]
-        raise ModuleNotFoundError(f"recorded datasets need {package}: pip install 'mmrl[data]'") from error
+        raise ModuleNotFoundError(f"recorded datasets need {package}: pip install 'mmrl-lightning[data]'") from error

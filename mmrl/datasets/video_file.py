@@ -17,7 +17,9 @@ except ImportError:  # optional: needed for datasets with videos
 
 def _need() -> Any:
     if av is None:
-        raise ModuleNotFoundError("videos of datasets need PyAV: pip install 'mmrl[data]', or record with video=false")
+        raise ModuleNotFoundError(
+            "videos of datasets need PyAV: pip install 'mmrl-lightning[data]', or record with video=false"
+        )
     return av
 
 

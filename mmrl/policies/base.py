@@ -142,6 +142,10 @@ class Policy(nn.Module, ABC):
         """Encode a demonstrated `output` as choices [T]: the inverse of decoding."""
         raise NotImplementedError(f"{type(self).__name__} cannot turn a demonstration into choices")
 
+    def encode_conversation(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Tensor, Tensor]:
+        """Encode a whole conversation: its ids [L], and which of them the assistant writes [L] bool."""
+        raise NotImplementedError(f"{type(self).__name__} reads no conversations; choose a text policy")
+
     def contract(self) -> dict[str, Any]:
         """Return how the policy reads observations and writes actions; all uses of a checkpoint must agree on it."""
         return {}

@@ -22,9 +22,9 @@ class FunctionReward(Reward):
     """Reward of an episode: sum_k weights_k * scores_k over the scores that functions return.
 
     A function takes its arguments by name: prompt (text), messages, completion (text or an action), answer, images,
-    num_tokens, truncated, and any column of the row (`Prompt.info`); **kwargs takes all of them. A function with a
-    parameter `completions`, `prompts` or `answers` is called once for all completions of a prompt, with lists; any
-    other function is called for each completion. It returns a number, or a dict of named numbers, or a list of
+    num_tokens, truncated, any column of the row (`Prompt.info`), and the task's scores; **kwargs takes all of them. A
+    function with a parameter `completions`, `prompts` or `answers` is called once for all completions of a prompt, with
+    lists; any other function is called for each completion. It returns a number, a dict of named numbers, or a list of
     either for all completions. Functions declared with `async def` run for all completions at the same time.
 
     The functions run in a worker process. An exception, a call past its time limit, a dead process and a value that is
@@ -139,6 +139,7 @@ def _row(episode: Episode) -> dict[str, Any]:
     """The columns of a row and the fields of an episode, by the names that a function's parameters have."""
     prompt = episode.prompt
     return {
+        **episode.scores,
         **prompt.info,
         "prompt": "\n".join(_text(message.get("content")) for message in prompt.messages),
         "messages": list(prompt.messages),

@@ -13,7 +13,17 @@ from mmrl.errors import ConfigError
 
 LOCK = ".lock"
 RESULTS = (
-    *("checkpoints", "metrics.csv", "tensorboard", "policy", "plots", "learning_curve.png", "config.yaml"),
+    *(
+        "checkpoints",
+        "metrics.csv",
+        "tensorboard",
+        "wandb",
+        "mlflow",
+        "policy",
+        "plots",
+        "learning_curve.png",
+        "config.yaml",
+    ),
     *("contract.json", "environment.json", "report.html", "evaluation.json", "protocol.json", "episodes.jsonl"),
     *("videos", "rollouts", "rollouts.html", "start", "logged.pt", "servers"),
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
+import mmrl
+
 PACKAGES = (
     "mmrl", "torch", "torchvision", "lightning", "transformers", "timm", "peft", "gymnasium", "hydra-core",
     "jsonargparse", "numpy", "mujoco", "vllm",
@@ -12,7 +14,9 @@ PACKAGES = (
 
 
 def find_version(package: str) -> str | None:
-    """Return the version of a package; None if it is not installed."""
+    """Return the version of a distribution, and for "mmrl" that of this package; None if it is not installed."""
+    if package == "mmrl":
+        return mmrl.__version__
     try:
         return version(package)
     except PackageNotFoundError:

@@ -28,7 +28,7 @@ class MiniGridSim(ImageGymSim):
         try:
             import minigrid  # noqa: F401  # registers the environments
         except ImportError as error:
-            raise ValueError("sim=minigrid needs the package minigrid: pip install 'mmrl[grid]'") from error
+            raise ValueError("sim=minigrid needs the package minigrid: pip install 'mmrl-lightning[grid]'") from error
         super().__post_init__()
 
     @property

@@ -133,7 +133,7 @@ def _import(name: str, path: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         package = name.partition(".")[0]
         raise ModuleNotFoundError(
-            f"task 'dataset': {path} needs {package}: pip install {package} (extra {extra!r} of mmrl)"
+            f"task 'dataset': {path} needs {package}: pip install 'mmrl-lightning[{extra}]'"
         ) from error
 
 

@@ -14,9 +14,10 @@ from typing import Any, Literal
 import numpy as np
 
 from mmrl.rewards.extract import build_extractor
-from mmrl.types import Prompt
+from mmrl.rewards.math_equality import compare_answers
+from mmrl.types import Episode, Prompt
 from tasks.answers import AnswerTask
-from tasks.checks import check_fraction, check_index, check_split
+from tasks.checks import check_fraction, check_index, check_split, final_line, reply_text
 from tasks.dataset.problems import FORMATS, Layout, Problem, with_columns
 from tasks.dataset.source import Source, find_source
 from tasks.dataset.splits import Rows, Rules, scan, split_column, split_fraction, split_tables
@@ -50,6 +51,8 @@ class DatasetTask(AnswerTask):
         max_pixels: of an image; a larger one is refused.
         check_images: images that are decoded before the first step, to find broken ones; others when they are used.
         max_prompt_tokens: longer prompts, counted with the policy's tokenizer, are left out; None keeps all.
+        equality: "text" compares texts and numbers; "math" also expressions in LaTeX, by math-verify.
+        equality_timeout_s: limit of a comparison by math-verify; a longer one scores `timeout` 1 and `exact` 0.
         skip_bad: leave out rows that are malformed, have no answer or contradict earlier ones; False refuses them.
         subset: configuration of a data set on the hub.
         train_split: of a data set on the hub, or of a folder.
@@ -76,6 +79,8 @@ class DatasetTask(AnswerTask):
     max_pixels: int = MAX_PIXELS
     check_images: int = 10_000
     max_prompt_tokens: int | None = None
+    equality: Literal["text", "math"] = "text"
+    equality_timeout_s: float = 5.0
     skip_bad: bool = False
     subset: str | None = None
     train_split: str = "train"
@@ -104,6 +109,8 @@ class DatasetTask(AnswerTask):
             value = getattr(self, option)
             if value is not None and value < least:
                 raise ValueError(f"task.{option} must be at least {least}, got {value}")
+        if not 0 < self.equality_timeout_s < 1e4:
+            raise ValueError(f"task.equality_timeout_s must be in (0, 1e4) seconds, got {self.equality_timeout_s}")
         ways = ("held_out_path", "held_out_split", "held_out_column")
         if len(given := [way for way in ways if getattr(self, way) is not None]) > 1:
             raise ValueError(f"task.{given[0]} and task.{given[1]} both tell the split; set one of them")
@@ -194,6 +201,23 @@ class DatasetTask(AnswerTask):
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         return {} if prompt.answer is None else verify(answer, prompt.answer)
+
+    def score(self, episode: Episode) -> dict[str, float]:
+        return self.scores([episode])[0]
+
+    def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
+        found = [AnswerTask.score(self, episode) for episode in episodes]
+        if self.equality == "text":
+            return found
+        other = [index for index, scores in enumerate(found) if scores.get("exact") == 0]
+        said = [episodes[i].info.get("extracted", final_line(reply_text(episodes[i]))) or "" for i in other]
+        pairs = [(episodes[i].prompt.answer, text) for i, text in zip(other, said)]
+        outcomes = dict(zip(other, compare_answers(pairs, self.equality_timeout_s)))
+        for index, scores in enumerate(found):
+            if outcomes.get(index) == "equal":
+                scores["exact"] = 1.0
+            scores["timeout"] = float(outcomes.get(index) == "timeout")
+        return found
 
     def demonstrate(self, index: int) -> str:
         check_index(self, index)

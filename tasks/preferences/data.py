@@ -146,7 +146,7 @@ def _parquet(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         import pyarrow
         import pyarrow.parquet as parquet
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"{file}: parquet needs pyarrow: pip install 'mmrl[data]'") from error
+        raise ModuleNotFoundError(f"{file}: parquet needs pyarrow: pip install 'mmrl-lightning[data]'") from error
     try:
         rows = parquet.read_table(file).to_pylist()
     except (pyarrow.ArrowException, OSError, ValueError) as error:

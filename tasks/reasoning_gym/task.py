@@ -102,7 +102,7 @@ def _generator(dataset: str, parameters: str, size: int, seed: int) -> Any:
         import reasoning_gym
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"task 'reasoning_gym' needs the package {error.name}: pip install 'mmrl[reasoning]'"
+            f"task 'reasoning_gym' needs the package {error.name}: pip install 'mmrl-lightning[reasoning]'"
         ) from error
     from reasoning_gym.factory import DATASETS
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
     ("line", "expected"),
     [
         ("mmrl ev", ["evaluate"]),
-        ("mmrl fit recipe=grpo_", ["recipe=grpo_async", "recipe=grpo_digits_vlm"]),
+        ("mmrl fit recipe=grpo_d", ["recipe=grpo_digits_vlm"]),
         ("mmrl fit recipe=grpo polic", ["policy.", "policy="]),
         ("mmrl fit recipe=grpo data.num_", ["data.num_minibatches=", "data.num_prompts="]),
         ("mmrl fit recipe=sac data.gra", ["data.gradient_steps="]),

@@ -1,6 +1,7 @@
 import pytest
 
 from mmrl.__main__ import main
+from mmrl.commands import doctor
 from mmrl.commands.catalogue.listing import PARTS, entries, overview, plural
 from mmrl.config.compose import CONF, groups
 
@@ -45,3 +46,17 @@ def test_doctor_reports_and_agrees_to_run(capsys):
 def test_doctor_takes_no_arguments(capsys):
     assert main(["doctor", "now"]) == 2
     assert "takes no arguments" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_doctor_tells_when_the_other_project_of_that_name_is_installed(tmp_path, monkeypatch, own):
+    info = tmp_path / "mmrl-0.1.7.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mmrl\nVersion: 0.1.7\nSummary: Market making\n")
+    (info / "entry_points.txt").write_text(
+        f"[console_scripts]\nmmrl = {'mmrl.__main__:main' if own else 'mmrl.cli:run'}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = list(doctor._stranger())
+    assert len(found) == (0 if own else 1)
+    assert own or ("0.1.7 is another project (Market making)" in found[0].found and not found[0].good)

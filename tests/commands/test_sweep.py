@@ -1,6 +1,10 @@
+from pathlib import Path
+
 import pytest
+import yaml
 from omegaconf import OmegaConf
 
+from mmrl.__main__ import main
 from mmrl.commands.sweep import (
     job_folder,
     to_evaluate_arguments,
@@ -9,10 +13,12 @@ from mmrl.commands.sweep import (
     to_train_overrides,
 )
 from mmrl.errors import ConfigError
+from tests.tiny_recipes import QUIET, TEXT
 
 
 def test_short_keys_of_a_sweep_are_spelled_out_and_keep_their_commas():
     out = to_train_overrides(["--multirun", "seed=0,1", "recipe=grpo,rloo", "policy.path=a/b", "run_dir=runs/x"])
+    assert out.pop(1).startswith("hydra.searchpath=[")
     assert out[:5] == ["--multirun", "++seed=0,1", "recipe=grpo,rloo", "++model.policy.path=a/b", "++run_dir=runs/x"]
     assert "hydra.sweep.dir=runs/x" in out
 
@@ -42,3 +48,15 @@ def test_an_evaluation_becomes_the_arguments_of_the_command():
     cfg = OmegaConf.create({"run": "runs/a", "count": 8, "compare": None, "video": True, "sim": {"renderer": "ray"}})
     assert to_evaluate_arguments(cfg) == ["runs/a", "count=8", "video=true", "sim.renderer=ray"]
     assert to_evaluate_overrides(["run=a,b", "sim.renderer=ray"])[:2] == ["run=a,b", "++sim.renderer=ray"]
+
+
+def test_a_sweep_is_runs_in_numbered_folders(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rewards.py").write_text("def one(completion):\n    return 1\n\n\ndef two(completion):\n    return 2\n")
+    words = (word for word in (*TEXT, *QUIET) if "reward" not in word)
+    sweep = ["trainer.max_epochs=1", "run_dir=many", "reward=rewards.py:one,rewards.py:two", "--multirun"]
+    assert main(["fit", *words, *sweep]) == 0
+    configs = [yaml.safe_load(Path(f"many/{number}/config.yaml").read_text()) for number in (0, 1)]
+    names = [config["data"]["init_args"]["reward"]["init_args"]["functions"] for config in configs]
+    assert names == [[f"{tmp_path}/rewards.py:one"], [f"{tmp_path}/rewards.py:two"]]
+    assert (tmp_path / "many" / "1" / "policy").is_dir() and "run 1:" in capsys.readouterr().out

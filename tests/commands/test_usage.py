@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from mmrl.__main__ import main
 from mmrl.commands import COMMANDS
 from mmrl.commands.data import RECORD_OPTIONS
-from mmrl.commands.evaluation_arguments import OPTIONS
+from mmrl.commands.evaluation.arguments import OPTIONS
 from mmrl.commands.usage import USAGE, USAGES
 from mmrl.config.compose import SHORT, compose
 

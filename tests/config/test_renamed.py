@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from mmrl.columns import COLUMNS
-from mmrl.commands import evaluation_arguments
 from mmrl.commands.catalogue.listing import find_group
 from mmrl.commands.data import RECORD_OPTIONS
 from mmrl.commands.data_record import record
+from mmrl.commands.evaluation import arguments as evaluation_arguments
 from mmrl.commands.fit import fit
 from mmrl.config.compose import CONF, groups
 from mmrl.config.renamed import find_new_path, load_table

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mmrl.callbacks.warm_start import load_policy
-from mmrl.commands.evaluation_data import check_contract
+from mmrl.commands.evaluation.data import check_contract
 from mmrl.data.checks.prompt_lengths import check_prompt_lengths
 from mmrl.datasets.formats import open_dataset
 from mmrl.errors import ConfigError

@@ -1,9 +1,10 @@
 """One number out of named scores."""
 
 import pytest
+import torch
 
-from mmrl.rewards.compose import WeightedSum
-from mmrl.types import Episode, Prompt
+from mmrl.rewards.compose import OverlongPenalty, WeightedSum
+from mmrl.types import Completion, Episode, Prompt, Turn
 
 
 def episode(**scores):
@@ -24,3 +25,22 @@ def test_refusals():
         WeightedSum({"exat": 1.0})([episode(exact=1.0, format=1.0)])
     with pytest.raises(ValueError, match=r"'exact'.* is nan"):
         WeightedSum({"exact": 1.0})([episode(exact=float("nan"))])
+
+
+def of_length(length, exact):
+    completion = Completion({}, torch.zeros(length), torch.zeros(length), torch.ones(length).bool(), "")
+    return Episode(Prompt("toy/train/0"), 0, 0, [Turn(completion)], scores={"exact": exact})
+
+
+def test_the_penalty_falls_through_the_buffer():
+    # max_tokens 10, buffer 4: 0 up to 6, (6 - 7) / 4 at 7, -1 at 10
+    reward = OverlongPenalty({"exact": 2.0}, max_tokens=10, buffer_fraction=0.4)
+    group = [of_length(length, exact) for length, exact in ((6, 1.0), (7, 1.0), (10, 0.0))]
+    for one, further in zip(group, reward.scores(group)):
+        one.scores.update(further)
+    assert reward(group) == pytest.approx([2.0, 1.75, -1.0])
+
+
+def test_refusal_of_a_buffer():
+    with pytest.raises(ValueError, match="buffer_fraction"):
+        OverlongPenalty({}, buffer_fraction=0.0)

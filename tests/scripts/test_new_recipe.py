@@ -44,7 +44,7 @@ def test_the_walk_of_contributing_works_as_it_stands(checkout):
 
 @pytest.mark.parametrize("slot", ["annotator", "weighting"])
 def test_every_kind_of_part_begins_with_something_that_works(checkout, slot):
-    assert run(f"python scripts/new_recipe.py my_part --slot {slot}", checkout).returncode == 0
+    assert run(f"python -m mmrl new recipe my_part slot={slot}", checkout).returncode == 0
     done = run("python -m pytest -q tests/methods/test_my_part.py", checkout)
     assert done.returncode == 0, done.stdout
     lint = run("python -m ruff check mmrl tests", checkout)
@@ -52,12 +52,12 @@ def test_every_kind_of_part_begins_with_something_that_works(checkout, slot):
     recipe = yaml.safe_load((checkout / "conf" / "recipe" / "my_part.yaml").read_text())
     experiment = yaml.safe_load((checkout / "conf" / "experiment" / "my_part.yaml").read_text())
     assert experiment["baseline"]["name"] == "grpo" and "MyPart" in str(recipe)
-    again = run(f"python scripts/new_recipe.py my_part --slot {slot}", checkout)
+    again = run(f"python -m mmrl new recipe my_part slot={slot}", checkout)
     assert again.returncode and "choose another name" in again.stderr
 
 
 def test_names_that_are_no_names_are_refused(checkout):
-    done = run("python scripts/new_recipe.py My-Part", checkout)
+    done = run("python -m mmrl new recipe My-Part", checkout)
     assert done.returncode and "lower-case letters" in done.stderr
 
 

@@ -237,6 +237,16 @@ def test_what_datasets_writes_gives_equal_prompts(tmp_path, count, monkeypatch):
         assert texts(DatasetTask(str(tmp_path / "c.jsonl"), format="trl")) == expected
 
 
+def test_the_held_out_split_of_a_data_set(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    parts = {"train": sums(8), "test": sums(3, start=8)}
+    datasets.DatasetDict({k: datasets.Dataset.from_list(rows) for k, rows in parts.items()}).save_to_disk(tmp_path)
+    task = DatasetTask(str(tmp_path), held_out_split="test")
+    assert len(task) == 8 and questions(task.on("held_out")) == ["8+1?", "9+1?", "10+1?"]
+    with pytest.raises(ValueError, match=r"`datasets` cannot load .*split dev.*set task\.path"):
+        len(DatasetTask(str(tmp_path), train_split="dev"))
+
+
 def test_a_hub_id_is_read_from_the_cache_of_datasets_without_a_network(tmp_path):
     """The cache is written by `datasets` itself, which names its folder owner___name for the id owner/name."""
     pytest.importorskip("datasets")

@@ -13,13 +13,12 @@ from mmrl.types import Episode
 log = logging.getLogger(__name__)
 
 ANSWER_LENGTH = 80  # characters of an answer in a message
+ANSWERS = 3  # of the commonest ones
 REMEDIES = (
-    "What to try: read what the policy writes and what the verifier expects; an easier task or a start that solves "
-    "some problems (trainer.callbacks.warm_start); "
-    "more episodes per prompt (data.group_size) or a higher "
-    "sampling.temperature, so that the episodes of one prompt differ; "
-    "longer answers (sampling.max_tokens); a reward with partial credit "
-    "(data.reward); a transform that drops less (data.transforms). data.max_empty_iterations changes the limit"
+    "read what the policy writes (mmrl show RUN) and what the verifier expects; an easier task or a start that solves "
+    "some problems (trainer.callbacks.warm_start); more episodes per prompt (data.group_size) or a higher "
+    "sampling.temperature, so that the episodes of one prompt differ; a reward with partial credit (reward=...); a "
+    "transform that drops less (data.transforms). data.max_empty_iterations changes the limit"
 )
 
 
@@ -65,6 +64,8 @@ class EmptyIterations:
             least, greatest = self.rewards or (earned[0], earned[0])
             self.rewards = min(least, *earned), max(greatest, *earned)
         self.count = 0 if rows else self.count + 1
+        if self.count == 1 < self.limit:
+            log.warning("iteration %d left no episode to learn from. %s", iteration, describe(episodes))
         if self.count < self.limit:
             return False
         if earned and self.rewards and self.rewards[0] < self.rewards[1] == min(earned):
@@ -78,17 +79,16 @@ class EmptyIterations:
             return True
         raise NothingToLearn(
             f"{self.count} iterations in a row, up to iteration {iteration}, left no episode to learn from. "
-            f"{describe(episodes)}. {REMEDIES}"
+            f"{describe(episodes)}"
         )
 
 
 def describe(episodes: Sequence[Episode]) -> str:
-    """Format the number of groups, their scores and the most frequent answer."""
+    """Format why no group differs: rewards, scores, missing answers, truncation, commonest answers, and remedies."""
     groups = group_episodes(episodes).values()
     finished = [episode for episode in episodes if episode.ended != "error"]
-    failed = len(episodes) - len(finished)
-    parts = [f"The last one had {len(groups)} groups with {len(episodes)} episodes"]
-    if failed:
+    parts = [f"There were {len(groups)} groups with {len(episodes)} episodes"]
+    if failed := len(episodes) - len(finished):
         parts.append(f"{failed} of them ended in an error")
     if finished:
         alike = sum(len({round(episode.reward, 6) for episode in group}) == 1 for group in groups)
@@ -98,8 +98,25 @@ def describe(episodes: Sequence[Episode]) -> str:
         names = sorted({name for episode in finished for name in episode.scores})
         means = {n: [e.scores[n] for e in finished if n in e.scores] for n in names}
         parts += [f"mean score {name} {sum(values) / len(values):.3g}" for name, values in means.items()]
-    answers = Counter(str(e.info["answer"]) for e in episodes if "answer" in e.info)
+    truncated = [episode for episode in finished if episode.ended == "length"]
+    if truncated:
+        parts.append(f"{len(truncated)} of {len(finished)} completions were cut off at sampling.max_tokens")
+    extracted = [episode.info["extracted"] for episode in finished if "extracted" in episode.info]
+    missing = extracted.count(None)
+    if extracted:
+        parts.append(f"in {missing} of {len(extracted)} completions task.extract found no answer")
+    said = [str(e.info["answer"]) for e in episodes if "answer" in e.info]
+    answers = [str(answer) for answer in extracted if answer is not None] or said
     if answers:
-        answer, count = answers.most_common(1)[0]
-        parts.append(f"the commonest answer, {count} of {sum(answers.values())}, is {answer[:ANSWER_LENGTH]!r}")
-    return "; ".join(parts)
+        common = ", ".join(
+            f"{a[:ANSWER_LENGTH]!r} ({n} of {len(answers)})" for a, n in Counter(answers).most_common(ANSWERS)
+        )
+        parts.append(f"the commonest answers are {common}")
+    first = []
+    if 2 * len(truncated) > len(finished):
+        first.append("longer completions (sampling.max_tokens)")
+    if 2 * missing > len(extracted):
+        first.append("another task.extract, or a task.system that asks for its format")
+    elif said and not extracted and all(episode.scores.get("exact") == 0 for episode in finished):
+        first.append("task.extract (last_number, boxed, ...) if the right answer stands inside a sentence")
+    return "; ".join(parts) + ". What to try: " + "; ".join([*first, REMEDIES])

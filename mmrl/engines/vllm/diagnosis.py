@@ -20,7 +20,7 @@ KNOWN = (  # the first pattern that the log contains decides; specific patterns 
     ),
     (
         r"[Ll]oad format.*mmrl|mmrl_file|No module named '?mmrl|[Ff]ailed to load plugin mmrl",
-        "mmrl has to be installed beside that vLLM: <engine.python> -m pip install mmrl",
+        "mmrl has to be installed beside that vLLM: <engine.python> -m pip install mmrl-lightning",
     ),
 )
 _PREFIX = re.compile(r"^\([\w-]+[^)]*pid=\d+\)\s*|^(ERROR|CRITICAL|WARNING|INFO) [\d-]+ [\d:.]+ \[[^\]]+\]\s*")

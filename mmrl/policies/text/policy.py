@@ -50,6 +50,7 @@ class TextPolicy(ServedPolicy):
         attention: transformers attention implementation; architectures without "sdpa" run with "eager", and warn.
         gradient_checkpointing: trade time for memory in the learn step.
         statistics: statistics of each choice's distribution, by the names that terms read.
+        template_arguments: further arguments of the chat template, for example {enable_thinking: false}.
     """
 
     auto_model: Any = AutoModelForCausalLM
@@ -65,11 +66,12 @@ class TextPolicy(ServedPolicy):
         attention: str = "sdpa",
         gradient_checkpointing: bool = False,
         statistics: dict[str, Statistic] | None = None,
+        template_arguments: dict[str, Any] | None = None,
     ):
         super().__init__()
         if path is None and config is None:
             raise ValueError("policy: give `path` (a hub id or a folder) or `config` (an architecture)")
-        self.path, self.statistics = path, dict(statistics or {})
+        self.path, self.statistics, self.template_arguments = path, dict(statistics or {}), template_arguments or {}
         if path is not None:
             with loading.checkpoint_error(path):
                 self.processor = self.load_processor(path)
@@ -94,8 +96,7 @@ class TextPolicy(ServedPolicy):
         if self.value_head is not None:
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
-            head = Path(path or "") / "value_head.safetensors"
-            if path is not None and head.exists():
+            if path is not None and (head := Path(path) / "value_head.safetensors").exists():
                 fill(self.value_head, read_weights(head, "save the policy there again"), str(head))
 
     @classmethod

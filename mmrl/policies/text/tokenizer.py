@@ -29,9 +29,11 @@ def set_pad_token(tokenizer: Any, path: str) -> None:
 
 
 def join_messages(messages: Sequence[Mapping[str, Any]], tokenizer: Any, path: str | None) -> str:
-    """Join messages to a text for checkpoints without a chat template: BOS, then one content per line.
+    """Format messages for checkpoints without a chat template: BOS, then the text of the only message of the user.
 
-    Base models such as Llama and Gemma were trained with a BOS token before every text.
+    Other conversations are written as "Role: text" lines, "System: ...", "User: ...", and end with "Assistant:" unless
+    the assistant's turn is the last one, so that no role is lost. Base models such as Llama and Gemma were trained
+    with a BOS token before every text.
     """
     for message in messages:
         if not isinstance(message["content"], str):
@@ -41,7 +43,11 @@ def join_messages(messages: Sequence[Mapping[str, Any]], tokenizer: Any, path: s
             )
     bos = tokenizer.bos_token or ""
     _warn_once(path, bos)
-    text = "\n".join(message["content"] for message in messages)
+    if [message["role"] for message in messages] == ["user"]:
+        text = messages[0]["content"]
+    else:
+        lines = [f"{message['role'].capitalize()}: {message['content']}" for message in messages]
+        text = "\n".join(lines if messages[-1]["role"] == "assistant" else [*lines, "Assistant:"])
     return text if text.startswith(bos) else bos + text
 
 
@@ -59,8 +65,8 @@ def encode_answer(output: str, tokenizer: Any, forbidden: Sequence[int]) -> list
 @functools.cache
 def _warn_once(path: str | None, bos: str) -> None:
     log.warning(
-        "policy.path=%s has no chat template: the contents of messages are joined by newlines %s, without roles; "
-        "instruction-tuned checkpoints bring a template",
+        "policy.path=%s has no chat template: a single message of the user is the prompt %s, other conversations are "
+        "written as lines 'Role: text'; instruction-tuned checkpoints bring a template",
         path,
         f"after {bos!r}" if bos else "without a token before them, since its tokenizer names no BOS",
     )

@@ -37,7 +37,7 @@ class Demonstrations(Rollout):
         known = dict(self._cache) if self.cache_episodes else {}
         wanted = [prompt for _, prompt in prompts if prompt.key not in known]
         for prompt, decisions in zip(wanted, ctx.task.demonstrations(wanted) if wanted else []):
-            turns = [Turn(demonstration(raw, output, ctx)) for raw, output in decisions]
+            turns = [Turn(self.encode(raw, output, ctx)) for raw, output in decisions]
             known[prompt.key] = cache_observations(turns, ctx) if self.cache_episodes else turns
         if self.cache_episodes:
             self._cache = known
@@ -47,6 +47,10 @@ class Demonstrations(Rollout):
             )
             for slot, prompt in prompts
         ]
+
+    def encode(self, raw: Mapping[str, Any], output: Any, ctx: Context) -> Completion:
+        """Encode one decision of the expert."""
+        return demonstration(raw, output, ctx)
 
 
 def demonstration(

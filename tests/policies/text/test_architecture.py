@@ -106,11 +106,15 @@ def test_a_base_model_without_a_template_gets_its_bos_and_one_warning(bos, tmp_p
     tokenizer = character_tokenizer()
     tokenizer.chat_template, tokenizer.bos_token = None, bos
     policy = TextPolicy(path=saved(tmp_path, tokenizer=tokenizer, num_key_value_heads=2))
-    messages = ({"role": "user", "content": "ab"}, {"role": "user", "content": "c"})
-    words = policy.tokenize("ab\nc").tolist()
+    messages = ({"role": "user", "content": "ab"},)
+    words = policy.tokenize("ab").tolist()
     for _ in range(2):
         assert policy.encode({"messages": messages})["input_ids"].tolist() == ([1] if bos else []) + words
     assert policy.engine_prompt({"messages": messages})[0] == ([1] if bos else []) + words
+    system, said = {"role": "system", "content": "Add."}, {"role": "assistant", "content": "c"}
+    assert policy.prompt_text([system, *messages]) == (bos or "") + "System: Add.\nUser: ab\nAssistant:"
+    turns = [*messages, said, *messages]
+    assert policy.prompt_text(turns) == (bos or "") + "User: ab\nAssistant: c\nUser: ab\nAssistant:"
     reported = [record.getMessage() for record in caplog.records if "has no chat template" in record.getMessage()]
     assert len(reported) == 1 and ("after '<bos>'" in reported[0]) == bool(bos)
 

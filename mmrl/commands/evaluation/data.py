@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.commands.cli import CLI
-from mmrl.commands.evaluation_arguments import EvaluationRequest
+from mmrl.commands.evaluation.arguments import EvaluationRequest
 from mmrl.compatibility import ENVIRONMENT, NAME, differences, read_contract, warn
 from mmrl.errors import ConfigError
 from mmrl.evaluation.protocol import Protocol, describe_evaluation

@@ -1,4 +1,4 @@
-"""Token ids of tool results between two turns of a chat model, as its chat template writes them."""
+"""Turns in the text of a conversation, as its chat template writes them: the assistant's, and tool results between."""
 
 from __future__ import annotations
 
@@ -49,3 +49,41 @@ def break_special_tokens(text: str, special: Sequence[str]) -> str:
         if token in text:
             text = text.replace(token, f"{token[:1]} {token[1:]}")
     return text
+
+
+def assistant_spans(
+    render: Callable[[list[Message], bool], str], messages: Sequence[Message], end_tokens: Sequence[str]
+) -> tuple[str, list[tuple[int, int]]]:
+    """Return the text of a conversation and where in it the assistant writes, (start, end) in characters.
+
+    A turn starts behind the generation prompt and ends with the first end token, that token included: what the policy
+    samples when it answers there.
+
+    Args:
+        render: the chat template: messages and whether the assistant's next turn is opened -> text.
+        messages: the whole conversation, whose last message is the assistant's.
+        end_tokens: tokens that end a turn of the model; a template may write none.
+
+    Raises:
+        ValueError: the template writes earlier turns in another way once later ones follow, or a message holds an end
+            token.
+    """
+    if not messages or messages[-1]["role"] != "assistant":
+        raise ValueError("a conversation to imitate ends with the assistant's message; add the answer")
+    text, spans = render(list(messages), False), []
+    for position, message in enumerate(messages):
+        if held := [token for token in end_tokens if token in str(message["content"])]:
+            raise ValueError(
+                f"the message {str(message['content'])[:80]!r} holds {held[0]}, which ends turns; delete it"
+            )
+        if message["role"] != "assistant":
+            continue
+        before = render(list(messages[:position]), True)
+        if not text.startswith(before):
+            raise ValueError(
+                f"the chat template writes the messages before number {position} in another way once later ones "
+                "follow, so the policy never answers after this text; use a template that keeps them"
+            )
+        ends = [at + len(token) for token in end_tokens if (at := text.find(token, len(before))) >= 0]
+        spans.append((len(before), min(ends) if ends else len(render(list(messages[: position + 1]), False))))
+    return text, spans

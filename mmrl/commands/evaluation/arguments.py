@@ -12,7 +12,10 @@ from mmrl.config.compose import ROOTS, SHORT
 from mmrl.config.renamed import find_new_name
 from mmrl.errors import ConfigError
 
-OPTIONS = ("checkpoint", "compare", "count", "num_samples", "decode", "video", "video_episodes", "accept", "trust")
+OPTIONS = (
+    *("checkpoint", "compare", "count", "num_samples", "decode"),
+    *("video", "video_episodes", "accept", "trust", "send"),
+)
 _EMPTY = {
     "checkpoint": "must be last, start or a file",
     "compare": "must be start, a file or another run's folder",
@@ -21,6 +24,7 @@ _EMPTY = {
     "video_episodes": "must be a whole number of at least 1",
     "decode": "must be sample, argmax, mean, or a decode of the configuration",
     "video": "must be true or false",
+    "send": "must be true or false",
 }
 """Messages about an option without a value."""
 
@@ -31,7 +35,7 @@ class EvaluationRequest:
 
     Args:
         folder: of the run.
-        checkpoint: file to measure.
+        checkpoint: file to measure; None for the policy as the configuration builds it, where there is no run.
         compare: file to measure before it, on the same problems and draws; None for no comparison.
         against: folder with an earlier measurement to compare with, of this or another run; None for none.
         count: held-out problems; None as configured.
@@ -41,11 +45,12 @@ class EvaluationRequest:
         video_episodes: number of those states.
         accept: entries of the simulator's contract that may differ from the training's; the differences are printed.
         trust: whether pickled objects in a checkpoint may be loaded; they can run any code.
+        send: also send metrics, samples and videos to the loggers of the run.
         arguments: LightningCLI arguments that change the configuration of the run.
     """
 
     folder: Path
-    checkpoint: Path
+    checkpoint: Path | None
     compare: Path | None = None
     against: Path | None = None
     count: int | None = None
@@ -55,15 +60,16 @@ class EvaluationRequest:
     video_episodes: int = 6
     accept: tuple[str, ...] = ()
     trust: bool = False
+    send: bool = False
     arguments: tuple[str, ...] = field(default=())
 
     @property
-    def checkpoints(self) -> dict[str, Path]:
+    def checkpoints(self) -> dict[str, Path | None]:
         """By title, in the order in which they are measured."""
         if self.against is not None:
             return {"after": self.checkpoint}
         if self.compare is None:
-            return {self.checkpoint.stem: self.checkpoint}
+            return {"policy" if self.checkpoint is None else self.checkpoint.stem: self.checkpoint}
         return {"before": self.compare, "after": self.checkpoint}
 
 
@@ -101,11 +107,14 @@ def parse(arguments: Sequence[str]) -> EvaluationRequest:
     folder, file = _resolve_place(Path(places[0]))
     if file is not None and "checkpoint" in given:
         raise ConfigError(f"{places[0]} is a checkpoint already; leave out checkpoint={given['checkpoint']}")
+    named = given.get("checkpoint")
+    if file is None and (named is not None or (folder / "checkpoints").exists()):
+        file = find_checkpoint(folder, named or "last")
     other = given.get("compare")
     measured = Path(other) if other is not None and (Path(other) / "config.yaml").exists() else None
     return EvaluationRequest(
         folder=folder,
-        checkpoint=file or find_checkpoint(folder, given.get("checkpoint", "last")),
+        checkpoint=file,
         compare=find_checkpoint(folder, other) if other is not None and measured is None else None,
         against=measured,
         count=_parse_count(given, "count"),
@@ -115,6 +124,7 @@ def parse(arguments: Sequence[str]) -> EvaluationRequest:
         video_episodes=_parse_count(given, "video_episodes") or 6,
         accept=_parse_names(given, "accept"),
         trust=_parse_switch(given, "trust"),
+        send=_parse_switch(given, "send"),
         arguments=tuple(more),
     )
 

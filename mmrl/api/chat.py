@@ -1,0 +1,81 @@
+"""`mmrl chat`: talk to a run's text or vision-language policy, with the chat template of the run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mmrl.api.loaded_policy import load_policy
+from mmrl.errors import ConfigError
+from mmrl.samples.view import escape_controls
+
+HELP = "/image PATH adds an image to the next message, /new forgets the conversation, /quit ends"
+
+
+def chat(arguments: Sequence[str]) -> None:
+    """Read messages line by line from the terminal or a pipe, and print the policy's answers."""
+    places = [argument for argument in arguments if "=" not in argument]
+    given = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
+    if len(places) != 1 or set(given) - {"checkpoint", "decode", "seed"} or not given.get("seed", "0").isdigit():
+        raise ConfigError(f"give one run folder, got {list(arguments)}; options are checkpoint=, decode= and seed=")
+    policy = load_policy(
+        places[0], given.get("checkpoint", "last"), given.get("decode"), seed=int(given.get("seed", "0"))
+    )
+    typed = sys.stdin.isatty()
+    if typed:
+        print(HELP)
+    talk = Conversation(policy)
+    while True:
+        try:
+            line = input("> ") if typed else next(sys.stdin).rstrip("\n")
+        except (EOFError, StopIteration, KeyboardInterrupt):
+            return
+        if line.strip() == "/quit":
+            return
+        answer = talk.reply(line)
+        if answer is not None:
+            print(escape_controls(answer), flush=True)
+
+
+class Conversation:
+    """Messages and images so far.
+
+    Args:
+        policy: that answers, as `mmrl.load_policy` gives it.
+    """
+
+    def __init__(self, policy: Any):
+        self.policy = policy
+        self.messages: list[dict[str, Any]] = []
+        self.images: list[Path] = []
+        self.waiting: list[Path] = []  # images of the next message
+
+    def reply(self, line: str) -> str | None:
+        """Answer a line; None for a command without an answer and for an empty line."""
+        word, _, rest = line.strip().partition(" ")
+        if word == "/new":
+            self.messages, self.images, self.waiting = [], [], []
+            return None
+        if word == "/image":
+            path = Path(rest.strip())
+            if not path.is_file():
+                return f"{path}: no such file"
+            self.waiting.append(path)
+            return None
+        if not line.strip():
+            return None
+        content: Any = line
+        if self.waiting:
+            content = [*({"type": "image"} for _ in self.waiting), {"type": "text", "text": line}]
+        messages = [*self.messages, {"role": "user", "content": content}]
+        images = [*self.images, *self.waiting]
+        try:
+            answer = self.policy.generate(messages, images=images)
+        except (ConfigError, ValueError, OSError) as error:
+            self.waiting = []
+            return f"not answered: {' '.join(str(error).split())}"
+        self.messages = [*messages, {"role": "assistant", "content": answer}]
+        self.images, self.waiting = images, []
+        return answer

@@ -1,0 +1,74 @@
+"""Print one prompt and one completion before the first optimiser step."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import lightning as L
+from rich import get_console
+from rich.text import Text
+
+from mmrl.batch import Batch
+from mmrl.callbacks.progress import STAGE
+from mmrl.data.collector import Collected
+from mmrl.policies.base import Policy
+from mmrl.types import Context, Episode
+
+_REPEATED = re.compile(r"(<[^<>\s]+>)\1{3,}")
+
+
+class FirstPrompt(L.Callback):
+    """Print the first prompt of a run as the model reads it, a completion, the answer found in it, and its scores.
+
+    Nothing is printed for simulators, in warm-start stages, or when a run is resumed.
+
+    Args:
+        max_characters: of the prompt and of the completion; of a longer text the first and the last half are printed.
+    """
+
+    def __init__(self, max_characters: int = 2000):
+        if max_characters < 2:
+            raise ValueError(f"trainer.callbacks.first_prompt.max_characters must be at least 2, got {max_characters}")
+        self.max_characters = max_characters
+
+    def on_rollout_end(self, trainer: Any, collected: Collected, batch: Batch, ctx: Context) -> None:
+        """Print; the data module calls this when an iteration is collected."""
+        if ctx.rank or ctx.iteration or os.environ.get(STAGE):
+            return
+        for episode in collected.sampled or collected.episodes:
+            if isinstance(episode.output, str) and episode.turns and episode.prompt.messages:
+                text = format_episode(episode, ctx.policy, self.max_characters)
+                get_console().print(Text(text), soft_wrap=True, highlight=False)
+                return
+
+
+def format_episode(episode: Episode, policy: Policy, max_characters: int) -> str:
+    """Format the prompt and the first completion with their special tokens, the extracted answer, and the scores."""
+    done = episode.turns[0].completion
+    context = policy.token_texts(done.observation["input_ids"].tolist())
+    written = policy.token_texts(done.action.tolist())
+    info, prompt = episode.info, episode.prompt
+    found = repr(info["extracted"]) if info.get("extracted") is not None else "none (task.extract)"
+    scores = ", ".join(f"{name} {score:g}" for name, score in episode.scores.items())
+    lines = [
+        f"first prompt ({prompt.place or prompt.key}), {len(context)} tokens:",
+        _indent("".join(context), max_characters),
+        f"a completion of it, {len(written)} tokens, ended by {episode.ended}:",
+        _indent("".join(written), max_characters),
+        *([f"extracted answer: {found}"] if "extracted" in info else []),
+        *([f"right answer: {str(prompt.answer)[:200]!r}"] if prompt.answer is not None else []),
+        f"scores: {scores or 'none'}; reward {episode.reward:g}",
+    ]
+    return "\n".join(lines)
+
+
+def _indent(text: str, max_characters: int) -> str:
+    """Indent a text; repeated special tokens, such as those of an image, are counted."""
+    text = _REPEATED.sub(lambda run: f"{run[1]} (x {len(run[0]) // len(run[1])})", text)
+    if len(text) > max_characters:
+        half = max_characters // 2
+        text = f"{text[:half]} [... {len(text) - 2 * half} characters ...] {text[-half:]}"
+    safe = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)  # no control sequences
+    return "\n".join(f"  | {line}" for line in safe.split("\n"))

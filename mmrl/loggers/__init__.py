@@ -1,0 +1,1 @@
+"""Loggers of experiment trackers: metrics, configuration, tables of samples and videos."""

@@ -1,0 +1,74 @@
+"""What a tracker gets beside metrics and configuration: tables of samples, and videos."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from PIL import Image
+
+from mmrl.errors import ConfigError
+from mmrl.samples.view import count_choices, mean_advantage, message_text
+
+COLUMNS = (
+    "iteration",
+    "key",
+    "prompt",
+    "right answer",
+    "completion",
+    "reward",
+    "scores",
+    "advantage",
+    "length",
+    "ended",
+)
+
+
+@runtime_checkable
+class SampleLogger(Protocol):
+    """Logger that takes tables of samples and videos; `log_metrics` and `log_hyperparams` are Lightning's."""
+
+    def log_samples(self, groups: Sequence[Mapping[str, Any]], step: int) -> None: ...
+
+    def log_video(self, name: str, file: Path, step: int) -> None: ...
+
+
+def require_package(module: str, logger: str, package: str) -> None:
+    """Refuse a logger whose package is not installed, with the command that installs it."""
+    if importlib.util.find_spec(module) is None:
+        raise ConfigError(f"logger={logger} needs the package {package}: pip install {package}")
+
+
+def sample_rows(groups: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    """Build one row of `COLUMNS` for every completion."""
+    return [_row(group, episode) for group in groups for episode in group["episodes"]]
+
+
+def _row(group: Mapping[str, Any], episode: Mapping[str, Any]) -> list[Any]:
+    turns = episode.get("turns", [])
+    text = "".join("".join(turn["tokens"]) for turn in turns) or episode.get("output") or episode.get("instruction", "")
+    return [
+        group["iteration"],
+        group["key"],
+        "\n".join(map(message_text, group["messages"])),
+        "" if group.get("answer") is None else str(group["answer"]),
+        text,
+        episode.get("reward"),
+        ", ".join(f"{name} {value}" for name, value in episode.get("scores", {}).items()),
+        mean_advantage(episode),
+        count_choices(episode),
+        episode["ended"],
+    ]
+
+
+def sample_images(groups: Sequence[Mapping[str, Any]]) -> list[Image.Image | None]:
+    """Return the first image of the prompt for every row of `sample_rows`; None without one."""
+    return [_open(group["images"]) for group in groups for _ in group["episodes"]]
+
+
+def _open(images: Sequence[str]) -> Image.Image | None:
+    return Image.open(io.BytesIO(base64.b64decode(images[0].partition(",")[2]))) if images else None

@@ -1,0 +1,49 @@
+"""Weights & Biases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.loggers import WandbLogger
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from mmrl.loggers.base import COLUMNS, require_package, sample_images, sample_rows
+
+
+class Wandb(WandbLogger):
+    """Log to Weights & Biases; offline, `wandb sync` uploads the run later.
+
+    Args:
+        save_dir: folder of the files.
+        project: of the tracker.
+        name: of the run; None for one that the tracker makes.
+        offline: write files alone, without a network.
+        id: of a run that is continued.
+    """
+
+    def __init__(
+        self,
+        save_dir: str,
+        project: str = "mmrl",
+        name: str | None = None,
+        offline: bool = False,
+        id: str | None = None,
+    ):
+        require_package("wandb", "wandb", "wandb")
+        super().__init__(name=name, save_dir=save_dir, project=project, offline=offline, id=id)
+
+    @rank_zero_only
+    def log_samples(self, groups: Sequence[Mapping[str, Any]], step: int) -> None:
+        """Log a table with a row for every completion."""
+        import wandb
+
+        images = [None if image is None else wandb.Image(image) for image in sample_images(groups)]
+        rows = [[*row, image] for row, image in zip(sample_rows(groups), images)]
+        self.log_table("samples", columns=[*COLUMNS, "image"], data=rows, step=step)
+
+    @rank_zero_only
+    def log_video(self, name: str, file: Path, step: int) -> None:  # type: ignore[override]  # one file
+        """Log an MP4 file."""
+        super().log_video(name, [str(file)], step=step, format=["mp4"])

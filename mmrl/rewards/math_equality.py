@@ -1,0 +1,77 @@
+"""Equality of mathematical answers by math-verify, in processes that are killed at a time limit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Literal
+
+from mmrl.rewards.worker import CallTimedOut, WorkerError, WorkerPool
+
+Outcome = Literal["equal", "different", "timeout", "failed"]
+"""timeout: the limit passed and the process was killed. failed: math-verify raised, or its process ended."""
+MEMORY_BYTES = 4 * 2**30
+"""Address space of a process: a power tower would fill the machine's memory before the limit."""
+LONGEST = 2_000
+"""Characters of an answer that is parsed; longer ones are different."""
+
+
+def compare_answers(pairs: Sequence[tuple[str, str]], timeout_s: float = 5.0) -> list[Outcome]:
+    """Compare pairs (right answer, given answer), each within the time limit; may be called from threads.
+
+    LaTeX and plain expressions are read: fractions, roots, sets, intervals, matrices. Equal texts are equal without a
+    process.
+
+    Raises:
+        ModuleNotFoundError: math-verify is not installed.
+    """
+    wanted = list(dict.fromkeys(pair for pair in pairs if not _decide(pair)))
+    results = _pool(timeout_s).call_all(wanted) if wanted else []
+    found: dict[tuple[str, str], Outcome] = {}
+    for pair, result in zip(wanted, results):
+        if isinstance(result, WorkerError):
+            _refuse_missing(result)
+            found[pair] = "timeout" if isinstance(result, CallTimedOut) else "failed"
+        else:
+            found[pair] = "equal" if result else "different"
+    return [_decide(pair) or found[pair] for pair in pairs]
+
+
+def _decide(pair: tuple[str, str]) -> Outcome | None:
+    """Outcome of a pair that needs no parser."""
+    right, given = (text.strip() for text in pair)
+    if right == given:
+        return "equal"
+    return "different" if not given or len(given) > LONGEST else None
+
+
+def _refuse_missing(error: WorkerError) -> None:
+    if "math_verify" in str(error) and "ModuleNotFoundError" in str(error):
+        raise ModuleNotFoundError("task.equality=math needs math-verify: pip install 'mmrl-lightning[math]'") from error
+
+
+@lru_cache(maxsize=4)
+def _pool(timeout_s: float) -> WorkerPool:
+    return WorkerPool(load_comparison, processes=max(1, min(8, os.cpu_count() or 1)), timeout_s=timeout_s)
+
+
+def load_comparison() -> Callable[[str, str], bool]:
+    """Load the comparison in a worker process, whose memory is limited."""
+    import logging
+    import resource
+
+    from math_verify import parse, verify
+
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns of the disabled alarms in every call
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+    @lru_cache(maxsize=4096)  # the right answer of a group is parsed once
+    def read(text: str) -> list:
+        # math-verify's own limits are alarms, which work in a main thread alone; this process is killed instead
+        return parse(text if "$" in text or "\\boxed" in text else f"${text}$", parsing_timeout=None)
+
+    def compare(right: str, given: str) -> bool:
+        return bool(verify(read(right), read(given), timeout_seconds=None))
+
+    return compare

@@ -1,0 +1,77 @@
+"""Rewards for format, length and repetition, beside the score of a verifier: reward=mmrl.rewards.shaping:tag_format.
+
+They are functions of one completion with arguments by name, see `mmrl.rewards.function`. Other limits than the papers'
+are set in a function of one's own that calls one of these.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+
+def tag_format(completion: str, tags: Sequence[str] = ("think", "answer")) -> float:
+    """1 if the completion is one pair of each tag in this order and nothing else outside of them, else 0.
+
+    Source: DeepSeek-AI, "DeepSeek-R1", arXiv 2501.12948, section 2.2.2 (format rewards).
+    """
+    pairs = r"\s*".join(rf"<{re.escape(tag)}>(?P<t{i}>.*?)</{re.escape(tag)}>" for i, tag in enumerate(tags))
+    found = re.fullmatch(rf"\s*{pairs}\s*", completion, re.DOTALL)
+    once = all(completion.count(f"<{tag}>") == completion.count(f"</{tag}>") == 1 for tag in tags)
+    return float(once and found is not None)
+
+
+def length(num_tokens: int) -> float:
+    """Number of tokens of the completion; a negative weight prefers short ones."""
+    return float(num_tokens)
+
+
+def overlong_penalty(num_tokens: int, max_tokens: int = 20_480, buffer: float = 4_096) -> float:
+    """DAPO's soft overlong punishment: 0 up to max_tokens - buffer, then linearly down to -1 at max_tokens.
+
+    R(L) = 0 for L <= M - B; (M - B - L) / B for M - B < L <= M; -1 for L > M, with M `max_tokens` and B `buffer`.
+    Source: Yu et al., "DAPO", arXiv 2503.14476, equation 13.
+    """
+    if not 0 < buffer <= max_tokens:
+        raise ValueError(f"overlong_penalty: buffer must be in [1, max_tokens={max_tokens}], got {buffer}")
+    return max(-1.0, min(0.0, (max_tokens - buffer - num_tokens) / buffer))
+
+
+def cosine_length(
+    num_tokens: int,
+    exact: float,
+    max_tokens: int = 16_384,
+    correct: tuple[float, float] = (2.0, 1.0),
+    wrong: tuple[float, float] = (-10.0, 0.0),
+    exceeded: float = -10.0,
+) -> float:
+    """Reward by length: short correct completions earn most, short wrong ones least.
+
+    R(L) = r_M + (r_0 - r_M) (1 + cos(pi L / M)) / 2 for L < M, and `exceeded` for L >= M, with M `max_tokens` and
+    (r_0, r_M) the rewards at lengths 0 and M: `correct` where exact is 1, `wrong` elsewhere.
+    Source: Yeo et al., "Demystifying Long Chain-of-Thought Reasoning in LLMs", arXiv 2502.03373, section 4.2.
+    """
+    if num_tokens >= max_tokens:
+        return exceeded
+    at_zero, at_max = correct if exact >= 1 else wrong
+    return at_max + (at_zero - at_max) * (1 + math.cos(math.pi * num_tokens / max_tokens)) / 2
+
+
+def repetition_penalty(completion: str, ngram: int = 40, penalty: float = -0.05) -> float:
+    """Sum of the penalties of all words that are in an n-gram which occurred before: penalty * number of such words.
+
+    The paper penalises tokens; a function sees the text, so words are counted here.
+    Source: Yeo et al., arXiv 2502.03373, algorithm 1 (appendix), with N = 40 and P = -0.05.
+    """
+    if ngram < 1:
+        raise ValueError(f"repetition_penalty: ngram must be at least 1, got {ngram}")
+    words = completion.split()
+    seen: set[tuple[str, ...]] = set()
+    repeated: set[int] = set()
+    for start in range(len(words) - ngram + 1):
+        gram = tuple(words[start : start + ngram])
+        if gram in seen:
+            repeated.update(range(start, start + ngram))
+        seen.add(gram)
+    return penalty * len(repeated)

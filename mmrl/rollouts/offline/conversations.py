@@ -1,0 +1,26 @@
+"""Rollout of whole conversations, for supervised fine-tuning on all turns of the assistant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mmrl.rollouts.offline.demonstrations import Demonstrations, demonstrated_choices
+from mmrl.types import Completion, Context
+
+
+class Conversations(Demonstrations):
+    """Whole conversations as demonstrations: one row each, learned on the tokens of all turns of the assistant.
+
+    The messages of the prompt and the task's answer are written by the policy's chat template; the tokens of other
+    roles, and those that the template writes around turns, have action_mask False. For text policies.
+    """
+
+    def encode(self, raw: Mapping[str, Any], output: Any, ctx: Context) -> Completion:
+        if raw.get("images"):
+            raise ValueError(
+                "rollout=conversations: a prompt brings images, and conversations are text; use rollout=demonstrations"
+            )
+        ids, mask = ctx.policy.encode_conversation([*raw["messages"], {"role": "assistant", "content": output}])
+        first = int(mask.int().argmax())
+        return demonstrated_choices(ids[first:], {"input_ids": ids[:first]}, output, mask[first:])

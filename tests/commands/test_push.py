@@ -1,0 +1,114 @@
+"""The model card states what was measured; the upload is tested against a stand-in of the Hub on this machine."""
+
+import base64
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from mmrl.__main__ import main
+from mmrl.commands.push import push
+from mmrl.errors import ConfigError
+from tests.test_recipes import words_of
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("push") / "mine"
+    assert main(["fit", *words_of("grpo", folder)]) == 0
+    assert main(["evaluate", str(folder), "count=6"]) == 0
+    return folder
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Answers the requests of huggingface_hub that upload small files, and keeps what was uploaded."""
+
+    uploaded: dict[str, bytes] = {}
+    created: list[dict] = []
+
+    def do_POST(self):
+        length = self.headers.get("Content-Length")
+        body = self.rfile.read(int(length)) if length else self._read_chunks()
+        if self.path.endswith("/preupload/main"):
+            files = json.loads(body)["files"]
+            self._answer(
+                {"files": [{**{"path": f["path"]}, "uploadMode": "regular", "shouldIgnore": False} for f in files]}
+            )
+        elif self.path.endswith("/commit/main"):
+            for line in body.splitlines():
+                entry = json.loads(line)
+                if entry["key"] == "file":
+                    self.uploaded[entry["value"]["path"]] = base64.b64decode(entry["value"]["content"])
+            self._answer({"commitUrl": f"{self._url}/user/mine/commit/1", "commitOid": "1" * 40, "success": True})
+        elif self.path == "/api/repos/create":
+            self.created.append(json.loads(body))
+            self._answer({"url": f"{self._url}/user/mine"})
+        else:
+            self._answer({"errors": [], "warnings": []})
+
+    def do_GET(self):
+        self._answer({"sha": "1" * 40, "id": "user/mine", "siblings": []})
+
+    @property
+    def _url(self):
+        return f"http://{self.headers['Host']}"
+
+    def _read_chunks(self):
+        parts = []
+        while size := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
+    def _answer(self, value):
+        content = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *args):
+        pass
+
+
+def test_the_card_states_paper_numbers_and_protocol(run):
+    text = push([str(run), "--dry-run"]).read_text()
+    result = json.loads((run / "evaluation.json").read_text())
+    rate = result["metrics"]["last"]["greedy"]["exact"]
+    assert f"| last | greedy | exact | {100 * rate['mean']:.1f} % |" in text and result["protocol"] in text
+    assert f"{100 * rate['lower']:.1f} to {100 * rate['upper']:.1f} %" in text
+    assert "2402.03300" in text and "library_name: transformers" in text
+    assert 'AutoModelForCausalLM.from_pretrained("USER/mine")' in text
+
+
+def test_a_policy_and_its_card_are_uploaded(run, monkeypatch, capsys):
+    monkeypatch.setenv("HF_TOKEN", "hf_standin")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        push([str(run), "repo=user/mine", f"endpoint=http://127.0.0.1:{server.server_port}"])
+    finally:
+        server.shutdown()
+    assert "/user/mine/" in capsys.readouterr().out
+    here = {file.name: file.read_bytes() for file in (run / "policy").iterdir() if file.is_file()}
+    (created,) = Hub.created
+    assert created["name"] == "mine" and True in (created.get("private"), created.get("visibility") == "private")
+    assert Hub.uploaded == here and {"README.md", "config.json", "model.safetensors"} <= set(here)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [([], "give one run folder and repo="), (["x", "repo=a/b"], "x: no trained policy"), (["x", "y"], "give one run")],
+)
+def test_what_cannot_be_pushed_is_refused(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        push(arguments)
+
+
+def test_a_hub_that_does_not_answer_is_one_line(run):
+    with pytest.raises(ConfigError, match=r"repo=user/mine: .*hf auth login"):
+        push([str(run), "repo=user/mine", "endpoint=http://127.0.0.1:9"])

@@ -1,0 +1,94 @@
+"""Golden numbers, worked out from the papers' equations."""
+
+import pytest
+
+from mmrl.rewards.function import FunctionReward
+from mmrl.rewards.shaping import cosine_length, length, overlong_penalty, repetition_penalty, tag_format
+from mmrl.types import Prompt
+from tests.tasks.replies import reply
+
+
+@pytest.mark.parametrize(
+    ("completion", "score"),
+    [
+        ("<think>a</think>\n<answer>b</answer>", 1),
+        ("<think></think><answer></answer>\n", 1),
+        ("<think>a\nb</think><answer>c</answer>", 1),
+        ("so <think>a</think><answer>b</answer>", 0),
+        ("<think>a</think> so <answer>b</answer>", 0),
+        ("<answer>b</answer><think>a</think>", 0),
+        ("<think>a<think>b</think></think><answer>c</answer>", 0),
+        ("<think>a</think><answer>b</answer><answer>c</answer>", 0),
+        ("<think>a</think><answer>b", 0),
+        ("", 0),
+    ],
+)
+def test_tags(completion, score):
+    assert tag_format(completion) == score
+
+
+def test_other_tags():
+    assert tag_format("<plan>x</plan>", tags=["plan"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        (0, 0.0),
+        (16_384, 0.0),  # the paper's expected maximum
+        (16_384 + 1024, -0.25),  # a quarter of the buffer
+        (16_384 + 2048, -0.5),
+        (20_480, -1.0),
+        (30_000, -1.0),
+    ],
+)
+def test_dapos_overlong_penalty(tokens, expected):
+    assert overlong_penalty(tokens) == expected
+
+
+@pytest.mark.parametrize(
+    ("tokens", "exact", "expected"),
+    [
+        (0, 1.0, 2.0),  # r_0 of correct completions: cos 0 = 1
+        (500, 1.0, 1.5),  # half way: cos(pi / 2) = 0, the mean of r_0 and r_M
+        (250, 1.0, 1.853553390593274),  # 1 + (1 + sqrt(2) / 2) / 2
+        (0, 0.0, -10.0),
+        (500, 0.0, -5.0),
+        (1000, 1.0, -10.0),  # exceeded, correct or not
+        (1000, 0.0, -10.0),
+    ],
+)
+def test_cosine_length(tokens, exact, expected):
+    assert cosine_length(tokens, exact, max_tokens=1000) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a b c d", 0.0),
+        ("a b a b", -0.2),  # the pair "a b" occurs again: two words of -0.1
+        ("a a a a", -0.3),  # "a a" occurs again at 1 and at 2: words 1, 2 and 3
+        ("a", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_repetition_of_pairs(text, expected):
+    assert repetition_penalty(text, ngram=2, penalty=-0.1) == pytest.approx(expected, abs=1e-12)
+
+
+def test_limits_that_cannot_be():
+    with pytest.raises(ValueError, match="buffer must be in"):
+        overlong_penalty(1, max_tokens=10, buffer=11)
+    with pytest.raises(ValueError, match="ngram must be at least 1"):
+        repetition_penalty("a", ngram=0)
+
+
+def test_they_are_reward_functions_by_path():
+    names = ("tag_format", "length", "overlong_penalty", "cosine_length", "repetition_penalty")
+    reward = FunctionReward([f"mmrl.rewards.shaping:{name}" for name in names], in_process=True)
+    episode = reply(Prompt("a/train/0", answer="b"), "<think>a</think><answer>b</answer>")
+    episode.scores = {"exact": 1.0}
+    (scores,) = reward.scores([episode])
+    assert set(scores) == set(names)
+    assert scores["tag_format"] == 1 and scores["length"] == length(episode.tokens)
+    assert scores["cosine_length"] == cosine_length(episode.tokens, 1.0)
