@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from mmrl.__main__ import main
+from mmrl.config.compose import compose
 from mmrl.learners.one_cycle import OneCycle
 from mmrl.learners.schedules import apply_configuration, options_of
 from tests.tiny_recipes import record, words
@@ -17,6 +18,17 @@ def linear(total):
 
 def one_cycle(total):
     return lambda optimizer: OneCycle(optimizer, total)
+
+
+def cosine(total):
+    return lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, total)
+
+
+def test_the_option_cosine_falls_to_zero_over_the_run():
+    cfg = compose(["recipe=grpo", "scheduler=cosine", "trainer.max_epochs=3", "data.num_minibatches=2"])
+    assert cfg.model.scheduler.T_max == 6
+    rates = [trained(cosine(6), steps)[0].param_groups[0]["lr"] for steps in (0, 3, 6)]
+    assert rates == pytest.approx([0.1, 0.05, 0.0], abs=1e-9)  # (1 + cos(pi t / T)) / 2 of 0.1
 
 
 def trained(make, steps, **settings):
@@ -40,7 +52,7 @@ def resume(make, saved, **settings):
     return optimizer, scheduler
 
 
-@pytest.mark.parametrize("family", [linear, one_cycle])
+@pytest.mark.parametrize("family", [linear, one_cycle, cosine])
 def test_a_longer_schedule_goes_on_as_if_it_had_been_there_from_the_start(family):
     whole, schedule, _ = trained(family(16), 4)
     optimizer, resumed = resume(family(16), trained(family(4), 4))
