@@ -138,7 +138,12 @@ def _spell_out(argument: str) -> str:
 
 def _add_hydra_defaults(out: list[str], folder: str, arguments: Sequence[str]) -> list[str]:
     """Keep Hydra from creating folders of its own; the user's hydra.* options take precedence."""
-    defaults = {"hydra.output_subdir": "null", "hydra.run.dir": ".", "hydra/job_logging": "none"}
+    defaults = {
+        "hydra.output_subdir": "null",
+        "hydra.run.dir": ".",
+        "hydra/job_logging": "none",
+        "hydra/hydra_logging": "none",
+    }
     if any(argument in MANY for argument in arguments):
         defaults |= {"hydra.sweep.dir": folder, "hydra.sweep.subdir": "'${hydra:job.num}'"}
     given = {argument.partition("=")[0].lstrip("+") for argument in arguments}

@@ -96,7 +96,7 @@ def test_a_list_of_problems_is_a_task_with_images(tmp_path, monkeypatch):
     words = [word for word in small() if not word.startswith(("recipe", "task=", "policy", "data.task", "data.reward"))]
     run = mmrl.fit(*words, recipe="grpo_digits_vlm", task=problems, reward=brevity, run_dir="run")
     task = yaml.safe_load((run.folder / "config.yaml").read_text())["data"]["init_args"]["task"]["init_args"]
-    assert task["path"].startswith(str(tmp_path / "runs" / "problems")) and task["image"] == "image"
+    assert task["path"].startswith(str(tmp_path / "runs" / "problems")) and task["images"] == "image"
     policy = run.load_policy()
     assert np.array_equal(policy.task.on("train")[0].images[0].shape, (16, 16, 3))
     assert isinstance(policy.generate("Bright?", images=images[:1]), str)

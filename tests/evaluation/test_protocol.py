@@ -16,6 +16,7 @@ from mmrl.evaluation.protocol import Protocol, describe_evaluation, digest_instr
 from mmrl.evaluation.report.checkpoint_metrics import compute_task_metrics
 from mmrl.evaluation.report.result import EvaluationResult
 from mmrl.evaluation.statistics.paired import compare_checkpoints
+from mmrl.rewards.base import Reward
 from mmrl.rollouts.env.episodic import EpisodicRollout
 from mmrl.types import Episode, Prompt, Sampling
 from sims.tabletop import Reach
@@ -186,6 +187,6 @@ def test_some_states_play_as_they_do_among_all():
             assert np.array_equal(a.completion.output, b.completion.output)
 
 
-class _Nothing:
+class _Nothing(Reward):
     def __call__(self, group):
         return [0.0] * len(group)

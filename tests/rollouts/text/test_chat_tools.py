@@ -222,7 +222,8 @@ def play(turns, tools=None, results=(), parser=None):
     """An episode of the tiny chat model that writes these turns."""
     policy = object.__new__(TextPolicy)  # without a network: the engine is scripted
     torch.nn.Module.__init__(policy)
-    policy.path, policy.processor, policy.model = None, tiny_tokenizer(), torch.nn.Module()
+    policy.path, policy.template_arguments = None, {}
+    policy.processor, policy.model = tiny_tokenizer(), torch.nn.Module()
     policy.model.generation_config = type("Config", (), {"eos_token_id": policy.processor.eos_token_id})
     rollout = ToolUse(tools or {"look": Look(), "finish": Finish()}, parser or HermesParser())
     prompt = Prompt("chat/train/0", messages=({"role": "user", "content": "?"},), info={"results": results})
@@ -295,7 +296,8 @@ def test_several_calls_of_a_turn_are_answered_in_order():
 def test_the_template_must_keep_earlier_turns():
     policy = TextPolicy.__new__(TextPolicy)
     torch.nn.Module.__init__(policy)
-    policy.path, policy.processor, policy.model = None, tiny_tokenizer(), torch.nn.Module()
+    policy.path, policy.template_arguments = None, {}
+    policy.processor, policy.model = tiny_tokenizer(), torch.nn.Module()
     policy.model.generation_config = type("Config", (), {"eos_token_id": policy.processor.eos_token_id})
     forgetful = "{% for m in messages %}{% if loop.last %}{{ m.content }}{% endif %}<end>{% endfor %}"
     policy.processor.chat_template = forgetful
