@@ -53,7 +53,7 @@ OPTIONS: list[Row] = [
     ("rollout=singleturn", "rollout=singleturn", "'single_turn'"),
     ("objective=clipp", "objective=clipp", "'clip'"),
     ("curriculum=shuffle", "curriculum=shuffle", "'shuffled'"),
-    ("scheduler=cosin", "scheduler=cosine", "mmrl list scheduler"),
+    ("scheduler=polynomial", "scheduler=polynomial", "mmrl list scheduler"),
     ("evaluation=txt", "evaluation=txt", "'text'"),
     ("learner=fast", "learner=fast", "mmrl list learner"),
     ("trainer=cpu", "trainer=cpu", "mmrl list trainer"),
