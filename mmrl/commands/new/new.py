@@ -7,6 +7,7 @@ import keyword
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from string import Template
 
@@ -71,29 +72,17 @@ def _plan_reward(name: str, part: str, options: dict[str, str]) -> Files:
     )
 
 
-def _plan_task(name: str, part: str, options: dict[str, str]) -> Files:
+def _plan_option(group: str, file: str, recipe: str, name: str, part: str, options: dict[str, str]) -> Files:
+    """A class in a file of <group>s/<name>, and the option of the group that names it."""
     return Files(
         {
-            f"tasks/{name}/task.py": "task.py",
-            f"conf/task/{name}.yaml": "task.yaml",
-            f"tests/test_{name}.py": "task_test.py",
+            f"{group}s/{name}/{file}.py": f"{group}.py",
+            f"conf/{group}/{name}.yaml": f"{group}.yaml",
+            f"tests/test_{name}.py": f"{group}_test.py",
             "conftest.py": "conftest.py",
         },
-        {"module": f"tasks.{name}.task", "name": name, "part": part},
-        f"mmrl fit recipe=grpo task={name}",
-    )
-
-
-def _plan_sim(name: str, part: str, options: dict[str, str]) -> Files:
-    return Files(
-        {
-            f"sims/{name}/env.py": "sim.py",
-            f"conf/sim/{name}.yaml": "sim.yaml",
-            f"tests/test_{name}.py": "sim_test.py",
-            "conftest.py": "conftest.py",
-        },
-        {"module": f"sims.{name}.env", "name": name, "part": part},
-        f"mmrl fit recipe=ppo_control sim={name}",
+        {"module": f"{group}s.{name}.{file}", "name": name, "part": part},
+        f"mmrl fit recipe={recipe} {group}={name}",
     )
 
 
@@ -117,10 +106,10 @@ def _plan_recipe(name: str, part: str, options: dict[str, str]) -> Files:
 
 
 KINDS: dict[str, Callable[[str, str, dict[str, str]], Files]] = {
-    "task": _plan_task,
+    "task": partial(_plan_option, "task", "task", "grpo"),
     "reward": _plan_reward,
     "recipe": _plan_recipe,
-    "sim": _plan_sim,
+    "sim": partial(_plan_option, "sim", "env", "ppo_control"),
 }
 
 

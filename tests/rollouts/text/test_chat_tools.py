@@ -218,13 +218,19 @@ def test_the_ids_are_those_of_the_template_and_the_mask_is_on_the_assistant(chat
         assert chosen == [i for text in spoken for i in policy.tokenize(text).tolist()]
 
 
-def play(turns, tools=None, results=(), parser=None):
-    """An episode of the tiny chat model that writes these turns."""
-    policy = object.__new__(TextPolicy)  # without a network: the engine is scripted
+def build_policy():
+    """A policy with the tiny tokenizer and without a network, for scripted engines."""
+    policy = object.__new__(TextPolicy)
     torch.nn.Module.__init__(policy)
     policy.path, policy.template_arguments = None, {}
     policy.processor, policy.model = tiny_tokenizer(), torch.nn.Module()
     policy.model.generation_config = type("Config", (), {"eos_token_id": policy.processor.eos_token_id})
+    return policy
+
+
+def play(turns, tools=None, results=(), parser=None):
+    """An episode of the tiny chat model that writes these turns."""
+    policy = build_policy()
     rollout = ToolUse(tools or {"look": Look(), "finish": Finish()}, parser or HermesParser())
     prompt = Prompt("chat/train/0", messages=({"role": "user", "content": "?"},), info={"results": results})
     engine = Scripted(policy, [turn + "<end>" for turn in turns])
@@ -294,11 +300,7 @@ def test_several_calls_of_a_turn_are_answered_in_order():
 
 
 def test_the_template_must_keep_earlier_turns():
-    policy = TextPolicy.__new__(TextPolicy)
-    torch.nn.Module.__init__(policy)
-    policy.path, policy.template_arguments = None, {}
-    policy.processor, policy.model = tiny_tokenizer(), torch.nn.Module()
-    policy.model.generation_config = type("Config", (), {"eos_token_id": policy.processor.eos_token_id})
+    policy = build_policy()
     forgetful = "{% for m in messages %}{% if loop.last %}{{ m.content }}{% endif %}<end>{% endfor %}"
     policy.processor.chat_template = forgetful
     messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
