@@ -83,9 +83,10 @@ class ToolUse(Rollout):
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         sampling = replace(ctx.sampling, stop=(*ctx.sampling.stop, *self.parser.stop_strings(self.tools)))
+        shown = self.chat and ctx.policy.template_shows_tools(self.schemas)
         plays = []
         for slot, prompt in prompts:
-            raw = self._observe(prompt, ctx)
+            raw = self._observe(prompt, shown)
             plays += [
                 ActiveEpisode(Episode(prompt, group=slot, sample_index=sample_index), Transcript(raw, slot))
                 for sample_index in ctx.sample_indices(slot)
@@ -108,12 +109,12 @@ class ToolUse(Rollout):
             ctx.progress("rollout", ended, len(plays))
         return [play.episode for play in plays]
 
-    def _observe(self, prompt: Prompt, ctx: Context) -> Mapping[str, Any]:
+    def _observe(self, prompt: Prompt, shown: bool) -> Mapping[str, Any]:
         """Return the observation of a prompt; a chat model's one has the tools in its template or system message."""
         raw = text_observation(prompt)
         if not isinstance(self.parser, ChatParser):
             return raw
-        if ctx.policy.template_shows_tools(self.schemas):
+        if shown:
             return {**raw, "tools": self.schemas}
         return {**raw, "messages": add_to_system(raw["messages"], self.parser.describe_tools(self.schemas))}
 
