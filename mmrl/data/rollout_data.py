@@ -288,7 +288,8 @@ class RolloutData(L.LightningDataModule):
         learner: BaseLearner = self.trainer.lightning_module
         self.engine.sync(learner.policy, self.iteration)
         with parallel.precision(self.trainer):
-            return self.evaluation.measure(self.task, self.reward, self._context(learner))
+            interim = 0 < self.iteration < self.trainer.max_epochs
+            return self.evaluation.measure(self.task, self.reward, self._context(learner), interim)
 
     def _measure(self) -> Iterator[dict[str, float]]:
         yield self.measure()
