@@ -40,6 +40,10 @@ class AnswerTask(Task):
         episode.info["extracted"] = answer = self.extractor(reply_text(episode))
         return {"format": float(answer is not None), **self.verify(answer or "", episode.prompt)}
 
+    def score_names(self, prompt: Prompt) -> tuple[str, ...]:
+        """Names of the scores of an episode, which are those of a completion without an answer."""
+        return (*(() if self.extract is None else ("format",)), *self.verify("", prompt))
+
     def write_answer(self, answer: str) -> str:
         """Write an answer as the extractor finds it, for demonstrations."""
         return answer if self.extractor is None else self.extractor.write(answer)
