@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -67,45 +68,26 @@ class ActorPolicy(Policy):
         **own: Any,
     ):
         super().__init__()
-        sizes = {"observation_dims": observation_dims, "actions": actions}
-        encoder = {"state": state, "image_size": image_size, "image_features": image_features}
-        shape = None if action_shape is None else list(action_shape)
-        config = {**sizes, **encoder, "low": low, "high": high, "hidden": list(hidden), "action_shape": shape, **own}
-        self.config = config if path is None else policy_folder.settings(path, sizes)
-        self._build(**self.config)
-        if path is not None:
-            policy_folder.load(path, self)
-
-    def _build(
-        self,
-        observation_dims: int | None,
-        actions: int | None,
-        state: str,
-        image_size: int | None,
-        image_features: int,
-        low: float | list[float],
-        high: float | list[float],
-        hidden: list[int],
-        action_shape: list[int] | None,
-        **own: Any,
-    ) -> None:
-        if not actions:
-            raise ValueError(f"policy.actions must be at least 1 (or give policy.path), got {actions}")
-        self.actions, self.action_shape = actions, tuple(action_shape or [actions])
-        if math.prod(self.action_shape) != actions:
-            raise ValueError(f"policy.action_shape={self.action_shape} has not policy.actions={actions} entries")
-        self.encoder = ObservationEncoder(observation_dims, state, image_size, image_features)
-        widths = [self.encoder.width, *hidden]
+        self.config = policy_folder.resolve(locals(), path, sizes=("observation_dims", "actions"))
+        own = SimpleNamespace(**self.config)
+        if not own.actions:
+            raise ValueError(f"policy.actions must be at least 1 (or give policy.path), got {own.actions}")
+        self.actions, self.action_shape = own.actions, tuple(own.action_shape or [own.actions])
+        if math.prod(self.action_shape) != self.actions:
+            raise ValueError(f"policy.action_shape={self.action_shape} has not policy.actions={self.actions} entries")
+        self.encoder = ObservationEncoder(own.observation_dims, own.state, own.image_size, own.image_features)
+        widths = [self.encoder.width, *own.hidden]
         self.actor = perceptron(widths, nn.ReLU)
-        self.head = self._head(widths[-1], actions, **own)
-        for name, bound in (("low", low), ("high", high)):
-            value = torch.as_tensor(bound).float().expand(actions).clone()
+        self.head = self._head(widths[-1])
+        for name, bound in (("low", own.low), ("high", own.high)):
+            value = torch.as_tensor(bound).float().expand(self.actions).clone()
             if not value.isfinite().all():
                 raise ValueError(f"policy.{name} must be finite, got {bound}: an actor in a box needs its bounds")
             self.register_buffer(name, value, persistent=False)
+        policy_folder.load(path, self)
 
     @abstractmethod
-    def _head(self, features: int, actions: int, **own: Any) -> nn.Module: ...
+    def _head(self, features: int) -> nn.Module: ...
 
     @abstractmethod
     def _choices(self, features: Tensor, temperature: Tensor) -> Choices: ...
@@ -185,8 +167,8 @@ class ActorPolicy(Policy):
 class SquashedPolicy(ActorPolicy):
     """SAC actor: a tanh-squashed Gaussian with a state-dependent std. Source: arXiv:1801.01290."""
 
-    def _head(self, features: int, actions: int) -> SquashedHead:  # type: ignore[override]
-        return SquashedHead(features, actions)
+    def _head(self, features: int) -> SquashedHead:
+        return SquashedHead(features, self.actions)
 
     def _choices(self, features: Tensor, temperature: Tensor) -> Squashed:
         return self.head(self.actor(features), temperature)
@@ -215,9 +197,9 @@ class DeterministicPolicy(ActorPolicy):
             )
         super().__init__(*args, exploration_noise=exploration_noise, **kwargs)
 
-    def _head(self, features: int, actions: int, exploration_noise: float) -> nn.Linear:  # type: ignore[override]
-        self.exploration_noise = exploration_noise
-        return nn.Linear(features, actions)
+    def _head(self, features: int) -> nn.Linear:
+        self.exploration_noise = self.config["exploration_noise"]
+        return nn.Linear(features, self.actions)
 
     def _choices(self, features: Tensor, temperature: Tensor) -> Gaussian:
         loc = self._action(features)

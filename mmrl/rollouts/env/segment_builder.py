@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from mmrl.rollouts.env.autoreset import EnvStep, EpisodeEnd
 from mmrl.rollouts.env.episodic import mask_unplayed
@@ -71,7 +69,8 @@ class SegmentBuilder:
         failed = end is not None and end.error is not None
         segment = self._close(trajectory, "error" if failed else "cut")
         if segment is not None:
-            _set_bootstrap(segment, completion)
+            segment.following = completion.observation
+            segment.bootstrap_value = 0.0 if completion.value is None else float(completion.value.flatten()[0])
         if segment is not None and failed:
             segment.info["error"] = end.error  # type: ignore[union-attr]
 
@@ -91,10 +90,9 @@ class SegmentBuilder:
     def finish(self, ctx: Context, first_group: int) -> list[Episode]:
         """All segments, numbered, with the value of what follows those that did not terminate."""
         if self._following:
-            seen = _stack([observation for _, observation in self._following])
-            seeds = np.zeros(len(self._following), dtype=np.uint64)
-            for (segment, _), completion in zip(self._following, ctx.engine.act(seen, seeds, ctx.sampling)):
-                _set_bootstrap(segment, completion)
+            values = ctx.engine.predict_values([observation for _, observation in self._following])
+            for (segment, observation), value in zip(self._following, values):
+                segment.following, segment.bootstrap_value = ctx.policy.encode(observation), value
         for group, (segment, rows) in enumerate(self._segments, start=first_group):
             segment.group, segment.turns = group, self._table.turns(rows)
         return [segment for segment, _ in self._segments]
@@ -108,23 +106,9 @@ class SegmentBuilder:
         return segment
 
 
-def _set_bootstrap(segment: Episode, completion: Completion) -> None:
-    """Set the final observation of a segment, and its predicted value if the policy has a value head."""
-    segment.following = completion.observation
-    segment.bootstrap_value = 0.0 if completion.value is None else float(completion.value.flatten()[0])
-
-
 def _mask_unplayed(acts: Sequence[Completion], executed: Sequence[int]) -> None:
     for place, steps in enumerate(executed):
         completion = acts[place]
         mask_unplayed(completion, steps)
         if isinstance(acts, ActionBatch):  # whose completions are copies
             acts.columns["action_mask"][place] = completion.action_mask
-
-
-def _stack(observations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Stack raw observations into the batched form that engines take."""
-    columns = {name: [seen[name] for seen in observations] for name in observations[0]}
-    return {
-        name: np.stack(rows) if isinstance(rows[0], np.ndarray | np.generic) else rows for name, rows in columns.items()
-    }
