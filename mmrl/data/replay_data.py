@@ -11,9 +11,8 @@ import torch
 
 from mmrl import parallel
 from mmrl.batch import Batch
-from mmrl.data.callbacks import notify_rollout_end
 from mmrl.data.collate import collate
-from mmrl.data.collector import Collected
+from mmrl.data.collector import Collected, notify_rollout_end
 from mmrl.data.loader import IterationLoader
 from mmrl.data.replay_buffer import ReplayBuffer
 from mmrl.data.rollout_data import RolloutData

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from mmrl.batch import Batch
 from mmrl.policies import policy_folder
 from mmrl.policies.base import Action, Policy, require_inputs
+from mmrl.policies.control.encoder import perceptron
 from mmrl.policies.control.heads import CategoricalHead, Choices, GaussianHead
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
@@ -203,20 +203,3 @@ class ControlPolicy(Policy):
 
     def save_pretrained(self, folder: str | Path) -> None:
         policy_folder.save(folder, self.config, self)
-
-
-class Perceptron(nn.Sequential):
-    """Sequential layers called without hooks, whose check takes as long as the arithmetic of small networks."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self._modules.values():
-            x = layer.forward(x)
-        return x
-
-
-def perceptron(sizes: Sequence[int], activation: type[nn.Module]) -> Perceptron:
-    """Build linear layers of these widths with the activation after each."""
-    if any(size < 1 for size in sizes):
-        raise ValueError(f"policy.hidden: every layer's width must be at least 1, got {list(sizes)[1:]}")
-    layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), activation())]
-    return Perceptron(*layers)
