@@ -23,8 +23,8 @@ from typing import Any
 from mmrl.callbacks.warm_start import load_policy
 from mmrl.commands.cli import load_run
 from mmrl.evaluation.statistics.intervals import mcnemar, wilson
+from mmrl.evaluation_mode import evaluation_mode
 from mmrl.experiments.effect import student_interval
-from mmrl.policies.base import evaluation_mode
 from mmrl.policies.vla.chains import Chain
 from mmrl.rng import Noise
 from mmrl.types import Sampling

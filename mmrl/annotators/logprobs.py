@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
 from mmrl.columns import COLLATED
-from mmrl.policies.base import evaluation_mode
+from mmrl.evaluation_mode import evaluation_mode
 from mmrl.types import Context, PolicyOutput
 
 

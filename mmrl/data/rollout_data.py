@@ -27,8 +27,8 @@ from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
 from mmrl.data.parity import Parity, measure_staleness
 from mmrl.engines.base import Engine
 from mmrl.evaluation.held_out import HeldOut
+from mmrl.evaluation_mode import evaluation_mode
 from mmrl.objectives.weighting import Weighting
-from mmrl.policies.base import evaluation_mode
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.base import Rollout

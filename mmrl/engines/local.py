@@ -11,8 +11,9 @@ from torch import Tensor
 
 from mmrl.batch import Batch, Ragged
 from mmrl.engines.base import Engine, context_id, contexts, distinct
+from mmrl.evaluation_mode import evaluation_mode
 from mmrl.ops.masked import last_inside
-from mmrl.policies.base import Policy, evaluation_mode
+from mmrl.policies.base import Policy
 from mmrl.rng import Noise
 from mmrl.transitions import ActionBatch
 from mmrl.types import Completion, Ended, Observation, Request, Sampling

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -191,17 +190,3 @@ def collate_rows(name: str, rows: Sequence[Tensor]) -> Tensor | Ragged:
     if is_ragged(name):
         return Ragged(torch.cat(list(rows)), torch.tensor([len(row) for row in rows]))
     return pad_stack(rows, pad_value(name))
-
-
-@contextmanager
-def evaluation_mode(network: nn.Module) -> Iterator[None]:
-    """Put a network in evaluation mode inside the context, which disables dropout."""
-    # modes are restored per module, since a frozen part may be in evaluation mode inside a training policy
-    training = [module for module in network.modules() if module.training] if network.training else []
-    for module in training:
-        module.training = False
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True

@@ -22,7 +22,7 @@ from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOut
 from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
 from mmrl.engines.vllm.weight_update import AdapterFactors, FullWeights
 from mmrl.engines.vllm.weight_verification import verify_canary, verify_weights
-from mmrl.policies.base import evaluation_mode
+from mmrl.evaluation_mode import evaluation_mode
 from mmrl.policies.text.generation import refuse_mean
 from mmrl.types import Completion, Observation, Request, Sampling
 
