@@ -1,7 +1,4 @@
-"""Types that tasks, rollouts, engines and rewards exchange: prompts, completions, episodes, contexts.
-
-Nothing here is batched. `mmrl.batch.Batch` is the dense side; `mmrl.data.collate` is the only door between them.
-"""
+"""Types that tasks, rollouts, engines and rewards exchange, one by one; `mmrl.data.collate` makes batches of them."""
 
 from __future__ import annotations
 
@@ -67,12 +64,9 @@ class Sampling:
             raise ValueError(f"sampling.temperature must be finite and > 0, got {self.temperature} (decode=argmax: 0)")
         if self.max_tokens < 1:
             raise ValueError(f"sampling.max_tokens must be at least 1, got {self.max_tokens}")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"sampling.top_p must be in (0, 1], got {self.top_p}")
-        if self.top_k < 0:
-            raise ValueError(f"sampling.top_k must be >= 0, got {self.top_k}")
-        if not 0 <= self.min_p <= 1:
-            raise ValueError(f"sampling.min_p must be in [0, 1], got {self.min_p}")
+        if not (0 < self.top_p <= 1 and 0 <= self.min_p <= 1 and self.top_k >= 0):
+            limits = f"top_p in (0, 1], sampling.min_p in [0, 1], sampling.top_k >= 0, got {self.top_p}, {self.min_p}"
+            raise ValueError(f"sampling.{limits} and {self.top_k}")
 
     @property
     def truncated(self) -> bool:
@@ -257,6 +251,11 @@ class Task(ABC):
     def script(self, index: int) -> list[str]:
         """What that expert writes turn by turn where tools are called in between; the last one is the answer."""
         return [self.demonstrate(index)]
+
+    def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
+        """Draw an answer without reading the problem, the floor of the scores: the expert's to any training problem."""
+        train = self.on("train")
+        return train.demonstrate(int(rng.integers(len(train))))
 
     def drop_long_prompts(self, fits: Callable[[Prompt, int], bool]) -> Task:
         """The task without prompts that are longer than its own limit; fits(prompt, tokens) counts with the policy."""

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-from mmrl.rewards.extract import Extractor, build_extractor
+from mmrl.rewards.extract import Extractor, build_extractor, remove_thoughts
 from mmrl.types import Episode, Prompt, Task
 from tasks.checks import reply_text
 
@@ -17,7 +17,7 @@ class AnswerTask(Task):
 
     Args:
         extract: how the answer is found in a completion: text, last_number, boxed, tags, marker, choice, json, code, or
-            {name: {parameter: value}}; None hands the whole completion to the verifier.
+            {name: {parameter: value}}; None hands the completion without its thoughts to the verifier.
     """
 
     extract: str | dict[str, Any] | None = None
@@ -36,9 +36,13 @@ class AnswerTask(Task):
 
     def score(self, episode: Episode) -> dict[str, float]:
         if self.extractor is None:
-            return self.verify(reply_text(episode), episode.prompt)
+            return self.verify(remove_thoughts(reply_text(episode)) or "", episode.prompt)
         episode.info["extracted"] = answer = self.extractor(reply_text(episode))
         return {"format": float(answer is not None), **self.verify(answer or "", episode.prompt)}
+
+    def score_names(self, prompt: Prompt) -> tuple[str, ...]:
+        """Names of the scores of an episode, which are those of a completion without an answer."""
+        return (*(() if self.extract is None else ("format",)), *self.verify("", prompt))
 
     def write_answer(self, answer: str) -> str:
         """Write an answer as the extractor finds it, for demonstrations."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import Any
 
 import lightning as L
@@ -14,9 +13,8 @@ from mmrl.batch import Batch
 from mmrl.callbacks.progress import STAGE
 from mmrl.data.collector import Collected
 from mmrl.policies.base import Policy
+from mmrl.samples.view import count_repeated
 from mmrl.types import Context, Episode
-
-_REPEATED = re.compile(r"(<[^<>\s]+>)\1{3,}")
 
 
 class FirstPrompt(L.Callback):
@@ -67,7 +65,7 @@ def format_episode(episode: Episode, policy: Policy, max_characters: int) -> str
 
 def _indent(text: str, max_characters: int) -> str:
     """Indent a text; repeated special tokens, such as those of an image, are counted."""
-    text = _REPEATED.sub(lambda run: f"{run[1]} (x {len(run[0]) // len(run[1])})", text)
+    text = count_repeated(text)
     if len(text) > max_characters:
         half = max_characters // 2
         text = f"{text[:half]} [... {len(text) - 2 * half} characters ...] {text[-half:]}"

@@ -20,6 +20,7 @@ from mmrl.callbacks.warm_start import WarmStart
 from mmrl.config.parser_errors import format_parser_error, is_from_callback
 from mmrl.config.part_checks import check_decodes, check_parts
 from mmrl.config.part_errors import explain_error, place_of
+from mmrl.config.paths import resolve_inputs
 from mmrl.config.preflight import check_config, check_numbers, check_seed
 from mmrl.config.renamed import check_argument_names
 from mmrl.config.wiring import check_wiring
@@ -89,6 +90,8 @@ class CLI(LightningCLI):
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         super().parse_arguments(parser, args)
         check_config(self._plain())
+        for root in ("model", "data"):
+            resolve_inputs(self.config.get(root), self.config.run_dir)
 
     def _plain(self) -> dict[str, Any]:
         return self.config.as_dict() if isinstance(self.config, Namespace) else self.config

@@ -56,6 +56,7 @@ def fit(arguments: Sequence[str], check: Callable[[DictConfig], None] | None = N
         )
     if dashed:
         check_dashed(arguments)
+        arguments += _folder_of_resumed(arguments)
     else:
         to_hydra_overrides(arguments)  # an unknown option is reported before one that is given twice
         check_groups(arguments, groups())
@@ -140,10 +141,24 @@ def _split_switches(arguments: Sequence[str]) -> tuple[list[str], dict[str, bool
     return rest, switches
 
 
+def _folder_of_resumed(arguments: Sequence[str]) -> list[str]:
+    """--run_dir of a run that is resumed: where its files are, seen from this folder."""
+    folders = [str(Path(file).parent) for file in _values(arguments, "--config")]
+    checkpoints = _values(arguments, "--ckpt_path")
+    if len(folders) != 1 or not checkpoints or _values(arguments, "--run_dir"):
+        return []
+    inside = Path(folders[0]).resolve() in Path(checkpoints[-1]).resolve().parents
+    return ["--run_dir", *folders] if inside and Path(folders[0], "config.yaml").is_file() else []
+
+
+def _values(arguments: Sequence[str], option: str) -> list[str]:
+    given = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{option}=")]
+    return given + [after for argument, after in pairwise(arguments) if argument == option]
+
+
 def _run_dirs(arguments: Sequence[str]) -> list[str]:
     """The run folders that the configuration files among the arguments name."""
-    files = [argument.partition("=")[2] for argument in arguments if argument.startswith("--config=")]
-    files += [after for argument, after in pairwise(arguments) if argument == "--config"]
+    files = _values(arguments, "--config")
     found = [yaml.safe_load(Path(file).read_text()) for file in files if Path(file).is_file()]
     return [config["run_dir"] for config in found if isinstance(config, dict) and config.get("run_dir")]
 

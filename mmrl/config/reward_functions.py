@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from mmrl.config.overrides import quote
+from mmrl.config.paths import resolve_functions
 from mmrl.errors import ConfigError
-from mmrl.rewards.function_path import FORMS, resolve_path
+from mmrl.function_path import FORMS
 
 KEY = "reward"
 _PART = "data.reward"
@@ -47,10 +47,7 @@ def replace_reward(cfg: DictConfig, arguments: Sequence[str]) -> None:
     paths = [paths] if isinstance(paths, str) else paths
     if not isinstance(paths, list | ListConfig) or not paths or not all(isinstance(path, str) for path in paths):
         raise ConfigError(f"reward={value}: name one function or a list of them, as {FORMS}")
-    try:
-        part.functions = [resolve_path(path, Path.cwd()) for path in paths]
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+    part.functions = resolve_functions(paths, KEY)
     with open_dict(cfg):
         cfg.data.reward = {"_target_": _CLASS, **part}
         evaluators = OmegaConf.select(cfg, "data.evaluation.evaluators")

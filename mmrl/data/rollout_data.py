@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
@@ -109,14 +110,17 @@ class RolloutData(L.LightningDataModule):
     # ---------------------------------------------------------------- Lightning's side
 
     def setup(self, stage: str) -> None:
-        """Read all problems and check that they fit into the policy's context."""
+        """Read all problems, and check that they fit into the policy's context and have what the reward reads."""
         policy = self.trainer.lightning_module.policy
-        self.task = drop_long_prompts(self.task, policy)
+        observe = partial(self.rollout.build_observation, policy=policy)
+        self.task = drop_long_prompts(self.task, policy, observe)
+        self.reward.check_task(self.task)
         if stage == "fit":
-            check_prompt_lengths(self.task, policy, self.sampling.max_tokens)
+            check_prompt_lengths(self.task, policy, self.sampling.max_tokens, observe)
         if self.evaluation is not None:
             longest = max(sampling.max_tokens for sampling in self.evaluation.sampling.values())
-            check_prompt_lengths(self.task.on(self.evaluation.split), policy, longest)
+            observe = partial(self.evaluation.rollout.build_observation, policy=policy)
+            check_prompt_lengths(self.task.on(self.evaluation.split), policy, longest, observe)
 
     def train_dataloader(self) -> IterationLoader:
         if self.trainer.lightning_module.takes_update_epochs:
@@ -286,7 +290,8 @@ class RolloutData(L.LightningDataModule):
         learner: BaseLearner = self.trainer.lightning_module
         self.engine.sync(learner.policy, self.iteration)
         with parallel.precision(self.trainer):
-            return self.evaluation.measure(self.task, self.reward, self._context(learner))
+            interim = 0 < self.iteration < self.trainer.max_epochs
+            return self.evaluation.measure(self.task, self.reward, self._context(learner), interim)
 
     def _measure(self) -> Iterator[dict[str, float]]:
         yield self.measure()

@@ -12,11 +12,14 @@ from torch import Tensor
 from mmrl.batch import Batch, Ragged
 from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.evaluation_mode import evaluation_mode
+from mmrl.heap import release_free_memory
 from mmrl.ops.masked import last_inside
 from mmrl.policies.base import Policy
 from mmrl.rng import Noise
 from mmrl.transitions import ActionBatch
 from mmrl.types import Completion, Ended, Observation, Request, Sampling
+
+LARGE = 20_000_000  # parameters from which on the memory that a phase leaves behind is worth the time to release it
 
 
 class LocalEngine(Engine):
@@ -37,6 +40,14 @@ class LocalEngine(Engine):
 
     def sync(self, policy: Policy, version: int) -> None:
         self._policy, self._version, self._device = policy, version, policy.device
+        self.release_memory()  # of the learn step
+
+    def release_memory(self) -> None:
+        """Release the free memory of the CPU's heap between sampling and learning, for large policies."""
+        if self._policy is None or self._device.type != "cpu":
+            return
+        if sum(parameter.numel() for parameter in self._policy.parameters()) >= LARGE:
+            release_free_memory()
 
     @torch.no_grad()
     def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:

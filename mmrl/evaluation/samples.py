@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mmrl.policies.base import Policy
-from mmrl.samples.record import SampleFormat, describe_prompt
+from mmrl.samples.record import SampleFormat
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode
 
@@ -31,7 +31,8 @@ class RecordSamples(EpisodeTransform):
     def _record(self, episode: Episode, policy: Policy) -> Episode:
         if not isinstance(episode.output, str):
             return episode
-        sample = describe_prompt(episode.prompt) | SampleFormat(policy, self.score_name).describe_episode(episode)
+        form = SampleFormat(policy, self.score_name)
+        sample = form.describe_prompt(episode) | form.describe_episode(episode)
         return replace(episode, info={**episode.info, "sample": sample})
 
 

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol, runtime_checkable
 
-from mmrl.types import Episode
+from mmrl.types import Episode, Prompt, Task
+
+
+@runtime_checkable
+class NamedScores(Protocol):
+    """A task that names its scores before an episode is scored."""
+
+    def score_names(self, prompt: Prompt) -> Iterable[str]: ...
 
 
 class Reward(ABC):
@@ -14,6 +22,9 @@ class Reward(ABC):
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         """Further named scores of finished episodes of whole groups, beside those of the task."""
         return [{} for _ in episodes]
+
+    def check_task(self, task: Task) -> None:
+        """Refuse a task whose prompts lack what the reward reads. Called before the first rollout."""
 
     @abstractmethod
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]: ...

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from mmrl.rewards.base import Reward
+from mmrl.rewards.base import NamedScores, Reward
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.function_calls import BATCH, Failure, FunctionCalls, Signature, bind_arguments
 from mmrl.rewards.worker import CallRaised, CallTimedOut, WorkerDied, WorkerPool
-from mmrl.types import Episode
+from mmrl.types import Episode, Task
 
 Parts = Sequence[Sequence[Episode]]
 """The episodes of each call."""
@@ -65,6 +65,14 @@ class FunctionReward(Reward):
                 "rename one"
             )
         self._names: dict[str, str] = {}  # of scores, and the function that returned it
+
+    def check_task(self, task: Task) -> None:
+        """Refuse a required parameter that is no column of the task's first prompt, no field and no score."""
+        if isinstance(task, NamedScores):
+            prompt = task[0]
+            names = task.score_names(prompt)
+            for signature in self._signatures:
+                _bind(signature, [Episode(prompt, 0, 0, scores=dict.fromkeys(names, 0.0))])
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
         out: list[dict[str, float]] = [{} for _ in episodes]

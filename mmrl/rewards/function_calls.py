@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from mmrl.rewards.function_path import format_error, load_functions, split_path
+from mmrl.function_path import format_error, load_functions, split_path
 
+KEY = "reward"
 BATCH = {"prompts": "prompt", "completions": "completion", "answers": "answer"}
 """Parameters by which a function takes all completions of a prompt, and the name of one entry."""
 _KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -56,7 +57,7 @@ class _Refused(Exception):
 
 def read_signature(function: Callable[..., Any], path: str) -> Signature:
     """Read the parameters of a function. Raises ValueError where they cannot be given by name."""
-    name = split_path(path)[1].rpartition(".")[2]
+    name = split_path(path, KEY)[1].rpartition(".")[2]
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError as error:
@@ -113,7 +114,7 @@ class FunctionCalls:
     """
 
     def __init__(self, paths: Sequence[str]):
-        self.functions = load_functions(paths)
+        self.functions = load_functions(paths, KEY)
         self.signatures = [read_signature(function, path) for function, path in zip(self.functions, paths)]
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -163,7 +164,7 @@ def _call(function: Callable[..., Any], signature: Signature, arguments: dict[st
 def _fail(error: BaseException, signature: Signature) -> Failure:
     if isinstance(error, _Refused):
         return error.failure
-    return Failure(f"raised {format_error(error, split_path(signature.path)[0])}")
+    return Failure(f"raised {format_error(error, split_path(signature.path, KEY)[0])}")
 
 
 def _convert(value: Any, signature: Signature, count: int) -> list[dict[str, float]]:

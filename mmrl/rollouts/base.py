@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mmrl.rng import derive_seed
 from mmrl.types import Context, Episode, Prompt, Sim, Task
+
+if TYPE_CHECKING:
+    from mmrl.policies.base import Policy
 
 
 class Rollout(ABC):
@@ -23,6 +26,10 @@ class Rollout(ABC):
     @abstractmethod
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         """Play the episodes `ctx.sample_indices(slot)` of every (slot, prompt), in that order."""
+
+    def build_observation(self, prompt: Prompt, policy: Policy) -> Mapping[str, Any]:
+        """Return the raw observation that the policy reads first in an episode of a prompt."""
+        return prompt.observation
 
     def observe(self, groups: Sequence[Sequence[Episode]]) -> None:
         """Learn from the scored groups of all ranks (light episodes: no turns): every rank then has the same state."""

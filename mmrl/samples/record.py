@@ -20,7 +20,8 @@ from mmrl.batch import Batch
 from mmrl.groups import group_episodes
 from mmrl.policies.base import Policy
 from mmrl.samples.images import encode_thumbnail
-from mmrl.types import Completion, Episode, Prompt
+from mmrl.samples.view import count_repeated
+from mmrl.types import Completion, Episode
 
 MAX_CHARACTERS = 20_000  # of a text
 MAX_TURNS = 16  # of an episode
@@ -49,9 +50,27 @@ class SampleFormat:
         return [self._describe_group(group, rows or EpisodeRows()) for group in groups]
 
     def _describe_group(self, group: Sequence[Episode], rows: EpisodeRows) -> dict[str, Any]:
-        row = {"group": group[0].group, **describe_prompt(group[0].prompt), "score_name": self.score_name}
+        row = {"group": group[0].group, **self.describe_prompt(group[0]), "score_name": self.score_name}
         shown = group[: self.max_episodes]
         return {**row, "group_size": len(group), "episodes": [self.describe_episode(each, rows) for each in shown]}
+
+    def describe_prompt(self, episode: Episode) -> dict[str, Any]:
+        """Convert the prompt: its key, messages, thumbnails of its images and the right answer.
+
+        With tools the messages are one text, as the model read it, because the rollout or the chat template adds the
+        tools to it.
+        """
+        prompt, messages = episode.prompt, [to_plain(message) for message in episode.prompt.messages]
+        if "calls" in episode.info and len(episode.turns):
+            ids = episode.turns[0].completion.observation["input_ids"].tolist()
+            text = count_repeated("".join(self.policy.token_texts(ids)))
+            messages = [{"role": "context", "content": clip_text(text)}]
+        return {
+            "key": prompt.key,
+            "messages": messages,
+            "images": [encode_thumbnail(image) for image in prompt.images[:MAX_IMAGES]],
+            "answer": None if prompt.answer is None else to_plain(prompt.answer),
+        }
 
     def describe_episode(self, episode: Episode, rows: EpisodeRows | None = None) -> dict[str, Any]:
         """Convert one episode."""
@@ -151,16 +170,6 @@ def first_groups(episodes: Sequence[Episode], count: int) -> dict[int, list[Epis
     """Return the first groups in the order in which they were sampled, whatever they earned."""
     wanted = list(dict.fromkeys(episode.group for episode in episodes))[:count]
     return group_episodes([episode for episode in episodes if episode.group in wanted])
-
-
-def describe_prompt(prompt: Prompt) -> dict[str, Any]:
-    """Convert a prompt: its key, messages, thumbnails of its images and the right answer."""
-    return {
-        "key": prompt.key,
-        "messages": [to_plain(message) for message in prompt.messages],
-        "images": [encode_thumbnail(image) for image in prompt.images[:MAX_IMAGES]],
-        "answer": None if prompt.answer is None else to_plain(prompt.answer),
-    }
 
 
 def describe_calls(calls: Sequence[Sequence[Any]], turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Group = Mapping[str, Any]
 
+_REPEATED = re.compile(r"(<[^<>\s]+>)\1{3,}")
 _JOINERS = "\u200c\u200d"  # they are part of words and of emoji
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # categories without a visible character
 
@@ -75,6 +77,11 @@ def message_text(message: Mapping[str, Any]) -> str:
         parts = [part if isinstance(part, Mapping) else {"text": part} for part in content]
         return "".join(str(part["text"]) if "text" in part else f"[{part.get('type', 'part')}]" for part in parts)
     return "" if content is None else str(content)
+
+
+def count_repeated(text: str) -> str:
+    """Write a run of one special token, such as those of an image, once with its count."""
+    return _REPEATED.sub(lambda run: f"{run[1]} (x {len(run[0]) // len(run[1])})", text)
 
 
 def escape_controls(text: str) -> str:

@@ -202,6 +202,9 @@ class DatasetTask(AnswerTask):
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         return {} if prompt.answer is None else verify(answer, prompt.answer)
 
+    def score_names(self, prompt: Prompt) -> tuple[str, ...]:
+        return (*super().score_names(prompt), *(("timeout",) if self.equality == "math" else ()))
+
     def score(self, episode: Episode) -> dict[str, float]:
         return self.scores([episode])[0]
 

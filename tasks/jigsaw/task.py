@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from mmrl.types import Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_index, check_split
@@ -73,6 +75,9 @@ class Jigsaw(AnswerTask):
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         return verify(answer, prompt.answer)
+
+    def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
+        return self.write_answer(" ".join(map(str, rng.permutation(4) + 1)))
 
     def demonstrate(self, index: int) -> str:
         return self.write_answer(" ".join(map(str, self[index].answer)))

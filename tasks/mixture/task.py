@@ -8,6 +8,8 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
+import numpy as np
+
 from mmrl.rng import derive_rng
 from mmrl.types import Episode, Prompt, Task
 from tasks.checks import check_index, check_split
@@ -106,6 +108,10 @@ class Mixture(Task):
     def script(self, index: int) -> list[str]:
         name, place = self._places[index]
         return self._of_split[name].script(place)
+
+    def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
+        name, place = self._places[prompt.index]
+        return self._of_split[name].guess(self._of_split[name][place], rng)
 
     def contract(self) -> dict[str, Any]:
         each = {name: part.contract() for name, part in self.parts.items()}

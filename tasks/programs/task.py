@@ -161,11 +161,17 @@ class Programs(Game):
 
     def _problem(self, kind: str, rng: np.random.Generator, length: int | None = None) -> Problem:
         known, own = programs(length or self.length), lists(self.held_out_fraction, self.seed, self.split)
-        program = known[int(rng.integers(len(known)))]
-        given = [own[i] for i in rng.integers(len(own), size=PAIRS if kind == "induce" else 1)]
-        return Problem(
-            kind, (program, *(word for one in given for word in (one, str(trusted_interpreter()(program, one)))))
-        )
+        while True:
+            program = known[int(rng.integers(len(known)))]
+            given = [own[i] for i in rng.integers(len(own), size=PAIRS if kind == "induce" else 1)]
+            pairs = [(one, str(trusted_interpreter()(program, one))) for one in given]
+            if kind != "abduce" or self.split == "train" or not self._training_asks(program, pairs[0][1]):
+                return Problem(kind, (program, *(word for pair in pairs for word in pair)))
+
+    def _training_asks(self, program: str, output: str) -> bool:
+        """Whether a training list has this output, so that training can ask for an input with the same words."""
+        trained = lists(self.held_out_fraction, self.seed, "train")
+        return any(trusted_interpreter()(program, one) == output for one in trained)
 
     def _format_proposal(self, kind: str, known: Sequence[Problem], rng: np.random.Generator) -> str:
         new = self._problem(kind, rng)
@@ -200,9 +206,9 @@ def _proposal(kind: str, prompt: Prompt, text: str) -> list[tuple[str, str]] | N
     if kind == "induce":
         program = str(prompt.messages[0]["content"])[3:-1]
         lists = text.split()
-        fits = len(lists) == PAIRS and all(re.fullmatch(rf"\d{{{SIZE}}}", word) for word in lists)
+        fits = len(lists) == PAIRS and all(re.fullmatch(rf"[0-9]{{{SIZE}}}", word) for word in lists)
         return [(program, given) for given in lists] if fits else None
-    result = re.fullmatch(rf"([a-z]{{1,4}}) (\d{{{SIZE}}})", text.strip())
+    result = re.fullmatch(rf"([a-z]{{1,4}}) ([0-9]{{{SIZE}}})", text.strip())
     return [result.groups()] if result else None  # type: ignore[list-item]
 
 
@@ -224,6 +230,6 @@ def _to_run(problem: Problem, text: str) -> list[tuple[str, str]] | None:
     program, *lists = problem.body
     if problem.kind == "induce":
         return [(text, given) for given in lists[::2]] if re.fullmatch(r"[a-z]{1,4}", text) else None
-    if not re.fullmatch(rf"\d{{{SIZE}}}", text):
+    if not re.fullmatch(rf"[0-9]{{{SIZE}}}", text):
         return None
     return [] if problem.kind == "deduce" else [(program, text)]

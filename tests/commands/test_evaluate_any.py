@@ -19,7 +19,7 @@ def test_a_policy_folder_gives_the_numbers_of_its_run(tmp_path, monkeypatch):
     alone = evaluate([*words, "count=6", "run_dir=alone"])
     assert alone["protocol"] == of_run["protocol"]
     assert alone["metrics"]["policy"] == of_run["metrics"]["last"]
-    assert alone["checkpoints"]["policy"]["path"] == "run/policy"
+    assert alone["checkpoints"]["policy"]["path"] == str(tmp_path / "run" / "policy")
     rows = [json.loads(line) for line in (tmp_path / "alone" / "episodes.jsonl").read_text().splitlines()]
     before = [json.loads(line) for line in (tmp_path / "run" / "episodes.jsonl").read_text().splitlines()]
     assert [row["sample"]["output"] for row in rows] == [row["sample"]["output"] for row in before]

@@ -1,5 +1,6 @@
 """Runs with the reward functions of a file: several processes, resuming, and refusals of the command line."""
 
+import json
 import os
 import subprocess
 import sys
@@ -84,6 +85,24 @@ def test_a_resumed_run_is_the_same_run():
     whole, part = weights("whole"), weights("part")
     assert all(torch.equal(value, part[name]) for name, value in whole.items())
     assert mmrl.evaluate("part", count=4)["greedy"]["reward"]["n"] == 4
+
+
+def test_a_parameter_without_a_column_is_refused_before_the_first_rollout(capsys, tmp_path):
+    rows = [{"question": f"{i}?", "answer": i, "level": i % 3} for i in range(40)]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "named.py").write_text(
+        "def fine(completions, level, exact, **rest):\n    return [0.0] * len(completions)\n\n\n"
+        "def wrong(completion, levle, exact):\n    raise AssertionError('it was called')\n"
+    )
+    task = [word for word in words("task=dataset", "task.path=q.jsonl") if not word.startswith("data.task._target_")]
+    task = override(task, ["trainer.max_epochs=1", "run_dir=run", "reward.weights=null"])
+    assert main(["fit", *override(task, ["reward=named.py:fine"])]) == 0
+    capsys.readouterr()
+    assert main(["fit", *override(task, ["reward=named.py:wrong", "run_dir=other"])]) == 1
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "wrong has a parameter 'levle', and 'dataset/train/0' has no such column; there are" in said
+    assert "level" in said and "exact" in said
+    assert not list(Path("other").glob("**/*.ckpt"))
 
 
 @pytest.mark.parametrize(

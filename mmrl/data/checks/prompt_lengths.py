@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from mmrl.policies.base import Policy
 from mmrl.types import Prompt, Task
 
+Observe = Callable[[Prompt], Mapping[str, Any]]
+"""The raw observation that the policy reads of a prompt."""
+_OWN: Observe = attrgetter("observation")
 _TEXT = "text"  # key of a content part of a message
 
 
-def check_prompt_lengths(task: Task, policy: Policy, max_tokens: int) -> None:
+def check_prompt_lengths(task: Task, policy: Policy, max_tokens: int, observe: Observe = _OWN) -> None:
     """Refuse a task with a prompt that does not fit into the policy's context together with its completion.
 
     The rows of a file are read in any case. A prompt is only tokenised where its number of characters does not decide
@@ -23,12 +27,13 @@ def check_prompt_lengths(task: Task, policy: Policy, max_tokens: int) -> None:
         task: on the split that is used.
         policy: its `context_length` is the limit; None for no check.
         max_tokens: longest completion, tokens.
+        observe: the raw observation of a prompt; a rollout with tools adds their descriptions.
     """
     limit = policy.context_length
     if limit is None:
         len(task)  # reads the file and refuses malformed rows
         return
-    lengths = _Lengths(policy, limit)
+    lengths = _Lengths(policy, limit, observe)
     for prompt in task.prompts_to_check():
         if not prompt.messages:
             continue  # an initial state of a simulator has no text
@@ -49,12 +54,12 @@ def check_prompt_lengths(task: Task, policy: Policy, max_tokens: int) -> None:
                 )
 
 
-def drop_long_prompts(task: Task, policy: Policy) -> Task:
+def drop_long_prompts(task: Task, policy: Policy, observe: Observe = _OWN) -> Task:
     """Drop the prompts that are longer than the task's own limit, in tokens of this policy."""
     lengths: dict[int, _Lengths] = {}
 
     def fits(prompt: Prompt, limit: int) -> bool:
-        return lengths.setdefault(limit, _Lengths(policy, limit)).prompt(prompt, 0)[1] <= limit
+        return lengths.setdefault(limit, _Lengths(policy, limit, observe)).prompt(prompt, 0)[1] <= limit
 
     return task.drop_long_prompts(fits)
 
@@ -62,8 +67,8 @@ def drop_long_prompts(task: Task, policy: Policy) -> Task:
 class _Lengths:
     """Token counts of prompts; an upper bound is used where it is sufficient."""
 
-    def __init__(self, policy: Policy, limit: int):
-        self.policy, self.limit = policy, limit
+    def __init__(self, policy: Policy, limit: int, observe: Observe):
+        self.policy, self.limit, self.observe = policy, limit, observe
         self._around: dict[Hashable, int] = {}
 
     def prompt(self, prompt: Prompt, more: int) -> tuple[str, int]:
@@ -73,11 +78,12 @@ class _Lengths:
         frame = (shapes, tuple(str(_with_text(message, "")) for message in messages))
         if frame not in self._around:  # tokens of the template and the images
             short = replace(prompt, messages=tuple(_with_text(message, "x") for message in messages))
-            self._around[frame] = len(self.policy.encode(short.observation)["input_ids"])
+            self._around[frame] = self._count(short)
         written = "".join(text for message in messages for text in _texts(message))
-        return self._bound_tokens(
-            written, self._around[frame], more, lambda: len(self.policy.encode(prompt.observation)["input_ids"])
-        )
+        return self._bound_tokens(written, self._around[frame], more, lambda: self._count(prompt))
+
+    def _count(self, prompt: Prompt) -> int:
+        return len(self.policy.encode(self.observe(prompt))["input_ids"])
 
     def text(self, text: str, room: int) -> tuple[str, int]:
         """Number of tokens of a text, as text and as a number; an upper bound if it fits into `room`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from mmrl.tools.chat_parser import ChatParser
 from mmrl.tools.executor import PendingCall, ToolExecutor, ToolResult, reject
 from mmrl.tools.function import FunctionTool
 from mmrl.types import Completion, Context, Ended, Episode, Prompt, Request, Sampling, Turn
+
+if TYPE_CHECKING:
+    from mmrl.policies.base import Policy
 
 
 class ToolUse(Rollout):
@@ -76,14 +79,14 @@ class ToolUse(Rollout):
             batch_timeout_s,
             ToolExecutor(max_timeouts),
         )
-        self.chat = isinstance(self.parser, ChatParser)
+        self.chat = self.parser if isinstance(self.parser, ChatParser) else None
         for tool in tools.values():
             _ = tool.parameters  # refuses a tool that cannot be called
         self.schemas = [tool.schema_as(name) for name, tool in tools.items()] if self.chat else []
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         sampling = replace(ctx.sampling, stop=(*ctx.sampling.stop, *self.parser.stop_strings(self.tools)))
-        shown = self.chat and ctx.policy.template_shows_tools(self.schemas)
+        shown = self._shows_tools(ctx.policy)
         plays = []
         for slot, prompt in prompts:
             raw = self._observe(prompt, shown)
@@ -109,14 +112,21 @@ class ToolUse(Rollout):
             ctx.progress("rollout", ended, len(plays))
         return [play.episode for play in plays]
 
+    def build_observation(self, prompt: Prompt, policy: Policy) -> Mapping[str, Any]:
+        return self._observe(prompt, self._shows_tools(policy))
+
+    def _shows_tools(self, policy: Policy) -> bool:
+        """Whether the policy's chat template shows the tools."""
+        return self.chat is not None and policy.template_shows_tools(self.schemas)
+
     def _observe(self, prompt: Prompt, shown: bool) -> Mapping[str, Any]:
         """Return the observation of a prompt; a chat model's one has the tools in its template or system message."""
         raw = text_observation(prompt)
-        if not isinstance(self.parser, ChatParser):
+        if self.chat is None:
             return raw
         if shown:
             return {**raw, "tools": self.schemas}
-        return {**raw, "messages": add_to_system(raw["messages"], self.parser.describe_tools(self.schemas))}
+        return {**raw, "messages": add_to_system(raw["messages"], self.chat.describe_tools(self.schemas))}
 
     def _write(self, ready: Sequence[ActiveEpisode], ctx: Context, sampling: Sampling) -> None:
         """One turn of each, in one batch."""

@@ -5,18 +5,22 @@ import json
 import os
 import random
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
+from mmrl.data.checks.prompt_lengths import check_prompt_lengths
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.policies.text.tiny import character_tokenizer
 from mmrl.rollouts.text.tools import ToolUse
+from mmrl.samples.record import SampleFormat
 from mmrl.tools.base import Tool
 from mmrl.tools.chat_parser import HermesParser, LlamaParser, MistralParser
 from mmrl.types import Completion, Context, Prompt, Sampling
+from tasks.dataset.task import DatasetTask
 
 ROOT = Path(__file__).parents[3]
 TOKENIZERS = Path(os.environ.get("MMRL_TOKENIZERS", ROOT / "build" / "tokenizers"))
@@ -247,6 +251,37 @@ def test_a_tool_can_end_the_episode():
     episode, text = play([call("look", query="a"), "thus " + call("finish", answer="4")], results=["b"])
     assert (episode.ended, episode.output) == ("done", "4")
     assert text.endswith('"4"}}</tool_call><end>')
+
+
+def test_samples_show_the_prompt_as_the_model_read_it():
+    episode, _ = play([call("look", query="a"), "4"], results=["b"])
+    policy = build_policy()
+    [message] = SampleFormat(policy).describe_prompt(episode)["messages"]
+    assert message["role"] == "context"
+    ids = episode.turns[0].completion.observation["input_ids"]
+    assert message["content"] == policy.tokenizer.decode(ids)
+    assert message["content"].startswith('<sys>[{"type": "function", "function": {"name": "look"')
+    assert message["content"].endswith("<user>?<end><assistant>")
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["template", "system message"])
+def test_descriptions_of_tools_count_as_tokens_of_the_prompt(shown, tmp_path):
+    policy, rollout = build_policy(), ToolUse({"look": Look()}, HermesParser())
+    if not shown:
+        policy.processor.chat_template = TEMPLATE.replace("tools", "none")
+    file = tmp_path / "rows.csv"
+    file.write_text("question,answer\n" + "".join(f"{letter}?,4\n" for letter in "abcdef"))
+    task = DatasetTask(path=str(file))
+    prompt = task[0]
+    bare = len(policy.encode(prompt.observation)["input_ids"])
+    observe = partial(rollout.build_observation, policy=policy)
+    whole = len(policy.encode(observe(prompt))["input_ids"])
+    assert whole > bare + 100
+    policy.model.config = Qwen2Config(max_position_embeddings=whole + 5)
+    check_prompt_lengths(task, policy, 5, observe)
+    check_prompt_lengths(task, policy, 6)
+    with pytest.raises(ValueError, match=rf"has {whole} tokens and sampling.max_tokens=6 come after it"):
+        check_prompt_lengths(task, policy, 6, observe)
 
 
 def test_a_result_cannot_open_a_turn():

@@ -16,7 +16,7 @@ from typing import Any
 FORMS = "rewards.py:score, rewards.py:Judge.score or package.module:score"
 
 
-def split_path(path: str, key: str = "reward") -> tuple[str, str]:
+def split_path(path: str, key: str) -> tuple[str, str]:
     """Split into the file or module and the dotted name inside it; package.module.score has its name last.
 
     Args:
@@ -34,7 +34,7 @@ def split_path(path: str, key: str = "reward") -> tuple[str, str]:
     return where, name
 
 
-def resolve_path(path: str, folder: Path, key: str = "reward") -> str:
+def resolve_path(path: str, folder: Path, key: str) -> str:
     """Make the file of a path absolute, from the folder that relative ones start in, and check that it exists."""
     where, name = split_path(path, key)
     if not where.endswith(".py"):
@@ -45,7 +45,7 @@ def resolve_path(path: str, folder: Path, key: str = "reward") -> str:
     return f"{file}:{name}"
 
 
-def load_functions(paths: Sequence[str], key: str = "reward") -> list[Callable[..., Any]]:
+def load_functions(paths: Sequence[str], key: str) -> list[Callable[..., Any]]:
     """Import functions. A class that several of them are methods of is instantiated once.
 
     Raises:
@@ -96,7 +96,7 @@ def _load_file(file: Path) -> ModuleType:
         found = importlib.util.find_spec(file.stem)
         if found is not None and found.origin is not None and Path(found.origin).resolve() == file:
             return importlib.import_module(file.stem)
-    name = f"mmrl_reward_file_{file.stem}"
+    name = f"mmrl_file_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
@@ -108,7 +108,7 @@ def format_error(error: BaseException, where: str) -> str:
     """Format the kind and the message of an exception, with the last line that is of the user's file."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
-    ours = Path(__file__).parents[1]
+    ours = Path(__file__).parent
     own = [frame for frame in frames if frame.filename == where or ours not in Path(frame.filename).parents]
     own = [frame for frame in own if not frame.filename.startswith("<")]
     if isinstance(error, SyntaxError) or not own:

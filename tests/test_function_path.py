@@ -3,7 +3,7 @@ import types
 
 import pytest
 
-from mmrl.rewards.function_path import load_functions, resolve_path, split_path
+from mmrl.function_path import load_functions, resolve_path, split_path
 
 
 @pytest.fixture
@@ -36,26 +36,26 @@ def file(tmp_path):
     ],
 )
 def test_a_path_has_a_place_and_a_name(path, parts):
-    assert split_path(path) == parts
+    assert split_path(path, "reward") == parts
 
 
 @pytest.mark.parametrize("path", ["score", "rewards.py", "rewards.py:", ":score", "rewards.py:a b", "rewards.py:1"])
 def test_what_names_no_function_is_refused(path):
     with pytest.raises(ValueError, match=r"name a function as rewards\.py:score"):
-        split_path(path)
+        split_path(path, "reward")
 
 
 def test_a_file_is_made_absolute_and_must_exist(tmp_path):
     (tmp_path / "rewards.py").touch()
-    assert resolve_path("rewards.py:score", tmp_path) == f"{tmp_path}/rewards.py:score"
-    assert resolve_path("package.module:score", tmp_path) == "package.module:score"
+    assert resolve_path("rewards.py:score", tmp_path, "reward") == f"{tmp_path}/rewards.py:score"
+    assert resolve_path("package.module:score", tmp_path, "reward") == "package.module:score"
     with pytest.raises(ValueError, match=rf"reward=nope\.py:score: there is no file {tmp_path}/nope\.py"):
-        resolve_path("nope.py:score", tmp_path)
+        resolve_path("nope.py:score", tmp_path, "reward")
 
 
 def test_functions_methods_classes_and_modules_are_loaded(file):
     names = ("score", "Judge.score", "Judge.style", "Judge.plain", "Judge")
-    functions = load_functions([*(f"{file}:{name}" for name in names), "math:sqrt", "math.sqrt"])
+    functions = load_functions([*(f"{file}:{name}" for name in names), "math:sqrt", "math.sqrt"], "reward")
     assert [function("x") for function in functions[:5]] == [1, 1, 1, 5, 7]  # Judge is instantiated once
     assert [function(9) for function in functions[5:]] == [3, 3]
 
@@ -65,7 +65,7 @@ def test_a_file_hides_no_module_of_its_name(tmp_path):
     file.write_text("def score(completion):\n    return 2\n")
     path = list(sys.path)
     try:
-        assert load_functions([f"{file}:score"])[0]("x") == 2
+        assert load_functions([f"{file}:score"], "reward")[0]("x") == 2
         assert sys.modules["types"] is types and sys.path == [*path, str(tmp_path)]
     finally:
         sys.path[:] = path
@@ -82,7 +82,7 @@ def test_a_file_hides_no_module_of_its_name(tmp_path):
 )
 def test_a_name_that_gives_no_function_is_refused(file, name, message):
     with pytest.raises(ValueError, match=message):
-        load_functions([f"{file}:{name}"])
+        load_functions([f"{file}:{name}"], "reward")
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_a_file_that_cannot_be_imported_is_refused_with_the_line(tmp_path, sourc
     path = list(sys.path)
     try:
         with pytest.raises(ValueError, match=message):
-            load_functions([f"{file}:score"])
+            load_functions([f"{file}:score"], "reward")
     finally:
         sys.path[:] = path
 
 
 def test_a_module_that_is_missing_is_refused():
     with pytest.raises(ValueError, match=r"reward=nope\.x: importing nope raised ModuleNotFoundError"):
-        load_functions(["nope.x"])
+        load_functions(["nope.x"], "reward")

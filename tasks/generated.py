@@ -1,0 +1,97 @@
+"""Base of text tasks whose problems are drawn from a seeded generator."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from mmrl.rng import derive_rng, derive_seed
+from mmrl.types import Prompt
+from tasks.answers import AnswerTask
+from tasks.checks import check_fraction, check_index, check_split
+
+_DRAWS = 2000  # of one problem until it belongs to the split
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratedTask(AnswerTask):
+    """Task whose problems are drawn from a seeded generator.
+
+    A hash of what is held out, such as the functions or the schema of a problem, says which split a problem belongs to.
+    So the splits are disjoint whatever their sizes are.
+
+    Args:
+        count: number of training problems.
+        held_out: number of held-out problems.
+        split: "train" or "held_out".
+        held_out_fraction: share of what is held out, such as functions or schemas.
+        seed: of the problems and the split; part of the task, not of the run.
+    """
+
+    count: int = 10_000
+    held_out: int = 500
+    split: str = "train"
+    held_out_fraction: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_split(self.name, self.split)
+        check_fraction(self.name, self.held_out_fraction)
+        if min(self.count, self.held_out) < 1:
+            raise ValueError(
+                f"task {self.name!r}: count and held_out must be at least 1, got {self.count} and {self.held_out}"
+            )
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator) -> Any:
+        """Draw a problem of any split; None if the draw gives no usable one."""
+
+    @abstractmethod
+    def split_key(self, problem: Any) -> str:
+        """Return the text that decides the split of a problem: no text is in both splits."""
+
+    @abstractmethod
+    def write_prompt(self, problem: Any, key: str) -> Prompt:
+        """Write the prompt of a problem, with the answer and what the verifier needs."""
+
+    def split_of(self, problem: Any) -> str:
+        """Return the split that a problem belongs to."""
+        level = derive_seed(self.name, "split", self.seed, self.split_key(problem)) / 2**64
+        return "held_out" if level < self.held_out_fraction else "train"
+
+    def problem(self, index: int) -> Any:
+        """Draw from the random stream of an index until a problem belongs to this split."""
+        check_index(self, index)
+        rng = derive_rng(self.name, self.split, self.seed, index)
+        for _ in range(_DRAWS):
+            problem = self.draw(rng)
+            if problem is not None and self.split_of(problem) == self.split:
+                return problem
+        raise ValueError(
+            f"task {self.name!r}: {_DRAWS} draws gave no problem of the split {self.split!r}; there are too few "
+            "distinct problems, so widen the arguments of the task or change held_out_fraction"
+        )
+
+    def __len__(self) -> int:
+        return self.count if self.split == "train" else self.held_out
+
+    def __getitem__(self, index: int) -> Prompt:
+        return self.write_prompt(self.problem(index), f"{self.name}/{self.split}/{index}")
+
+    def on(self, split: str) -> Self:
+        return replace(self, split=split)
+
+
+def to_tuples(task: Any, *names: str) -> None:
+    """Turn lists of a frozen task into tuples, since configurations give lists and a list is not hashable."""
+    for name in names:
+        object.__setattr__(task, name, tuple(getattr(task, name)))
+
+
+def ask_user(question: str) -> tuple[dict[str, Any]]:
+    """Return the messages of a prompt that is one turn of the user."""
+    return ({"role": "user", "content": question},)

@@ -1,0 +1,5 @@
+"""Arithmetic over dependency graphs, with solutions that are verified step by step."""
+
+from tasks.graphs.task import Graphs
+
+__all__ = ["Graphs"]

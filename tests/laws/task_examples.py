@@ -1,0 +1,68 @@
+"""The tasks that the laws run over: every option of conf/task whose verifier reads text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from hydra.utils import instantiate
+
+from mmrl.config.compose import compose, groups
+from mmrl.types import Prompt, Task
+
+OTHERS = {
+    "offline": "logged episodes of a simulator",
+    "sim": "initial states of a simulator",
+    "sim_progress": "initial states of a simulator",
+    "sim_similarity": "initial states of a simulator",
+    "preferences": "pairs of answers; a policy's own answer has no score",
+}
+"""Options whose episodes a verifier of text does not score, and why."""
+
+
+def _rows() -> str:
+    """A file of problems as a user has it."""
+    path = Path(mkdtemp()) / "capitals.jsonl"
+    capitals = {"France": "Paris", "Peru": "Lima", "Kenya": "Nairobi", "Japan": "Tokyo", "Chile": "Santiago"}
+    rows = [
+        {"question": f"Capital of {land}? ({n})", "answer": town} for n in range(12) for land, town in capitals.items()
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+WORDS: dict[str, list[str]] = {
+    "reasoning_gym": ["task.dataset=chain_sum"],
+    "wiki": ["task.people=400"],
+}
+"""Words that an option needs beside `task=NAME`, or that make it small."""
+
+PACKAGES = {"reasoning_gym": "reasoning_gym", "chess": "chess"}
+"""Packages without which an option is left out."""
+
+
+@cache
+def build_task(name: str) -> Task:
+    """The task of an option of conf/task, with its default arguments and the words above."""
+    words = [f"task.path={_rows()}"] if name == "dataset" else WORDS.get(name, [])
+    config: Any = compose([f"task={name}", *words])
+    return instantiate(config.data.task, _convert_="all")
+
+
+def names() -> list[str]:
+    """Options of conf/task that the laws run over."""
+    return sorted(set(groups()["task"]) - set(OTHERS))
+
+
+ALLOWED: dict[str, set[str]] = {
+    "dataset": {"full-width look-alikes"},  # equality of text ignores case and width
+    "wiki": {"in a comment"},  # SQuAD's equality ignores punctuation
+}
+"""By option, the kinds of changed right answers that its verifier accepts on purpose."""
+
+HOSTILE: dict[str, Callable[[Prompt, str], dict[str, str]]] = {}
+"""By option, further hostile answers of one problem, by kind: a function of the prompt and the expert's answer."""

@@ -1,0 +1,123 @@
+"""Laws of tasks, for every option of conf/task that a verifier of text scores."""
+
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from mmrl.evaluation.task_baselines import demonstrations, mean_scores, measure_baselines
+from mmrl.experiments.results import FOLDER
+from mmrl.rng import derive_rng
+from mmrl.rollouts.text.scripted import scripted_episode
+from mmrl.types import Task
+from tests.laws.hostile_answers import fixed_answers, stuffed_answers
+from tests.laws.task_examples import ALLOWED, HOSTILE, PACKAGES, build_task, names
+
+MANY, FEW = 64, 8
+
+
+@pytest.fixture(params=names())
+def task(request) -> Task:
+    if request.param in PACKAGES:
+        pytest.importorskip(PACKAGES[request.param])
+    return build_task(request.param)
+
+
+def first(task: Task, count: int):
+    return [task[index] for index in range(min(count, len(task)))]
+
+
+def contents(prompt) -> str:
+    """What the policy sees."""
+    return json.dumps(prompt.messages, default=str) + "".join(image.tobytes().hex() for image in prompt.images)
+
+
+def test_problems_are_the_same_again_and_survive_another_process(task):
+    again: Task = pickle.loads(pickle.dumps(task))
+    for before, after in zip(first(task, FEW), first(again, FEW)):
+        assert (before.key, before.answer, contents(before)) == (after.key, after.answer, contents(after))
+
+
+def test_keys_are_distinct_and_indices_outside_are_refused(task):
+    for split in ("train", "held_out"):
+        part = task.on(split)
+        prompts = first(part, MANY)
+        assert [prompt.index for prompt in prompts] == list(range(len(prompts)))
+        assert len({prompt.key for prompt in prompts}) == len(prompts)
+        for index in (-1, len(part)):
+            with pytest.raises(IndexError):
+                part[index]
+
+
+def test_no_held_out_problem_is_trained_on(task):
+    count = 512 if task[0].images else 4096  # pictures cost more than text
+    seen = {contents(prompt) for prompt in first(task.on("train"), count)}
+    assert seen.isdisjoint(contents(prompt) for prompt in first(task.on("held_out"), count))
+
+
+def test_prompts_are_chat_messages_with_the_images_that_they_name(task):
+    for prompt in first(task, FEW):
+        assert prompt.messages
+        parts = [p for m in prompt.messages if not isinstance(m["content"], str) for p in m["content"]]
+        assert sum(part["type"] == "image" for part in parts) == len(prompt.images)
+        for image in prompt.images:
+            assert image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3
+
+
+def test_the_expert_earns_the_maximum_on_every_problem(task):
+    for split in ("train", "held_out"):
+        part = task.on(split)
+        prompts = first(part, MANY)
+        answers = demonstrations(part, prompts)
+        for scores in part.scores([scripted_episode(*row) for row in zip(prompts, answers)]):
+            assert scores["exact"] == 1
+            assert all(0 <= score <= 1 for score in scores.values())
+
+
+def test_guesses_are_drawn_from_the_seed_and_do_not_solve_the_task(task):
+    prompts = first(task.on("held_out"), MANY)
+    draws = [[task.guess(p, derive_rng("guess", seed, p.key)) for p in prompts] for seed in (0, 0, 1)]
+    assert draws[0] == draws[1] != draws[2]
+    assert mean_scores(task.on("held_out"), prompts, draws[0])["exact"] < 0.6
+
+
+def test_scores_of_a_group_are_those_of_its_episodes_alone(task):
+    held_out = task.on("held_out")
+    prompts = first(held_out, FEW)
+    answers = demonstrations(held_out, prompts)
+    episodes = [scripted_episode(p, a) for p in prompts for a in (answers[0], answers[-1], "?")]
+    assert held_out.scores(episodes) == [held_out.score(episode) for episode in episodes]
+
+
+@pytest.fixture
+def floor(task) -> dict[str, float]:
+    return measure_baselines(task, MANY).floor
+
+
+def test_hostile_answers_score_no_more_than_the_floor(task, floor, request):
+    held_out = task.on("held_out")
+    prompts = first(held_out, FEW)
+    right = demonstrations(held_out, prompts)
+    others = demonstrations(task, first(task, MANY))
+    allowed = ALLOWED.get(request.node.callspec.params["task"], set())
+    extra = HOSTILE.get(request.node.callspec.params["task"], lambda prompt, right: {})
+    by_kind: dict[str, list[float]] = {}
+    for prompt, answer in zip(prompts, right):
+        same = [other for other in others if held_out.score(scripted_episode(prompt, other))["exact"] == 0]
+        rows = {**stuffed_answers(answer, same), **{text[:40]: text for text in fixed_answers()}}
+        rows |= extra(prompt, answer)
+        for kind, text in rows.items():
+            scores = held_out.score(scripted_episode(prompt, text))
+            assert all(math.isfinite(score) and score <= 1 for score in scores.values()), kind
+            by_kind.setdefault(kind, []).append(scores["exact"])
+    earned = {kind: float(np.mean(scores)) for kind, scores in by_kind.items() if kind not in allowed}
+    assert {kind: mean for kind, mean in earned.items() if mean > floor["exact"]} == {}
+    assert allowed <= set(by_kind)
+
+
+def test_stored_floor_and_ceiling_are_current(task, request):
+    name = request.node.callspec.params["task"]
+    stored = json.loads((FOLDER / "tasks" / f"{name}.json").read_text())
+    assert stored == measure_baselines(task, stored["count"]).plain()
