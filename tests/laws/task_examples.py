@@ -37,9 +37,11 @@ def _rows() -> str:
 
 WORDS: dict[str, list[str]] = {
     "reasoning_gym": ["task.dataset=chain_sum"],
-    "wiki": ["task.people=400"],
 }
-"""Words that an option needs beside `task=NAME`, or that make it small."""
+"""Words that an option needs beside `task=NAME`."""
+
+CHOICES = {"dataset", "reasoning_gym"}
+"""Options whose problems the user chooses: no floor of theirs is stored."""
 
 PACKAGES = {"reasoning_gym": "reasoning_gym", "chess": "chess"}
 """Packages without which an option is left out."""
