@@ -79,7 +79,7 @@ class Graphs(GeneratedTask):
         graph = problem.graph
         question = write_question(graph, list(problem.order), self.wording, self.modulus)
         answer = graph.values(self.modulus)[graph.asked]
-        return Prompt(key, ask_user(question), answer=answer, info={"graph": graph, "depth": len(graph.needed())})
+        return Prompt(key, ask_user(question), answer=answer, info={"graph": graph, "depth": len(graph.ancestors())})
 
     def score(self, episode: Episode) -> dict[str, float]:
         """exact: the answer is right; process: 1 less the share of errors in the steps; strict: right and no error;
@@ -114,7 +114,7 @@ class Graphs(GeneratedTask):
     def demonstrate(self, index: int) -> str:
         graph = self.problem(index).graph
         values = graph.values(self.modulus)
-        lines = [f"{node}={values[node.name]}" if node.symbol else str(node) for node in graph.needed()]
+        lines = [f"{node}={values[node.name]}" if node.symbol else str(node) for node in graph.ancestors()]
         return "\n".join([*lines, *([] if self.extractor is None else [self.write_answer(str(values[graph.asked]))])])
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
