@@ -8,13 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra.utils import get_class
 
 from mmrl.commands.catalogue.recipes import cite
-from mmrl.config.compose import CONF
+from mmrl.commands.cli import enter_project_of
+from mmrl.config.option_files import find_options
 from mmrl.errors import ConfigError
 from mmrl.runs.writable import writable
 
 OPTIONS = ("repo", "private", "endpoint")
+LOADERS = {
+    "ScoringPolicy": ("AutoModelForSequenceClassification", "AutoTokenizer", "tiny_scorer"),
+    "VisionLanguagePolicy": ("AutoModelForImageTextToText", "AutoProcessor", "vlm"),
+    "TextPolicy": ("AutoModelForCausalLM", "AutoTokenizer", "text"),
+}
+"""By class of policy: the classes of transformers that load its folder, and the option of the group `policy`."""
 
 
 def push(arguments: Sequence[str]) -> Path:
@@ -63,7 +71,7 @@ def _upload(folder: Path, given: Mapping[str, str]) -> str:
 
 def format_card(folder: Path, repo: str) -> str:
     """Format the model card: paper, evaluation with interval and protocol, how to load, and the configuration."""
-    config = yaml.safe_load((folder / "config.yaml").read_text())
+    config = enter_project_of(folder / "config.yaml")
     recipe, model = config.get("recipe"), config["model"]["init_args"]
     policy = (model.get("policy") or {}).get("init_args") or {}
     transformers = (folder / "policy" / "config.json").is_file()
@@ -75,18 +83,21 @@ def format_card(folder: Path, repo: str) -> str:
         header["base_model"] = policy["path"]
     parts = [f"---\n{yaml.safe_dump(header, sort_keys=False)}---", f"# {repo.rpartition('/')[2]}"]
     parts.append(f"Trained with mmrl, `recipe={recipe}`." if recipe else "Trained with mmrl.")
-    paper = _read_paper(recipe)
+    paper = _read_paper(recipe, config.get("project"))
     if paper:
-        parts.append(
-            f"Method: {cite(paper)}; {paper['source']}. Status: {paper['status']}. Differs: {paper['differs']}."
-        )
-    parts += ["## Evaluation", _format_evaluation(folder), "## Use", _format_use(repo, transformers, config)]
+        further = [f"{name.capitalize()}: {paper[name]}." for name in ("status", "differs") if paper.get(name)]
+        parts.append(" ".join([f"Method: {'; '.join(filter(None, [cite(paper), paper.get('source')]))}.", *further]))
+    use = _format_use(repo, config) if transformers else _format_commands("policy.path=FOLDER")
+    parts += ["## Evaluation", _format_evaluation(folder), "## Use", use]
     return "\n\n".join(parts) + "\n"
 
 
-def _read_paper(recipe: str | None) -> Mapping[str, Any]:
-    file = CONF / "recipe" / f"{recipe}.yaml"
-    return (yaml.safe_load(file.read_text()).get("paper") or {}) if recipe and file.is_file() else {}
+def _read_paper(recipe: str | None, project: str | None) -> Mapping[str, Any]:
+    """The paper that the recipe's file names: mmrl's, one of the run's own folder, or one that is found from here."""
+    file = Path(project or "", "conf", "recipe", f"{recipe}.yaml")
+    found = find_options()["recipe"].get(recipe or "")
+    file = file if found is None else found.path
+    return (yaml.safe_load(file.read_text()).get("paper") or {}) if file.is_file() else {}
 
 
 def _format_evaluation(folder: Path) -> str:
@@ -111,25 +122,22 @@ def _format_evaluation(folder: Path) -> str:
     return "\n".join([*lines, "problems, decodes or evaluators, and cannot be compared."])
 
 
-def _format_use(repo: str, transformers: bool, config: Mapping[str, Any]) -> str:
-    kind = config["model"]["init_args"]["policy"]["class_path"].rpartition(".")[2]
-    lines = []
-    if transformers:
-        auto = "AutoModelForImageTextToText" if kind == "VisionLanguagePolicy" else "AutoModelForCausalLM"
-        lines = [
-            "```python",
-            f"from transformers import {auto}, AutoProcessor",
-            "",
-            f'model = {auto}.from_pretrained("{repo}")',
-            f'processor = AutoProcessor.from_pretrained("{repo}")',
-            "```",
-            "",
-        ]
-    path = repo if transformers else "FOLDER"
-    lines += [
-        "```sh",
-        f"mmrl fit policy.path={path}        # train on",
-        f"mmrl evaluate task=... policy.path={path}",
+def _format_use(repo: str, config: Mapping[str, Any]) -> str:
+    kinds = get_class(config["model"]["init_args"]["policy"]["class_path"]).__mro__
+    model, processor, option = next(LOADERS[kind.__name__] for kind in kinds if kind.__name__ in LOADERS)
+    name = processor.removeprefix("Auto").lower()
+    lines = [
+        "```python",
+        f"from transformers import {model}, {processor}",
+        "",
+        f'model = {model}.from_pretrained("{repo}")',
+        f'{name} = {processor}.from_pretrained("{repo}")',
         "```",
+        "",
+        _format_commands(f"policy={option} policy.path={repo}"),
     ]
     return "\n".join(lines)
+
+
+def _format_commands(policy: str) -> str:
+    return f"```sh\nmmrl fit {policy}        # train on\nmmrl evaluate task=... {policy}\n```"

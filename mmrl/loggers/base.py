@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import importlib.util
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -48,6 +48,20 @@ def sample_rows(groups: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
     return [_row(group, episode) for group in groups for episode in group["episodes"]]
 
 
+def sample_table(
+    groups: Sequence[Mapping[str, Any]], image_class: Callable[[Image.Image], Any]
+) -> tuple[list[str], list[list[Any]]]:
+    """Build the columns and rows of a table with a column more, the first image of the prompt; None without one.
+
+    Args:
+        groups: samples of an iteration.
+        image_class: the tracker's class of an image.
+    """
+    images = [_open(group["images"]) for group in groups for _ in group["episodes"]]
+    shown = [None if image is None else image_class(image) for image in images]
+    return [*COLUMNS, "image"], [[*row, image] for row, image in zip(sample_rows(groups), shown)]
+
+
 def _row(group: Mapping[str, Any], episode: Mapping[str, Any]) -> list[Any]:
     turns = episode.get("turns", [])
     text = "".join("".join(turn["tokens"]) for turn in turns) or episode.get("output") or episode.get("instruction", "")
@@ -63,11 +77,6 @@ def _row(group: Mapping[str, Any], episode: Mapping[str, Any]) -> list[Any]:
         count_choices(episode),
         episode["ended"],
     ]
-
-
-def sample_images(groups: Sequence[Mapping[str, Any]]) -> list[Image.Image | None]:
-    """Return the first image of the prompt for every row of `sample_rows`; None without one."""
-    return [_open(group["images"]) for group in groups for _ in group["episodes"]]
 
 
 def _open(images: Sequence[str]) -> Image.Image | None:

@@ -9,7 +9,7 @@ from typing import Any
 from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from mmrl.loggers.base import COLUMNS, require_package, sample_images, sample_rows
+from mmrl.loggers.base import require_package, sample_table
 
 
 class Trackio(Logger):
@@ -62,9 +62,8 @@ class Trackio(Logger):
         """Log a table with a row for every completion."""
         import trackio
 
-        images = [None if image is None else trackio.Image(image) for image in sample_images(groups)]
-        rows = [[*row, image] for row, image in zip(sample_rows(groups), images)]
-        self.experiment.log({"samples": trackio.Table(columns=[*COLUMNS, "image"], data=rows)}, step=step)
+        columns, rows = sample_table(groups, trackio.Image)
+        self.experiment.log({"samples": trackio.Table(columns=columns, data=rows)}, step=step)
 
     @rank_zero_only
     def log_video(self, name: str, file: Path, step: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from mmrl.loggers.base import COLUMNS, require_package, sample_images, sample_rows
+from mmrl.loggers.base import require_package, sample_table
 
 
 class Wandb(WandbLogger):
@@ -39,9 +39,8 @@ class Wandb(WandbLogger):
         """Log a table with a row for every completion."""
         import wandb
 
-        images = [None if image is None else wandb.Image(image) for image in sample_images(groups)]
-        rows = [[*row, image] for row, image in zip(sample_rows(groups), images)]
-        self.log_table("samples", columns=[*COLUMNS, "image"], data=rows, step=step)
+        columns, rows = sample_table(groups, wandb.Image)
+        self.log_table("samples", columns=columns, data=rows, step=step)
 
     @rank_zero_only
     def log_video(self, name: str, file: Path, step: int) -> None:  # type: ignore[override]  # one file

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from mmrl.samples.view import classify_row, count_choices, escape_controls, mean_advantage, message_text
@@ -53,15 +53,21 @@ def render_section(
     return Markup('<div data-samples><script type="application/json">{}</script></div>').format(Markup(text))
 
 
+def load_page(folder: Path) -> Template:
+    """Load page.html of a folder, which extends document.html; every value is escaped."""
+    loader = FileSystemLoader([folder, _HERE])
+    pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return pages.get_template("page.html")
+
+
 def render_page(title: str, text: str, groups: Sequence[Mapping[str, Any]], start: str = "all") -> str:
     """Render one HTML file with these groups."""
-    pages = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined)
-    return pages.get_template("page.html").render(
+    return load_page(_HERE).render(
         title=title,
         text=text,
         section=render_section({"": groups}, start),
-        style=STYLE,
-        script=SCRIPT,
+        samples_style=STYLE,
+        scripts=[SCRIPT],
         policy=content_policy(SCRIPT),
     )
 

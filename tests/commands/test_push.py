@@ -6,6 +6,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from mmrl.__main__ import main
 from mmrl.commands.push import push
@@ -81,7 +83,40 @@ def test_the_card_states_paper_numbers_and_protocol(run):
     assert f"| last | greedy | exact | {100 * rate['mean']:.1f} % |" in text and result["protocol"] in text
     assert f"{100 * rate['lower']:.1f} to {100 * rate['upper']:.1f} %" in text
     assert "2402.03300" in text and "library_name: transformers" in text
-    assert 'AutoModelForCausalLM.from_pretrained("USER/mine")' in text
+    assert "mmrl evaluate task=... policy=text policy.path=USER/mine" in text
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kind"), [("grpo", "Qwen2ForCausalLM"), ("grpo_digits_vlm", "LlavaForConditionalGeneration"),
+                         ("bradley_terry", "Qwen2ForSequenceClassification")]
+)  # fmt: skip
+def test_the_lines_that_load_the_policy_run(recipe, kind, run, tmp_path):
+    folder = run if recipe == "grpo" else tmp_path / "run"
+    if folder is not run:
+        assert main(["fit", *words_of(recipe, folder)]) == 0
+    text = push([str(folder), "--dry-run", f"repo={folder / 'policy'}"]).read_text()
+    loaded = {}
+    exec(text.partition("```python\n")[2].partition("```")[0], loaded)
+    assert type(loaded["model"]).__name__ == kind
+    stored = load_file(folder / "policy" / "model.safetensors")
+    weights = list(loaded["model"].state_dict().values())  # of a VLM under other names than in the file
+    assert stored and all(any(torch.equal(value, there) for there in weights) for value in stored.values())
+    assert loaded.get("processor" if "vlm" in recipe else "tokenizer") is not None
+
+
+def test_the_paper_of_a_recipe_of_ones_own_is_in_the_card(tmp_path, monkeypatch):
+    (tmp_path / "conf" / "recipe").mkdir(parents=True)
+    (tmp_path / "conf" / "recipe" / "mine.yaml").write_text(
+        "# @package _global_\ndefaults:\n  - grpo\n"
+        "paper:\n  title: A paper of ours\n  source: arXiv:2601.01234, section 2\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    words = [word for word in words_of("grpo", "run") if not word.startswith("recipe=")]
+    assert main(["fit", "recipe=mine", *words]) == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    text = push(["../run", "--dry-run"]).read_text()
+    assert "Method: 2601.01234 A paper of ours; arXiv:2601.01234, section 2.\n" in text
 
 
 def test_a_policy_and_its_card_are_uploaded(run, monkeypatch, capsys):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from mmrl.compatibility import flatten_entries, format_value
@@ -19,7 +18,7 @@ from mmrl.evaluation.statistics.paired import PairedComparison
 from mmrl.evaluation.video.clips import get_outcome
 from mmrl.evaluation.video.recording import EpisodeVideos
 from mmrl.evaluation.video.scenes import classify_episode, encode_videos, select_episodes, sort_failures_first
-from mmrl.samples.html import MAX_BYTES, SCRIPT, STYLE, content_policy, render_section
+from mmrl.samples.html import MAX_BYTES, SCRIPT, STYLE, content_policy, load_page, render_section
 from mmrl.samples.images import data_uri
 from mmrl.types import Episode
 
@@ -55,18 +54,11 @@ class HtmlReport:
 
     def html(self) -> str:
         """Build the HTML file."""
-        pages = Environment(
-            loader=FileSystemLoader(Path(__file__).parent),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
         protocol = self.evaluation.protocol
         curve = plot_run(self.folder)
         script = Markup((Path(__file__).parent / "page.js").read_text())  # a file of this package
         decodes = list(list(self.evaluation.episodes.values())[-1])
-        return pages.get_template("page.html").render(
+        return load_page(Path(__file__).parent).render(
             result=self.result,
             name=Path(self.folder).name,
             hash=protocol.hash,
