@@ -66,6 +66,8 @@ SMALL = {
     "pixels": ("policy.hidden=[16]",),
 }
 """Words that make policies of conf/policy small, those of installed packages by random weights."""
+STAND_INS = {"reasoning_gym": ("data.task._target_=tests.tiny_recipes.Generated",)}
+"""Words that replace tasks of conf/task whose packages are not installed everywhere."""
 
 
 def text_of(recipe: str) -> str:
@@ -91,11 +93,18 @@ def words_of(recipe: str, folder) -> list[str]:
 def shrink(chosen: tuple[str, ...], folder) -> list[str]:
     """These words with those that make their run tiny."""
     plain = compose_words(chosen)
-    words = [*chosen, *TINY, *SMALL[plain.choices.policy], f"run_dir='{folder}'"]
+    words = [
+        *chosen,
+        *TINY,
+        *SMALL[plain.choices.policy],
+        *STAND_INS.get(plain.choices.task, ()),
+        f"run_dir='{folder}'",
+    ]
     if plain.data.group_size > 1:
         words.append("data.group_size=2")
     if plain.data.get("evaluation") is not None:
         words.append("data.evaluation.count=4")
+        words += ["data.evaluation.interim_count=2"] if plain.data.evaluation.get("interim_count") else []
     if "max_tokens" in plain.data.sampling:
         words.append("data.sampling.max_tokens=3")
     if "replay" in plain.data:

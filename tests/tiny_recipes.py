@@ -82,6 +82,15 @@ class Counting(Task):
         return {"digits": count / 5, "exact": float(count > 0)}
 
 
+@dataclass(frozen=True)
+class Generated(Counting):
+    """Stands in for the task reasoning_gym, whose package is not installed everywhere."""
+
+    dataset: str = ""
+    parameters: Any = None
+    extract: str | None = None
+
+
 class Recorder(L.Callback):
     """Writes, for each rank, the rows of every micro-batch, the metrics of every iteration and the final state."""
 

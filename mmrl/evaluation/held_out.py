@@ -30,6 +30,8 @@ class HeldOut:
         split: "held_out"; "train" only for decisions that must not use held-out problems.
         transforms: transforms of the scored episodes, by name, such as one that adds scores of the policy.
         offset: index of the first prompt, so that settings can be chosen on other prompts than those reported.
+        interim_count: held-out prompts of evaluations between the first and the last of a run, the first ones of
+            `count`; None for all of them.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class HeldOut:
         offset: int = 0,
         split: str = "held_out",
         transforms: dict[str, EpisodeTransform] | None = None,
+        interim_count: int | None = None,
     ):
         for name, value, least in (("count", count, 1), ("num_samples", num_samples, 1), ("offset", offset, 0)):
             if value < least:
@@ -52,6 +55,13 @@ class HeldOut:
         self.rollout, self.sampling, self.evaluators = rollout, sampling, evaluators
         self.count, self.num_samples, self.seed, self.offset, self.split = count, num_samples, seed, offset, split
         self.transforms = transforms or {}
+        if interim_count is not None and not 1 <= interim_count <= count:
+            raise ValueError(f"data.evaluation.interim_count must be 1 to count={count}, got {interim_count}")
+        if interim_count is not None and any(evaluator.compares for evaluator in evaluators.values()):
+            raise ValueError(
+                "data.evaluation.interim_count: an evaluator compares with the start, which needs all prompts"
+            )
+        self.interim_count = interim_count
         self.only: Sequence[int] | None = None  # subset of range(count); their draws do not depend on the subset
         self.latest: dict[str, list[Episode]] = {}  # light episodes of all ranks, by decode, as last measured
         self.start: dict[str, list[Episode]] = {}  # the same at the first measurement, if an evaluator compares with it
@@ -60,13 +70,19 @@ class HeldOut:
         """Return the indices of the problems in the split; problem number i has the draws of slot i."""
         return range(self.offset, min(self.offset + self.count, len(task)))
 
-    def measure(self, task: Task, reward: Reward, ctx: Context) -> dict[str, float]:
-        """Compute the metrics of every evaluator under every decode, named decode/evaluator/metric."""
+    def measure(self, task: Task, reward: Reward, ctx: Context, interim: bool = False) -> dict[str, float]:
+        """Compute the metrics of every evaluator under every decode, named decode/evaluator/metric.
+
+        Args:
+            interim: whether this is neither the first nor the last evaluation of a run.
+        """
         task = task.on(self.split)
         out: dict[str, float] = {}
         self.latest = {}
         for decode, sampling in self.sampling.items():
-            episodes = [e.light() for e in self.play(task, reward, ctx, sampling)]
+            episodes = [
+                e.light() for e in self.play(task, reward, ctx, sampling, self.interim_count if interim else None)
+            ]
             everyone = self.latest[decode] = parallel.gather(episodes)
             for name, evaluator in self.evaluators.items():
                 metrics = dict(evaluator(everyone))
@@ -84,9 +100,11 @@ class HeldOut:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.start = {decode: [_episode(*row) for row in rows] for decode, rows in state.items()}
 
-    def play(self, task: Task, reward: Reward, ctx: Context, sampling: Sampling) -> list[Episode]:
-        """Collect and score this rank's held-out episodes under one decode."""
-        indices = self.indices(task)
+    def play(
+        self, task: Task, reward: Reward, ctx: Context, sampling: Sampling, count: int | None = None
+    ) -> list[Episode]:
+        """Collect and score this rank's episodes of the first `count` held-out prompts under one decode."""
+        indices = self.indices(task)[:count]
         slots = range(len(indices)) if self.only is None else self.only
         mine = [(slot, task[indices[slot]]) for slot in slots[ctx.rank :: ctx.world_size]]
         scorer = Scorer(task, reward)

@@ -1,0 +1,52 @@
+"""Held-out evaluations in the course of a run: how many prompts each of them has."""
+
+import csv
+
+import pytest
+
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
+from mmrl.evaluation.held_out import HeldOut
+from mmrl.evaluation.metrics.success_rate import SuccessRate
+from mmrl.rollouts.text.single_turn import SingleTurn
+from mmrl.types import Sampling
+from tests.tiny_recipes import QUIET, TEXT
+
+QUIET_BUT_LOGGED = [word for word in QUIET if word != "trainer.logger=false"]
+
+
+def run(folder, *words):
+    """Number of prompts and success rate of every evaluation of three iterations."""
+    cfg = compose(
+        [*TEXT, *QUIET_BUT_LOGGED, "trainer.max_epochs=3", "trainer.check_val_every_n_epoch=1", f"run_dir={folder}"]
+        + ["data.evaluation.count=12", *words]
+    )
+    CLI(to_lightning(cfg)).fit()
+    with (folder / "metrics.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row.get("val/greedy/exact/n")]
+    return [(int(float(row["val/greedy/exact/n"])), row["val/greedy/exact/mean"]) for row in rows]
+
+
+def test_evaluations_between_the_first_and_the_last_have_fewer_prompts(tmp_path):
+    full, fewer = run(tmp_path / "full"), run(tmp_path / "fewer", "data.evaluation.interim_count=4")
+    assert [n for n, _ in full] == [12] * 4
+    assert [n for n, _ in fewer] == [12, 4, 4, 12]
+    assert fewer[0] == full[0] and fewer[-1] == full[-1]  # the run itself is the same
+
+
+def held_out(**changes):
+    return HeldOut(SingleTurn(), {"greedy": Sampling(decode="argmax")}, {"exact": SuccessRate("exact")}, **changes)
+
+
+@pytest.mark.parametrize("count", [0, 9])
+def test_an_interim_count_outside_the_prompts_is_refused(count):
+    with pytest.raises(ValueError, match=rf"interim_count must be 1 to count=8, got {count}"):
+        held_out(count=8, interim_count=count)
+
+
+def test_an_evaluator_that_compares_with_the_start_needs_all_prompts():
+    class Compared(SuccessRate):
+        compares = True
+
+    with pytest.raises(ValueError, match="interim_count: an evaluator compares with the start"):
+        HeldOut(SingleTurn(), {}, {"exact": Compared("exact")}, count=8, interim_count=4)
