@@ -11,7 +11,6 @@ import numpy as np
 from mmrl.types import Episode, Prompt
 from tasks.calls.match import Call, equal_calls, match_calls, match_multisets, name_error, parse_calls
 from tasks.calls.tools import TOOLS, ToolSpec, draw_request, show_tools
-from tasks.checks import reply_text
 from tasks.generated import GeneratedTask, ask_user
 
 NO_CALL = "no call"
@@ -78,11 +77,9 @@ class Calls(GeneratedTask):
         return Prompt(key, ask_user("\n".join(lines)), answer=write_calls(info["right"]), info=info)
 
     def score(self, episode: Episode) -> dict[str, float]:
-        scores = super().score(episode)
-        info = episode.prompt.info
-        calls = read_calls(episode.info["extracted"] or "" if self.extractor else reply_text(episode))
-        episode.info["outcome"] = name_outcome(calls, info["right"], info["parameters"])
-        return scores
+        answer, info = self.read_answer(episode) or "", episode.prompt.info
+        episode.info["outcome"] = name_outcome(read_calls(answer), info["right"], info["parameters"])
+        return self.verify(answer, episode.prompt)
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: the right calls, in any order; match: ToolRL's match score as a share of its maximum; names: Jaccard

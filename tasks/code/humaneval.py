@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from mmrl.rewards.extract import remove_thoughts
 from mmrl.types import Episode, Prompt
-from tasks.checks import reply_text
 from tasks.code.runner import Outcome, run_candidates, run_driver
 from tasks.dataset.source import Record
 from tasks.generated import ask_user
@@ -73,42 +71,52 @@ class HumanEval(RowsTask):
         return self.scores([episode])[0]
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
+        answers = [self.read_answer(episode) for episode in episodes]
+        judged = self._judge_all([answer or "" for answer in answers], [episode.prompt for episode in episodes])
+        for episode, (_, info) in zip(episodes, judged):
+            episode.info.update(info)
+        return [{**self.score_format(answer), **scores} for answer, (scores, _) in zip(answers, judged)]
+
+    def score_names(self, prompt: Prompt) -> tuple[str, ...]:
+        return (*self.score_format(None), "exact", "tests", "parses", "runs")
+
+    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: the test passes; tests: share of its assertions that hold; parses: it is a program with the function;
         runs: no call failed but where the test expects it.
         """
-        rows = [episode.prompt.info["row"] for episode in episodes]
-        calls = [record_calls(row, self.unsafe_sandbox)[0] for row in rows]
-        programs = [row.join(self._read(episode) or "") for row, episode in zip(rows, episodes)]
-        jobs = [(program, row.entry_point, made) for program, row, made in zip(programs, rows, calls)]
+        return self._judge_all([answer], [prompt])[0][0]
+
+    def _judge_all(
+        self, answers: Sequence[str], prompts: Sequence[Prompt]
+    ) -> list[tuple[dict[str, float], dict[str, Any]]]:
+        rows = [prompt.info["row"] for prompt in prompts]
+        tests = [record_calls(row, self.unsafe_sandbox) for row in rows]
+        jobs = [(row.join(answer), row.entry_point, calls) for row, answer, (calls, _) in zip(rows, answers, tests)]
         outcomes = run_candidates(jobs, strict=False, trace=False, unsafe=self.unsafe_sandbox)
-        tested = replay_tests(rows, calls, outcomes, self.unsafe_sandbox)
-        return [self._judge(*each) for each in zip(episodes, rows, outcomes, tested)]
-
-    def _read(self, episode: Episode) -> str | None:
-        text = reply_text(episode)
-        return remove_thoughts(text) if self.extractor is None else self.extractor(text)
-
-    def _judge(self, episode: Episode, row: Row, outcome: Outcome, tested: list[Any]) -> dict[str, float]:
-        held, reached, error = tested
-        calls, wanted = record_calls(row, self.unsafe_sandbox)
-        # a test may expect that a call raises an exception
-        complete = outcome.word in ("ran", "raised") and len(outcome.results) == len(calls)
-        exact = complete and not error and held == reached == wanted
-        word = "passed" if exact else ("failed" if outcome.word == "ran" else outcome.word)
-        episode.info.update(outcome=word, reason=outcome.reason, error_line=outcome.line)
-        return {
-            "exact": float(exact),
-            "tests": min(1.0, held / max(wanted, 1)),
-            "parses": float(outcome.word not in ("syntax_error", "no_function")),
-            "runs": float(exact or outcome.word == "ran"),
-        }
-
-    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
-        raise NotImplementedError("programs are verified many at a time, by `scores`")
+        tested = replay_tests(rows, [calls for calls, _ in tests], outcomes, self.unsafe_sandbox)
+        return [
+            judge(len(calls), wanted, outcome, test) for (calls, wanted), outcome, test in zip(tests, outcomes, tested)
+        ]
 
     def demonstrate(self, index: int) -> str:
         row = self[index].info["row"]
         return row.solution if self.extractor is None else self.write_answer(row.prompt + row.solution)
+
+
+def judge(calls: int, wanted: int, outcome: Outcome, test: list[Any]) -> tuple[dict[str, float], dict[str, Any]]:
+    """Compare the assertions that held with those that hold for the canonical solution."""
+    held, reached, error = test
+    # a test may expect that a call raises an exception
+    complete = outcome.word in ("ran", "raised") and len(outcome.results) == calls
+    exact = complete and not error and held == reached == wanted
+    scores = {
+        "exact": float(exact),
+        "tests": min(1.0, held / max(wanted, 1)),
+        "parses": float(outcome.word not in ("syntax_error", "no_function")),
+        "runs": float(exact or outcome.word == "ran"),
+    }
+    word = "passed" if exact else ("failed" if outcome.word == "ran" else outcome.word)
+    return scores, {"outcome": word, "reason": outcome.reason, "error_line": outcome.line}
 
 
 @lru_cache(maxsize=4096)

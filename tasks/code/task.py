@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.rewards.extract import remove_thoughts
 from mmrl.types import Episode, Prompt
-from tasks.checks import reply_text
 from tasks.code.driver import encode
 from tasks.code.generator import Function, break_program, count_operations, draw_function, draw_input, run_trusted
 from tasks.code.runner import Outcome, run_candidates
@@ -106,44 +104,28 @@ class Code(GeneratedTask):
         return self.scores([episode])[0]
 
     def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
+        answers = [self.read_answer(episode) for episode in episodes]
+        judged = self._judge_all([answer or "" for answer in answers], [episode.prompt for episode in episodes])
+        for episode, (_, info) in zip(episodes, judged):
+            episode.info.update(info)
+        return [{**self.score_format(answer), **scores} for answer, (scores, _) in zip(answers, judged)]
+
+    def score_names(self, prompt: Prompt) -> tuple[str, ...]:
+        return (*self.score_format(None), "exact", "tests", "parses", "runs", "speed")
+
+    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: all hidden tests pass; tests: share that passes; parses: it is a program with the function; runs: no
         call failed; speed: the operations of the expert's program as a share of its own, at most 1, if it is exact.
         """
-        programs = [self._read(episode) for episode in episodes]
-        jobs = [(text or "", FUNCTION, e.prompt.info["calls"]) for text, e in zip(programs, episodes)]
+        return self._judge_all([answer], [prompt])[0][0]
+
+    def _judge_all(
+        self, answers: Sequence[str], prompts: Sequence[Prompt]
+    ) -> list[tuple[dict[str, float], dict[str, Any]]]:
+        """The scores of each answer, and what is to know about its run."""
+        jobs = [(answer, FUNCTION, prompt.info["calls"]) for answer, prompt in zip(answers, prompts)]
         outcomes = run_candidates(jobs, strict=True, trace=True, unsafe=self.unsafe_sandbox)
-        return [self._judge(*each) for each in zip(episodes, outcomes)]
-
-    def _read(self, episode: Episode) -> str | None:
-        if self.extractor is None:
-            return remove_thoughts(reply_text(episode))
-        return self.extractor(reply_text(episode))
-
-    def _judge(self, episode: Episode, outcome: Outcome) -> dict[str, float]:
-        right = episode.prompt.info["right"]
-        passed = count_passed(outcome.results, right)
-        exact = float(passed == len(right) and outcome.word == "ran")
-        word = outcome.word if outcome.word != "ran" else ("passed" if exact else "failed")
-        episode.info.update(
-            outcome=word,
-            reason=outcome.reason,
-            error_line=outcome.line,
-            executed_lines=outcome.lines,
-            operations=outcome.operations,
-        )
-        parses = outcome.word not in ("syntax_error", "forbidden", "no_function")
-        operations = count_operations(episode.prompt.answer, episode.prompt.info["inputs"])
-        speed = min(1.0, operations / max(outcome.operations, 1)) if exact else 0.0
-        return {
-            "exact": exact,
-            "tests": passed / len(right),
-            "parses": float(parses),
-            "runs": float(outcome.word == "ran"),
-            "speed": speed,
-        }
-
-    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
-        raise NotImplementedError("programs are verified many at a time, by `scores`")
+        return [judge(*each) for each in zip(prompts, outcomes)]
 
     def demonstrate(self, index: int) -> str:
         return self.write_answer(self.problem(index).function.program())
@@ -153,6 +135,29 @@ class Code(GeneratedTask):
         while drawn is None:
             drawn = draw_function(rng, int(rng.integers(self.steps[0], self.steps[1] + 1)))
         return self.write_answer(drawn.program())
+
+
+def judge(prompt: Prompt, outcome: Outcome) -> tuple[dict[str, float], dict[str, Any]]:
+    """Compare the results of a program with the right ones."""
+    right = prompt.info["right"]
+    passed = count_passed(outcome.results, right)
+    exact = float(passed == len(right) and outcome.word == "ran")
+    info = {
+        "outcome": outcome.word if outcome.word != "ran" else ("passed" if exact else "failed"),
+        "reason": outcome.reason,
+        "error_line": outcome.line,
+        "executed_lines": outcome.lines,
+        "operations": outcome.operations,
+    }
+    speed = count_operations(prompt.answer, prompt.info["inputs"]) / max(outcome.operations, 1) if exact else 0.0
+    scores = {
+        "exact": exact,
+        "tests": passed / len(right),
+        "parses": float(outcome.word not in ("syntax_error", "forbidden", "no_function")),
+        "runs": float(outcome.word == "ran"),
+        "speed": min(1.0, speed),
+    }
+    return scores, info
 
 
 def count_passed(results: Sequence[Any], right: Sequence[Any]) -> int:

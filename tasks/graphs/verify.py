@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tasks.graphs.data import Graph
 
-STEP = re.compile(r"([a-z])=(?:([a-z]|[0-9]{1,4})([+*-])([a-z]|[0-9]{1,4})=)?([0-9]{1,4})")
+_NUMBER = "0|[1-9][0-9]{0,3}"
+STEP = re.compile(rf"([a-z])=(?:([a-z]|{_NUMBER})([+*-])([a-z]|{_NUMBER})=)?({_NUMBER})")
 """b=a+2=5: a quantity, its operation on quantities or numbers, and its value; a=3 where it is a number."""
 
 

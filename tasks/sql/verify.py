@@ -8,10 +8,8 @@ import sqlite3
 from collections.abc import Sequence
 from functools import lru_cache
 
-from mmrl.rewards.extract import remove_thoughts
 from mmrl.types import Episode
 from tasks.answers import AnswerTask
-from tasks.checks import reply_text
 from tasks.sql.database import Result, is_ordered, match_rows, run_query
 
 _TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|<>|[<>!=]=|\S")
@@ -37,7 +35,7 @@ def match_bigrams(query: str, right: str) -> float:
 
 def verify(query: str, right: str, connections: Sequence[sqlite3.Connection]) -> tuple[dict[str, float], Result]:
     """exact: the result is that of the right query on every database; syntax: the query runs; schema: Jaccard index of
-    the columns that both read; ngram: that of their bigrams.
+    the columns that both read; ngram: that of their bigrams; format: 1 if the query begins with SELECT or WITH.
 
     Results are multisets of rows, and sequences if the right query is ordered.
     Source: Pourreza et al., "Reasoning-SQL: Reinforcement Learning with SQL Tailored Partial Rewards for
@@ -61,6 +59,7 @@ def verify(query: str, right: str, connections: Sequence[sqlite3.Connection]) ->
         "syntax": float(first.word == "ran"),
         "schema": jaccard(set(first.columns), set(wanted.columns)),
         "ngram": match_bigrams(query, right),
+        "format": float(query.lstrip().lower().startswith(("select", "with"))),
     }, first
 
 
@@ -71,13 +70,9 @@ def run_right(connection: sqlite3.Connection, query: str) -> Result:
 
 
 def score_query(task: AnswerTask, episode: Episode, connections: Sequence[sqlite3.Connection]) -> dict[str, float]:
-    """Score the query of an episode; its `info` gets the outcome, right, wrong or the name of an error, and the reason.
-
-    format: 1 if the answer begins with SELECT or WITH.
-    """
-    text = reply_text(episode)
-    query = (remove_thoughts(text) if task.extractor is None else task.extractor(text)) or ""
+    """Score the query of an episode; `info` gets the outcome (right, wrong or the name of an error) and the reason."""
+    query = task.read_answer(episode) or ""
     scores, result = verify(query, episode.prompt.answer, connections)
     word = result.word if result.word != "ran" else ("right" if scores["exact"] else "wrong")
-    episode.info.update(extracted=query, outcome=word, reason=result.reason)
-    return {**scores, "format": float(query.lstrip().lower().startswith(("select", "with")))}
+    episode.info.update(outcome=word, reason=result.reason)
+    return scores

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from mmrl.types import Prompt
 from tests.tasks.code_answers import HOSTILE
 
@@ -43,6 +45,26 @@ def change_solution(prompt: Prompt, right: str) -> dict[str, str]:
         "with a sign": f"+{value}",
         "modulo 10": f"{asked}={value + 10}",
         "another last line": f"{right}\nso it is",
+    }
+
+
+def change_call(prompt: Prompt, right: str) -> dict[str, str]:
+    """Answers that stuff, repeat or disguise tool calls."""
+    return {
+        "twice": f"[{right}, {right}]",
+        "two lines": f"{right}\n{right}",
+        "a call of each tool": json.dumps([{"name": name, "arguments": {}} for name in prompt.info["parameters"]]),
+        "an unknown tool as well": f'[{right}, {{"name": "answer", "arguments": {{}}}}]',
+        "in tags": f"<tool_call>{right}</tool_call>",
+        "in a code block": f"```json\n{right}\n```",
+        "as a text": json.dumps(right),
+        "with a comment": f"{right} // right",
+        "a further key": right.replace('{"name"', '{"score": 1, "name"') if right[0] == "{" else "[no call]",
+        "a key twice": right.replace('{"name"', '{"name": "x", "name"') if right[0] == "{" else "no  call",
+        "no brackets": right.strip("{}[]") if right[0] in "{[" else "No call",
+        "single quotes": right.replace('"', "'") if '"' in right else "'no call'",
+        "a call and none": f"{right}\nno call" if right != "no call" else 'no call\n{"name": "x", "arguments": {}}',
+        "numbers as texts": right.replace(": ", ': "').replace(",", '",') if ": " in right else "no call!",
     }
 
 

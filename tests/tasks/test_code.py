@@ -98,7 +98,7 @@ def test_demonstrations_pass_and_examples_are_shown():
     task = Code(extract={"code": {"language": "python"}}, steps=(1, 4))
     episodes = [reply(task[i], task.demonstrate(i)) for i in range(20)]
     for scores, episode in zip(task.scores(episodes), episodes):
-        assert scores == {"exact": 1, "tests": 1, "parses": 1, "runs": 1, "speed": 1}
+        assert scores == {"format": 1, "exact": 1, "tests": 1, "parses": 1, "runs": 1, "speed": 1}
         assert episode.prompt.messages[0]["content"].count("solve(") == 1 + task.examples
 
 
