@@ -22,7 +22,7 @@ class WeightedSum(Reward):
     weights: dict[str, float]
 
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
-        return [sum((w * _score(episode, name) for name, w in self.weights.items()), 0.0) for episode in group]
+        return [sum((w * read_score(episode, name) for name, w in self.weights.items()), 0.0) for episode in group]
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,11 @@ class OverlongPenalty(WeightedSum):
         return [reward + episode.scores["overlong"] for reward, episode in zip(super().__call__(group), group)]
 
 
-def _score(episode: Episode, name: str) -> float:
+def read_score(episode: Episode, name: str, option: str = "weights") -> float:
+    """Return a finite score of an episode; a missing one is refused in the name of the option."""
     if name not in episode.scores:
         raise KeyError(
-            f"data.reward.weights names {name!r}, but {episode.prompt.key!r} was scored with {sorted(episode.scores)}"
+            f"data.reward.{option} names {name!r}, but {episode.prompt.key!r} was scored with {sorted(episode.scores)}"
         )
     value = episode.scores[name]
     if not math.isfinite(value):
