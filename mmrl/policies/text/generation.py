@@ -32,6 +32,7 @@ def refuse_mean(sampling: Sampling) -> None:
 class ServedPolicy(Policy):
     """Policy that generates text with a transformers model and its tokenizer or processor."""
 
+    capturable = "decode_steps"
     model: Any
     processor: Any
     path: str | None

@@ -141,6 +141,10 @@ class ChainPolicy(Policy):
             cached_features={name: part[owner] for name, part in encoded.cached_features.items()},
         )
 
+    @torch.no_grad()
+    def predict_values(self, observation: Mapping[str, Any]) -> Tensor | None:
+        return self.encode_context(observation).values
+
     def forward(self, batch: Batch) -> PolicyOutput:
         """Score the stochastic transitions of the stored chains [N, T, A]; other choices get 0.
 
