@@ -13,6 +13,7 @@ from hydra.utils import instantiate
 
 from mmrl.config.compose import compose, groups
 from mmrl.types import Prompt, Task
+from tests.laws.text_answers import change_call, change_order, change_query, change_solution, change_word, list_programs
 
 OTHERS = {
     "offline": "logged episodes of a simulator",
@@ -66,5 +67,12 @@ ALLOWED: dict[str, set[str]] = {
 }
 """By option, the kinds of changed right answers that its verifier accepts on purpose."""
 
-HOSTILE: dict[str, Callable[[Prompt, str], dict[str, str]]] = {}
+HOSTILE: dict[str, Callable[[Prompt, str], dict[str, str]]] = {
+    "calls": change_call,
+    "code": list_programs,
+    "graph_steps": change_order,
+    "graphs": change_solution,
+    "sql": change_query,
+    "strings": change_word,
+}
 """By option, further hostile answers of one problem, by kind: a function of the prompt and the expert's answer."""

@@ -22,7 +22,7 @@ class ObservationEncoder(nn.Module):
         observation_dims: length of the state vector; None without one.
         state: name of the observation that holds it.
         image_size: pixels a side of the observation "image", uint8 [S, S, 3]; None without one.
-        image_features: width of the image's part of the features.
+        image_features: width of the features that are computed from the image.
     """
 
     def __init__(self, observation_dims: int | None, state: str, image_size: int | None, image_features: int):
@@ -110,7 +110,7 @@ def _same(name: str, value: Tensor, shape: tuple[int, ...], word: str) -> None:
 
 
 class Perceptron(nn.Sequential):
-    """Sequential layers called without hooks, whose check takes as long as the arithmetic of small networks."""
+    """Sequential layers without torch's hooks: checking for hooks takes as long as the arithmetic of small networks."""
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self._modules.values():

@@ -50,9 +50,9 @@ class ChainPolicy(Policy):
     stochastic transitions alone. `sampling.decode` "mean" and "argmax" draw no transition. The temperature
     multiplies every standard deviation.
 
-    A network whose state is larger than the chunk has an `action_padding`, whose entries follow the chain's
-    deterministic transitions and are no choices; fresh noise in some coordinates alone leaves the marginals as they
-    are. Source: Black et al., "pi0", 2024, arXiv:2410.24164; Chen et al., "pi_RL", 2025, section 4, arXiv:2510.25889.
+    A network whose state is larger than the chunk has an `action_padding`. Its entries follow the chain's deterministic
+    transitions and are no choices; noise in the other coordinates alone does not change the marginals of the flow.
+    Source: Black et al., "pi0", 2024, arXiv:2410.24164; Chen et al., "pi_RL", 2025, section 4, arXiv:2510.25889.
     """
 
     chain: Chain
@@ -61,7 +61,7 @@ class ChainPolicy(Policy):
     action_dims: int
     processor: Processor
     timesteps_per_sample: int = 1  # denoising timesteps drawn for each demonstrated row, in one pass
-    bound: float | None = 1.0  # actions are cut to [-bound, bound] in the network's units
+    bound: float | None = 1.0  # actions are clipped to [-bound, bound] in the network's units
     action_padding: ActionPadding | None = None
 
     @abstractmethod

@@ -233,7 +233,7 @@ class SegmentBuilder:
             self._following.append((segment, observation))
 
     def finish(self, ctx: Context, first_group: int) -> list[Episode]:
-        """All segments, numbered, with the value of what follows those that did not terminate."""
+        """Return all segments, numbered, with a bootstrap value where they did not terminate."""
         if self._following:
             values = ctx.engine.predict_values([observation for _, observation in self._following])
             for (segment, observation), value in zip(self._following, values):
