@@ -41,6 +41,7 @@ def generate(
     sampling: Sampling,
     noise: Noise,
     stops: Callable[[Tensor], Tensor],
+    common: int = 0,
 ) -> Generated:
     """Sample R completions token by token, until each has stopped or has sampling.max_tokens tokens.
 
@@ -49,13 +50,18 @@ def generate(
     Args:
         step: runs the model on new inputs with a cache and returns the logits [N, V] of the next token.
         stops: which rows [N] bool have ended, given their ids so far [N, t].
+        common: number of first tokens that all prompts share and that are read once.
     """
     began = time.perf_counter()
     rows, limit, device = len(owner), sampling.max_tokens, attention.device
     drawn = _Drawn(rows, limit, device)
     uniform = noise.uniform(limit).to(device)  # random numbers depend on row and position only, not on the batch
     live = torch.arange(rows, device=device)  # rows still in the cache, in its order
-    logits = step(inputs, attention, positions, cache)[owner]
+    if common:
+        logits, attention = _read_after_common(step, inputs["input_ids"], attention, positions, cache, common)
+    else:
+        logits = step(inputs, attention, positions, cache)
+    logits = logits[owner]
     cache.expand(owner)
     following = positions[..., owner, -1:] + 1
     # without padding no mask is needed, so that the model builds none at every token
@@ -96,6 +102,32 @@ def next_logits(
     kept = {cache_argument(model): cache}
     out = model(**inputs, **kept, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
     return out.logits[:, -1]
+
+
+def count_common(ids: Tensor, attention: Tensor) -> int:
+    """Count the first tokens that all left-padded prompts [N, P] share, without the last token of the shortest."""
+    lengths = attention.sum(1, keepdim=True)
+    first = ids.shape[1] - lengths + torch.arange(max(int(lengths.min()) - 1, 0), device=ids.device)
+    tokens = ids.gather(1, first)
+    return int((tokens == tokens[:1]).all(0).cumprod(0).sum())
+
+
+def _read_after_common(
+    step: Callable[..., Tensor], ids: Tensor, attention: Tensor, positions: Tensor, cache: PromptCache, common: int
+) -> tuple[Tensor, Tensor]:
+    """Read the common tokens once, then the rest of each prompt: logits [N, V] and the mask [N, P] of the cache.
+
+    Padding stands between the common tokens and the rest.
+    """
+    rows, width = ids.shape
+    lengths = attention.sum(1, keepdim=True)
+    start = width - int(lengths[0])
+    first = slice(start, start + common)
+    step({"input_ids": ids[:1, first]}, None, positions[:1, first], cache)
+    cache.batch_repeat_interleave(rows)
+    rest = torch.arange(common, width, device=ids.device) >= width - lengths + common
+    mask = torch.cat([attention.new_ones(rows, common), rest.to(attention.dtype)], 1)
+    return step({"input_ids": ids[:, common:]}, mask, positions[:, common:], cache), mask
 
 
 def _decode_first(step: Callable[..., Tensor], *arguments: Any) -> Tensor:
