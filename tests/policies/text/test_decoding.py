@@ -20,7 +20,7 @@ def policy(kind="llama", **changes):
     return TextPolicy(config={"model_type": kind, **SIZES, "num_key_value_heads": 2, **changes}).eval()
 
 
-def left_padded(common, rests):
+def pad_left(common, rests):
     """Prompts of `common` equal tokens and a rest of each length, padded on the left: ids and mask [N, P]."""
     numbers = torch.Generator().manual_seed(1)
     first = torch.randint(4, 90, (common,), generator=numbers)
@@ -56,7 +56,7 @@ def sample(model, ids, mask, common):
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
 def test_common_tokens_that_are_read_once_change_no_draw(kind, common, rests):
     model = policy(kind)
-    ids, mask = left_padded(common, rests)
+    ids, mask = pad_left(common, rests)
     assert count_common(ids, mask) == common
     alone, once = sample(model, ids, mask, 0), sample(model, ids, mask, common)
     assert torch.equal(alone.ids, once.ids) and torch.equal(alone.lengths, once.lengths)
@@ -66,7 +66,7 @@ def test_common_tokens_that_are_read_once_change_no_draw(kind, common, rests):
 
 
 def test_a_prompt_keeps_its_last_token_and_no_common_token_is_none():
-    ids, mask = left_padded(4, (2, 3))
+    ids, mask = pad_left(4, (2, 3))
     assert count_common(ids, mask) == 4
     assert count_common(ids[:1], mask[:1]) == 5
     assert count_common(ids[:1].repeat(2, 1), mask[:1].repeat(2, 1)) == 5
@@ -89,5 +89,5 @@ def test_common_tokens_are_read_once_where_that_is_exact_and_saves_time(kind, ch
         model = TextPolicy(config={"model_type": kind, "num_heads": 4, **changes})
     else:
         model = policy(kind, num_hidden_layers=1, **{k: v for k, v in changes.items()})
-    ids, mask = left_padded(20, (2,) * rows)
+    ids, mask = pad_left(20, (2,) * rows)
     assert model._count_common(ids, mask) == (20 if shares else 0)
