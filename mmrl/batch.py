@@ -48,12 +48,12 @@ class Ragged:
         return [Ragged(self.items, self.sizes, part) for part in self.index.split(sizes)]
 
     def compact(self) -> Ragged:
-        """Return the same rows without items that no row has."""
+        """Return the same rows, and only the items that they use."""
         used, index = self.index.unique(return_inverse=True)
         return Ragged(Ragged(self.items, self.sizes, used).values, self.sizes[used], index)
 
     def to(self, *args: Any, **kwargs: Any) -> Ragged:
-        """Convert to another device or dtype; items that no row has are not copied."""
+        """Convert to another device or dtype; only items that a row uses are copied."""
         empty = self.items[:0].to(*args, **kwargs)
         if empty.device == self.items.device and empty.dtype == self.items.dtype:
             return self
@@ -65,7 +65,7 @@ class Ragged:
         return self.items.device
 
 
-class Batch(dict[str, Any]):  # Tensor or Ragged: a reader knows which, a type checker would ask each time
+class Batch(dict[str, Any]):  # values are Tensor or Ragged; Any, because a union would need a cast at every use
     """Dictionary of columns over the same N rows. Lightning moves it between devices and keeps the type."""
 
     @property

@@ -2,11 +2,13 @@
 
 A tiny run of these words (default: recipe=grpo capture=false) is traced from the start of its first epoch to the end of
 the epoch's last optimiser step; configuration, set-up and shut-down are not. Each line is a file of this project in the
-order of first entry, with its functions in the order of their first call; the last line is the number of files.
+order of first entry, with its functions in the order of their first call; the last line is the number of files. A
+method of a base class that returns a constant, such as {} or None, is left out.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
 import tempfile
 from pathlib import Path
@@ -53,7 +55,28 @@ def trace(words: list[str]) -> dict[str, dict[str, None]]:
         cli = CLI(to_lightning(compose(shrink(tuple(words), Path(folder)))))
         cli.trainer.callbacks.insert(0, tracer)  # before the others: their work after the last step is not counted
         cli.fit()
-    return tracer.functions
+    return {file: names for file, all_names in tracer.functions.items() if (names := _drop_constants(file, all_names))}
+
+
+def _drop_constants(file: str, names: dict[str, None]) -> dict[str, None]:
+    """The functions of a file that compute something."""
+    constants = set()
+    for node in ast.parse((ROOT / file).read_text()).body:
+        for item in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(item, ast.FunctionDef) and _is_constant(item):
+                constants.add(f"{node.name}.{item.name}")
+    return {name: None for name in names if name not in constants and name.rpartition(".")[0] not in constants}
+
+
+def _is_constant(function: ast.FunctionDef) -> bool:
+    """Whether a function has only a docstring, or returns an expression without a call except frozenset()."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    if not body:
+        return True
+    if len(body) > 1 or not isinstance(body[0], ast.Return):
+        return False
+    used = [node for node in ast.walk(body[0]) if isinstance(node, ast.Call | ast.Attribute | ast.Subscript)]
+    return all(ast.unparse(node) == "frozenset()" for node in used)
 
 
 def main() -> None:

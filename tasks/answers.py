@@ -34,15 +34,24 @@ class AnswerTask(Task):
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """Return the named scores of an extracted answer; "" if there is none."""
 
-    def score(self, episode: Episode) -> dict[str, float]:
+    def read_answer(self, episode: Episode) -> str | None:
+        """Return what the extractor finds, or the completion without its thoughts; None if there is no answer."""
         if self.extractor is None:
-            return self.verify(remove_thoughts(reply_text(episode)) or "", episode.prompt)
+            return remove_thoughts(reply_text(episode))
         episode.info["extracted"] = answer = self.extractor(reply_text(episode))
-        return {"format": float(answer is not None), **self.verify(answer or "", episode.prompt)}
+        return answer
+
+    def score_format(self, answer: str | None) -> dict[str, float]:
+        """Return format: 1 if the extractor found an answer; nothing without an extractor."""
+        return {} if self.extract is None else {"format": float(answer is not None)}
+
+    def score(self, episode: Episode) -> dict[str, float]:
+        answer = self.read_answer(episode)
+        return {**self.score_format(answer), **self.verify(answer or "", episode.prompt)}
 
     def score_names(self, prompt: Prompt) -> tuple[str, ...]:
         """Names of the scores of an episode, which are those of a completion without an answer."""
-        return (*(() if self.extract is None else ("format",)), *self.verify("", prompt))
+        return tuple({**self.score_format(None), **self.verify("", prompt)})
 
     def write_answer(self, answer: str) -> str:
         """Write an answer as the extractor finds it, for demonstrations."""

@@ -5,7 +5,6 @@ regulariser and a curriculum, from everything that the examples of the laws and 
 """
 
 import dataclasses
-import inspect
 import math
 import random
 import traceback
@@ -18,6 +17,7 @@ from omegaconf import OmegaConf
 from mmrl.columns import COLLATED
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, groups, to_lightning
+from mmrl.config.signatures import constructor_parameters
 from mmrl.errors import ConfigError
 from mmrl.objectives.objective import Term
 from tests.laws.law_examples import ANNOTATORS, TERMS, WEIGHTINGS
@@ -60,7 +60,7 @@ def drawn(number, folder):
             words = [f"{group}={choice}", *words, *OWN_FILES.get(group, {}).get(choice, [])]
     config = compose(words)
     config.model.reference = rng.random() < 0.9
-    if "value_head" in inspect.signature(get_class(config.model.policy._target_)).parameters:
+    if "value_head" in constructor_parameters(get_class(config.model.policy._target_)):
         config.model.policy.value_head = rng.random() < 0.9
     fits = fitting(config) if rng.random() < 0.8 else lambda part: True  # else anything with anything
     weighting = rng.choice([e.part for e in WEIGHTINGS])

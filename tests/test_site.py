@@ -36,6 +36,14 @@ def test_pages_load_nothing_from_the_network(site):
     assert (site / "search" / "search_index.js").exists()  # the search of a site that is read from a folder
 
 
+def test_the_page_of_a_task_shows_problems_with_their_picture_and_the_floor(site):
+    page = (site / "tasks" / "jigsaw.html").read_text()
+    assert "Held-out problems of" in page and "commonest" in page and "2 4 1 3" in page
+    assert (site / "tasks" / re.findall(r'src="(\.\./assets/tasks/jigsaw\.png)"', page)[0]).stat().st_size > 1000
+    for readme in ROOT.glob("tasks/*/README.md"):
+        assert f"tasks/{readme.parent.name}.html" in (site / "index.html").read_text()
+
+
 @pytest.fixture(scope="module")
 def pages():
     return reference.pages()

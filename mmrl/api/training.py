@@ -15,7 +15,7 @@ from mmrl.api.arguments import to_arguments, to_text
 from mmrl.api.environments import sim_arguments
 from mmrl.api.problems import task_arguments
 from mmrl.api.run import Run
-from mmrl.config.compose import PLAIN, compose
+from mmrl.config.compose import PLAIN
 from mmrl.errors import ConfigError
 from mmrl.project import enter_project
 from mmrl.rewards.base import Reward
@@ -42,11 +42,9 @@ def fit(*overrides: str | Path, **keys: Any) -> Run:
 
     enter_project(Path.cwd())
     arguments = _arguments(overrides, keys)
-    kept = [argument for argument in arguments if objects.is_kept(argument)]
-    if kept:
-        _refuse_stages(arguments)
+    kept = any(map(objects.is_kept, arguments))
     try:
-        folder = command(arguments)
+        folder = command(arguments, _refuse_stages if kept else None)
     except SystemExit as error:
         if kept:
             print("The run has objects of this program: to resume it, run the program with ckpt_path", file=sys.stderr)
@@ -82,13 +80,8 @@ def _file_arguments(arguments: list[str], keys: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _compose(arguments: Sequence[str]) -> DictConfig:
-    return compose([argument for argument in arguments if argument.partition("=")[0] not in ("trust", "overwrite")])
-
-
-def _refuse_stages(arguments: Sequence[str]) -> None:
+def _refuse_stages(cfg: DictConfig) -> None:
     """Refuse warm-start stages that need an object which exists in this process alone: each runs in one of its own."""
-    cfg = _compose(arguments)
     start = OmegaConf.select(cfg, "trainer.callbacks.warm_start") or {}
     kept = [argument for argument in start.get("common") or () if objects.is_kept(argument)]
     stages = [name for name, stage in (start.get("stages") or {}).items() if stage is not None]

@@ -6,7 +6,7 @@ import lightning as L
 
 from mmrl.batch import Batch
 from mmrl.data.collector import Collected
-from mmrl.evaluation.report.checkpoint_metrics import success_rates
+from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.loggers.base import SampleLogger
 from mmrl.samples.folder import SampleFolder
 from mmrl.samples.record import EpisodeRows, SampleFormat, first_groups
@@ -47,8 +47,8 @@ class Samples(L.Callback):
         if ctx.rank or ctx.iteration % self.every_n_iterations:
             return
         held_out = getattr(trainer, "datamodule").evaluation  # noqa: B009  # Lightning declares no such attribute
-        rates = {} if held_out is None else success_rates(held_out)
-        score_name = next((rate.score_name for rate in rates.values()), None)
+        evaluators = {} if held_out is None else held_out.evaluators
+        score_name = next((each.score_name for each in evaluators.values() if isinstance(each, SuccessRate)), None)
         rows = EpisodeRows(collected.episodes, batch)
         groups = rows.add_trained(first_groups(collected.sampled, self.groups))
         described = SampleFormat(ctx.policy, score_name, self.max_tokens).describe_groups(groups, rows)

@@ -24,11 +24,11 @@ def _build_captured(policy: Policy) -> Any:
 
     Imported here, since a control policy needs neither transformers nor a vision encoder.
     """
-    if hasattr(policy, "stop_ids"):  # it decodes token by token
+    if policy.capturable == "decode_steps":
         from mmrl.capture.decoding import CapturedDecoding
 
         return CapturedDecoding()
-    if hasattr(policy, "is_complete") and hasattr(policy, "encode_context"):
+    if policy.capturable == "contexts":
         from mmrl.capture.contexts import CapturedContexts
 
         return CapturedContexts()

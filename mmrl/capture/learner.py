@@ -13,7 +13,7 @@ from mmrl.batch import Batch, add_prefix, strip_prefix
 from mmrl.capture.flat import FlatParameters
 from mmrl.capture.flat_output import flatten_output, join_outputs, unflatten_output
 from mmrl.capture.graph import CapturedGraph
-from mmrl.capture.stepping import disable_checks, step, zero_coefficients
+from mmrl.capture.stepping import disable_checks, step
 from mmrl.data.checks.finite import check_loss
 from mmrl.data.minibatches import UpdateEpoch
 from mmrl.learners.base import BaseLearner
@@ -120,7 +120,7 @@ class CapturedLearner(Learner):
             }
 
         if all(isinstance(column, Tensor) for column in minibatch.values()):
-            key = (self.policy.training, *zero_coefficients(self.objective))  # what their code asks beside the columns
+            key = (self.policy.training, *self.objective.disabled_terms())  # what their code asks beside the columns
             found = self._graph(compute, minibatch, key)
         else:
             found = compute(minibatch)

@@ -7,7 +7,7 @@ from typing import Any
 from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.capture.phase import CapturedPhase
-from mmrl.capture.stepping import disable_checks, step, zero_coefficients
+from mmrl.capture.stepping import disable_checks, step
 from mmrl.learners.phased import PhasedLearner
 from mmrl.learners.phases.base import Phase, UpdateContext
 
@@ -42,7 +42,7 @@ class CapturedPhasedLearner(PhasedLearner):
         if name not in self._phases or not CapturedPhase.supports(phase, batch):
             return super().run_phase(name, phase, batch, ctx)
         # its code asks these beside the columns
-        asked = zero_coefficients(self.gradient_phases[name].objective) if name in self.gradient_phases else ()
+        asked = self.gradient_phases[name].objective.disabled_terms() if name in self.gradient_phases else ()
         key = *(model.training for model in ctx.models.values()), *asked
         columns, metrics, gradient = self._phases[name](batch, ctx.models, ctx.normal, key)
         ctx.log(metrics)

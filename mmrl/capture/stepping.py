@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from mmrl.objectives.objective import Objective
-
 
 def step(optimizer: Optimizer, trainer: Any) -> None:
     """Step an optimiser directly, with the count that Lightning keeps of steps."""
@@ -28,8 +26,3 @@ def disable_checks(optimizer: Optimizer) -> None:
     optimizer._accelerator_graph_capture_health_check = lambda: None  # type: ignore[method-assign]
     if torch.cuda.device_count() == 0:
         os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)
-
-
-def zero_coefficients(objective: Objective) -> tuple[bool, ...]:
-    """For each term: is its coefficient 0 at this step, so that it has no gradient? Part of a graph's key."""
-    return tuple(objective.coefficient(name).item() == 0 for name in objective.terms)

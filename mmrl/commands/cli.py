@@ -17,9 +17,8 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from mmrl import parallel
 from mmrl.callbacks.warm_start import WarmStart
-from mmrl.config.decode_checks import check_decodes
 from mmrl.config.parser_errors import format_parser_error, is_from_callback
-from mmrl.config.part_checks import check_parts
+from mmrl.config.part_checks import check_decodes, check_parts
 from mmrl.config.part_errors import explain_error, place_of
 from mmrl.config.paths import resolve_inputs
 from mmrl.config.preflight import check_config, check_numbers, check_seed

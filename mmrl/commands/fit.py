@@ -7,12 +7,14 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import yaml
+from omegaconf import DictConfig
 
 from mmrl.commands.cli import CLI
 from mmrl.commands.fit_arguments import check_dashed
@@ -28,10 +30,14 @@ SWITCHES = ("trust", "overwrite")
 """Options of this start alone: they are read from the command line, and no configuration file can set them."""
 
 
-def fit(arguments: Sequence[str]) -> Path | None:
+def fit(arguments: Sequence[str], check: Callable[[DictConfig], None] | None = None) -> Path | None:
     """Train by Hydra overrides (key=value) or LightningCLI arguments (--key value), and return the run's folder.
 
     --print_config prints the resolved file instead, --multirun starts several runs: then there is no folder.
+
+    Args:
+        arguments: of the command line.
+        check: refuses a composed configuration before it is parsed.
     """
     if {"-h", "--help"} & set(arguments):
         CLI(["--help"], build=False)  # prints LightningCLI's options and exits
@@ -56,7 +62,7 @@ def fit(arguments: Sequence[str]) -> Path | None:
         check_groups(arguments, groups())
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # hints about loggers and devices
     with stop_request() as request:
-        cli = CLI(arguments if dashed else to_lightning(compose(arguments)), build=False)
+        cli = CLI(arguments if dashed else _compose(arguments, check), build=False)
         if dashed:
             cli.move_outputs(_run_dirs(arguments))
         if only_print:
@@ -64,6 +70,13 @@ def fit(arguments: Sequence[str]) -> Path | None:
             return None
         train(cli, request, **switches)
         return Path(cli.config.run_dir)
+
+
+def _compose(arguments: Sequence[str], check: Callable[[DictConfig], None] | None) -> dict[str, Any]:
+    cfg = compose(arguments)
+    if check is not None:
+        check(cfg)
+    return to_lightning(cfg)
 
 
 def train(cli: CLI, request: StopRequest, trust: bool = False, overwrite: bool = False) -> None:

@@ -7,6 +7,7 @@ may be a sweep such as seed=0,1,2 or policy=tiny_text,text.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from mmrl.config.compose import SHORT, finish, to_hydra_overrides, to_lightning
 from mmrl.config.option_files import CONF, groups, search_path
 from mmrl.errors import ConfigError, is_user_error
+from mmrl.runs import child_process
 
 _WITH_VALUE = ("--cfg", "-c", "--package", "-p", "--config-dir", "-cd", "--experimental-rerun", "--info", "-i")
 MANY = ("--multirun", "-m")
@@ -47,7 +49,9 @@ def _run_job(cfg: DictConfig) -> None:
     cfg.run_dir = job_folder(cfg.run_dir, about.sweep.dir, about.job.num)
     choices: Any = OmegaConf.to_container(about.runtime.choices)
     arguments = to_fit_arguments(about.overrides.task)
-    print(f"run {about.job.num}: {' '.join(arguments)}")
+    print(f"run {about.job.num}: {' '.join(arguments)}", flush=True)
+    if (cfg.trainer.devices, cfg.trainer.get("num_nodes", 1)) != (1, 1):
+        return _run_child([word for word in arguments if not word.startswith("run_dir=")], cfg.run_dir)
     try:
         with stop_request() as request:
             train(CLI(to_lightning(finish(cfg, choices, arguments)), build=False), request)
@@ -56,6 +60,14 @@ def _run_job(cfg: DictConfig) -> None:
             raise
         print(f"mmrl fit: run {about.job.num} ({' '.join(arguments)}): {' '.join(str(error).split())}", file=sys.stderr)
         raise SystemExit(2 if isinstance(error, ConfigError) else 1) from error
+
+
+def _run_child(arguments: Sequence[str], folder: str) -> None:
+    """Run a job of several processes in a process of its own, whose command line Lightning repeats for the others."""
+    try:
+        child_process.run([sys.executable, "-m", "mmrl", "fit", *arguments, f"run_dir={folder}"], os.environ)
+    except subprocess.CalledProcessError as error:  # the child has said why
+        raise SystemExit(error.returncode if error.returncode > 0 else 1) from error
 
 
 def to_train_overrides(arguments: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from mmrl.config.signatures import constructor_parameters
 from mmrl.errors import ConfigError
 
 _FLAGS = ("-m", "--multirun", "--cfg", "-c", "--info", "--package", "-p")
@@ -118,7 +119,7 @@ def _list_parameters(part: Any) -> set[str] | None:
     """List the names of a constructor's parameters; None if it takes any name or has no signature."""
     if not inspect.isclass(part):
         return None
-    parameters = inspect.signature(part).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+    parameters = constructor_parameters(part)
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return None
-    return {parameter.name for parameter in parameters}
+    return set(parameters)

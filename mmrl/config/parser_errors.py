@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import inspect
 import os
 import re
 import traceback
@@ -12,6 +11,7 @@ import typing
 from dataclasses import dataclass, field
 
 from mmrl.config.renamed import find_new_name
+from mmrl.config.signatures import constructor_parameters
 
 _KEY = re.compile(r'^[Pp]arser key "(?P<key>[^"]+)":')
 _CLASS = re.compile(r"^Problem with given class_path '(?P<path>[^']+)':")
@@ -166,10 +166,11 @@ def _suggest_keys(key: str, part: str | None, group: str | None = None) -> str:
     try:
         constructor = getattr(importlib.import_module(module), name)
         if group is not None and group != "trainer":
-            constructor = typing.get_type_hints(constructor.__init__)[group]
+            inits = [base.__init__ for base in reversed(constructor.__mro__) if "__init__" in vars(base)]
+            constructor = {name: hint for init in inits for name, hint in typing.get_type_hints(init).items()}[group]
     except (ImportError, AttributeError, KeyError, NameError):
         return ""
-    known = [key for key in inspect.signature(constructor).parameters if key != "self"]
+    known = list(constructor_parameters(constructor))
     near = difflib.get_close_matches(key.split(".")[0], known, n=1)
     if near and len(known) > _MANY:
         return f" Did you mean {near[0]!r}?"

@@ -1,4 +1,4 @@
-"""Build the small parts of a configuration once, so that their errors are raised before a model is built."""
+"""Checks of parts before training: small ones are built before a model is, and the policy must know the decodes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from mmrl.config.part_errors import explain_error
+from mmrl.config.signatures import constructor_parameters
 from mmrl.config.wiring import build_nested, load
 from mmrl.data.parity import Parity
 from mmrl.errors import ConfigError
@@ -59,7 +60,7 @@ def _check_nulls(node: Any, key: str) -> None:
         return
     part = load(node["class_path"]) if "class_path" in node else None
     inside = node.get("init_args") or {} if part is not None else node
-    known = inspect.signature(part).parameters if inspect.isclass(part) else {}
+    known = constructor_parameters(part) if inspect.isclass(part) else {}
     for name, value in inside.items():
         if value is None and name in known:
             kind = str(known[name].annotation)
@@ -103,3 +104,17 @@ def _build(spec: Mapping[str, Any], *first: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the warning of a schedule that is built before the optimiser's first step
         return part(*first, **{name: build_nested(value) for name, value in given.items()})
+
+
+def check_decodes(policy: Any, data: Any) -> None:
+    """Refuse a decode of `data.sampling` or `data.evaluation.sampling` that the policy's `check_sampling` refuses."""
+    if policy is None or getattr(data, "sampling", None) is None:
+        return  # a learner without a policy, or a data module without sampling settings
+    decodes = {"data.sampling": data.sampling}
+    if getattr(data, "evaluation", None) is not None:
+        decodes |= {f"data.evaluation.sampling.{name}": part for name, part in data.evaluation.sampling.items()}
+    for key, sampling in decodes.items():
+        try:
+            policy.check_sampling(sampling)
+        except ValueError as error:
+            raise ConfigError(f"{key}: {error}") from error

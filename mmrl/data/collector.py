@@ -1,12 +1,14 @@
-"""PromptCollector: select prompts, collect their episodes and score them, for one iteration."""
+"""Collection of an iteration: select prompts, collect and score their episodes, and tell callbacks about it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 from mmrl import parallel
+from mmrl.batch import Batch
 from mmrl.curricula.base import Curriculum
 from mmrl.groups import group_episodes
 from mmrl.policies.base import Policy
@@ -126,3 +128,24 @@ def episode_metrics(episodes: Sequence[Episode], kept: int, rows: int) -> dict[s
 
 def _mean(values: Sequence[float]) -> float:
     return float(sum(values) / len(values))
+
+
+@runtime_checkable
+class ProgressCallback(Protocol):
+    """Callback that receives the progress of a collection."""
+
+    def on_rollout_progress(self, phase: str, done: int, of: int) -> None: ...
+
+
+@runtime_checkable
+class RolloutCallback(Protocol):
+    """Callback that receives the episodes of an iteration and the annotated rows, before they are trained on."""
+
+    def on_rollout_end(self, trainer: Any, collected: Collected, batch: Batch, ctx: Context) -> None: ...
+
+
+def notify_rollout_end(trainer: Any, collected: Collected, batch: Batch, ctx: Context) -> None:
+    """Call `on_rollout_end` of every callback of the trainer that has it."""
+    for callback in trainer.callbacks:
+        if isinstance(callback, RolloutCallback):
+            callback.on_rollout_end(trainer, collected, batch, ctx)

@@ -70,7 +70,7 @@ class UpdateEpoch:
         cuts: the first row of each minibatch, and the number of rows.
         accumulate: micro-batches of a minibatch.
         device: where sums over all processes are made.
-        whole_groups: micro-batches do not part the rows of a group.
+        whole_groups: keep the rows of a group in one micro-batch.
     """
 
     def __init__(

@@ -11,23 +11,15 @@ import torch
 
 from mmrl import parallel
 from mmrl.batch import Batch
-from mmrl.curricula.base import Curriculum
-from mmrl.data.callbacks import notify_rollout_end
 from mmrl.data.collate import collate
-from mmrl.data.collector import Collected
+from mmrl.data.collector import Collected, notify_rollout_end
 from mmrl.data.loader import IterationLoader
 from mmrl.data.replay_buffer import ReplayBuffer
 from mmrl.data.rollout_data import RolloutData
-from mmrl.engines.base import Engine
-from mmrl.evaluation.held_out import HeldOut
-from mmrl.objectives.weighting import Weighting
 from mmrl.policies.base import Policy
 from mmrl.policies.control.uniform import UniformPolicy
-from mmrl.rewards.base import Reward
 from mmrl.rng import derive_rng
-from mmrl.rollouts.base import Rollout
-from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Sampling, Task
+from mmrl.types import Context
 
 
 class ReplayData(RolloutData):
@@ -38,60 +30,33 @@ class ReplayData(RolloutData):
     The update-to-data ratio is `gradient_steps` over the decisions of an iteration. The buffer is that of one process.
 
     Args:
-        task: problems and their verifier.
-        rollout: how prompts become decisions; truncated episodes need a final observation.
-        engine: what samples the policy.
-        reward: from named scores to one number per episode, given at its last decision.
-        weighting: how the rows of a batch share the loss.
-        curriculum: which prompts come next.
-        sampling: how training actions are drawn.
         replay: the replay buffer.
-        transforms: applied to the episodes between scoring and collation, by name, run in the order given.
-        evaluation: what is measured on the held-out split, and how; None for nothing.
-        num_prompts: problems per iteration, over all ranks.
-        group_size: episodes per problem.
         gradient_steps: per iteration.
         learning_starts: number of first decisions of each process that are drawn uniformly from the action box;
             training starts after them.
         updates_per_step: gradient steps in one training step of Lightning, whose bookkeeping takes longer than the
             update of a small network.
-        seed: of everything random; the same seed gives the same run.
     """
 
     several_processes = False
 
     def __init__(
         self,
-        task: Task,
-        rollout: Rollout,
-        engine: Engine,
-        reward: Reward,
-        weighting: Weighting,
-        curriculum: Curriculum,
-        sampling: Sampling,
         replay: ReplayBuffer,
-        transforms: dict[str, EpisodeTransform] | None = None,
-        evaluation: HeldOut | None = None,
-        num_prompts: int = 1,
-        group_size: int = 1,
         gradient_steps: int = 1,
         learning_starts: int = 100,
         updates_per_step: int = 64,
-        seed: int = 0,
+        **kwargs: Any,
     ):
+        # what is fixed here is no argument of this class
         super().__init__(
-            task,
-            rollout,
-            engine,
-            reward,
-            weighting,
-            curriculum,
-            sampling,
-            transforms=transforms,
-            evaluation=evaluation,
-            num_prompts=num_prompts,
-            group_size=group_size,
-            seed=seed,
+            annotators=None,
+            pipeline=None,
+            parity=None,
+            update_epochs=1,
+            num_minibatches=1,
+            max_empty_iterations=5,
+            **kwargs,
         )
         self.replay, self.gradient_steps = replay, gradient_steps
         self.learning_starts, self.updates_per_step = learning_starts, updates_per_step

@@ -18,16 +18,14 @@ from mmrl import parallel
 from mmrl.annotators.base import Annotator
 from mmrl.batch import Batch
 from mmrl.curricula.base import Curriculum
-from mmrl.data.callbacks import ProgressCallback, notify_rollout_end
 from mmrl.data.checks.empty_iterations import EmptyIterations
 from mmrl.data.checks.finite import check_columns
 from mmrl.data.checks.prompt_lengths import check_prompt_lengths, drop_long_prompts
-from mmrl.data.checks.staleness import measure_staleness
 from mmrl.data.collate import learnable
-from mmrl.data.collector import Collected, PromptCollector
+from mmrl.data.collector import Collected, ProgressCallback, PromptCollector, notify_rollout_end
 from mmrl.data.loader import IterationLoader
 from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
-from mmrl.data.parity import Parity
+from mmrl.data.parity import Parity, measure_staleness
 from mmrl.engines.base import Engine
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation_mode import evaluation_mode

@@ -34,6 +34,10 @@ class Engine(ABC):
         ]
         return self.sample(requests, sampling)
 
+    def predict_values(self, observations: Sequence[Mapping[str, Any]]) -> list[float]:
+        """Predict the values of raw observations; 0 where engine or policy has no value function."""
+        return [0.0] * len(observations)
+
     def report(self) -> dict[str, float]:
         """Return this process's metrics since the last report, such as time/<phase>, and reset them."""
         spent, self.spent = self.spent, {}

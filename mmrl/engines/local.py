@@ -51,9 +51,7 @@ class LocalEngine(Engine):
 
     @torch.no_grad()
     def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
-        if self._policy is None:
-            raise RuntimeError("the engine has no weights yet: call sync(policy, version) before sample")
-        policy = self._policy
+        policy = self._policy_in_use()
         asked, owner = distinct(requests)
         read = contexts(asked, policy)
         # sorted by context and length, so that batches need little padding and few copies
@@ -68,15 +66,31 @@ class LocalEngine(Engine):
 
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], seeds: Sequence[int], sampling: Sampling) -> Sequence[Completion]:
-        policy = self._policy
-        inputs = None if policy is None or not len(seeds) else policy.encode_batch(observation)
-        if policy is None or inputs is None:
+        policy = self._policy_in_use()
+        inputs = policy.encode_batch(observation) if len(seeds) else None
+        if inputs is None:
             return super().act(observation, seeds, sampling)
         with evaluation_mode(policy):
             starts = range(0, len(seeds), self.max_rows)
             return ActionBatch.concatenate(
                 [self._act_batch(policy, inputs, seeds, sampling, start) for start in starts]
             )
+
+    @torch.no_grad()
+    def predict_values(self, observations: Sequence[Mapping[str, Any]]) -> list[float]:
+        policy, values = self._policy_in_use(), []
+        with evaluation_mode(policy):
+            for start in range(0, len(observations), self.max_rows):
+                some = observations[start : start + self.max_rows]
+                inputs = policy.collate([policy.encode(observation) for observation in some])
+                found = policy.predict_values({name: column.to(self._device) for name, column in inputs.items()})
+                values += super().predict_values(some) if found is None else found.float().tolist()
+        return values
+
+    def _policy_in_use(self) -> Policy:
+        if self._policy is None:
+            raise RuntimeError("the engine has no weights yet: call sync(policy, version) before it is used")
+        return self._policy
 
     def _act_batch(
         self, policy: Policy, inputs: dict[str, Tensor], seeds: Sequence[int], sampling: Sampling, start: int

@@ -25,7 +25,7 @@ from mmrl.learners.phases.base import Phase, UpdateContext
 from mmrl.learners.phases.output import Output
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
-from mmrl.policies.control.policy import perceptron
+from mmrl.policies.control.encoder import perceptron
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode, PolicyOutput
 

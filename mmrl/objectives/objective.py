@@ -97,6 +97,11 @@ class Objective(nn.Module):
     def coefficient(self, name: str) -> Tensor:
         return getattr(self, f"coefficient_{name}")
 
+    def disabled_terms(self) -> tuple[str, ...]:
+        """Terms whose coefficient is 0 at this step, which have no gradient; none on a GPU, where asking costs more."""
+        values = {name: self.coefficient(name) for name in self.terms}
+        return tuple(name for name, value in values.items() if value.device.type == "cpu" and value.item() == 0)
+
     def forward(self, out: PolicyOutput, batch: Batch, with_metrics: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """The scalar loss and its named parts; diagnostics, as sums for `average`, unless left out."""
         loss, metrics = self.total(out, batch, with_metrics)
@@ -105,17 +110,15 @@ class Objective(nn.Module):
     def total(self, out: PolicyOutput, batch: Batch, with_metrics: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the scalar loss from only those parts of the output that the terms read."""
         batch.require(self.reads(), "objective")
-        sums_by_rows = self._weighted_sums(batch)
+        sums_by_rows, disabled = self._weighted_sums(batch), self.disabled_terms()
         loss: Tensor | None = None
         metrics: dict[str, Tensor] = {}
         for name, term in self.terms.items():
             weighted = sums_by_rows[self.row_masks.get(name)]
-            coefficient = self.coefficient(name)
-            disabled = coefficient.device.type == "cpu" and coefficient.item() == 0  # on a GPU asking costs more
-            with torch.no_grad() if disabled else nullcontext():
+            with torch.no_grad() if name in disabled else nullcontext():
                 value, term_metrics = term.loss_and_metrics(out, batch) if with_metrics else (term(out, batch), {})
                 value = weighted.sum(value, f"term {name!r}")
-            part = coefficient * value
+            part = self.coefficient(name) * value
             loss = part if loss is None else loss + part
             metrics[name] = value.detach()
             metrics |= weighted.sums(term_metrics, f"{name}/")

@@ -20,7 +20,7 @@ class SquaredValue(Term):
     0.5 (v - R)^2; with clip the larger of this and 0.5 (v_old + clamp(v - v_old, -clip, clip) - R)^2.
 
     Args:
-        clip: how far a value may move from the stored one before it earns no more, in units of reward.
+        clip: change from the stored value, in units of reward, beyond which there is no gradient (PPO's value clip).
     """
 
     clip: float | None = None

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +44,8 @@ class Policy(nn.Module, ABC):
     cached_inputs: frozenset[str] = frozenset()  # keys of the observation that `Action.cached_features` replace
     chunk: int | None = None  # H, control steps per decision, where an action is [H, A]; None where it is [A] or a text
     optional: tuple[str, ...] = ("value_head",)  # modules that a checkpoint may lack, or have in excess
-    captured: Any = None  # replacement of the network while acting, from `mmrl.capture`; None for the network itself
+    capturable: Literal["decode_steps", "contexts"] | None = None  # the part of acting that `mmrl.capture` can replay
+    captured: Any = None  # replacement of that part while acting, from `mmrl.capture`; None for the network itself
     one_pass: bool = False  # whether `forward` must call the network exactly once, as sharded weights require
 
     @classmethod
@@ -129,6 +130,14 @@ class Policy(nn.Module, ABC):
         once.
         """
         return self.act({name: column[owner] for name, column in observation.items()}, sampling, noise)
+
+    def predict_values(self, observation: Mapping[str, Any]) -> Tensor | None:
+        """Predict the values [N] of N collated contexts, without gradient; None without a value function.
+
+        These are the values that `act` returns; policies that can compute them without an action override it.
+        """
+        rows = len(next(iter(observation.values())))
+        return self.act(observation, Sampling(), Noise([0] * rows)).values
 
     @abstractmethod
     def forward(self, batch: Batch) -> PolicyOutput:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,20 @@ def save(folder: str | Path, settings: Mapping[str, Any], module: nn.Module) -> 
     save_file({name: value.contiguous() for name, value in module.state_dict().items()}, folder / _WEIGHTS)
 
 
-def settings(folder: str | Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+def resolve(scope: Mapping[str, Any], path: str | None, sizes: Sequence[str]) -> dict[str, Any]:
+    """Return a policy's settings: the arguments of its constructor, or what is stored under `path`.
+
+    Args:
+        scope: `locals()` at the start of the constructor, which has its arguments; `own` are those of a subclass.
+        path: folder that `save` wrote; None without one.
+        sizes: settings that must not differ from the stored ones where they are given.
+    """
+    hidden = ("self", "__class__", "path", "own")
+    given = {name: value for name, value in scope.items() if name not in hidden} | scope.get("own", {})
+    return given if path is None else _read_settings(path, {name: given[name] for name in sizes})
+
+
+def _read_settings(folder: str | Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Read the stored settings; refuse a requested setting (not None) that differs."""
     file = Path(folder) / _SETTINGS
     if not file.is_file():
@@ -40,7 +53,9 @@ def settings(folder: str | Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     return stored
 
 
-def load(folder: str | Path, module: nn.Module) -> None:
-    """Load the stored weights into the module."""
+def load(folder: str | Path | None, module: nn.Module) -> None:
+    """Load the stored weights into the module; None leaves it as it is."""
+    if folder is None:
+        return
     path = Path(folder) / _WEIGHTS
     fill(module, read_weights(path, "give a folder that save_pretrained wrote"), str(path))

@@ -81,7 +81,7 @@ class TabletopPhysics:
 
     @property
     def turns(self) -> np.ndarray:
-        """Rotations of the things, [n, K, 3, 3]."""
+        """Rotation matrices of the objects, [n, K, 3, 3]."""
         return self.kinematics.turns[:, self._bodies].reshape(-1, len(self._bodies), 3, 3)
 
     @property

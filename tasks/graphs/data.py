@@ -41,7 +41,7 @@ class Graph:
             known[node.name] = compute(node.symbol, numbers) % modulus
         return known
 
-    def needed(self) -> tuple[Node, ...]:
+    def ancestors(self) -> tuple[Node, ...]:
         """Return the quantities that the asked one depends on, itself included, in the order of `nodes`."""
         wanted = {self.asked}
         for node in reversed(self.nodes):

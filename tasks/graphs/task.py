@@ -79,27 +79,31 @@ class Graphs(GeneratedTask):
         graph = problem.graph
         question = write_question(graph, list(problem.order), self.wording, self.modulus)
         answer = graph.values(self.modulus)[graph.asked]
-        return Prompt(key, ask_user(question), answer=answer, info={"graph": graph, "depth": len(graph.needed())})
+        return Prompt(key, ask_user(question), answer=answer, info={"graph": graph, "depth": len(graph.ancestors())})
 
     def score(self, episode: Episode) -> dict[str, float]:
         """exact: the answer is right; process: 1 less the share of errors in the steps; strict: right and no error;
         steps: share of lines with a right step; format: the last line is a step or a number.
         """
-        graph, text = episode.prompt.info["graph"], remove_thoughts(reply_text(episode)) or ""
+        graph, answer = episode.prompt.info["graph"], self.read_answer(episode) or ""
+        text = remove_thoughts(reply_text(episode)) or ""
         lines = [line.strip() for line in text.strip().splitlines()][:200]
         if self.extractor is None:
             answer, written = final_line(text), lines
             if lines and parse_step(lines[-1]) is None:
                 written = lines[:-1]  # the answer alone after the steps
         else:
-            answer, written = self.extractor(reply_text(episode)) or "", [line for line in lines if parse_step(line)]
+            written = [line for line in lines if parse_step(line)]
         scores = self._verify_answer(answer, graph)
         process, penalty = measure_process(written, graph, self.modulus, scores["exact"] == 1)
         verdicts = judge_steps(written, graph, self.modulus)
-        episode.info.update(extracted=answer, steps=verdicts)
+        episode.info["steps"] = verdicts
         right = verdicts.count("right") / max(1, len(verdicts))
         strict = float(scores["exact"] == 1 and penalty == 0)
         return {**scores, "process": process * scores["exact"], "strict": strict, "steps": right}
+
+    def score_names(self, prompt: Prompt) -> tuple[str, ...]:
+        return ("exact", "format", "process", "strict", "steps")
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         return self._verify_answer(answer, prompt.info["graph"])
@@ -113,9 +117,15 @@ class Graphs(GeneratedTask):
 
     def demonstrate(self, index: int) -> str:
         graph = self.problem(index).graph
-        values = graph.values(self.modulus)
-        lines = [f"{node}={values[node.name]}" if node.symbol else str(node) for node in graph.needed()]
-        return "\n".join([*lines, *([] if self.extractor is None else [self.write_answer(str(values[graph.asked]))])])
+        lines = write_solution(graph, self.modulus)
+        answer = str(graph.values(self.modulus)[graph.asked])
+        return "\n".join([*lines, *([] if self.extractor is None else [self.write_answer(answer)])])
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
         return self.write_answer(str(int(rng.integers(self.modulus))))
+
+
+def write_solution(graph: Graph, modulus: int) -> list[str]:
+    """Write the step of each quantity that the answer needs, in order: a=3, b=a+2=5."""
+    values = graph.values(modulus)
+    return [f"{node}={values[node.name]}" if node.symbol else str(node) for node in graph.ancestors()]

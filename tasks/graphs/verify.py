@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tasks.graphs.data import Graph
 
-STEP = re.compile(r"([a-z])=(?:([a-z]|[0-9]{1,4})([+*-])([a-z]|[0-9]{1,4})=)?([0-9]{1,4})")
+_NUMBER = "0|[1-9][0-9]{0,3}"
+STEP = re.compile(rf"([a-z])=(?:([a-z]|{_NUMBER})([+*-])([a-z]|{_NUMBER})=)?({_NUMBER})")
 """b=a+2=5: a quantity, its operation on quantities or numbers, and its value; a=3 where it is a number."""
 
 
@@ -36,7 +37,7 @@ def judge_steps(lines: list[str], graph: Graph, modulus: int) -> list[str]:
     not with what follows from wrong values before it.
     """
     values = graph.values(modulus)
-    parents = {node.name: node.parents for node in graph.needed()}
+    parents = {node.name: node.parents for node in graph.ancestors()}
     verdicts: list[str] = []
     defined: set[str] = set()
     for line in lines:
@@ -67,7 +68,7 @@ def measure_process(lines: list[str], graph: Graph, modulus: int, correct: bool)
     Source: Zhang et al., "On the Interplay of Pre-Training, Mid-Training, and RL on Reasoning Language Models",
     arXiv 2512.07783 (process-verified evaluation, and the reward of its published code).
     """
-    values, needed = graph.values(modulus), graph.needed()
+    values, needed = graph.values(modulus), graph.ancestors()
     parents = {node.name: node.parents for node in needed}
     verdicts = judge_steps(lines, graph, modulus)
     first: dict[str, tuple[Step, str]] = {}

@@ -8,7 +8,7 @@ from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.samples.folder import SampleFolder
 from tests.test_recipes import shrink
-from tests.tiny_recipes import fit
+from tests.tiny_recipes import command, fit
 
 CONTROL = ("recipe=ppo_control", "trainer.max_epochs=2", "data.rollout.num_envs=2", "data.rollout.horizon=16")
 
@@ -102,3 +102,17 @@ def test_every_nth_iteration_and_a_number_of_groups(tmp_path):
 def test_values_that_cannot_be_are_refused_by_name(key, tmp_path):
     with pytest.raises(ValueError, match=rf"trainer\.callbacks\.samples\.{key} must be"):
         Samples(str(tmp_path), **{key: 0})
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_first_process_writes_its_own_first_groups_once(processes, tmp_path):
+    more = ("trainer.max_epochs=1", "trainer.callbacks.samples.groups=2")
+    if processes == 1:
+        fit(tmp_path, *more)
+    else:
+        strategy = "{_target_: lightning.pytorch.strategies.DDPStrategy, process_group_backend: gloo}"
+        command(tmp_path, *more, "trainer.devices=2", f"trainer.strategy={strategy}")
+    assert [file.name for file in (tmp_path / "rollouts").iterdir()] == ["0.jsonl"]
+    groups = SampleFolder(tmp_path).read(0)
+    assert [group["group"] for group in groups] == [0, processes]  # every second prompt is the other process's
+    assert all(len(group["episodes"]) == group["group_size"] == 4 for group in groups)

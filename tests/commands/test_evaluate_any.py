@@ -40,3 +40,12 @@ def test_a_policy_folder_gives_the_numbers_of_its_run(tmp_path, monkeypatch):
 )
 def test_only_groups_without_a_folder_need_no_run(arguments, expected):
     assert names_no_run(arguments) == expected
+
+
+@pytest.mark.parametrize("option, rate", [("oracle", 1.0), ("random", 1 / 64)])
+def test_the_task_answers_in_place_of_a_policy(option, rate, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = evaluate(["task=jigsaw", f"policy={option}", "count=64", "run_dir=here"])
+    assert result["metrics"]["policy"]["greedy"]["exact"]["mean"] == rate  # 1 of 24 orders is right
+    rows = [json.loads(line) for line in (tmp_path / "here" / "episodes.jsonl").read_text().splitlines()]
+    assert len({row["sample"]["output"] for row in rows}) > 10

@@ -1,9 +1,13 @@
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from omegaconf import OmegaConf
 
+import mmrl
 from mmrl.__main__ import main
 from mmrl.commands.sweep import (
     job_folder,
@@ -60,3 +64,20 @@ def test_a_sweep_is_runs_in_numbered_folders(tmp_path, monkeypatch, capsys):
     names = [config["data"]["init_args"]["reward"]["init_args"]["functions"] for config in configs]
     assert names == [[f"{tmp_path}/rewards.py:one"], [f"{tmp_path}/rewards.py:two"]]
     assert (tmp_path / "many" / "1" / "policy").is_dir() and "run 1:" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_each_run_of_a_sweep_can_have_two_processes(tmp_path):
+    words = (word for word in (*TEXT, *QUIET) if word != "trainer.logger=false")
+    sweep = ["trainer.max_epochs=1", "trainer.devices=2", "trainer.strategy=ddp", "run_dir=many", "seed=0,1", "-m"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(mmrl.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "mmrl", "fit", *words, *sweep]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for number in (0, 1):
+        config = yaml.safe_load((tmp_path / f"many/{number}/config.yaml").read_text())
+        assert (config["trainer"]["devices"], config["seed_everything"]) == (2, number)
+        assert len(mmrl.Run(tmp_path / f"many/{number}").last_metrics) > 5
+    failing = [word.replace("max_epochs=1", "max_epochs=no") for word in command]
+    done = subprocess.run(failing, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and "max_epochs" in done.stderr and "Traceback" not in done.stderr

@@ -17,6 +17,7 @@ from mmrl.commands.evaluation import arguments as evaluation_arguments
 from mmrl.commands.fit import fit
 from mmrl.config.compose import CONF, groups
 from mmrl.config.renamed import find_new_path, load_table
+from mmrl.config.signatures import constructor_parameters
 from mmrl.config.wiring import load
 from mmrl.errors import ConfigError
 
@@ -153,7 +154,7 @@ def test_every_present_name_of_the_table_is_there_and_every_old_one_is_not():
     for group, names in table["options"].items():
         assert set(names.values()) <= set(options[group]) and not set(names) & set(options[group])
     for new, names in table["arguments"].items():
-        taken = set(inspect.signature(load(new)).parameters)
+        taken = set(constructor_parameters(load(new)))
         if "kwargs" not in taken:
             assert set(names.values()) <= taken, new
         assert not set(names) & taken, new

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from mmrl.batch import Batch
-from mmrl.data.checks.staleness import measure_staleness
-from mmrl.data.parity import BOUNDS, Parity, precision_of
+from mmrl.data.parity import BOUNDS, Parity, measure_staleness, precision_of
 from mmrl.engines.local import LocalEngine
 from mmrl.types import Collector, Context, PolicyOutput, Sampling
 from tests.learners.test_resume import RUNS

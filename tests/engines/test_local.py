@@ -1,5 +1,7 @@
 """LocalEngine: order, encoding once, transfers, cached_features and refusals; draws are tested with the policies."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -67,6 +69,20 @@ def test_completions_come_in_the_order_of_the_requests_and_at_their_own_length()
         )
         assert completion.extra["support_ids"].shape == (n, 1) and completion.extra["temperature"] == 0.5
         assert completion.policy_version == 7 and completion.ended == "done" and completion.value is None
+
+
+class Valued(Echo):
+    def act(self, observation, sampling, noise):
+        return replace(super().act(observation, sampling, noise), values=observation["raw"] / 2)
+
+
+def test_values_come_in_the_order_of_the_observations():
+    engine = LocalEngine(max_rows=2)
+    engine.sync(Valued(), 7)
+    assert engine.predict_values([{"length": n} for n in (3, 1, 5)]) == [1.5, 0.5, 2.5]
+    assert engine.predict_values([]) == []
+    engine.sync(Echo(), 7)
+    assert engine.predict_values([{"length": 3}]) == [0.0]  # no value function
 
 
 def test_batches_hold_requests_of_similar_length():

@@ -13,6 +13,7 @@ from hydra.utils import instantiate
 
 from mmrl.config.compose import compose, groups
 from mmrl.types import Prompt, Task
+from tests.laws.text_answers import change_call, change_order, change_query, change_solution, change_word, list_programs
 
 OTHERS = {
     "offline": "logged episodes of a simulator",
@@ -37,9 +38,11 @@ def _rows() -> str:
 
 WORDS: dict[str, list[str]] = {
     "reasoning_gym": ["task.dataset=chain_sum"],
-    "wiki": ["task.people=400"],
 }
-"""Words that an option needs beside `task=NAME`, or that make it small."""
+"""Words that an option needs beside `task=NAME`."""
+
+CHOICES = {"dataset", "reasoning_gym"}
+"""Options whose problems the user chooses: no floor of theirs is stored."""
 
 PACKAGES = {"reasoning_gym": "reasoning_gym", "chess": "chess"}
 """Packages without which an option is left out."""
@@ -64,5 +67,12 @@ ALLOWED: dict[str, set[str]] = {
 }
 """By option, the kinds of changed right answers that its verifier accepts on purpose."""
 
-HOSTILE: dict[str, Callable[[Prompt, str], dict[str, str]]] = {}
+HOSTILE: dict[str, Callable[[Prompt, str], dict[str, str]]] = {
+    "calls": change_call,
+    "code": list_programs,
+    "graph_steps": change_order,
+    "graphs": change_solution,
+    "sql": change_query,
+    "strings": change_word,
+}
 """By option, further hostile answers of one problem, by kind: a function of the prompt and the expert's answer."""

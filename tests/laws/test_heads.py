@@ -66,6 +66,18 @@ def test_a_row_is_a_function_of_its_own_stream(head):
 
 
 @heads
+def test_values_without_an_action_are_those_of_acting(head):
+    policy = build_policy(head, value_head=True)
+    for parameter in policy.value_head.parameters():
+        torch.nn.init.normal_(parameter, std=0.1, generator=torch.Generator().manual_seed(0))
+    observation = policy.collate([policy.encode(raw) for raw in raws(5)])
+    values = policy.predict_values(observation)
+    assert torch.equal(values, policy.act(observation, Sampling(), Noise(list(range(5)))).values)
+    assert values.unique().numel() > 1 and not values.requires_grad
+    assert build_policy(head).predict_values(observation) is None
+
+
+@heads
 def test_episodes_are_acting_in_repeated_contexts(head):
     policy = build_policy(head, freeze_vision=True)
     observation = policy.collate([policy.encode(raw) for raw in raws(2)])

@@ -452,3 +452,49 @@ def test_a_hundred_thousand_rows_need_little_memory(tmp_path, ending):
     )
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 300
+
+
+def test_rows_of_gsm8k(tmp_path):
+    path = tmp_path / "gsm8k.jsonl"
+    rows = [
+        {
+            "question": f"How many are {n} and 1,000?",
+            "answer": f"{n} + 1000 = <<{n}+1000={n + 1000}>>\n#### {n + 1000:,}",
+        }
+        for n in range(8)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = DatasetTask(path=str(path), answer_extract="marker", extract="last_number")
+    prompt = next(task[i] for i in range(len(task)) if task[i].answer == "1,003")
+    for text, exact in (
+        ("It is 1003.", 1),
+        ("3 + 1000 = 1,003", 1),
+        ("1003.0", 1),
+        ("1003 or 1004", 0),
+        ("1004", 0),
+        ("<think>1003</think>", 0),
+        ("#### 1003 #### 7", 0),
+    ):
+        assert task.score(reply(prompt, text))["exact"] == exact, text
+
+
+def test_rows_of_math(tmp_path):
+    path = tmp_path / "math.jsonl"
+    rows = [
+        {
+            "problem": f"What is $1/{n}$?",
+            "level": "Level 1",
+            "type": "Algebra",
+            "solution": f"$\\boxed{{\\frac{{1}}{{{n}}}}}$.",
+        }
+        for n in range(2, 10)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = {"prompt": "problem", "answer": "solution", "answer_extract": "boxed", "extract": "boxed"}
+    task = DatasetTask(path=str(path), **columns)
+    prompt = task[0]
+    right = prompt.answer
+    assert right.startswith("\\frac{1}{") and prompt.info["type"] == "Algebra"
+    assert task.score(reply(prompt, f"So \\boxed{{{right}}}."))["exact"] == 1
+    assert task.score(reply(prompt, f"\\boxed{{{right}}} or \\boxed{{7}}"))["exact"] == 0
+    assert task.score(reply(prompt, right)) == {"format": 0, "exact": 0}

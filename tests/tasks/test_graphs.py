@@ -25,7 +25,7 @@ RIGHT = ["a=3", "b=a+2=5", "c=b*a=5", "d=9-c=4", "e=d+b=9"]
 
 def test_values_and_needed_quantities_by_hand():
     assert GRAPH.values(10) == {"a": 3, "b": 5, "c": 5, "d": 4, "x": 0, "e": 9}
-    assert [node.name for node in GRAPH.needed()] == list("abcde")
+    assert [node.name for node in GRAPH.ancestors()] == list("abcde")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_every_quantity_but_the_distractors_is_needed():
     for _ in range(500):
         depth = int(rng.integers(1, 20))
         graph = draw_graph(rng, depth, 3, "+-*", 10)
-        assert len(graph.needed()) == depth and len(graph.nodes) == depth + 3
+        assert len(graph.ancestors()) == depth and len(graph.nodes) == depth + 3
 
 
 def test_demonstrations_are_strictly_right():

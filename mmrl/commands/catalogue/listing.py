@@ -14,6 +14,7 @@ from rich.text import Text
 
 from mmrl.commands.catalogue.recipes import describe_recipe, format_recipes
 from mmrl.commands.catalogue.sources import Source, find_missing_packages, find_source, find_subclasses
+from mmrl.commands.catalogue.tasks import tabulate_tasks
 from mmrl.config.option_files import find_option, groups, read_comment
 from mmrl.config.renamed import find_new_name
 from mmrl.errors import ConfigError
@@ -46,6 +47,8 @@ def print_list(arguments: Sequence[str]) -> None:
         console.print(_tabulate(describe_recipe(arguments[1])), highlight=False)
     elif name == "recipe":
         console.print(Text("\n".join(format_recipes(console.width))), highlight=False)
+    elif name == "task":
+        console.print(tabulate_tasks(entries(name)), highlight=False)
     else:
         console.print(_tabulate(entries(name) if name else overview()), highlight=False)
 

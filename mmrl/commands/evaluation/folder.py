@@ -13,6 +13,11 @@ from mmrl.config.overrides import check_groups
 from mmrl.errors import ConfigError
 from mmrl.runs.run_folder import checkpoints_of
 
+BASELINES = {
+    "policy=oracle": ["policy=no_policy", "evaluation.rollout._target_=mmrl.rollouts.text.scripted.Expert"],
+    "policy=random": ["policy=no_policy", "evaluation.rollout._target_=mmrl.rollouts.text.scripted.Guess"],
+}
+"""Words in which the task answers in place of a policy: its expert, the ceiling, or random answers, the floor."""
 _DEFAULTS = {"capture": "false", "trainer.callbacks.warm_start.stages": "null"}
 
 
@@ -29,7 +34,7 @@ def build_folder(arguments: Sequence[str]) -> list[str]:
     The folder is `run_dir`, or runs/evaluate/<time>.
     """
     options = [argument for argument in arguments if argument.partition("=")[0] in OPTIONS]
-    words = [argument for argument in arguments if argument not in options]
+    words = [word for a in arguments if a not in options for word in BASELINES.get(a, [a])]
     keys = {word.partition("=")[0] for word in words}
     if "policy.path" in keys and "policy" not in keys:
         words.append("policy=text")

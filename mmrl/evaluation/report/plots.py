@@ -37,7 +37,7 @@ class Curve:
 
     def __post_init__(self) -> None:
         if (self.lower is None) != (self.upper is None):
-            raise ValueError(f"curve {self.column!r} needs both ends of the interval or none")
+            raise ValueError(f"curve {self.column!r} needs both `lower` and `upper` for its interval, or neither")
 
 
 def read_metrics(path: str | Path, index: str = "epoch") -> dict[str, dict[float, float]]:

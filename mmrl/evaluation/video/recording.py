@@ -121,6 +121,14 @@ def record_videos(
         slots: which of the states that the evaluation plays, counted from 0.
         size: pixels a side.
     """
+    evaluated, sim = prepare_recording(data, decode, slots, size)
+    trainer.validate(learner, evaluated, verbose=False)
+    sim.close()
+    return EpisodeVideos(sim.videos, evaluated.evaluation.latest[decode], sim.fps)
+
+
+def prepare_recording(data: Any, decode: str, slots: Sequence[int], size: int) -> tuple[Any, VideoSim]:
+    """Copy a data module so that its evaluation plays these initial states once, in a simulator that records them."""
     evaluated = copy.copy(data)
     evaluated.evaluation = copy.copy(data.evaluation)
     evaluated.evaluation.rollout = copy.deepcopy(data.evaluation.rollout)
@@ -132,6 +140,4 @@ def record_videos(
     evaluated.task = replace(data.task, sim=sim)
     evaluated.evaluation.num_samples = 1
     evaluated.evaluation.sampling = {decode: data.evaluation.sampling[decode]}
-    trainer.validate(learner, evaluated, verbose=False)
-    sim.close()
-    return EpisodeVideos(sim.videos, evaluated.evaluation.latest[decode], sim.fps)
+    return evaluated, sim

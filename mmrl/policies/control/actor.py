@@ -7,19 +7,19 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from gymnasium import Space, spaces
 from torch import Tensor, nn
+from torch.nn.functional import softplus
 
 from mmrl.batch import Batch
 from mmrl.policies import policy_folder
 from mmrl.policies.base import Action, Policy
-from mmrl.policies.control.encoder import ObservationEncoder
-from mmrl.policies.control.heads import Choices, Gaussian
-from mmrl.policies.control.policy import perceptron
-from mmrl.policies.control.squashed import Squashed, SquashedHead
+from mmrl.policies.control.encoder import ObservationEncoder, perceptron
+from mmrl.policies.control.heads import Choices, Gaussian, Head
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
@@ -67,45 +67,26 @@ class ActorPolicy(Policy):
         **own: Any,
     ):
         super().__init__()
-        sizes = {"observation_dims": observation_dims, "actions": actions}
-        encoder = {"state": state, "image_size": image_size, "image_features": image_features}
-        shape = None if action_shape is None else list(action_shape)
-        config = {**sizes, **encoder, "low": low, "high": high, "hidden": list(hidden), "action_shape": shape, **own}
-        self.config = config if path is None else policy_folder.settings(path, sizes)
-        self._build(**self.config)
-        if path is not None:
-            policy_folder.load(path, self)
-
-    def _build(
-        self,
-        observation_dims: int | None,
-        actions: int | None,
-        state: str,
-        image_size: int | None,
-        image_features: int,
-        low: float | list[float],
-        high: float | list[float],
-        hidden: list[int],
-        action_shape: list[int] | None,
-        **own: Any,
-    ) -> None:
-        if not actions:
-            raise ValueError(f"policy.actions must be at least 1 (or give policy.path), got {actions}")
-        self.actions, self.action_shape = actions, tuple(action_shape or [actions])
-        if math.prod(self.action_shape) != actions:
-            raise ValueError(f"policy.action_shape={self.action_shape} has not policy.actions={actions} entries")
-        self.encoder = ObservationEncoder(observation_dims, state, image_size, image_features)
-        widths = [self.encoder.width, *hidden]
+        self.config = policy_folder.resolve(locals(), path, sizes=("observation_dims", "actions"))
+        own = SimpleNamespace(**self.config)
+        if not own.actions:
+            raise ValueError(f"policy.actions must be at least 1 (or give policy.path), got {own.actions}")
+        self.actions, self.action_shape = own.actions, tuple(own.action_shape or [own.actions])
+        if math.prod(self.action_shape) != self.actions:
+            raise ValueError(f"policy.action_shape={self.action_shape} has not policy.actions={self.actions} entries")
+        self.encoder = ObservationEncoder(own.observation_dims, own.state, own.image_size, own.image_features)
+        widths = [self.encoder.width, *own.hidden]
         self.actor = perceptron(widths, nn.ReLU)
-        self.head = self._head(widths[-1], actions, **own)
-        for name, bound in (("low", low), ("high", high)):
-            value = torch.as_tensor(bound).float().expand(actions).clone()
+        self.head = self._head(widths[-1])
+        for name, bound in (("low", own.low), ("high", own.high)):
+            value = torch.as_tensor(bound).float().expand(self.actions).clone()
             if not value.isfinite().all():
                 raise ValueError(f"policy.{name} must be finite, got {bound}: an actor in a box needs its bounds")
             self.register_buffer(name, value, persistent=False)
+        policy_folder.load(path, self)
 
     @abstractmethod
-    def _head(self, features: int, actions: int, **own: Any) -> nn.Module: ...
+    def _head(self, features: int) -> nn.Module: ...
 
     @abstractmethod
     def _choices(self, features: Tensor, temperature: Tensor) -> Choices: ...
@@ -182,11 +163,61 @@ class ActorPolicy(Policy):
         policy_folder.save(folder, self.config, self)
 
 
+LOG_STD_RANGE = (-20.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Squashed(Gaussian):
+    """a = tanh(u), u ~ N(loc, exp(log_std)^2), dimensions independent; choices are u [N, 1, A].
+
+    log p(a) = log N(u) - sum_k log(1 - tanh(u_k)^2), with log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)), which
+    neither under- nor overflows. Source: Soft Actor-Critic Algorithms and Applications, 2018, appendix C,
+    arXiv:1812.05905. The entropy is that of the Gaussian before squashing: that of the squashed one has no closed form.
+    """
+
+    def rsample(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Reparameterised actions [N, A] in (-1, 1) and their log-probs [N, 1], from standard normal noise [N, A]."""
+        unbounded = torch.addcmul(self.loc, self.log_std.exp(), noise)
+        return unbounded.tanh(), self._logprobs(unbounded, noise)
+
+    def logprobs(self, action: Tensor) -> Tensor:
+        return self._logprobs(action[:, 0], (action[:, 0] - self.loc) * (-self.log_std).exp())
+
+    def _logprobs(self, unbounded: Tensor, score: Tensor) -> Tensor:
+        slope = 2 * (math.log(2) - unbounded - softplus(-2 * unbounded))
+        density = 0.5 * score.square() + self.log_std + slope + 0.5 * math.log(2 * math.pi)
+        return -density.sum(dim=-1, keepdim=True)
+
+    def truncate(self, sampling: Sampling) -> Squashed:
+        raise ValueError(
+            f"a squashed Gaussian cannot drop unlikely choices (sampling.top_k={sampling.top_k}, "
+            f"sampling.top_p={sampling.top_p}, sampling.min_p={sampling.min_p}); lower sampling.temperature instead"
+        )
+
+
+class SquashedHead(Head):
+    """Linear mean and log standard deviation, both functions of the features.
+
+    Args:
+        features: F, width of the input.
+        actions: A, dimensions of the action.
+    """
+
+    def __init__(self, features: int, actions: int):
+        super().__init__()
+        self.linear = nn.Linear(features, 2 * actions)
+
+    def forward(self, features: Tensor, temperature: Tensor | None = None) -> Squashed:
+        loc, log_std = self.linear(features).float().chunk(2, dim=-1)
+        log_std = log_std.clamp(*LOG_STD_RANGE)
+        return Squashed(loc, log_std if temperature is None else log_std + temperature.log()[:, None])
+
+
 class SquashedPolicy(ActorPolicy):
     """SAC actor: a tanh-squashed Gaussian with a state-dependent std. Source: arXiv:1801.01290."""
 
-    def _head(self, features: int, actions: int) -> SquashedHead:  # type: ignore[override]
-        return SquashedHead(features, actions)
+    def _head(self, features: int) -> SquashedHead:
+        return SquashedHead(features, self.actions)
 
     def _choices(self, features: Tensor, temperature: Tensor) -> Squashed:
         return self.head(self.actor(features), temperature)
@@ -215,9 +246,9 @@ class DeterministicPolicy(ActorPolicy):
             )
         super().__init__(*args, exploration_noise=exploration_noise, **kwargs)
 
-    def _head(self, features: int, actions: int, exploration_noise: float) -> nn.Linear:  # type: ignore[override]
-        self.exploration_noise = exploration_noise
-        return nn.Linear(features, actions)
+    def _head(self, features: int) -> nn.Linear:
+        self.exploration_noise = self.config["exploration_noise"]
+        return nn.Linear(features, self.actions)
 
     def _choices(self, features: Tensor, temperature: Tensor) -> Gaussian:
         loc = self._action(features)

@@ -47,7 +47,7 @@ class Critics(nn.Module):
 
 
 class LagrangeMultiplier(nn.Module):
-    """LagrangeMultiplier: a positive learnable scalar, stored as its logarithm; SAC's entropy coefficient alpha is one.
+    """A positive learnable scalar, stored as its logarithm; SAC's entropy coefficient alpha is one.
 
     Args:
         initial_value: greater than 0.

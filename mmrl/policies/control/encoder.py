@@ -1,8 +1,8 @@
-"""Encoder of actor and critic: a state vector, an image, or both side by side."""
+"""Layers of control policies: the encoder of observations, and the multilayer perceptron after it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +22,7 @@ class ObservationEncoder(nn.Module):
         observation_dims: length of the state vector; None without one.
         state: name of the observation that holds it.
         image_size: pixels a side of the observation "image", uint8 [S, S, 3]; None without one.
-        image_features: width of the image's part of the features.
+        image_features: width of the features that are computed from the image.
     """
 
     def __init__(self, observation_dims: int | None, state: str, image_size: int | None, image_features: int):
@@ -107,3 +107,20 @@ class PixelEncoder(nn.Module):
 def _same(name: str, value: Tensor, shape: tuple[int, ...], word: str) -> None:
     if value.shape != shape:
         raise ValueError(f"{word}: observation {name!r} has shape {tuple(value.shape)}, the policy reads {shape}")
+
+
+class Perceptron(nn.Sequential):
+    """Sequential layers without torch's hooks: checking for hooks takes as long as the arithmetic of small networks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self._modules.values():
+            x = layer.forward(x)
+        return x
+
+
+def perceptron(sizes: Sequence[int], activation: type[nn.Module]) -> Perceptron:
+    """Build linear layers of these widths with the activation after each."""
+    if any(size < 1 for size in sizes):
+        raise ValueError(f"policy.hidden: every layer's width must be at least 1, got {list(sizes)[1:]}")
+    layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), activation())]
+    return Perceptron(*layers)

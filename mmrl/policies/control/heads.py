@@ -68,7 +68,7 @@ class Categorical(Choices):
 
     def entropy(self) -> Tensor:
         logp = self._log_softmax
-        return -(logp.exp() * logp.clamp(min=MASKED_LOGIT)).sum(dim=-1, keepdim=True)  # 0 * log 0 is 0
+        return -(logp.exp() * logp.clamp(min=MASKED_LOGIT)).sum(dim=-1, keepdim=True)  # 0 * log 0 = 0
 
     def mode(self) -> Tensor:
         return self.logits.argmax(dim=-1, keepdim=True)
@@ -85,7 +85,7 @@ class Categorical(Choices):
     def restrict(self, support_ids: Tensor) -> Categorical:
         """Restrict the distribution to the ids in `support_ids` [N, 1, K]; -1 is padding."""
         ids = support_ids[:, 0]
-        # one column more takes the -1s
+        # the padding ids -1 are written to an extra column
         allowed = torch.zeros(len(ids), self.logits.shape[1] + 1, dtype=torch.bool, device=ids.device)
         allowed.scatter_(1, ids.where(ids >= 0, self.logits.shape[1]), True)
         return replace(self, logits=self.logits.masked_fill(~allowed[:, :-1], MASKED_LOGIT), support_ids=support_ids)
@@ -132,7 +132,7 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, features: Tensor, temperature: Tensor) -> Choices:
-        """`temperature` [N] flattens the distribution above 1 and sharpens it below."""
+        """Return the distribution at `temperature` [N]: above 1 it is flatter, below 1 sharper."""
 
 
 class CategoricalHead(Head):

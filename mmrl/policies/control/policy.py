@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from mmrl.batch import Batch
 from mmrl.policies import policy_folder
 from mmrl.policies.base import Action, Policy, require_inputs
+from mmrl.policies.control.encoder import perceptron
 from mmrl.policies.control.heads import CategoricalHead, Choices, GaussianHead
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
@@ -61,47 +62,34 @@ class ControlPolicy(Policy):
         path: str | None = None,
     ):
         super().__init__()
-        sizes = {"observation_dims": observation_dims, "actions": actions}
-        choices = {"kind": kind, "hidden": list(hidden), "activation": activation, "low": low, "high": high}
-        config = {**sizes, **choices, "log_std": log_std, "state_dependent_std": state_dependent_std}
-        self.config = config if path is None else policy_folder.settings(path, sizes)
-        self._build(**self.config)
-        if path is not None:
-            policy_folder.load(path, self)
-
-    def _build(
-        self,
-        observation_dims: int | None,
-        actions: int | None,
-        kind: str,
-        hidden: list[int],
-        activation: str,
-        low: float | list[float],
-        high: float | list[float],
-        log_std: float,
-        state_dependent_std: bool,
-    ) -> None:
-        if not observation_dims or not actions:
+        self.config = policy_folder.resolve(locals(), path, sizes=("observation_dims", "actions"))
+        own = SimpleNamespace(**self.config)
+        if not own.observation_dims or not own.actions:
             raise ValueError(
                 "policy.observation_dims and policy.actions must be at least 1 (or give policy.path), "
-                f"got {observation_dims} and {actions}"
+                f"got {own.observation_dims} and {own.actions}"
             )
-        if kind not in ("categorical", "gaussian"):
-            raise ValueError(f"policy.kind must be categorical or gaussian, got {kind!r}")
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"policy.activation must be one of {sorted(ACTIVATIONS)}, got {activation!r}")
-        self.observation_dims, self.actions, self.discrete = observation_dims, actions, kind == "categorical"
-        self.actor = perceptron([observation_dims, *hidden], ACTIVATIONS[activation])
-        self.critic = perceptron([observation_dims, *hidden], ACTIVATIONS[activation])
-        width = [observation_dims, *hidden][-1]
-        self.value = nn.Linear(width, 1)
+        if own.kind not in ("categorical", "gaussian"):
+            raise ValueError(f"policy.kind must be categorical or gaussian, got {own.kind!r}")
+        if own.activation not in ACTIVATIONS:
+            raise ValueError(f"policy.activation must be one of {sorted(ACTIVATIONS)}, got {own.activation!r}")
+        self.observation_dims, self.actions, self.discrete = (
+            own.observation_dims,
+            own.actions,
+            own.kind == "categorical",
+        )
+        widths = [own.observation_dims, *own.hidden]
+        self.actor = perceptron(widths, ACTIVATIONS[own.activation])
+        self.critic = perceptron(widths, ACTIVATIONS[own.activation])
+        self.value = nn.Linear(widths[-1], 1)
         if self.discrete:
-            self.head = CategoricalHead(width, actions)
+            self.head = CategoricalHead(widths[-1], own.actions)
         else:
-            self.head = GaussianHead(width, actions, log_std, state_dependent_std)
-        for name, bound in (("low", low), ("high", high)):
-            self.register_buffer(name, torch.as_tensor(bound).float().expand(actions).clone(), persistent=False)
+            self.head = GaussianHead(widths[-1], own.actions, own.log_std, own.state_dependent_std)
+        for name, bound in (("low", own.low), ("high", own.high)):
+            self.register_buffer(name, torch.as_tensor(bound).float().expand(own.actions).clone(), persistent=False)
         self._orthogonal()
+        policy_folder.load(path, self)
 
     def _orthogonal(self) -> None:
         gains = {layer: 0.01 for layer in self.head.modules()} | {self.value: 1.0}
@@ -185,6 +173,10 @@ class ControlPolicy(Policy):
         scored = self(Batch(columns))
         return {"behavior_logprobs": scored.logprobs, "values": scored.values}
 
+    @torch.no_grad()
+    def predict_values(self, observation: Mapping[str, Any]) -> Tensor:
+        return self._values(observation["state"])
+
     def _sample(self, state: Tensor, sampling: Sampling, noise: Noise) -> tuple[Choices, Action]:
         """Sample: return the distribution and the chosen actions, without log-probs and values."""
         choices = self._choices(state, state.new_full((len(state),), sampling.temperature))
@@ -211,20 +203,3 @@ class ControlPolicy(Policy):
 
     def save_pretrained(self, folder: str | Path) -> None:
         policy_folder.save(folder, self.config, self)
-
-
-class Perceptron(nn.Sequential):
-    """Sequential layers called without hooks, whose check takes as long as the arithmetic of small networks."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self._modules.values():
-            x = layer.forward(x)
-        return x
-
-
-def perceptron(sizes: Sequence[int], activation: type[nn.Module]) -> Perceptron:
-    """Build linear layers of these widths with the activation after each."""
-    if any(size < 1 for size in sizes):
-        raise ValueError(f"policy.hidden: every layer's width must be at least 1, got {list(sizes)[1:]}")
-    layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), activation())]
-    return Perceptron(*layers)

@@ -55,7 +55,7 @@ def generate(
     began = time.perf_counter()
     rows, limit, device = len(owner), sampling.max_tokens, attention.device
     drawn = _Drawn(rows, limit, device)
-    uniform = noise.uniform(limit).to(device)  # random numbers depend on row and position only, not on the batch
+    uniform = noise.uniform(limit).to(device)  # random numbers depend on row and position, not on the batch
     live = torch.arange(rows, device=device)  # rows still in the cache, in its order
     if common:
         logits, attention = _read_after_common(step, inputs["input_ids"], attention, positions, cache, common)

@@ -32,6 +32,7 @@ def refuse_mean(sampling: Sampling) -> None:
 class ServedPolicy(Policy):
     """Policy that generates text with a transformers model and its tokenizer or processor."""
 
+    capturable = "decode_steps"
     model: Any
     processor: Any
     path: str | None
@@ -170,8 +171,8 @@ class ServedPolicy(Policy):
     def encode_conversation(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Tensor, Tensor]:
         """Encode a conversation as its chat template does, with the end token where the template writes none.
 
-        A token that spells the end of the generation prompt together with the beginning of a turn is not the
-        assistant's, since it samples none of them there.
+        A token that spans the end of the generation prompt and the beginning of a turn does not count as the
+        assistant's, since the policy never samples such a token.
         """
         if self.processor.chat_template is None:
             raise ValueError(f"policy.path={self.path!r} has no chat template, so a conversation has no form")

@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 
 from mmrl.batch import Batch, pad_stack
 from mmrl.policies.base import Action, Policy, require_inputs
-from mmrl.policies.control.policy import perceptron
+from mmrl.policies.control.encoder import perceptron
 from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.loading import checkpoint_error, load_model, refuse_empty, remove_dropout, save_model
 from mmrl.policies.text.tiny import character_tokenizer, special_ids

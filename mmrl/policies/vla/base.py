@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from mmrl.policies.base import Policy, require_inputs
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import checkpoint_error
-from mmrl.policies.vla.instruction_tokenizer import instruction_tokenizer
+from mmrl.policies.vla.instruction_tokenizer import WORDS, instruction_tokenizer
 from mmrl.policies.vla.transformer import ContextTransformer
 from mmrl.policies.vla.value import StateValue, image_text_state
 from mmrl.policies.vla.vision_encoder import SMALL_CONVNEXT, VisionEncoder
@@ -27,8 +27,6 @@ from mmrl.types import Observation
 _REMEDY = "give a folder that save_pretrained wrote (policy.path)"
 
 Reads = Literal["shared", "detached", "own"]
-"""What a value reads: the context as the policy read it (its gradient trains the transformer), the same without that
-gradient, or the inputs through layers of its own."""
 
 
 class ActionPolicy(Policy):
@@ -37,43 +35,70 @@ class ActionPolicy(Policy):
     Subclasses add `body` and a head.
 
     Args:
-        architecture: constructor arguments that the saved weights depend on; `path` replaces them.
-        words: that are one token each; others are spelt.
-        freeze_vision: the encoder, its pooling and the word embeddings stay fixed; visual tokens are then kept with
-            the sampled rows instead of images, and learning does not run the encoder again.
+        vision: timm model that supports features_only.
+        vision_args: further arguments of timm.create_model; None gives the small encoder `SMALL_CONVNEXT`.
+        visual_tokens: tokens that the image becomes.
+        hidden_size: width of the transformer, and of the expert of a continuous head.
+        layers: depth of the transformer that reads the context.
+        heads: attention heads.
+        intermediate_size: width of the transformer's gated MLP.
+        action_dims: A, numbers per control step.
+        chunk: H, control steps per decision.
+        proprio_dims: length of the proprioception vector.
+        words: words of instructions with a token of their own; other words are spelt character by character.
+        freeze_vision: freeze the encoder, its pooling and the word embeddings; rows then store visual tokens instead of
+            images, and learning does not run the encoder again.
+        value_head: predict the return of the state, per row.
+        critic: input of the value head: the encoded context ("shared", its gradient trains the transformer), the same
+            without that gradient ("detached"), or image, instruction and proprioception by layers of its own ("own").
         processor: between the simulator or dataset and the network; None for the saved one, or for no change.
-        path: folder written by save_pretrained.
+        path: folder written by save_pretrained; its architecture and words replace those given here.
+        head: entries of the architecture that the subclass adds.
     """
 
     body: ContextTransformer
-    value_head: StateValue | None
-    critic: Reads
 
     def __init__(
         self,
-        architecture: dict[str, Any],
-        words: Sequence[str],
-        freeze_vision: bool,
-        processor: Processor | None,
-        path: str | None,
+        vision: str = "convnext_atto",
+        vision_args: dict[str, Any] | None = None,
+        visual_tokens: int = 8,
+        hidden_size: int = 128,
+        layers: int = 2,
+        heads: int = 4,
+        intermediate_size: int = 256,
+        action_dims: int = 3,
+        chunk: int = 5,
+        proprio_dims: int = 13,
+        words: Sequence[str] = WORDS,
+        freeze_vision: bool = False,
+        value_head: bool = False,
+        critic: Reads = "shared",
+        processor: Processor | None = None,
+        path: str | None = None,
+        head: Mapping[str, Any] | None = None,
     ):
         super().__init__()
-        if architecture["vision_args"] is None:
-            architecture["vision_args"] = SMALL_CONVNEXT
         saved = {} if path is None else self._read_config(path)
-        self.architecture = saved.get("architecture", architecture)
+        vision_args = SMALL_CONVNEXT if vision_args is None else vision_args
+        given: dict[str, Any] = {"vision": vision, "vision_args": vision_args}
+        given |= {"visual_tokens": visual_tokens, "hidden_size": hidden_size, "layers": layers, "heads": heads}
+        given |= {"intermediate_size": intermediate_size, "action_dims": action_dims, "chunk": chunk}
+        own = saved.get("architecture", {**given, "proprio_dims": proprio_dims, **(head or {})})
+        self.architecture: dict[str, Any] = own
         self.processor = Processor.resolve(processor, saved.get("processor"), f"policy.path={path}")
         self.tokenizer = instruction_tokenizer(words) if path is None else _read_tokenizer(path)
-        self.path, self.freeze_vision = path, freeze_vision
+        self.path, self.freeze_vision, self.critic = path, freeze_vision, critic
         self.cached_inputs = frozenset({"image"}) if freeze_vision else frozenset()
         self._spelt: dict[str, Tensor] = {}
-        self.action_dims, self.chunk = self.architecture["action_dims"], self.architecture["chunk"]
-        self.proprio_dims, width = self.architecture["proprio_dims"], self.architecture["hidden_size"]
-        own = self.architecture
+        self._predicts_values = value_head
+        self.action_dims, self.chunk, self.proprio_dims = own["action_dims"], own["chunk"], own["proprio_dims"]
+        width = own["hidden_size"]
         self.vision = VisionEncoder(own["vision"], own["vision_args"], width, width, own["visual_tokens"])
 
     def _ready(self) -> None:
-        """Load weights and freeze modules, after all modules are built."""
+        """Add the value head, load weights and freeze modules, after the subclass has built its modules."""
+        self.value_head = self._critic() if self._predicts_values else None
         if self.path is not None:
             self._load(Path(self.path))
         if self.freeze_vision:

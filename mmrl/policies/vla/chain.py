@@ -50,9 +50,9 @@ class ChainPolicy(Policy):
     stochastic transitions alone. `sampling.decode` "mean" and "argmax" draw no transition. The temperature
     multiplies every standard deviation.
 
-    A network whose state is larger than the chunk has an `action_padding`, whose entries follow the chain's
-    deterministic transitions and are no choices; fresh noise in some coordinates alone leaves the marginals as they
-    are. Source: Black et al., "pi0", 2024, arXiv:2410.24164; Chen et al., "pi_RL", 2025, section 4, arXiv:2510.25889.
+    A network whose state is larger than the chunk has an `action_padding`. Its entries follow the chain's deterministic
+    transitions and are no choices; noise in the other coordinates alone does not change the marginals of the flow.
+    Source: Black et al., "pi0", 2024, arXiv:2410.24164; Chen et al., "pi_RL", 2025, section 4, arXiv:2510.25889.
     """
 
     chain: Chain
@@ -61,7 +61,7 @@ class ChainPolicy(Policy):
     action_dims: int
     processor: Processor
     timesteps_per_sample: int = 1  # denoising timesteps drawn for each demonstrated row, in one pass
-    bound: float | None = 1.0  # actions are cut to [-bound, bound] in the network's units
+    bound: float | None = 1.0  # actions are clipped to [-bound, bound] in the network's units
     action_padding: ActionPadding | None = None
 
     @abstractmethod
@@ -140,6 +140,10 @@ class ChainPolicy(Policy):
             extra=rest,
             cached_features={name: part[owner] for name, part in encoded.cached_features.items()},
         )
+
+    @torch.no_grad()
+    def predict_values(self, observation: Mapping[str, Any]) -> Tensor | None:
+        return self.encode_context(observation).values
 
     def forward(self, batch: Batch) -> PolicyOutput:
         """Score the stochastic transitions of the stored chains [N, T, A]; other choices get 0.

@@ -15,8 +15,8 @@ from mmrl.policies.vla.chain import Prefix
 class ActionExpert(nn.Module):
     """Predict [M, H, A] at noisy chunks x [M, H, A] and times [M], given a context encoded once per decision.
 
-    Token h is an MLP of (a projection of x_h, time) plus the place h; each block attends to the tokens, then to the
-    context.
+    Token h is an MLP of (a projection of x_h, time) plus a position embedding of h. Each block attends to the tokens,
+    then to the context.
     Source: pi0: A Vision-Language-Action Flow Model, 2024, appendix B, arXiv:2410.24164. Differs: the expert attends to
     the last layer of the context, by cross-attention.
 
@@ -97,7 +97,7 @@ class ActionExpert(nn.Module):
         return clock + self.span(span)
 
 
-SLOW = 0.5  # shortest period of a clock whose derivative enters the loss
+SLOW = 0.5  # shortest period of time features whose derivative is in the loss
 
 
 def time_features(time: Tensor, size: int, shortest: float = 0.004) -> Tensor:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 
-from mmrl.policies.processor import Processor
-from mmrl.policies.vla.base import ActionPolicy, Reads
+from mmrl.policies.vla.base import ActionPolicy
 from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
 from mmrl.policies.vla.chains import Chain
 from mmrl.policies.vla.chains.base import check_teacher
 from mmrl.policies.vla.expert import ActionExpert
-from mmrl.policies.vla.instruction_tokenizer import WORDS
 from mmrl.policies.vla.transformer import ContextTransformer
 
 
@@ -26,82 +24,36 @@ class ActionFlowPolicy(ChainPolicy, ActionPolicy):
     Args:
         chain: the kind of chain.
         teacher: sampler of a frozen copy whose chunks are the distillation targets; None for `chain`.
-        vision: timm model that supports features_only.
-        vision_args: further arguments of timm.create_model; None gives the small encoder `SMALL_CONVNEXT`.
-        visual_tokens: tokens that the image becomes.
-        hidden_size: width of transformer and expert.
-        layers: depth of the transformer that reads the context.
         expert_layers: depth of the expert.
-        heads: attention heads.
-        intermediate_size: width of the MLPs.
-        action_dims: A, numbers per control step.
-        chunk: H, control steps per decision.
-        proprio_dims: length of the proprioception vector.
-        words: that are one token each; others are spelt.
         timesteps_per_sample: denoising timesteps drawn for each demonstrated row, in one pass.
-        freeze_vision: the encoder, its pooling and the word embeddings stay fixed; visual tokens are then kept with
-            the sampled rows instead of images, and learning does not run the encoder again.
-        freeze_context: the transformer that reads the context stays fixed too; the expert learns.
-        gradient_checkpointing: the expert's blocks are run again in the backward pass instead of being kept.
-        value_head: predict the return of the state, per row.
-        critic: what the value reads: the context as the policy read it ("shared", its gradient trains the
-            transformer), the same without that gradient ("detached"), or the inputs through layers of its own ("own").
-        processor: between the simulator or dataset and the network; None for the saved one, or for no change.
-        path: folder written by save_pretrained; its architecture and words replace those given here.
+        freeze_context: freeze the transformer that reads the context too, and train the expert alone.
+        gradient_checkpointing: compute the expert's activations again in the backward pass instead of storing them.
     """
 
     optional = ("value_head", "expert.log_std")
+    capturable = "contexts"
 
     def __init__(
         self,
         chain: Chain,
         teacher: Chain | None = None,
-        vision: str = "convnext_atto",
-        vision_args: dict[str, Any] | None = None,
-        visual_tokens: int = 8,
-        hidden_size: int = 128,
-        layers: int = 2,
         expert_layers: int = 2,
-        heads: int = 4,
-        intermediate_size: int = 256,
-        action_dims: int = 3,
-        chunk: int = 5,
-        proprio_dims: int = 13,
-        words: Sequence[str] = WORDS,
         timesteps_per_sample: int = 8,
-        freeze_vision: bool = False,
         freeze_context: bool = False,
         gradient_checkpointing: bool = False,
-        value_head: bool = False,
-        critic: Reads = "shared",
-        processor: Processor | None = None,
-        path: str | None = None,
+        **kwargs: Any,
     ):
-        given = dict(
-            vision=vision,
-            vision_args=vision_args,
-            visual_tokens=visual_tokens,
-            hidden_size=hidden_size,
-            layers=layers,
-            expert_layers=expert_layers,
-            heads=heads,
-            intermediate_size=intermediate_size,
-            action_dims=action_dims,
-            chunk=chunk,
-            proprio_dims=proprio_dims,
-            prediction_type=chain.prediction_type,
-        )
-        super().__init__(given, words, freeze_vision, processor, path)
+        head = {"expert_layers": expert_layers, "prediction_type": chain.prediction_type}
+        super().__init__(head=head, **kwargs)
         own = self.architecture
         if own["prediction_type"] != chain.prediction_type:
             raise ValueError(
-                f"policy.path={path}: its network predicts the {own['prediction_type']}, but policy.chain "
+                f"policy.path={self.path}: its network predicts the {own['prediction_type']}, but policy.chain "
                 f"{type(chain).__name__} needs one that predicts the {chain.prediction_type}"
             )
         check_teacher(chain, teacher)
-        self.chain, self.teacher, self.critic, self.timesteps_per_sample = chain, teacher, critic, timesteps_per_sample
+        self.chain, self.teacher, self.timesteps_per_sample = chain, teacher, timesteps_per_sample
         self._build()
-        self.value_head = self._critic() if value_head else None
         self.expert.gradient_checkpointing = gradient_checkpointing
         self._ready()
         if freeze_context:

@@ -69,8 +69,8 @@ class Scale:
             kind: selects the statistics.
             statistics: by name.
             mask: [D] False for unscaled dimensions.
-            name: of the vector, for messages. A dimension that never moves is refused for quantile and min_max unless
-                it is masked; mean_std only takes its mean away.
+            name: of the vector, for messages. A constant dimension is refused for quantile and min_max unless it is
+                masked; mean_std subtracts its mean.
         """
         if kind == "identity":
             return cls()

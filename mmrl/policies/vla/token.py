@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,8 +10,7 @@ from torch import Tensor
 
 from mmrl.batch import Batch
 from mmrl.policies.base import Action
-from mmrl.policies.processor import Processor
-from mmrl.policies.vla.base import ActionPolicy, Reads
+from mmrl.policies.vla.base import ActionPolicy
 from mmrl.policies.vla.bins import (
     Layout,
     bin_centres,
@@ -21,7 +20,6 @@ from mmrl.policies.vla.bins import (
     to_bins,
     without_twins,
 )
-from mmrl.policies.vla.instruction_tokenizer import WORDS
 from mmrl.policies.vla.transformer import ActionTransformer
 from mmrl.rng import Noise
 from mmrl.types import PolicyOutput, Sampling
@@ -38,70 +36,16 @@ class ActionTokenPolicy(ActionPolicy):
     instead of reused text tokens.
 
     Args:
-        vision: timm model that supports features_only.
-        vision_args: further arguments of timm.create_model; None gives the small encoder `SMALL_CONVNEXT`.
-        visual_tokens: tokens that the image becomes.
-        hidden_size: width of the transformer.
-        layers: depth of the transformer.
-        heads: attention heads.
-        intermediate_size: width of the transformer's gated MLP.
-        action_dims: A, numbers per control step.
-        chunk: H, control steps per decision.
         bins: B, ids per number.
         layout: how ids and numbers belong together; see `mmrl.policies.vla.bins.Layout`.
-        proprio_dims: length of the proprioception vector.
-        words: that are one token each; others are spelt.
-        freeze_vision: the encoder, its pooling and the word embeddings stay fixed; visual tokens are then kept with
-            the sampled rows instead of images, and learning does not run the encoder again.
-        value_head: predict the return of the state, per row.
-        critic: what the value reads: the context as the policy read it ("shared", its gradient trains the
-            transformer), the same without that gradient ("detached"), or the inputs through layers of its own ("own").
-        processor: between the simulator or dataset and the network; None for the saved one, or for no change.
-        path: folder written by save_pretrained; its architecture and words replace those given here.
     """
 
-    def __init__(
-        self,
-        vision: str = "convnext_atto",
-        vision_args: dict[str, Any] | None = None,
-        visual_tokens: int = 8,
-        hidden_size: int = 128,
-        layers: int = 2,
-        heads: int = 4,
-        intermediate_size: int = 256,
-        action_dims: int = 3,
-        chunk: int = 5,
-        bins: int = 256,
-        layout: Layout = "equal",
-        proprio_dims: int = 13,
-        words: Sequence[str] = WORDS,
-        freeze_vision: bool = False,
-        value_head: bool = False,
-        critic: Reads = "shared",
-        processor: Processor | None = None,
-        path: str | None = None,
-    ):
-        given = dict(
-            vision=vision,
-            vision_args=vision_args,
-            visual_tokens=visual_tokens,
-            hidden_size=hidden_size,
-            layers=layers,
-            heads=heads,
-            intermediate_size=intermediate_size,
-            action_dims=action_dims,
-            chunk=chunk,
-            bins=bins,
-            layout=layout,
-            proprio_dims=proprio_dims,
-        )
-        super().__init__(given, words, freeze_vision, processor, path)
+    def __init__(self, bins: int = 256, layout: Layout = "equal", **kwargs: Any):
+        super().__init__(head={"bins": bins, "layout": layout}, **kwargs)
         other = ("vision", "vision_args", "visual_tokens", "layout")
         body = {k: v for k, v in self.architecture.items() if k not in other}
         self.bins, self.layout = body["bins"], self.architecture.get("layout", "equal")
         self.body = ActionTransformer(vocabulary=len(self.tokenizer), **body)
-        self.critic = critic
-        self.value_head = self._critic() if value_head else None
         self._ready()
 
     @classmethod
@@ -135,6 +79,10 @@ class ActionTokenPolicy(ActionPolicy):
             extra={} if support_ids is None else {"support_ids": support_ids},
             cached_features={"visual": visual} if self.freeze_vision else {},
         )
+
+    @torch.no_grad()
+    def predict_values(self, observation: Mapping[str, Any]) -> Tensor | None:
+        return self._think(self._look(observation)[0], observation)[1]
 
     def forward(self, batch: Batch) -> PolicyOutput:
         """Score stored bins [N, T].

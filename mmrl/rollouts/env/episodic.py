@@ -93,7 +93,7 @@ def _play(env: VectorEnv, episodes: list[Episode], ctx: Context, finished: int, 
         live = [i for i in live if not (terminated[i] or truncated[i])]
         decision += 1
         if bootstrap:
-            _bootstrap(observation, [i for i in over if episodes[i].ended == "time"], episodes, decision, ctx)
+            _bootstrap(observation, [episodes[i] for i in over], over, ctx)
         ctx.progress("rollout", finished + len(episodes) - len(live), total)
 
 
@@ -165,11 +165,11 @@ def _finish(episode: Episode, i: int, terminated: bool, infos: Mapping[str, Any]
         episode.info["task"] = str(infos["task"][i])
 
 
-def _bootstrap(observation: Any, env_ids: list[int], episodes: Sequence[Episode], decision: int, ctx: Context) -> None:
-    """Ask for the value of the state in which time ran out; a policy without values leaves zero."""
-    env_ids = [i for i in env_ids if episodes[i].turns[-1].completion.value is not None]
-    if not env_ids:
+def _bootstrap(observation: Any, episodes: Sequence[Episode], env_ids: Sequence[int], ctx: Context) -> None:
+    """Set the value of the state in which time ran out; a policy without values leaves zero."""
+    late = [(episode, i) for episode, i in zip(episodes, env_ids) if episode.ended == "time"]
+    if not late or late[0][0].turns[-1].completion.value is None:
         return
-    requests = _requests(_rows(observation, env_ids), episodes, env_ids, decision, ctx)
-    for i, completion in zip(env_ids, ctx.engine.sample(requests, ctx.sampling)):
-        episodes[i].bootstrap_value = float(completion.value.reshape(-1)[0])
+    values = ctx.engine.predict_values(_rows(observation, [i for _, i in late]))
+    for (episode, _), value in zip(late, values):
+        episode.bootstrap_value = value

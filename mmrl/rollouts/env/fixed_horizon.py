@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from mmrl.rng import Noise, derive_seed
 from mmrl.rollouts.base import Rollout, simulator_of
-from mmrl.rollouts.env.autoreset import AutoresetAdapter, EpisodeEnd
-from mmrl.rollouts.env.segment_builder import EnvTrajectory, SegmentBuilder
-from mmrl.transitions import ActionBatch
-from mmrl.types import Context, Episode, Prompt, Task
+from mmrl.rollouts.env.autoreset import AutoresetAdapter, EnvStep, EpisodeEnd
+from mmrl.rollouts.env.episodic import mask_unplayed
+from mmrl.transitions import ActionBatch, TransitionTable
+from mmrl.types import Completion, Context, Ended, Episode, Prompt, Task
 
 log = logging.getLogger(__name__)
 
@@ -154,3 +155,105 @@ class FixedHorizon(Rollout):
         else:
             self._returns.append(trajectory.episode_return)
         trajectory.end_episode()
+
+
+@dataclass
+class EnvTrajectory:
+    """Trajectory of one environment over segments and iterations: its return, length and open segment."""
+
+    number: int = 0  # over all ranks
+    num_episodes: int = 0  # that ended
+    episode_return: float = 0.0
+    episode_length: int = 0
+    rows: list[int] = field(default_factory=list)  # of the open segment, in the table of this iteration
+
+    def end_episode(self) -> None:
+        self.num_episodes += 1
+        self.episode_return, self.episode_length = 0.0, 0
+
+
+class SegmentBuilder:
+    """Build the segments of one iteration from the environment steps.
+
+    Args:
+        name: of the task.
+        wanted: decisions to learn from; later ones only tell what follows.
+    """
+
+    def __init__(self, name: str, wanted: int):
+        self.name, self.wanted = name, wanted
+        self.rows = 0
+        self._table = TransitionTable()
+        self._segments: list[tuple[Episode, list[int]]] = []
+        self._following: list[tuple[Episode, dict[str, Any]]] = []  # unfinished ones and what was seen after them
+
+    def add(
+        self, trajectories: Sequence[EnvTrajectory], acting: Sequence[int], acts: Sequence[Completion], step: EnvStep
+    ) -> None:
+        """Add one decision of each acting environment: a row, or the end of the segment before it."""
+        if step.executed is not None:
+            _mask_unplayed(acts, step.executed)
+        rows, ends = self._table.add(acts, step.rewards), step.ends
+        for place, (w, row, reward) in enumerate(zip(acting, rows, step.rewards)):
+            trajectory, end = trajectories[w], ends.get(w)
+            failed = end is not None and end.error is not None
+            counted = not failed and self.rows < self.wanted
+            if counted:
+                trajectory.rows.append(row)
+                self.rows += 1
+            else:
+                self._stop(trajectory, acts[place], end)
+            if not failed:
+                trajectory.episode_return += reward
+                trajectory.episode_length += 1
+            if counted and end is not None:
+                self._end(trajectory, end)
+
+    def _stop(self, trajectory: EnvTrajectory, completion: Completion, end: EpisodeEnd | None) -> None:
+        """The open segment ends before the decision that has just been taken."""
+        failed = end is not None and end.error is not None
+        segment = self._close(trajectory, "error" if failed else "cut")
+        if segment is not None:
+            segment.following = completion.observation
+            segment.bootstrap_value = 0.0 if completion.value is None else float(completion.value.flatten()[0])
+        if segment is not None and failed:
+            segment.info["error"] = end.error  # type: ignore[union-attr]
+
+    def _end(self, trajectory: EnvTrajectory, end: EpisodeEnd) -> None:
+        segment = self._close(trajectory, "done" if end.terminated else "time")
+        totals = {"episode_return": trajectory.episode_return, "episode_length": float(trajectory.episode_length)}
+        segment.info["scores"] = {**end.scores, **totals}  # type: ignore[union-attr]
+        if not end.terminated:
+            self._following.append((segment, end.following))  # type: ignore[arg-type]
+
+    def cut(self, trajectory: EnvTrajectory, observation: dict[str, Any]) -> None:
+        """End the open segment, if there is one, because the iteration ends; `observation` follows it."""
+        segment = self._close(trajectory, "cut")
+        if segment is not None:
+            self._following.append((segment, observation))
+
+    def finish(self, ctx: Context, first_group: int) -> list[Episode]:
+        """Return all segments, numbered, with a bootstrap value where they did not terminate."""
+        if self._following:
+            values = ctx.engine.predict_values([observation for _, observation in self._following])
+            for (segment, observation), value in zip(self._following, values):
+                segment.following, segment.bootstrap_value = ctx.policy.encode(observation), value
+        for group, (segment, rows) in enumerate(self._segments, start=first_group):
+            segment.group, segment.turns = group, self._table.turns(rows)
+        return [segment for segment, _ in self._segments]
+
+    def _close(self, trajectory: EnvTrajectory, ended: Ended) -> Episode | None:
+        if not trajectory.rows:
+            return None
+        segment = Episode(Prompt(key=f"{self.name}/env/{trajectory.number}"), group=0, sample_index=0, ended=ended)
+        self._segments.append((segment, trajectory.rows))
+        trajectory.rows = []
+        return segment
+
+
+def _mask_unplayed(acts: Sequence[Completion], executed: Sequence[int]) -> None:
+    for place, steps in enumerate(executed):
+        completion = acts[place]
+        mask_unplayed(completion, steps)
+        if isinstance(acts, ActionBatch):  # whose completions are copies
+            acts.columns["action_mask"][place] = completion.action_mask

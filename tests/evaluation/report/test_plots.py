@@ -55,7 +55,7 @@ def test_refusals(metrics_csv, tmp_path):
     with pytest.raises(ValueError, match="lack iterations of 'train/success'"):
         curve = Curve("train/success", "training", "eval/success_lower", "eval/success_upper")
         plot_learning_curve(metrics_csv, tmp_path / "x.png", [curve])
-    with pytest.raises(ValueError, match="both ends of the interval or none"):
+    with pytest.raises(ValueError, match="needs both `lower` and `upper`"):
         Curve("a", "a", lower="b")
     with pytest.raises(ValueError, match="has no column 'iteration'"):
         read_metrics(metrics_csv, index="iteration")

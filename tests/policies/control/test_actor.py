@@ -11,9 +11,8 @@ from torch.distributions.transforms import TanhTransform
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
-from mmrl.policies.control.actor import DeterministicPolicy, SquashedPolicy
+from mmrl.policies.control.actor import DeterministicPolicy, Squashed, SquashedPolicy
 from mmrl.policies.control.critic import Critics
-from mmrl.policies.control.squashed import Squashed
 from mmrl.policies.control.uniform import UniformPolicy
 from mmrl.rng import Noise
 from mmrl.types import Sampling

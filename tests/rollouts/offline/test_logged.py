@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.data.checks.staleness import measure_staleness
 from mmrl.data.collate import collate
+from mmrl.data.parity import measure_staleness
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rollouts.offline.logged import LoggedEpisodes

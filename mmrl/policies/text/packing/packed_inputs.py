@@ -131,7 +131,7 @@ class BatchTokens:
 
 
 def _flatten(prompts: Tensor, last: Tensor, following: Tensor, padding: int = 0) -> Tensor:
-    """[..., U * P + N * T + 1]: a column over prompts, then over what predicts the choices; at -1 the padding."""
+    """Concatenate a column over prompt tokens and over tokens that predict choices, with padding as the last entry."""
     predicting = torch.cat([last, following], -1)
     return F.pad(torch.cat([prompts.flatten(-2), predicting.flatten(-2)], -1), (0, 1), value=padding)
 
@@ -142,7 +142,7 @@ def packed_mask(completion: Tensor, depth: Tensor, window: int | None = None) ->
     Args:
         completion: [B, L] 0 for tokens of the prompt and of common first choices, 1, 2, ... for those of a completion,
             -1 for padding.
-        depth: [B, L] how many tokens stand before it in a sequence of its completion alone.
+        depth: [B, L] position of each token in a sequence of its completion alone.
         window: of sliding attention in tokens, or None; distances are those in a sequence of one completion.
     """
     order = torch.arange(completion.shape[1], device=completion.device)
@@ -161,7 +161,7 @@ def annotate_mask(mask: Tensor, completion: Tensor) -> Tensor:
 
     Args:
         mask: of `packed_mask`.
-        completion: [B, L] as there.
+        completion: [B, L] as for `packed_mask`.
     """
     mask.head = int((completion < 1).all(0).cumprod(0).sum())  # type: ignore[attr-defined]
     mask.causal = bool((completion >= 0).all())  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ CALL_OVERHEAD = {"cpu": 4e6, "cuda": 4e9}  # cost of a call times hidden^2: meas
 MAX_TOKENS = {"cpu": 2048, "cuda": 1 << 16}  # maximum tokens of a pass; larger for narrow networks on a CPU
 CPU_CACHE = 1 << 18  # elements of a layer's activations that fit into a CPU's cache
 MAX_GROUP = 64  # completions of a sequence
-SHARING_THRESHOLD = 0.9  # prefix sharing is used below this fraction of the cost without it
+SHARING_THRESHOLD = 0.9  # prefixes are shared where the cost is below this fraction of the cost without sharing
 
 
 def call_tokens(hidden: int, device: torch.device) -> float:
@@ -38,8 +38,8 @@ def call_tokens(hidden: int, device: torch.device) -> float:
 def max_packed_tokens(hidden: int, device: torch.device) -> int:
     """Return the maximum number of tokens of a forward pass over several sequences.
 
-    Activations of more tokens do not fit into a CPU's cache, which costs a quarter of a step over 9,000 tokens at width
-    128. Narrower networks fit more tokens.
+    The activations of more tokens do not fit into a CPU's cache, which makes a step slower: by a quarter with 9,000
+    tokens at width 128. Narrower networks fit more tokens.
     """
     most = MAX_TOKENS.get(device.type, MAX_TOKENS["cuda"])
     return max(most, CPU_CACHE // hidden) if device.type == "cpu" else most

@@ -19,7 +19,7 @@ from mmrl.policies.text.packing.prefix_attention import NAME
 log = logging.getLogger(__name__)
 
 EXACT = 1e-3  # tolerance in nats between log-probs of shared and unshared sequences in fp32
-PROMPTS, COMPLETIONS = 2, 2  # number of tokens that are compared
+PROMPTS, COMPLETIONS = 2, 2  # numbers of prompts, and of completions of each, that are compared
 
 
 class PrefixSharing:

@@ -96,10 +96,10 @@ class DDPM(Diffusion):
 
     Args:
         steps: K = L.
-        bound: predicted actions x_0 are clipped to [-bound, bound]; none leaves them.
-        min_std: floor of the standard deviation, in sampling and in scoring alike.
-        max_std: its ceiling; None for none.
-        first_stochastic_step: earlier transitions are never stochastic, as in FlowSDE; the last ones are fine-tuned.
+        bound: predicted actions x_0 are clipped to [-bound, bound]; None does not clip.
+        min_std: lower bound of the standard deviation, in sampling and in scoring.
+        max_std: upper bound of the standard deviation; None for no bound.
+        first_stochastic_step: earlier transitions are deterministic, so that RL trains the later ones only.
     """
 
     steps: int = 10
@@ -126,11 +126,11 @@ class DDIM(Diffusion):
     Args:
         steps: K.
         levels: L, a multiple of K.
-        eta: 0 has no noise but the floor, 1 that of DDPM.
-        bound: predicted actions x_0 are clipped to [-bound, bound]; none leaves them.
-        min_std: floor of the standard deviation, in sampling and in scoring alike.
-        max_std: its ceiling; None for none.
-        first_stochastic_step: earlier transitions are never stochastic, as in FlowSDE; the last ones are fine-tuned.
+        eta: scale of the noise: with 0 the std is min_std, with 1 it is DDPM's.
+        bound: predicted actions x_0 are clipped to [-bound, bound]; None does not clip.
+        min_std: lower bound of the standard deviation, in sampling and in scoring.
+        max_std: upper bound of the standard deviation; None for no bound.
+        first_stochastic_step: earlier transitions are deterministic, so that RL trains the later ones only.
     """
 
     steps: int = 5

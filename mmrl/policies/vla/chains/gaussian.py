@@ -16,8 +16,8 @@ from mmrl.rng import Noise
 class GaussianChunk(Chain):
     """x_1 ~ N(prediction, std^2), independent in every entry; the network predicts the mean.
 
-    Cloned by regression (an absolute error makes it the L1 head of OpenVLA-OFT) or by maximum likelihood, and then
-    explored with a scale that it learns.
+    Cloning is regression (with an absolute error this is the L1 head of OpenVLA-OFT) or maximum likelihood. RL then
+    explores with a learned standard deviation.
     Source: Kim et al., "OpenVLA-OFT", 2025, section 4.2, arXiv:2502.19645 (the mean).
 
     Args:

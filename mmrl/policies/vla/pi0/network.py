@@ -44,8 +44,8 @@ class PageLayer(DynamicLayer):
 class Pi0Network:
     """The two halves of a `PI0ForConditionalGeneration`, called as its own forward and sampler call them.
 
-    Time is 1 at the noise and 0 at the action, the velocity is noise - action. Image and words see each other, the
-    state token sees them and itself, the action tokens see everything.
+    Time is 1 at the noise and 0 at the action, the velocity is noise - action. Image and words attend to each
+    other, the state token attends to them and itself, the action tokens attend to everything.
 
     Args:
         model: of transformers.

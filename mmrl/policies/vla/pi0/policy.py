@@ -50,9 +50,9 @@ class Pi0Policy(ChainPolicy):
     Published weights: path=lerobot/pi0_base reader=google/paligemma2-3b-mix-224 (3.2 B parameters that are read, 0.31 B
     of them the expert; chunks of 50, 32 dimensions; transformers converts the names). It was tested at tiny sizes
     only. By arithmetic, with three cameras (816 tokens) and bfloat16: keys and values of a context take 15 MB a row,
-    held twice while the chain is played, so lower engine.max_rows; reading it costs about 4 TFLOP, a transition 0.03.
+    held twice while the chain is sampled, so lower engine.max_rows; reading it costs about 4 TFLOP, a transition 0.03.
     Source: Black et al., "pi0", 2024, arXiv:2410.24164; frozen context as in pi_RL, 2025, section 5, arXiv:2510.25889.
-    Differs: the critic reads the context and the body, not what the expert found.
+    Differs: the critic reads the context and proprioception, not the expert's features.
 
     Args:
         path: hub id or folder of a checkpoint.
@@ -71,7 +71,7 @@ class Pi0Policy(ChainPolicy):
         lora: arguments of `peft.LoraConfig`, for the linear layers of every part that is not frozen; exports are
             merged. None trains all weights of those parts.
         gradient_checkpointing: trade time for memory in the learn step.
-        value_head: predict the return of the state, per row, from the mean of the context and the body.
+        value_head: predict the return of the state, per row, from the mean of the context and proprioception.
         critic: whether that gradient trains the context too ("shared") or not ("detached").
         dtype: of the loaded weights, as transformers names it; the compute precision is the Trainer's.
         attention: transformers attention implementation.
@@ -145,7 +145,7 @@ class Pi0Policy(ChainPolicy):
             if part and getattr(self, name) is not None:
                 fill(getattr(self, name), part, f"{file}: {name}")
 
-    # ---------------------------------------------------------------- what it reads
+    # ---------------------------------------------------------------- inputs
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """Convert {camera uint8 [H, W, 3], "proprio" [P], "instruction"} to images [cameras, H, W, 3] and ids [L]."""

@@ -28,7 +28,7 @@ class Pi0Reading:
 
     @property
     def pad_id(self) -> int:
-        """Padding id of shorter instructions; masked."""
+        """Id that pads shorter instructions; the attention mask excludes it."""
         return self.processor.tokenizer.pad_token_id or 0
 
     def ids(self, instruction: str) -> Tensor:

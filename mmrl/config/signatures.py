@@ -1,0 +1,20 @@
+"""Parameters of constructors, through **kwargs that are passed to a base class."""
+
+from __future__ import annotations
+
+import inspect
+
+
+def constructor_parameters(part: type) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a constructor by name; in place of **kwargs are the parameters of the base class.
+
+    A constructor that takes any name, and passes them to no class that lists them, keeps its **kwargs.
+    """
+    found: dict[str, inspect.Parameter] = {}
+    for base in (each for each in part.__mro__ if "__init__" in vars(each)):
+        own = list(inspect.signature(base.__init__).parameters.values())[1:]  # type: ignore[misc]
+        found |= {parameter.name: parameter for parameter in own if parameter.name not in found}
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own):
+            variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+            return {name: parameter for name, parameter in found.items() if parameter.kind not in variadic}
+    return found

@@ -1,0 +1,129 @@
+"""Answer a request with tool calls as JSON, or with "no call" where no tool fits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmrl.types import Episode, Prompt
+from tasks.calls.match import Call, equal_calls, match_calls, match_multisets, name_error, parse_calls
+from tasks.calls.tools import TOOLS, ToolSpec, draw_request, show_tools
+from tasks.generated import GeneratedTask, ask_user
+
+NO_CALL = "no call"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Tools that are offered, a request, and the right calls as JSON: [] where no tool fits."""
+
+    tools: tuple[ToolSpec, ...]
+    request: str
+    calls: str
+
+
+@dataclass(frozen=True)
+class Calls(GeneratedTask):
+    """Requests that are answered by tool calls; the calls of the held-out split are never trained on.
+
+    Args:
+        offered: tools in a prompt, from 2 to 11.
+        parallel: share of the requests that need two calls.
+        irrelevant: share of the requests that no offered tool fits; "no call" is the right answer.
+        style: how tools are shown: "signatures" or "schemas" (JSON).
+    """
+
+    offered: int = 3
+    parallel: float = 0.0
+    irrelevant: float = 0.2
+    style: str = "signatures"
+
+    name = "calls"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 2 <= self.offered < len(TOOLS) or min(self.parallel, self.irrelevant) < 0:
+            raise ValueError(
+                f"task {self.name!r}: needs 2 <= offered < {len(TOOLS)} and shares >= 0, got {self.offered}, "
+                f"{self.parallel} and {self.irrelevant}"
+            )
+        if self.parallel + self.irrelevant >= 1:
+            raise ValueError(f"task {self.name!r}: parallel and irrelevant must be less than 1 together")
+        if self.style not in ("signatures", "schemas"):
+            raise ValueError(f"task {self.name!r}: style must be signatures or schemas, got {self.style!r}")
+
+    def draw(self, rng: np.random.Generator) -> Problem:
+        order = [TOOLS[i] for i in rng.permutation(len(TOOLS))[: self.offered + 1]]
+        offered, other = order[:-1], order[-1]
+        kind = rng.random()
+        if kind < self.irrelevant:
+            request, _ = draw_request(rng, other)
+            return Problem(tuple(offered), f"{request}.", "[]")
+        needed = offered[: 2 if kind < self.irrelevant + self.parallel else 1]
+        drawn = [draw_request(rng, tool) for tool in needed]
+        shown = tuple(offered[i] for i in rng.permutation(len(offered)))
+        return Problem(shown, ". ".join(text for text, _ in drawn) + ".", json.dumps([call for _, call in drawn]))
+
+    def split_key(self, problem: Problem) -> str:
+        return problem.calls if problem.calls != "[]" else problem.request
+
+    def write_prompt(self, problem: Problem, key: str) -> Prompt:
+        lines = [*show_tools(problem.tools, self.style), problem.request]
+        parameters = {tool.name: [name for name, _ in tool.parameters] for tool in problem.tools}
+        info = {"right": json.loads(problem.calls), "parameters": parameters}
+        return Prompt(key, ask_user("\n".join(lines)), answer=write_calls(info["right"]), info=info)
+
+    def score(self, episode: Episode) -> dict[str, float]:
+        answer, info = self.read_answer(episode) or "", episode.prompt.info
+        episode.info["outcome"] = name_outcome(read_calls(answer), info["right"], info["parameters"])
+        return self.verify(answer, episode.prompt)
+
+    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
+        """exact: the right calls, in any order; match: ToolRL's match score as a share of its maximum; names: Jaccard
+        index of the called tools; format: a call, a list of calls, or "no call".
+        """
+        calls, right = read_calls(answer), prompt.info["right"]
+        known = calls is not None
+        score, most = match_calls(calls, right)
+        return {
+            "exact": float(calls is not None and equal_calls(calls, right)),
+            "match": score / most,
+            "names": match_multisets([c["name"] for c in calls or ()], [c["name"] for c in right]) if known else 0.0,
+            "format": float(known),
+        }
+
+    def demonstrate(self, index: int) -> str:
+        return self.write_answer(write_calls(json.loads(self.problem(index).calls)))
+
+    def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
+        if rng.random() < self.irrelevant:
+            return self.write_answer(NO_CALL)
+        return self.write_answer(write_calls([draw_request(rng, TOOLS[int(rng.integers(len(TOOLS)))])[1]]))
+
+
+def write_calls(calls: Sequence[Call]) -> str:
+    """Write calls as an answer: one as an object, several as a list, none as "no call"."""
+    return (json.dumps(calls[0]) if len(calls) == 1 else json.dumps(list(calls))) if calls else NO_CALL
+
+
+def read_calls(answer: str) -> list[Call] | None:
+    """Read an answer; [] for "no call", None where it is neither that nor calls."""
+    return [] if answer.strip() == NO_CALL else (parse_calls(answer) or None)
+
+
+def name_outcome(calls: list[Call] | None, right: Sequence[Call], parameters: dict[str, list[str]]) -> str:
+    """Name what is right or wrong about an answer; several calls are compared as a whole."""
+    if calls is None:
+        return "unparsable"
+    if equal_calls(calls, right):
+        return "right"
+    if not right:
+        return "needless_call"
+    if not calls:
+        return "no_call"
+    if len(calls) > 1 or len(right) > 1:
+        return "wrong_calls"
+    return name_error(calls[0], right[0], parameters)

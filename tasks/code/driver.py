@@ -1,0 +1,260 @@
+"""What the sandbox executes: call a candidate on inputs, record a test's calls, and replay a candidate's results.
+
+The file is run as text inside of the sandbox, so it needs the standard library alone. No expected result is ever in
+the process of a candidate: it is called on inputs, and what it returns is compared outside of it.
+"""
+
+import ast
+import builtins
+import contextlib
+import json
+import random
+import sys
+
+PROGRAM = "<program>"
+BANNED = {
+    *("__import__", "breakpoint", "builtins", "compile", "ctypes", "delattr", "eval", "exec", "gc", "getattr"),
+    *("get_type_hints", "globals", "importlib", "input", "inspect", "locals", "modules", "open", "os", "setattr"),
+    *("settrace", "signal", "subprocess", "sys", "threading", "vars", "attrgetter"),
+}
+"""Names that a program of a task without files and processes does not need."""
+IMPORTS = {
+    *("bisect", "collections", "copy", "dataclasses", "fractions", "functools", "heapq", "itertools", "math"),
+    *("operator", "re", "string", "typing"),
+}
+"""Modules that such a program may import."""
+
+
+class Unwritable(Exception):
+    """A value of a type that no test compares."""
+
+
+def encode(value):
+    """Encode a plain value as JSON that keeps types: [type, content]. Values of subclasses are refused."""
+    kind = type(value)
+    if value is None:
+        return ["None", 0]
+    if kind in (bool, str):
+        return [kind.__name__, value]
+    if kind in (int, float, complex, bytes):
+        return [kind.__name__, repr(value)]
+    if kind in (list, tuple):
+        return [kind.__name__, [encode(item) for item in value]]
+    if kind in (set, frozenset):
+        return [kind.__name__, sorted((encode(item) for item in value), key=json.dumps)]
+    if kind is dict:
+        return ["dict", [[encode(key), encode(item)] for key, item in value.items()]]
+    raise Unwritable(f"a value of type {kind.__name__}")
+
+
+def decode(coded):
+    """Decode what `encode` wrote. Raises ValueError for anything else."""
+    try:
+        kind, content = coded
+        if kind == "None":
+            return None
+        if kind in ("bool", "str") and type(content) is {"bool": bool, "str": str}[kind]:
+            return content
+        if kind in ("int", "float", "complex"):
+            return {"int": int, "float": float, "complex": complex}[kind](content)
+        if kind == "bytes":
+            return ast.literal_eval(content)
+        if kind in ("list", "tuple", "set", "frozenset"):
+            return getattr(builtins, kind)(decode(item) for item in content)
+        if kind == "dict":
+            return {decode(key): decode(item) for key, item in content}
+    except (TypeError, SyntaxError, MemoryError, RecursionError) as error:
+        raise ValueError("not an encoded value") from error
+    raise ValueError("not an encoded value")
+
+
+def find_banned(tree):
+    """Return the first name in a program that is banned, or the module; None if there is none."""
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Name):
+            names = [node.id]
+        elif isinstance(node, ast.Attribute):
+            names = [node.attr, "_private" if node.attr.startswith("_") else ""]
+        elif isinstance(node, ast.Import):
+            names = ["" if alias.name in IMPORTS else alias.name for alias in node.names]
+            names = ["_module" if name else "" for name in names]
+        elif isinstance(node, ast.ImportFrom):
+            outside = node.module not in IMPORTS or any(alias.name.startswith(("_", "*")) for alias in node.names)
+            names = [*(alias.name for alias in node.names), "_module" if outside else ""]
+        for name in names:
+            if name in BANNED or name in ("_private", "_module") or (name.startswith("__") and name != "__name__"):
+                return name
+    return None
+
+
+class OverBudget(BaseException):
+    """The program executed more operations than it may."""
+
+
+class Counter:
+    """Counts the operations of a program, and the lines that it executes, with Python's tracing."""
+
+    def __init__(self, budget):
+        self.budget, self.operations, self.lines = budget, 0, set()
+
+    def trace(self, frame, event, argument):
+        if frame.f_code.co_filename != PROGRAM:
+            return None
+        frame.f_trace_opcodes = True
+        return self.count
+
+    def count(self, frame, event, argument):
+        if event == "line":
+            self.lines.add(frame.f_lineno)
+        elif event == "opcode":
+            self.operations += 1
+            if self.operations > self.budget:
+                raise OverBudget
+        return self.count
+
+
+class Sink:
+    """Standard output of a candidate: what it prints is dropped."""
+
+    encoding, errors = "utf-8", "strict"
+
+    def write(self, text):
+        return len(text)
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return False
+
+
+def find_line(error):
+    """Return the line of the program at which an exception was raised."""
+    line, at = 0, error.__traceback__
+    while at is not None:
+        line = at.tb_lineno if at.tb_frame.f_code.co_filename == PROGRAM else line
+        at = at.tb_next
+    return line
+
+
+def run_candidate(job):
+    """Call the function of a program on each input, and print a line of JSON for the program and for each call."""
+    out, dumps = sys.stdout, json.dumps
+
+    def say(*words):
+        out.write(dumps(words) + "\n")
+        out.flush()
+
+    counter = Counter(job["budget"])
+    sys.stdout = sys.stderr = Sink()
+    names = {"__name__": "program", "__builtins__": builtins}
+    try:
+        tree = ast.parse(job["program"], PROGRAM)
+        code = compile(tree, PROGRAM, "exec")
+    except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError) as error:
+        say("syntax_error", type(error).__name__, getattr(error, "lineno", 0) or 0)
+        return
+    if job["strict"] and (name := find_banned(tree)):
+        say("forbidden", name, 0)
+        return
+    try:
+        sys.settrace(counter.trace if job["trace"] else None)
+        exec(code, names)
+    except OverBudget:
+        say("timed_out", "", 0)
+        return
+    except BaseException as error:
+        sys.settrace(None)
+        say("exited" if isinstance(error, SystemExit) else "raised", type(error).__name__, find_line(error))
+        return
+    finally:
+        sys.settrace(None)
+    function = names.get(job["name"])
+    if not callable(function):
+        say("no_function", "", 0)
+        return
+    say("loaded", "", 0)
+    random.seed(0)
+    for arguments, named in job["calls"]:
+        arguments, named = [decode(one) for one in arguments], {key: decode(one) for key, one in named.items()}
+        try:
+            sys.settrace(counter.trace if job["trace"] else None)
+            result = function(*arguments, **named)
+            sys.settrace(None)
+            say("returned", encode(result), 0)
+        except OverBudget:
+            say("timed_out", "", 0)
+            break
+        except SystemExit as error:
+            sys.settrace(None)
+            say("exited", "SystemExit", find_line(error))
+        except BaseException as error:
+            sys.settrace(None)
+            say("raised", type(error).__name__, find_line(error))
+        finally:
+            sys.settrace(None)
+    say("counted", sorted(counter.lines), counter.operations)
+
+
+def record_calls(job):
+    """Run a test with the right solution; print the inputs of its calls, and how many of its assertions held."""
+    names = {"__name__": "program"}
+    exec(compile(job["program"], PROGRAM, "exec"), names)
+    right, calls = names[job["name"]], []
+
+    def candidate(*arguments, **named):
+        calls.append([[encode(one) for one in arguments], {key: encode(one) for key, one in named.items()}])
+        return right(*arguments, **named)
+
+    print(json.dumps([calls, run_test(job, candidate)]))
+
+
+def replay_results(jobs):
+    """Run tests on results that candidates returned elsewhere; print how many assertions of each held, of how many."""
+    print(json.dumps([replay(job) for job in jobs]))
+
+
+def replay(job):
+    """Run one test on the results of one candidate."""
+    left = iter(zip(job["calls"], job["results"]))
+
+    def candidate(*arguments, **named):
+        call, result = next(left, (None, None))
+        if call != [[encode(one) for one in arguments], {key: encode(one) for key, one in named.items()}]:
+            raise RuntimeError("the test made another call than with the right solution")
+        if result[0] == "returned":
+            return decode(result[1])
+        kind = getattr(builtins, str(result[1]), None)
+        raise kind() if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError(result[1])
+
+    return run_test(job, candidate)
+
+
+class CountAssertions(ast.NodeTransformer):
+    """Turn each assertion into a call that counts it, so that a test goes on after one that does not hold."""
+
+    def visit_Assert(self, node):
+        test = ast.Lambda(ast.arguments([], [], None, [], [], None, []), node.test)
+        return ast.copy_location(ast.Expr(ast.Call(ast.Name("_count", ast.Load()), [test], [])), node)
+
+
+def run_test(job, candidate):
+    """Run check(candidate) of a test; return the assertions that held, all that were reached, and the error or ""."""
+    held = []
+
+    def count(test):
+        held.append(False)
+        with contextlib.suppress(Exception):
+            held[-1] = bool(test())
+
+    names = {"__name__": "program", "_count": count}
+    random.seed(0)
+    try:
+        exec(compile(job["context"], PROGRAM, "exec"), names)
+        tree = ast.fix_missing_locations(CountAssertions().visit(ast.parse(job["test"])))
+        exec(compile(tree, "<test>", "exec"), names)
+        names["check"](candidate)
+    except Exception as error:
+        return [sum(held), len(held), type(error).__name__]
+    return [sum(held), len(held), ""]

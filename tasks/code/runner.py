@@ -1,0 +1,134 @@
+"""Run the programs of policies in the sandbox and read their results as plain data."""
+
+from __future__ import annotations
+
+import base64
+import json
+import marshal
+import os
+import queue
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mmrl.tools.sandbox import Limits, Ran, Sandbox
+from tasks.code import driver
+
+LIMITS = Limits(seconds=4.0, cpu_seconds=1, output=1 << 18)
+BUDGET = 100_000  # operations of a program over all its calls
+_WORKERS = 8
+
+Call = tuple[list[Any], dict[str, Any]]
+"""Encoded arguments by place and by name."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a program did on its calls.
+
+    `word` is "ran" (every call returned), or the name of an error: "syntax_error", "forbidden" (a banned name or
+    module), "no_function", "raised", "exited", "timed_out", "out_of_memory", "out_of_disk", "too_long", "killed",
+    "not_text", or "unreadable" (the program wrote into its results).
+    """
+
+    word: str
+    results: list[list[Any]] = field(default_factory=list)  # by call: ["returned", value, 0] or [error, name, line]
+    reason: str = ""  # name of the exception or of what is banned
+    line: int = 0  # of the program
+    lines: tuple[int, ...] = ()  # that were executed
+    operations: int = 0
+
+
+def run_candidates(
+    programs: Sequence[tuple[str, str, Sequence[Call]]], strict: bool, trace: bool, unsafe: bool = False
+) -> list[Outcome]:
+    """Run programs, each in a process of its own: (program, name of its function, calls).
+
+    Args:
+        programs: what a policy wrote, and the inputs; expected results are no part of it.
+        strict: refuse names and modules that a program without files and processes does not need.
+        trace: count operations, at most `BUDGET`, and executed lines.
+        unsafe: run programs on a machine that cannot confine them.
+    """
+    jobs = [
+        dict(program=program, name=name, calls=list(calls), budget=BUDGET, strict=strict, trace=trace)
+        for program, name, calls in programs
+    ]
+    return [read_outcome(ran, len(job["calls"])) for ran, job in zip(run_driver("run_candidate", jobs, unsafe), jobs)]
+
+
+def run_driver(function: str, jobs: Sequence[Any], unsafe: bool) -> list[Ran]:
+    """Run a function of the driver on each job, several at a time."""
+    sources = [f"{_load_driver()}{function}(json.loads({json.dumps(json.dumps(job))}))" for job in jobs]
+    free: queue.SimpleQueue[Sandbox] = queue.SimpleQueue()
+    for sandbox in _sandboxes(os.getpid(), unsafe)[: max(1, len(sources))]:
+        free.put(sandbox)
+
+    def run(source: str) -> Ran:
+        sandbox = free.get()
+        try:
+            return sandbox.run(source)
+        finally:
+            free.put(sandbox)
+
+    with ThreadPoolExecutor(free.qsize()) as threads:
+        return list(threads.map(run, sources))
+
+
+def read_outcome(ran: Ran, calls: int) -> Outcome:
+    """Read what the process of a program printed, a line of JSON for the program and for each call."""
+    try:
+        said = [_read_line(line) for line in ran.output.splitlines()]
+    except ValueError:
+        # the last line of a process that was ended may be cut off
+        word = ran.outcome if ran.outcome not in ("ok", "raised") else "unreadable"
+        return Outcome(word, reason=ran.reason)
+    lines: tuple[int, ...] = ()
+    operations = 0
+    if said and said[-1][0] == "counted":
+        _, lines_said, operations = said.pop()
+        lines = tuple(line for line in lines_said if isinstance(line, int))
+    if not said or said[0][0] != "loaded":
+        word, reason, line = said[0] if said else (ran.outcome, ran.reason, 0)
+        known = "exited" if word == "ok" else word
+        return Outcome(known, reason=str(reason), line=line, lines=lines)
+    results = said[1:]
+    if len(results) > calls:
+        return Outcome("unreadable")
+    word, reason, line = "ran", "", 0
+    for result in results:
+        if result[0] != "returned":
+            word, reason, line = result[0], str(result[1]), result[2]
+            break
+    if word == "ran" and len(results) < calls:
+        word, reason = ("exited" if ran.outcome == "ok" else ran.outcome), ran.reason
+    return Outcome(word, results, reason, line, lines, operations)
+
+
+def _read_line(line: str) -> list[Any]:
+    try:
+        said = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    words = ("returned", "raised", "exited", "timed_out", "loaded", "syntax_error", "forbidden", "no_function")
+    if not isinstance(said, list) or len(said) != 3 or said[0] not in (*words, "counted"):
+        raise ValueError("no line of the driver")
+    if type(said[2]) is not int or (said[0] == "counted" and not isinstance(said[1], list)):
+        raise ValueError("no line of the driver")
+    return said
+
+
+@cache
+def _load_driver() -> str:
+    """A program that defines the driver's functions; its code is compiled once, since each run executes it."""
+    path = Path(driver.__file__)
+    code = base64.b64encode(marshal.dumps(compile(path.read_text(), "driver", "exec"))).decode()
+    return f"import base64, json, marshal\nexec(marshal.loads(base64.b64decode({code!r})))\n"
+
+
+@cache
+def _sandboxes(process: int, unsafe: bool) -> list[Sandbox]:
+    return [Sandbox(LIMITS, unsafe) for _ in range(min(_WORKERS, os.cpu_count() or 1))]

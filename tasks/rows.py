@@ -1,0 +1,95 @@
+"""Base of tasks whose problems are the rows of a public data set's file."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Self
+
+from mmrl.rng import derive_seed
+from mmrl.strict_json import quote
+from mmrl.types import Prompt
+from tasks.answers import AnswerTask
+from tasks.checks import check_fraction, check_index, check_split
+from tasks.dataset.source import Record, Source, find_source
+from tasks.dataset.tables import open_table
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsTask(AnswerTask):
+    """Task whose problems are rows of a file, or of a data set on the hub.
+
+    Args:
+        path: file (JSON Lines, JSON, CSV, parquet, Arrow), folder or hub id, as of task=dataset.
+        subset: configuration of a data set on the hub.
+        rows_split: of a data set on the hub.
+        split: "train" or "held_out".
+        held_out_fraction: share of what decides the split.
+        seed: of the split; part of the task, not of the run.
+    """
+
+    path: str
+    subset: str | None = None
+    rows_split: str | None = None
+    split: str = "train"
+    held_out_fraction: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_split(self.name, self.split)
+        check_fraction(self.name, self.held_out_fraction)
+
+    @abstractmethod
+    def split_key(self, record: Record) -> str:
+        """Return the text that decides the split of a row: no text is in both splits."""
+
+    @abstractmethod
+    def write_prompt(self, record: Record, place: str, key: str) -> Prompt:
+        """Write the prompt of a row; `place` is its file and line, for messages."""
+
+    @property
+    def rows(self) -> list[tuple[str, Record]]:
+        """File and line, and columns, of the rows of this split."""
+        known = _read_rows(find_source(self.path, self.subset, self.rows_split, "task.path"))
+        rows = [row for row in known if self.split_of(row[1]) == self.split]
+        if not rows:
+            raise ValueError(
+                f"task {self.name!r}: {self.path} has {len(known)} rows and none in the split {self.split!r}; change "
+                "task.held_out_fraction or task.seed"
+            )
+        return rows
+
+    def split_of(self, record: Record) -> str:
+        """Return the split that a row belongs to."""
+        level = derive_seed(self.name, "split", self.seed, self.split_key(record)) / 2**64
+        return "held_out" if level < self.held_out_fraction else "train"
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Prompt:
+        check_index(self, index)
+        place, record = self.rows[index]
+        return self.write_prompt(record, place, f"{self.name}/{self.split}/{index}")
+
+    def on(self, split: str) -> Self:
+        return replace(self, split=split)
+
+
+def need_text(record: Record, *names: str, place: str) -> str:
+    """Return the text of the first of these columns that a row has; refuse a row without any."""
+    for name in names:
+        if name in record:
+            if isinstance(record[name], str) and record[name].strip():
+                return record[name]
+            raise ValueError(f"{place}: column {name!r} must be a text that is not blank, is {quote(record[name])}")
+    have = ", ".join(map(quote, record))
+    raise ValueError(f"{place}: no column {' or '.join(map(repr, names))}; the row has {have}; correct the file")
+
+
+@lru_cache(maxsize=8)
+def _read_rows(source: Source) -> list[tuple[str, dict[str, Any]]]:
+    table = open_table(source)
+    return [(table.place(i), table.record(i)) for i in range(len(table))]

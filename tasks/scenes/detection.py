@@ -1,0 +1,65 @@
+"""Detection: the boxes of all objects of a description."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmrl.rewards.boxes import average_precision, count_factor, detection_reward, parse_box
+from mmrl.types import Prompt
+from tasks.checks import final_line
+from tasks.scenes.coordinates import CoordinateTask
+from tasks.scenes.task import SceneProblem
+
+MOST = 32  # boxes that are read; an answer with more scores 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detection(CoordinateTask):
+    """The boxes of all described objects, "x1 y1 x2 y2; x1 y1 x2 y2", in any order; "none" if there are none.
+
+    Args:
+        objects: fewest and most objects of the description.
+    """
+
+    objects: Sequence[int] = (1, 3)
+    question: str = "Boxes of all {}?"
+
+    name = "scenes_detection"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "objects", tuple(self.objects))
+        self.check_range("objects", 0)
+
+    def ask(self, rng: np.random.Generator) -> SceneProblem | None:
+        count = int(rng.integers(self.objects[0], self.objects[1], endpoint=True))
+        asked, kinds = self.draw_kinds(rng, count)
+        scene = self.build_scene(rng, kinds)
+        if scene is None:
+            return None
+        boxes = sorted(self.to_units(shape.box) for shape in scene.shapes[:count])
+        text = "; ".join(" ".join(map(str, box)) for box in boxes) or "none"
+        return SceneProblem(scene, self.question.replace("{}", self.phrase(asked, many=True)), text, tuple(boxes))
+
+    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
+        """Score the boxes of the final line.
+
+        detection: VLM-R1's reward min(1, true boxes / given boxes) times mean average precision; map50: average
+        precision at IoU 0.5 times the same factor; exact: map50 is 1; format.
+        """
+        final, truth = final_line(answer), prompt.answer
+        parts = [] if final == "none" else final.split("; ", MOST)
+        read = [parse_box(part, self.limit) for part in parts]
+        boxes = [box for box in read if box is not None]
+        if len(boxes) != len(parts) or len(parts) > MOST:
+            return {"exact": 0.0, "detection": 0.0, "map50": 0.0, "format": 0.0}
+        coarse = count_factor(len(boxes), len(truth)) * average_precision(boxes, truth)
+        return {
+            "exact": float(coarse >= 1 - 1e-9),
+            "detection": detection_reward(boxes, truth),
+            "map50": coarse,
+            "format": 1.0,
+        }

@@ -1,0 +1,98 @@
+"""Scenes: coloured shapes on a background, with exact boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasks.scenes.shapes import BACKGROUNDS, COLOURS, draw_mask
+
+_PLACES, _RESTARTS = 30, 30  # tries of one object's place, and of all places
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One object, in pixels: the square with its upper left corner at (left, top) is the box around its pixels."""
+
+    shape: str
+    colour: str
+    left: int
+    top: int
+    side: int
+
+    @property
+    def box(self) -> tuple[int, int, int, int]:
+        """The edges x1, y1, x2, y2."""
+        return self.left, self.top, self.left + self.side, self.top + self.side
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Objects in the order in which they are drawn; a later one covers an earlier one where they overlap."""
+
+    shapes: tuple[Shape, ...]
+    size: int
+    background: str
+
+    def render(self) -> np.ndarray:
+        """Draw the scene, uint8 [size, size, 3]."""
+        image = np.empty((self.size, self.size, 3), np.uint8)
+        image[:] = BACKGROUNDS[self.background]
+        for shape in self.shapes:
+            x1, y1, x2, y2 = shape.box
+            image[y1:y2, x1:x2][draw_mask(shape.shape, shape.side)] = COLOURS[shape.colour]
+        return image
+
+    def facts(self) -> tuple[str, ...]:
+        """State each object in words, from top to bottom: the checklist of what there is to perceive."""
+        ordered = sorted(self.shapes, key=lambda shape: (shape.top, shape.left))
+        return tuple(f"a {shape.colour} {shape.shape} at the {_region(shape, self.size)}" for shape in ordered)
+
+
+def _region(shape: Shape, size: int) -> str:
+    """Name the ninth of the image that the centre of a shape lies in."""
+    column, row = (min(2, (2 * edge + shape.side) * 3 // (2 * size)) for edge in (shape.left, shape.top))
+    words = (("top", "middle", "bottom")[row], ("left", "centre", "right")[column])
+    return "centre" if words == ("middle", "centre") else " ".join(words)
+
+
+def place_shapes(
+    rng: np.random.Generator,
+    kinds: Sequence[tuple[str, str]],
+    size: int,
+    sides: tuple[int, int],
+    max_overlap: float,
+) -> tuple[Shape, ...] | None:
+    """Draw side and place of each (shape, colour); None if no arrangement was found.
+
+    Args:
+        rng: random stream.
+        kinds: shape and colour of each object.
+        size: side of the image in pixels.
+        sides: smallest and largest side of an object in pixels.
+        max_overlap: most that two boxes share, as a fraction of the smaller one.
+    """
+    for _ in range(_RESTARTS):
+        chosen = rng.integers(sides[0], sides[1], endpoint=True, size=len(kinds)).tolist()
+        levels = rng.random((len(kinds), _PLACES, 2)).tolist()
+        placed: list[Shape] = []
+        for (shape, colour), side, tries in zip(kinds, chosen, levels):
+            for x, y in tries:
+                left, top = int(x * (size - side + 1)), int(y * (size - side + 1))
+                if all(_overlap(left, top, side, other) <= max_overlap for other in placed):
+                    placed.append(Shape(shape, colour, left, top, side))
+                    break
+            else:
+                break
+        if len(placed) == len(kinds):
+            return tuple(placed)
+    return None
+
+
+def _overlap(left: int, top: int, side: int, other: Shape) -> float:
+    """Shared area of two squares as a fraction of the smaller one."""
+    width = min(left + side, other.left + other.side) - max(left, other.left)
+    height = min(top + side, other.top + other.side) - max(top, other.top)
+    return width * height / min(side, other.side) ** 2 if width > 0 and height > 0 else 0.0

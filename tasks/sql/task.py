@@ -1,0 +1,98 @@
+"""Write an SQL query for a question; its result is compared on databases that the policy does not see."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from mmrl.types import Episode, Prompt
+from tasks.generated import GeneratedTask, ask_user
+from tasks.sql.database import match_rows, run_query
+from tasks.sql.generator import Schema, draw_question, draw_schema, fill_tables
+from tasks.sql.verify import score_query, verify
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A question about a schema, the query that answers it, and the seeds of the rows of each database."""
+
+    schema: Schema
+    question: str
+    query: str
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SQL(GeneratedTask):
+    """Questions over generated schemas, answered by a query on SQLite; a held-out schema is never trained on.
+
+    A query is right if its result is that of the right query on each of several databases, as a multiset of rows, or as
+    a sequence where the right query has ORDER BY. A constant that is right on one database is wrong on another.
+
+    Args:
+        databases: with different rows, on which a query is compared.
+        joins: also ask about two tables.
+    """
+
+    databases: int = 3
+    joins: bool = True
+
+    name = "sql"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 2 <= self.databases <= 20:
+            raise ValueError(f"task {self.name!r}: databases must be from 2 to 20, got {self.databases}")
+
+    def draw(self, rng: np.random.Generator) -> Problem | None:
+        schema = draw_schema(rng)
+        if self.split_of(schema) != self.split:
+            return None  # before its databases are built
+        question, query = draw_question(rng, schema, self.joins)
+        problem = Problem(schema, question, query, tuple(int(s) for s in rng.integers(2**31, size=self.databases)))
+        results = [run_query(connect(schema, seed, threading.get_ident()), query).rows for seed in problem.seeds]
+        empty = any(row in ((), (None,)) for rows in results for row in rows) or not all(results)
+        # a query that returns the same on all databases could be replaced by a constant
+        return None if empty or all(match_rows(results[0], rows, False) for rows in results[1:]) else problem
+
+    def split_of(self, problem: Problem | Schema) -> str:
+        return super().split_of(problem.schema if isinstance(problem, Problem) else problem)
+
+    def split_key(self, problem: Schema) -> str:
+        return ";".join(problem.statements())
+
+    def write_prompt(self, problem: Problem, key: str) -> Prompt:
+        text = "\n".join([*(f"{one};" for one in problem.schema.statements()), f"-- {problem.question}"])
+        info = {"schema": problem.schema, "seeds": problem.seeds}
+        return Prompt(key, ask_user(text), answer=problem.query, info=info)
+
+    def score(self, episode: Episode) -> dict[str, float]:
+        return score_query(self, episode, self._connect(episode.prompt))
+
+    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
+        return verify(answer, prompt.answer, self._connect(prompt))[0]
+
+    def _connect(self, prompt: Prompt) -> list[sqlite3.Connection]:
+        return [connect(prompt.info["schema"], seed, threading.get_ident()) for seed in prompt.info["seeds"]]
+
+    def demonstrate(self, index: int) -> str:
+        return self.write_answer(self.problem(index).query)
+
+    def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
+        return self.write_answer(draw_question(rng, draw_schema(rng), self.joins)[1])
+
+
+@lru_cache(maxsize=1024)
+def connect(schema: Schema, seed: int, thread: int) -> sqlite3.Connection:
+    """Build a database in memory; each thread has its own."""
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    for statement in schema.statements():
+        connection.execute(statement)
+    for statement, rows in fill_tables(schema, seed):
+        connection.executemany(statement, rows)
+    connection.commit()
+    return connection

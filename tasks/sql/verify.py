@@ -1,0 +1,78 @@
+"""Named scores of a predicted query: execution, syntax, schema and n-grams."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sqlite3
+from collections.abc import Sequence
+from functools import lru_cache
+
+from mmrl.types import Episode
+from tasks.answers import AnswerTask
+from tasks.sql.database import Result, is_ordered, match_rows, run_query
+
+_TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?:\.[0-9]+)?|<>|[<>!=]=|\S")
+_WRITTEN = 10_000  # characters of a query that are compared
+
+
+def tokenize(query: str) -> list[str]:
+    """Split a query into lower-case words, numbers and signs; texts in quotes stay as they are."""
+    found = _TOKEN.findall(query[:_WRITTEN].strip().rstrip(";"))
+    return [token if token.startswith(("'", '"')) else token.lower() for token in found]
+
+
+def jaccard(ours: set[object], theirs: set[object]) -> float:
+    """Size of the intersection over that of the union; 0 if both are empty."""
+    return len(ours & theirs) / len(ours | theirs) if ours | theirs else 0.0
+
+
+def match_bigrams(query: str, right: str) -> float:
+    """Jaccard index of the sets of pairs of neighbouring tokens."""
+    pairs = [set(itertools.pairwise(tokens)) for tokens in (tokenize(query), tokenize(right))]
+    return jaccard(pairs[0], pairs[1])  # type: ignore[arg-type]
+
+
+def verify(query: str, right: str, connections: Sequence[sqlite3.Connection]) -> tuple[dict[str, float], Result]:
+    """exact: the result is that of the right query on every database; syntax: the query runs; schema: Jaccard index of
+    the columns that both read; ngram: that of their bigrams; format: 1 if the query begins with SELECT or WITH.
+
+    Results are multisets of rows, and sequences if the right query is ordered.
+    Source: Pourreza et al., "Reasoning-SQL: Reinforcement Learning with SQL Tailored Partial Rewards for
+    Reasoning-Enhanced Text-to-SQL", arXiv 2503.23157, section 3.
+
+    Returns the scores, and the first result of the query that is no match.
+    """
+    ordered, first, exact = is_ordered(right), Result("syntax_error", reason="no query"), bool(query.strip())
+    wanted = Result("ran")
+    for connection in connections if query.strip() else connections[:1]:
+        wanted = run_right(connection, right)
+        if wanted.word != "ran":
+            raise ValueError(f"the right query does not run ({wanted.word} {wanted.reason}): {right}")
+        if query.strip():
+            first = run_query(connection, query)
+        exact = exact and first.word == "ran" and match_rows(first.rows, wanted.rows, ordered)
+        if not exact:
+            break
+    return {
+        "exact": float(exact),
+        "syntax": float(first.word == "ran"),
+        "schema": jaccard(set(first.columns), set(wanted.columns)),
+        "ngram": match_bigrams(query, right),
+        "format": float(query.lstrip().lower().startswith(("select", "with"))),
+    }, first
+
+
+@lru_cache(maxsize=4096)
+def run_right(connection: sqlite3.Connection, query: str) -> Result:
+    """Run the right query on a database whose rows do not change; each connection keeps its result."""
+    return run_query(connection, query)
+
+
+def score_query(task: AnswerTask, episode: Episode, connections: Sequence[sqlite3.Connection]) -> dict[str, float]:
+    """Score the query of an episode; `info` gets the outcome (right, wrong or the name of an error) and the reason."""
+    query = task.read_answer(episode) or ""
+    scores, result = verify(query, episode.prompt.answer, connections)
+    word = result.word if result.word != "ran" else ("right" if scores["exact"] else "wrong")
+    episode.info.update(outcome=word, reason=result.reason)
+    return scores

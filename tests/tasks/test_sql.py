@@ -1,0 +1,194 @@
+"""Text to SQL: golden scores, results as multisets, and queries that do more than read."""
+
+import json
+import sqlite3
+import time
+
+import pytest
+
+from tasks.sql import SQL, SQLRows
+from tasks.sql.database import is_ordered, match_rows, run_query
+from tasks.sql.verify import match_bigrams, verify
+from tests.tasks.replies import reply
+
+
+@pytest.fixture
+def databases():
+    """Two databases of one schema."""
+    out = []
+    for ages in ((31, 25, 44), (20, 50, 60)):
+        connection = sqlite3.connect(":memory:")
+        connection.execute("CREATE TABLE emp (id INTEGER, name TEXT, age INTEGER)")
+        connection.execute("CREATE TABLE dept (id INTEGER, title TEXT)")
+        rows = [(i, name, age) for i, (name, age) in enumerate(zip(("Ada", "Ben", "Ada"), ages))]
+        connection.executemany("INSERT INTO emp VALUES (?, ?, ?)", rows)
+        connection.commit()
+        out.append(connection)
+    return out
+
+
+RIGHT = "SELECT name FROM emp WHERE age > 30"
+
+
+@pytest.mark.parametrize(
+    ("query", "exact", "syntax", "schema"),
+    [
+        (RIGHT, 1, 1, 1),
+        ("select e.name from emp as e where not e.age <= 30;", 1, 1, 1),
+        ("SELECT name FROM emp WHERE age > 30 ORDER BY name DESC", 1, 1, 1),
+        ("SELECT DISTINCT name FROM emp WHERE age > 30", 0, 1, 1),  # rows are counted
+        ("SELECT name, age FROM emp WHERE age > 30", 0, 1, 1),
+        ("SELECT name FROM emp WHERE age > 40", 0, 1, 1),
+        ("SELECT name FROM emp", 0, 1, 0.5),
+        ("SELECT 'Ada' UNION ALL SELECT 'Ada'", 0, 1, 0),  # right on the first database alone
+        ("SELECT name, age, d.id FROM emp, dept d", 0, 1, pytest.approx(2 / 3)),
+        ("SELECT nome FROM emp", 0, 0, 0),
+        ("", 0, 0, 0),
+        ("   ", 0, 0, 0),
+    ],
+)
+def test_scores_by_hand(databases, query, exact, syntax, schema):
+    scores, _ = verify(query, RIGHT, databases)
+    assert (scores["exact"], scores["syntax"], scores["schema"]) == (exact, syntax, schema)
+
+
+def test_bigrams_by_hand():
+    assert match_bigrams("select name from emp where age > 30", "select name from emp where age >= 30") == (
+        pytest.approx(5 / 9)
+    )
+    assert match_bigrams("SELECT name FROM emp;", "select  name\nfrom emp") == 1 and match_bigrams("", "") == 0
+
+
+def test_order_counts_where_the_right_query_has_one(databases):
+    right = "SELECT name FROM emp ORDER BY age"
+    assert verify("SELECT name FROM emp ORDER BY age ASC", right, databases)[0]["exact"] == 1
+    assert verify("SELECT name FROM emp ORDER BY age DESC", right, databases)[0]["exact"] == 0
+    assert is_ordered("select a from b order  by a") and is_ordered("SELECT (1) FROM t ORDER BY (2)")
+    assert not is_ordered("SELECT a FROM (SELECT a FROM b ORDER BY a LIMIT 3)")
+    assert not is_ordered("SELECT 'order by' FROM b WHERE \"order by\" > 1")
+
+
+def test_rows_are_multisets_of_typed_values():
+    assert match_rows([(1, "a"), (2, None)], [(2.0, None), (1, "a")], ordered=False)
+    assert not match_rows([(1,), (2,)], [(2,), (1,)], ordered=True)
+    assert not match_rows([("1",)], [(1,)], ordered=False)
+    assert not match_rows([(1,), (1,), (2,)], [(1,), (2,), (2,)], ordered=False)
+    assert match_rows([(0.1 + 0.2,)], [(0.3,)], ordered=False)
+    assert not match_rows([(b"a",)], [("a",)], ordered=False)
+
+
+ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT {} FROM t"
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("DROP TABLE emp", "forbidden"),
+        ("DELETE FROM emp", "forbidden"),
+        ("UPDATE emp SET age = 31", "forbidden"),
+        ("INSERT INTO emp VALUES (9, 'x', 31)", "forbidden"),
+        ("CREATE TABLE x (y)", "forbidden"),
+        ("CREATE TEMP VIEW emp2 AS SELECT 1", "forbidden"),
+        ("ATTACH '/tmp/x.db' AS x", "forbidden"),
+        ("PRAGMA query_only = 0", "forbidden"),
+        ("PRAGMA table_info(emp)", "forbidden"),
+        ("SELECT * FROM pragma_table_info('emp')", "forbidden"),
+        ("SELECT sql FROM sqlite_master", "forbidden"),
+        ("BEGIN", "forbidden"),
+        ("VACUUM INTO '/tmp/x.db'", "forbidden"),
+        ("ANALYZE", "forbidden"),
+        ("SELECT load_extension('x')", "forbidden"),
+        ("SELECT randomblob(1000000000)", "forbidden"),
+        ("SELECT zeroblob(1000000000)", "forbidden"),
+        ("SELECT printf('%.*c', 1000000000, 'x')", "forbidden"),
+        ("SELECT writefile('/tmp/x', 'y')", "syntax_error"),  # no such function
+        (ENDLESS.format("COUNT(*)"), "timed_out"),
+        (ENDLESS.format("n"), "too_many_rows"),
+        ("SELECT COUNT(*) FROM " + ", ".join(f"emp e{i}" for i in range(14)), "timed_out"),
+        ("SELECT replace(replace(hex, 'A', hex), 'B', hex) FROM (SELECT 'A' AS hex)", "ran"),
+        (ENDLESS.replace("FROM t)", "FROM t LIMIT 500)").format("group_concat('" + "x" * 1000 + "')"), "too_long"),
+        ("SELECT '" + "x" * 20_000 + "'", "too_long"),
+        ("SELECT 1; DROP TABLE emp", "syntax_error"),
+        ("SELECT name FROM emp\x00", "syntax_error"),
+        ("SELECT name FROM emp WHERE name = '\ud800'", "not_text"),
+        ("SELECT " + "(" * 4000 + "1" + ")" * 4000, "syntax_error"),
+        ("SELECT " + "-" * 999 + "1", "syntax_error"),
+        ("ＳＥＬＥＣＴ name FROM emp", "syntax_error"),
+        ("SELECT CAST(x'ff' AS TEXT)", "not_text"),
+    ],
+)
+def test_hostile_queries_end_with_a_named_error(databases, query, word):
+    start = time.monotonic()
+    result = run_query(databases[0], query)
+    assert result.word == word, result
+    assert time.monotonic() - start < 2
+    # nothing has changed
+    assert run_query(databases[0], "SELECT COUNT(*), SUM(age) FROM emp").rows == ((3, 100),)
+
+
+def test_a_right_query_that_does_not_run_is_an_error_of_the_task(databases):
+    with pytest.raises(ValueError, match="right query does not run"):
+        verify(RIGHT, "SELECT nome FROM emp", databases)
+
+
+def test_demonstrations_are_right_and_schemas_are_disjoint():
+    task = SQL(extract="code")
+    for index in range(100):
+        episode = reply(task[index], task.demonstrate(index))
+        scores = task.score(episode)
+        assert set(scores.values()) == {1.0} and episode.info["outcome"] == "right"
+    schemas = [{task.on(s).problem(i).schema for i in range(300)} for s in ("train", "held_out")]
+    assert not schemas[0] & schemas[1]
+
+
+def test_a_constant_is_right_on_no_problem():
+    task = SQL()
+    for index in range(30):
+        prompt = task[index]
+        first = run_query(task._connect(prompt)[0], prompt.answer).rows
+        constants = " UNION ALL ".join("SELECT " + ", ".join(map(repr, row)) for row in first)
+        scores = task.score(reply(prompt, constants))
+        assert (scores["exact"], scores["syntax"]) == (0, 1)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("shop", "bank", "zoo"):
+        (tmp_path / "db" / name).mkdir(parents=True)
+        connection = sqlite3.connect(tmp_path / "db" / name / f"{name}.sqlite")
+        connection.execute("CREATE TABLE t (a INTEGER, b TEXT)")
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [(1, "x"), (2, "y")])
+        connection.commit()
+        connection.close()
+    rows = [
+        {"db_id": "shop", "question": "All a?", "query": "SELECT a FROM t"},
+        {"db_id": "bank", "question": "All b?", "SQL": "SELECT b FROM t", "evidence": "b is a letter"},
+        {"db_id": "zoo", "question": "How many?", "SQL": "SELECT COUNT(*) FROM t", "evidence": ""},
+    ]
+    (tmp_path / "dev.json").write_text(json.dumps(rows))
+    return tmp_path
+
+
+def test_rows_of_spider_and_bird(folder):
+    train = SQLRows(path=str(folder / "dev.json"), databases=str(folder / "db"), held_out_fraction=0.5)
+    parts = [train, train.on("held_out")]
+    prompts = [part[i] for part in parts for i in range(len(part))]
+    assert sorted(p.answer for p in prompts) == ["SELECT COUNT(*) FROM t", "SELECT a FROM t", "SELECT b FROM t"]
+    bank = next(p for p in prompts if p.answer == "SELECT b FROM t")
+    assert bank.messages[0]["content"] == "CREATE TABLE t (a INTEGER, b TEXT);\n-- b is a letter\n-- All b?"
+    assert train.score(reply(bank, "SELECT b FROM t ORDER BY b"))["exact"] == 1
+    assert train.score(reply(bank, "DELETE FROM t"))["exact"] == 0
+    for part in parts:
+        assert part.score(reply(part[0], part.demonstrate(0)))["exact"] == 1
+
+
+def test_rows_without_a_database_or_a_query_are_refused(folder):
+    def first(row):
+        (folder / "bad.json").write_text(json.dumps([row]))
+        task = SQLRows(path=str(folder / "bad.json"), databases=str(folder / "db"))
+        return task.on(task.split_of(row))[0]
+
+    with pytest.raises(ValueError, match="there is no database"):
+        first({"db_id": "../db/shop/../../x", "question": "?", "query": "SELECT 1"})
+    with pytest.raises(ValueError, match="no column 'SQL' or 'query'"):
+        first({"db_id": "shop", "question": "All?"})
