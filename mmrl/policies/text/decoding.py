@@ -57,11 +57,8 @@ def generate(
     drawn = _Drawn(rows, limit, device)
     uniform = noise.uniform(limit).to(device)  # random numbers depend on row and position, not on the batch
     live = torch.arange(rows, device=device)  # rows still in the cache, in its order
-    if common:
-        logits, attention = _read_after_common(step, inputs["input_ids"], attention, positions, cache, common)
-    else:
-        logits = step(inputs, attention, positions, cache)
-    logits = logits[owner]
+    first, attention = _read_prompts(step, inputs, attention, positions, cache, common)
+    logits = first[owner]
     cache.expand(owner)
     following = positions[..., owner, -1:] + 1
     # without padding no mask is needed, so that the model builds none at every token
@@ -112,13 +109,21 @@ def count_common(ids: Tensor, attention: Tensor) -> int:
     return int((tokens == tokens[:1]).all(0).cumprod(0).sum())
 
 
-def _read_after_common(
-    step: Callable[..., Tensor], ids: Tensor, attention: Tensor, positions: Tensor, cache: PromptCache, common: int
+def _read_prompts(
+    step: Callable[..., Tensor],
+    inputs: Mapping[str, Any],
+    attention: Tensor,
+    positions: Tensor,
+    cache: PromptCache,
+    common: int,
 ) -> tuple[Tensor, Tensor]:
-    """Read the common tokens once, then the rest of each prompt: logits [N, V] and the mask [N, P] of the cache.
+    """Read the prompts into the cache: logits [N, V] of their first choices, and the mask [N, P] of the cache.
 
-    Padding stands between the common tokens and the rest.
+    Common tokens are read once. Padding stands between them and the rest of a prompt.
     """
+    if not common:
+        return step(inputs, attention, positions, cache), attention
+    ids = inputs["input_ids"]
     rows, width = ids.shape
     lengths = attention.sum(1, keepdim=True)
     start = width - int(lengths[0])
