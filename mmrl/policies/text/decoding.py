@@ -101,14 +101,6 @@ def next_logits(
     return out.logits[:, -1]
 
 
-def count_common(ids: Tensor, attention: Tensor) -> int:
-    """Count the first tokens that all left-padded prompts [N, P] share, without the last token of the shortest."""
-    lengths = attention.sum(1, keepdim=True)
-    first = ids.shape[1] - lengths + torch.arange(max(int(lengths.min()) - 1, 0), device=ids.device)
-    tokens = ids.gather(1, first)
-    return int((tokens == tokens[:1]).all(0).cumprod(0).sum())
-
-
 def _read_prompts(
     step: Callable[..., Tensor],
     inputs: Mapping[str, Any],

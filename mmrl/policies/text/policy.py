@@ -22,7 +22,7 @@ from mmrl.policies.text import loading
 from mmrl.policies.text.architecture import build_model, refuse_recurrent
 from mmrl.policies.text.cache import build_cache
 from mmrl.policies.text.checkpoint import locate_checkpoint
-from mmrl.policies.text.decoding import count_common, generate, next_logits
+from mmrl.policies.text.decoding import generate, next_logits
 from mmrl.policies.text.generation import ServedPolicy, refuse_mean
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.packed_inputs import BatchTokens, score_tokens
@@ -34,8 +34,6 @@ from mmrl.policies.text.tokenizer import encode_answer, set_pad_token
 from mmrl.policies.weights import fill, read_weights
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
-
-COMMON_FROM = 8  # calls of the network whose time a pass over the common first tokens of prompts has to save
 
 
 class TextPolicy(ServedPolicy):
@@ -165,16 +163,15 @@ class TextPolicy(ServedPolicy):
         ids, attention = observation["input_ids"], observation["attention_mask"]
         self.refuse_long(ids.shape[1])
         inputs = {"input_ids": ids, **self.extra_inputs(observation)}
-        positions = self.positions(ids, attention, inputs)
-        owner = owner.to(ids.device)
-        stops = self._stops(sampling.stop)
-        cache = build_cache(self.model.config, sampling.max_tokens)
+        positions, owner = self.positions(ids, attention, inputs), owner.to(ids.device)
+        stops, cache = self._stops(sampling.stop), build_cache(self.model.config, sampling.max_tokens)
         step = partial(next_logits, self.model) if self.captured is None else self.captured(self.model)
 
         def logits(*read: Any) -> Tensor:
             return self._mask_forbidden(step(*read))
 
-        common = self._count_common(ids, attention) if set(inputs) == {"input_ids"} else 0
+        plain = self.captured is None and len(inputs) == 1
+        common = self.prefix_sharing.count_common(ids, attention) if plain else 0
         made = generate(logits, inputs, attention, positions, owner, cache, sampling, noise, stops, common)
         lengths = made.lengths.tolist()
         return Action(
@@ -186,19 +183,6 @@ class TextPolicy(ServedPolicy):
             extra={} if made.support is None else dict(zip(("packed_support_ids", "support_sizes"), made.support)),
             seconds=made.seconds,
         )
-
-    def _count_common(self, ids: Tensor, attention: Tensor) -> int:
-        """Count the first tokens of all prompts that are worth a pass of their own; 0 if padding may not follow them.
-
-        Windows and biases by distance count the padding, rotary positions do not.
-        """
-        rotary = getattr(self.model.config.get_text_config(decoder=True), "rope_parameters", None)
-        full = self.prefix_sharing.masks and self.prefix_sharing.window is None
-        if self.captured is not None or len(ids) < 2 or not full or not rotary:
-            return 0
-        common = count_common(ids, attention)
-        saved = common * (len(ids) - 1)
-        return common if saved >= COMMON_FROM * packing.call_tokens(self.hidden_size, self.device) else 0
 
     def _stops(self, strings: Sequence[str]) -> Any:
         ids, texts = self.stop_ids(strings)

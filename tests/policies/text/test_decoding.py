@@ -7,7 +7,8 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.policies.text.cache import build_cache
-from mmrl.policies.text.decoding import count_common, generate, next_logits
+from mmrl.policies.text.decoding import generate, next_logits
+from mmrl.policies.text.packing.prefix_sharing import count_common
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rng import Noise
 from mmrl.types import Sampling
@@ -90,4 +91,4 @@ def test_common_tokens_are_read_once_where_that_is_exact_and_saves_time(kind, ch
     else:
         model = policy(kind, num_hidden_layers=1, **{k: v for k, v in changes.items()})
     ids, mask = pad_left(20, (2,) * rows)
-    assert model._count_common(ids, mask) == (20 if shares else 0)
+    assert model.prefix_sharing.count_common(ids, mask) == (20 if shares else 0)
