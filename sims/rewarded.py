@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from mmrl.rewards.frames import FrameReward
+from mmrl.rewards.models.frames import FrameReward
 from mmrl.types import Sim
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from mmrl.rewards.frames import FrameReward
+from mmrl.rewards.models.frames import FrameReward
 from mmrl.rng import derive_seed
 from mmrl.types import Episode, Prompt, Sim, Task
 from sims.rewarded import RewardModelSim

@@ -1,4 +1,4 @@
-"""Base of text tasks whose problems are drawn from a seeded generator."""
+"""Base of tasks whose problems are drawn from a seeded generator."""
 
 from __future__ import annotations
 
@@ -95,3 +95,8 @@ def to_tuples(task: Any, *names: str) -> None:
 def ask_user(question: str) -> tuple[dict[str, Any]]:
     """Return the messages of a prompt that is one turn of the user."""
     return ({"role": "user", "content": question},)
+
+
+def ask_about_images(question: str, count: int = 1) -> tuple[dict[str, Any]]:
+    """Return the messages of a prompt that shows images before the user's question."""
+    return ({"role": "user", "content": [{"type": "image"}] * count + [{"type": "text", "text": question}]},)

@@ -1,14 +1,17 @@
-"""Weighted sum of named scores, and the same with DAPO's overlong penalty."""
+"""Reward composed of named scores: weighted sum, DAPO's overlong penalty, gates, vetoes and bounds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from mmrl.rewards.base import Reward
 from mmrl.rewards.shaping import overlong_penalty
 from mmrl.types import Episode
+
+Bounds = Sequence[float]
+"""Lower and upper bound."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,93 @@ class OverlongPenalty(WeightedSum):
         return [reward + episode.scores["overlong"] for reward, episode in zip(super().__call__(group), group)]
 
 
-def _score(episode: Episode, name: str) -> float:
+@dataclass(frozen=True)
+class Gate:
+    """Condition under which a score counts.
+
+    Args:
+        score: the score that is compared.
+        at_least: its smallest value.
+    """
+
+    score: str
+    at_least: float = 1.0
+
+
+@dataclass(frozen=True)
+class Composition(Reward):
+    """Reward of an episode: clamp(sum_k weights_k * gate_k * saturate(clamp_k(scores_k))), or `veto_reward`.
+
+    In this order: a score is clamped to its bounds; above the knee it keeps `slope` of what it has more; it counts 0
+    unless its gate is open; the weighted sum, or mean, is clamped to `bounds`. An episode with a vetoed score has the
+    reward `veto_reward`, whatever its other scores are.
+
+    Source of veto and saturation: Huang et al., "Reinforcement Learning with Rubric Anchors", arXiv 2508.12790, which
+    gives no equations; the form is ours.
+
+    Args:
+        weights: by name of the score.
+        gates: by name of the score, the condition under which it counts, for example {exact: {score: format}}.
+        clamps: by name of the score, its lower and upper bound.
+        vetoes: by name of the score, the value at or below which the episode is vetoed.
+        veto_reward: reward of a vetoed episode.
+        mean: divide by the sum of the weights.
+        knee: score from which on `slope` applies; None leaves scores as they are.
+        slope: share of a score above the knee that is kept.
+        bounds: lower and upper bound of the weighted sum; None for no bounds.
+    """
+
+    weights: Mapping[str, float]
+    gates: Mapping[str, Gate] = field(default_factory=dict)
+    clamps: Mapping[str, Bounds] = field(default_factory=dict)
+    vetoes: Mapping[str, float] = field(default_factory=dict)
+    veto_reward: float = 0.0
+    mean: bool = False
+    knee: float | None = None
+    slope: float = 0.25
+    bounds: Bounds | None = None
+
+    def __post_init__(self) -> None:
+        for name, bounds in {**self.clamps, "bounds": self.bounds or (0.0, 0.0)}.items():
+            if len(bounds) != 2 or not bounds[0] <= bounds[1]:
+                raise ValueError(f"data.reward: bounds of {name!r} must be [lower, upper], got {list(bounds)}")
+        for option in ("gates", "clamps"):
+            if unknown := sorted(getattr(self, option).keys() - self.weights.keys()):
+                raise ValueError(
+                    f"data.reward.{option} names {unknown}, which have no weight; weights are {dict(self.weights)}"
+                )
+        if self.mean and sum(self.weights.values()) <= 0:
+            raise ValueError(f"data.reward.mean needs weights with a positive sum, got {dict(self.weights)}")
+        if not 0 <= self.slope <= 1:
+            raise ValueError(f"data.reward.slope must be in [0, 1], got {self.slope}")
+
+    def __call__(self, group: Sequence[Episode]) -> Sequence[float]:
+        return [self._compose(episode) for episode in group]
+
+    def _compose(self, episode: Episode) -> float:
+        if any(_score(episode, name, "vetoes") <= most for name, most in self.vetoes.items()):
+            return self.veto_reward
+        total = sum((weight * self._value(episode, name) for name, weight in self.weights.items()), 0.0)
+        return _clamp(total / sum(self.weights.values()) if self.mean else total, self.bounds)
+
+    def _value(self, episode: Episode, name: str) -> float:
+        score = _clamp(_score(episode, name), self.clamps.get(name))
+        if self.knee is not None:
+            score = min(score, self.knee) + self.slope * max(score - self.knee, 0.0)
+        gate = self.gates.get(name)
+        closed = gate is not None and _score(episode, gate.score, "gates") < gate.at_least
+        return 0.0 if closed else score
+
+
+def _clamp(value: float, bounds: Bounds | None) -> float:
+    return value if bounds is None else min(max(value, bounds[0]), bounds[1])
+
+
+def _score(episode: Episode, name: str, option: str = "weights") -> float:
+    """Return a finite score of an episode; a missing one is refused in the name of the option."""
     if name not in episode.scores:
         raise KeyError(
-            f"data.reward.weights names {name!r}, but {episode.prompt.key!r} was scored with {sorted(episode.scores)}"
+            f"data.reward.{option} names {name!r}, but {episode.prompt.key!r} was scored with {sorted(episode.scores)}"
         )
     value = episode.scores[name]
     if not math.isfinite(value):

@@ -75,3 +75,49 @@ def repetition_penalty(completion: str, ngram: int = 40, penalty: float = -0.05)
             repeated.update(range(start, start + ngram))
         seen.add(gram)
     return penalty * len(repeated)
+
+
+def kimi_length(completions: Sequence[str], num_tokens: Sequence[int], exact: Sequence[float]) -> list[float]:
+    """Length reward within the completions of a prompt: 0.5 for the shortest right one, -0.5 for the longest.
+
+    l_j = 0.5 - (L_j - min L) / (max L - min L); a right completion gets l_j, a wrong one min(0, l_j); all get 0 where
+    the lengths are equal.
+    Source: Kimi Team, "Kimi k1.5", arXiv 2501.12599, section 2.3.3.
+    """
+    least, most = min(num_tokens), max(num_tokens)
+    if least == most:
+        return [0.0] * len(num_tokens)
+    each = [0.5 - (n - least) / (most - least) for n in num_tokens]
+    return [value if right >= 1 else min(0.0, value) for value, right in zip(each, exact)]
+
+
+def harmonised_length(
+    completions: Sequence[str],
+    num_tokens: Sequence[int],
+    exact: Sequence[float],
+    accuracy_weight: float = 2.0,
+    bounds: tuple[float, float] = (-2.0, 4.0),
+) -> list[float]:
+    """Reward for being shorter than the prompt's mean completion at no less than its mean accuracy.
+
+    w_j = mean(L) / L_j - 1 + accuracy_weight * (exact_j - mean(exact)), clipped to `bounds`. The paper takes both means
+    over samples of the reference policy; here they are those of the group.
+    Source: Luo et al., "O1-Pruner", arXiv 2501.12570.
+    """
+    if min(num_tokens) < 1:
+        raise ValueError("harmonised_length: a completion has no tokens")
+    mean_length, mean_exact = sum(num_tokens) / len(num_tokens), sum(exact) / len(exact)
+    each = [mean_length / n - 1 + accuracy_weight * (right - mean_exact) for n, right in zip(num_tokens, exact)]
+    return [min(max(value, bounds[0]), bounds[1]) for value in each]
+
+
+def repeated_ngrams(completion: str, ngram: int = 20, penalty: float = -2.0) -> float:
+    """`penalty` times the share of n-grams of words that occurred before; 0 for texts of fewer words.
+
+    Source: Xiao et al., "Perception-R1", arXiv 2506.07218, with n = 20 and penalty = -2.
+    """
+    if ngram < 1:
+        raise ValueError(f"repeated_ngrams: ngram must be at least 1, got {ngram}")
+    words = completion.split()
+    grams = [tuple(words[start : start + ngram]) for start in range(len(words) - ngram + 1)]
+    return penalty * (1 - len(set(grams)) / len(grams)) if grams else 0.0

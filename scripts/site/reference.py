@@ -40,7 +40,7 @@ SLOTS = (
     Slot(
         "rewards",
         "`reward._target_=CLASS`, `reward.KEY=VALUE`.",
-        ("mmrl.rewards.base.Reward", "mmrl.rewards.frames.FrameReward"),
+        ("mmrl.rewards.base.Reward", "mmrl.rewards.models.frames.FrameReward"),
     ),
     Slot(
         "annotators",

@@ -57,7 +57,7 @@ VALID = (
     "optimizer.lr=0.5 optimizer.lr=0.25",
     "optimizer._target_=torch.optim.SGD optimizer.momentum=0.9",
     "scheduler._target_=torch.optim.lr_scheduler.CosineAnnealingLR scheduler.T_max=100",
-    "reward._target_=mmrl.rewards.learned.ClassifierReward reward.path=FOLDER",
+    "reward._target_=mmrl.rewards.models.learned.ClassifierReward reward.path=FOLDER",
     "weighting._target_=mmrl.objectives.weighting.ConstantLength weighting.length=8",
     "sampling.max_tokens=2000",
     "sampling.stop=[a,b]",

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mmrl.rewards.compose import OverlongPenalty, WeightedSum
+from mmrl.rewards.compose import Composition, Gate, OverlongPenalty, WeightedSum
 from mmrl.types import Completion, Episode, Prompt, Turn
 
 
@@ -44,3 +44,62 @@ def test_the_penalty_falls_through_the_buffer():
 def test_refusal_of_a_buffer():
     with pytest.raises(ValueError, match="buffer_fraction"):
         OverlongPenalty({}, buffer_fraction=0.0)
+
+
+def compose(scores, **arguments):
+    return Composition(**arguments)([episode(**scores)])[0]
+
+
+def test_a_score_counts_only_while_its_gate_is_open():
+    gated = {"weights": {"exact": 1.0, "format": 0.1}, "gates": {"exact": Gate("format")}}
+    assert compose({"exact": 1.0, "format": 1.0}, **gated) == 1.1
+    assert compose({"exact": 1.0, "format": 0.0}, **gated) == 0.0
+    gated["gates"] = {"exact": Gate("iou", at_least=0.5)}
+    assert compose({"exact": 1.0, "format": 1.0, "iou": 0.5}, **gated) == 1.1
+    assert compose({"exact": 1.0, "format": 1.0, "iou": 0.49}, **gated) == 0.1
+
+
+def test_saturation_mean_and_veto():
+    # knee 0.8, slope 0.25: 1 -> 0.85, 0.5 -> 0.5, 0.9 -> 0.825; (2 * 0.85 + 0.5 + 0.825) / 4 = 0.75625
+    rubric = {"weights": {"a": 2.0, "b": 1.0, "c": 1.0}, "vetoes": {"a": 0.0}, "mean": True, "knee": 0.8, "slope": 0.25}
+    assert compose({"a": 1.0, "b": 0.5, "c": 0.9}, **rubric) == pytest.approx(0.75625, abs=1e-12)
+    assert compose({"a": 0.0, "b": 1.0, "c": 1.0}, **rubric) == 0.0
+    assert compose({"a": 0.5, "b": 0.5, "c": 0.5}, **rubric) == 0.5
+    assert compose({"a": 0.0, "b": 1.0, "c": 1.0}, **rubric, veto_reward=-1.0) == -1.0
+
+
+def test_scores_and_the_result_are_clamped():
+    # base 1 - 1000 / 100 = -9 for a right answer of 400 characters, held at -0.5
+    clamped = {"weights": {"exact": 1.0, "thought": 1.0}, "clamps": {"thought": [-1.5, 0.0]}}
+    assert compose({"exact": 1.0, "thought": -10.0}, **clamped) == -0.5
+    assert compose({"exact": 1.0, "thought": 3.0}, **clamped) == 1.0
+    assert compose({"exact": 1.0, "thought": 0.0}, weights={"exact": 5.0}, bounds=[0.0, 2.0]) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"gates": {"iou": Gate("format")}}, r"gates names \['iou'\], which have no weight"),
+        ({"clamps": {"iou": [0, 1]}}, r"clamps names \['iou'\]"),
+        ({"clamps": {"exact": [1, 0]}}, r"bounds of 'exact' must be \[lower, upper\]"),
+        ({"bounds": [0, 1, 2]}, "bounds of 'bounds'"),
+        ({"slope": 2.0}, "slope must be in"),
+    ],
+)
+def test_arguments_are_checked(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Composition({"exact": 1.0}, **arguments)
+
+
+def test_a_mean_needs_a_positive_sum_of_weights():
+    with pytest.raises(ValueError, match="positive sum"):
+        Composition({"exact": 1.0, "length": -1.0}, mean=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [({"vetoes": {"safe": 0.0}}, "vetoes"), ({"gates": {"exact": Gate("safe")}}, "gates")],
+)
+def test_a_missing_score_is_refused_in_the_name_of_the_option(arguments, option):
+    with pytest.raises(KeyError, match=rf"data.reward.{option} names 'safe'.*'toy/train/0'.*'exact'"):
+        compose({"exact": 1.0}, weights={"exact": 1.0}, **arguments)

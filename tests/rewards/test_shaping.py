@@ -3,7 +3,16 @@
 import pytest
 
 from mmrl.rewards.function import FunctionReward
-from mmrl.rewards.shaping import cosine_length, length, overlong_penalty, repetition_penalty, tag_format
+from mmrl.rewards.shaping import (
+    cosine_length,
+    harmonised_length,
+    kimi_length,
+    length,
+    overlong_penalty,
+    repeated_ngrams,
+    repetition_penalty,
+    tag_format,
+)
 from mmrl.types import Prompt
 from tests.tasks.replies import reply
 
@@ -92,3 +101,33 @@ def test_they_are_reward_functions_by_path():
     assert set(scores) == set(names)
     assert scores["tag_format"] == 1 and scores["length"] == length(episode.tokens)
     assert scores["cosine_length"] == cosine_length(episode.tokens, 1.0)
+
+
+def test_kimi_length():
+    # 0.5 - (L - 100) / 200 = 0.5, 0, -0.5, 0.25; a wrong completion gets no bonus
+    assert kimi_length([""] * 4, [100, 200, 300, 150], [1, 1, 0, 0]) == [0.5, 0.0, -0.5, 0.0]
+    assert kimi_length([""] * 2, [70, 70], [1, 0]) == [0.0, 0.0]
+
+
+def test_harmonised_length():
+    # mean length 250 and accuracy 3/4: 250/100 - 1 + 2 (1 - 3/4) = 2, and so on
+    each = harmonised_length([""] * 4, [100, 200, 300, 400], [1, 1, 0, 1])
+    assert each == pytest.approx([2.0, 0.75, -5 / 3, 0.125], abs=1e-12)
+    # 500/50 - 1 + 5/2 = 11.5 and 500/950 - 1 - 5/2 = -2.973684, clipped
+    assert harmonised_length([""] * 2, [50, 950], [1, 0], accuracy_weight=5.0) == [4.0, -2.0]
+    with pytest.raises(ValueError, match="no tokens"):
+        harmonised_length([""] * 2, [0, 3], [1, 0])
+
+
+def test_repeated_ngrams():
+    # five bigrams, three of them distinct: -2 (1 - 3/5)
+    assert repeated_ngrams("a b c a b c", ngram=2) == pytest.approx(-0.8, abs=1e-12)
+    assert repeated_ngrams("a b", ngram=3) == repeated_ngrams("") == 0.0
+
+
+def test_a_group_function_is_given_all_completions_of_a_prompt():
+    reward = FunctionReward(["mmrl.rewards.shaping:kimi_length"], in_process=True)
+    group = [reply(Prompt("toy/train/0"), "x") for _ in range(2)]
+    for episode, exact in zip(group, (1.0, 0.0)):
+        episode.scores = {"exact": exact}
+    assert reward.scores(group) == [{"kimi_length": 0.0}, {"kimi_length": 0.0}]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mmrl.rewards.frames import FrameReward
+from mmrl.rewards.models.frames import FrameReward
 from sims.rewarded import RewardModelSim
 from sims.tabletop import Reach
 from sims.tabletop.experts import expert

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.rewards.progress import concat_images, remaining_share
+from mmrl.rewards.models.progress import concat_images, remaining_share
 from mmrl.rng import derive_rng
 from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.offline.demonstrations import demonstration

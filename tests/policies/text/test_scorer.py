@@ -5,7 +5,7 @@ from torch.testing import assert_close
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
 from mmrl.policies.text.scorer import ScoringPolicy
-from mmrl.rewards.learned import ClassifierReward
+from mmrl.rewards.models.learned import ClassifierReward
 from mmrl.rollouts.offline.pairs import PreferencePairs, ScoredPairs
 from mmrl.types import Completion, Context, Episode, Sampling, Turn
 from tasks.preferences.task import Preferences

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mmrl.rewards.frames import FrameReward
+from mmrl.rewards.models.frames import FrameReward
 
 
 class GoalBaselineSimilarity(FrameReward):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mmrl.rewards.frames import FrameReward
+from mmrl.rewards.models.frames import FrameReward
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 

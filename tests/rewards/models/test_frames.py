@@ -6,8 +6,8 @@ import torch
 from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor, CLIPTokenizer
 
 from mmrl.policies.vla.token import ActionTokenPolicy
-from mmrl.rewards.progress import PairProgress, remaining_share, value_curve
-from mmrl.rewards.similarity import GoalBaselineSimilarity, goal_baseline_reward
+from mmrl.rewards.models.progress import PairProgress, remaining_share, value_curve
+from mmrl.rewards.models.similarity import GoalBaselineSimilarity, goal_baseline_reward
 
 GOAL, BASELINE, IMAGE = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]), torch.tensor([0.6, 0.8])
 

@@ -1,0 +1,47 @@
+"""Corrupted rewards: shares of flipped and random ones, the same draw for the same answer."""
+
+import pytest
+
+from mmrl.rewards.compose import WeightedSum
+from mmrl.rewards.corruption import Corruption
+from mmrl.rollouts.text.scripted import scripted_episode
+from mmrl.types import Prompt
+
+TRUE = WeightedSum({"exact": 1.0})
+
+
+def answers(count, exact):
+    episodes = [scripted_episode(Prompt(f"toy/train/{i}"), f"answer {i}") for i in range(count)]
+    for episode in episodes:
+        episode.scores = {"exact": exact}
+    return episodes
+
+
+def test_without_probabilities_the_reward_stays():
+    assert Corruption(TRUE)(answers(50, 1.0)) == [1.0] * 50
+
+
+def test_every_reward_is_mirrored_with_probability_one():
+    assert Corruption(TRUE, flip=1.0)(answers(50, 1.0)) == [0.0] * 50
+    assert Corruption(TRUE, flip=1.0, low=-1.0)(answers(50, 0.0)) == [0.0] * 50
+
+
+@pytest.mark.parametrize(
+    ("arguments", "share"), [({"flip": 0.2}, 0.8), ({"random": 0.5}, 0.75), ({"random": 1.0}, 0.5)]
+)
+def test_shares_are_within_four_standard_errors(arguments, share):
+    rewards = Corruption(TRUE, **arguments)(answers(4000, 1.0))
+    assert set(rewards) == {0.0, 1.0}
+    assert abs(sum(rewards) / 4000 - share) < 4 * (share * (1 - share) / 4000) ** 0.5
+
+
+def test_the_draw_depends_on_prompt_and_answer_and_not_on_the_group():
+    reward, episodes = Corruption(TRUE, random=1.0), answers(200, 1.0)
+    assert reward(episodes) == [reward([episode])[0] for episode in episodes]
+    assert reward(episodes) != Corruption(TRUE, random=1.0, seed=1)(episodes)
+
+
+@pytest.mark.parametrize("arguments", [{"flip": -0.1}, {"flip": 0.7, "random": 0.4}])
+def test_probabilities_are_checked(arguments):
+    with pytest.raises(ValueError, match="probabilities with a sum of at most 1"):
+        Corruption(TRUE, **arguments)
