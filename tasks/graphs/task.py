@@ -117,9 +117,15 @@ class Graphs(GeneratedTask):
 
     def demonstrate(self, index: int) -> str:
         graph = self.problem(index).graph
-        values = graph.values(self.modulus)
-        lines = [f"{node}={values[node.name]}" if node.symbol else str(node) for node in graph.ancestors()]
-        return "\n".join([*lines, *([] if self.extractor is None else [self.write_answer(str(values[graph.asked]))])])
+        lines = write_solution(graph, self.modulus)
+        answer = str(graph.values(self.modulus)[graph.asked])
+        return "\n".join([*lines, *([] if self.extractor is None else [self.write_answer(answer)])])
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
         return self.write_answer(str(int(rng.integers(self.modulus))))
+
+
+def write_solution(graph: Graph, modulus: int) -> list[str]:
+    """Write the step of each quantity that the answer needs, in order: a=3, b=a+2=5."""
+    values = graph.values(modulus)
+    return [f"{node}={values[node.name]}" if node.symbol else str(node) for node in graph.ancestors()]

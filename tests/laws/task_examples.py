@@ -13,7 +13,7 @@ from hydra.utils import instantiate
 
 from mmrl.config.compose import compose, groups
 from mmrl.types import Prompt, Task
-from tests.laws.text_answers import change_call, change_query, change_solution, change_word, list_programs
+from tests.laws.text_answers import change_call, change_order, change_query, change_solution, change_word, list_programs
 
 OTHERS = {
     "offline": "logged episodes of a simulator",
@@ -70,6 +70,7 @@ ALLOWED: dict[str, set[str]] = {
 HOSTILE: dict[str, Callable[[Prompt, str], dict[str, str]]] = {
     "calls": change_call,
     "code": list_programs,
+    "graph_steps": change_order,
     "graphs": change_solution,
     "sql": change_query,
     "strings": change_word,

@@ -105,11 +105,12 @@ def test_hostile_answers_score_no_more_than_the_floor(task, floor, request):
     extra = HOSTILE.get(request.node.callspec.params["task"], lambda prompt, right: {})
     by_kind: dict[str, list[float]] = {}
     for prompt, answer in zip(prompts, right):
-        same = [other for other in others if held_out.score(scripted_episode(prompt, other))["exact"] == 0]
+        found = held_out.scores([scripted_episode(prompt, other) for other in others])
+        same = [other for other, scores in zip(others, found) if scores["exact"] == 0]
         rows = {**stuffed_answers(answer, same), **{text[:40]: text for text in fixed_answers()}}
         rows |= extra(prompt, answer)
-        for kind, text in rows.items():
-            scores = held_out.score(scripted_episode(prompt, text))
+        all_scores = held_out.scores([scripted_episode(prompt, text) for text in rows.values()])
+        for kind, scores in zip(rows, all_scores):
             assert all(math.isfinite(score) and score <= 1 for score in scores.values()), kind
             by_kind.setdefault(kind, []).append(scores["exact"])
     earned = {kind: float(np.mean(scores)) for kind, scores in by_kind.items() if kind not in allowed}

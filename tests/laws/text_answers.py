@@ -68,6 +68,24 @@ def change_call(prompt: Prompt, right: str) -> dict[str, str]:
     }
 
 
+def change_order(prompt: Prompt, right: str) -> dict[str, str]:
+    """Answers to a task whose answer is the order of lines, as numbers."""
+    numbers = right.split()
+    return {
+        "one place less": " ".join(numbers[:-1]),
+        "one place more": f"{right} {len(numbers)}",
+        "a line twice": " ".join([*numbers[:-1], numbers[0]]),
+        "all places equal": " ".join(["0"] * len(numbers)),
+        "with commas": ",".join(numbers),
+        "in brackets": f"[{right}]",
+        "two spaces": "  ".join(numbers),
+        "leading zeros": " ".join(f"0{n}" for n in numbers),
+        "negative": " ".join(f"-{n}" for n in numbers),
+        "backwards": " ".join(numbers[::-1]),
+        "from 1": " ".join(str(int(n) + 1) for n in numbers),
+    }
+
+
 def change_query(prompt: Prompt, right: str) -> dict[str, str]:
     """Queries that are right on one database, or do more than read."""
     return {
