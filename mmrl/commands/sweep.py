@@ -1,7 +1,7 @@
-"""Several runs through Hydra: `mmrl fit --multirun`, and the arguments of `scripts/evaluate.py`.
+"""Several runs through Hydra: `mmrl fit --multirun`.
 
-The arguments are those of `mmrl fit` and `mmrl evaluate`, with Hydra's own flags beside them; with --multirun a value
-may be a sweep such as seed=0,1,2 or policy=tiny_text,text.
+The arguments are those of `mmrl fit`, with Hydra's own flags beside them; a value may be a sweep such as seed=0,1,2 or
+policy=tiny_text,text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import hydra
@@ -85,15 +85,6 @@ def to_train_overrides(arguments: Sequence[str]) -> list[str]:
     return _add_hydra_defaults(out, folder or f"runs/sweep/{time.strftime('%Y%m%d-%H%M%S')}", arguments)
 
 
-def to_evaluate_overrides(arguments: Sequence[str]) -> list[str]:
-    """Arguments of `scripts/evaluate.py` as Hydra takes them: run=FOLDER, the options, and keys of the run."""
-    out = []
-    for argument in arguments:
-        is_hydra_option = _is_hydra_option(argument) or "=" not in argument
-        out.append(argument if is_hydra_option or not argument.partition("=")[0].partition(".")[2] else f"++{argument}")
-    return _add_hydra_defaults(out, f"runs/sweep/{time.strftime('%Y%m%d-%H%M%S')}", arguments)
-
-
 def to_fit_arguments(overrides: Sequence[str]) -> list[str]:
     """One job's overrides as a user would have typed them for `mmrl fit`."""
     out = []
@@ -108,26 +99,6 @@ def to_fit_arguments(overrides: Sequence[str]) -> list[str]:
 def job_folder(given: str | None, sweep: str | None, number: int | None) -> str | None:
     """The folder of a job: its own below the sweep's; a single run keeps the folder that it was given."""
     return given if sweep is None else f"{sweep}/{number}"
-
-
-def to_evaluate_arguments(cfg: DictConfig) -> list[str]:
-    """A composed evaluation as arguments of `mmrl evaluate`: nested keys with dots, what is null left out."""
-    flat = _flatten(OmegaConf.to_container(cfg, resolve=True), "")  # type: ignore[arg-type]
-    run = flat.pop("run")
-    return [str(run), *(f"{key}={_format_value(value)}" for key, value in flat.items() if value is not None)]
-
-
-def _flatten(node: Mapping[Any, Any], prefix: str) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for key, value in node.items():
-        out |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return out
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _is_hydra_option(argument: str) -> bool:

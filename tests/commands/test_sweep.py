@@ -5,14 +5,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from omegaconf import OmegaConf
 
 import mmrl
 from mmrl.__main__ import main
 from mmrl.commands.sweep import (
     job_folder,
-    to_evaluate_arguments,
-    to_evaluate_overrides,
     to_fit_arguments,
     to_train_overrides,
 )
@@ -46,12 +43,6 @@ def test_a_job_gets_the_arguments_that_a_user_would_type():
 def test_each_job_has_a_folder_of_its_own():
     assert job_folder("runs/x", None, None) == "runs/x"
     assert job_folder("runs/x", "runs/x", 3) == "runs/x/3"
-
-
-def test_an_evaluation_becomes_the_arguments_of_the_command():
-    cfg = OmegaConf.create({"run": "runs/a", "count": 8, "compare": None, "video": True, "sim": {"renderer": "ray"}})
-    assert to_evaluate_arguments(cfg) == ["runs/a", "count=8", "video=true", "sim.renderer=ray"]
-    assert to_evaluate_overrides(["run=a,b", "sim.renderer=ray"])[:2] == ["run=a,b", "++sim.renderer=ray"]
 
 
 def test_a_sweep_is_runs_in_numbered_folders(tmp_path, monkeypatch, capsys):

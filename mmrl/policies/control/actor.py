@@ -18,7 +18,7 @@ from torch.nn.functional import softplus
 from mmrl.batch import Batch
 from mmrl.policies import policy_folder
 from mmrl.policies.base import Action, Policy
-from mmrl.policies.control.encoder import ObservationEncoder, perceptron
+from mmrl.policies.control.encoder import ObservationEncoder, encode_single, perceptron
 from mmrl.policies.control.heads import Choices, Gaussian, Head
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
@@ -119,13 +119,10 @@ class ActorPolicy(Policy):
             )
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
-        return self.encoder.encode(raw, self)
+        return encode_single(raw, self)
 
     def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
         return self.encoder.encode_batch(raw, self)
-
-    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
-        return {name: torch.stack([row[name] for row in observations]) for name in observations[0]}
 
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:

@@ -39,20 +39,6 @@ class ObservationEncoder(nn.Module):
             parts.append(self.image(observation["image"]))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
-    def encode(self, raw: Mapping[str, Any], owner: Policy) -> Observation:
-        """Convert "state" to float32 and "image" to uint8 tensors; refuse missing inputs and other sizes."""
-        require_inputs(
-            raw, [*([self.state] if self.observation_dims else []), *(["image"] if self.image_size else [])], owner
-        )
-        out: Observation = {}
-        if self.observation_dims:
-            out["state"] = torch.tensor(raw[self.state], dtype=torch.float32)
-            _same(self.state, out["state"], (self.observation_dims,), "policy.observation_dims")
-        if self.image_size:
-            out["image"] = torch.tensor(raw["image"])
-            _same("image", out["image"], (self.image_size, self.image_size, 3), "policy.image_size")
-        return out
-
     def encode_batch(self, raw: Mapping[str, Any], owner: Policy) -> dict[str, Tensor]:
         """Convert the inputs of n environments [n, ...], as copies, because the simulator may reuse its buffer."""
         require_inputs(
@@ -75,6 +61,12 @@ class ObservationEncoder(nn.Module):
         for name, shape in wanted.items():
             if name not in given or given[name].shape != shape:
                 raise ValueError(f"the policy reads observation {name!r} of shape {shape}, the simulator gives {space}")
+
+
+def encode_single(raw: Mapping[str, Any], policy: Policy) -> Observation:
+    """Encode one observation as the only row of a batch."""
+    encoded: Any = policy.encode_batch({name: np.asarray(part)[None] for name, part in raw.items()})
+    return {name: column[0] for name, column in encoded.items()}
 
 
 class PixelEncoder(nn.Module):

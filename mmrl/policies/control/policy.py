@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from mmrl.batch import Batch
 from mmrl.policies import policy_folder
 from mmrl.policies.base import Action, Policy, require_inputs
-from mmrl.policies.control.encoder import perceptron
+from mmrl.policies.control.encoder import encode_single, perceptron
 from mmrl.policies.control.heads import CategoricalHead, Choices, GaussianHead
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
@@ -129,14 +129,7 @@ class ControlPolicy(Policy):
             )
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
-        require_inputs(raw, ["state"], self)
-        state = torch.tensor(raw["state"], dtype=torch.float32)
-        if state.shape != (self.observation_dims,):
-            raise ValueError(
-                f"policy.observation_dims={self.observation_dims}, but the simulator gives a state of shape "
-                f"{tuple(state.shape)}"
-            )
-        return {"state": state}
+        return encode_single(raw, self)
 
     def encode_batch(self, raw: Mapping[str, Any]) -> dict[str, Tensor]:
         require_inputs(raw, ["state"], self)
@@ -147,9 +140,6 @@ class ControlPolicy(Policy):
                 f"{tuple(state.shape[1:])}"
             )
         return {"state": state}
-
-    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
-        return {"state": torch.stack([row["state"] for row in observations])}
 
     def _choices(self, state: Tensor, temperature: Tensor) -> Any:
         return self.head(self.actor(state), temperature)

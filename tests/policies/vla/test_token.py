@@ -10,7 +10,7 @@ from mmrl.batch import Batch
 from mmrl.engines.local import LocalEngine
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
-from mmrl.policies.vla.bins import bin_centres, choice_logprobs, entropy_nats, to_bins, without_twins
+from mmrl.policies.vla.bins import bin_centres, choice_logprobs, entropy_nats, without_twins
 from mmrl.policies.vla.instruction_tokenizer import instruction_tokenizer
 from mmrl.policies.vla.token import ActionTokenPolicy
 from mmrl.rng import Noise
@@ -160,14 +160,6 @@ def test_only_kept_choices_have_mass() -> None:
     assert entropy_nats(logprobs).item() == pytest.approx(np.log(3) - 2 / 3 * np.log(2))
     # a filler is not the choice 0
     assert choice_logprobs(logits, torch.ones(1), torch.tensor([[[0, -1, -1]]])).exp()[0, 0, 0] == 1
-
-
-def test_bins_round_trip() -> None:
-    centres = bin_centres(256)
-    assert torch.equal(to_bins(centres, 256), torch.arange(256))
-    assert to_bins(torch.tensor([-7.0, -1.0, 1.0, 7.0]), 256).tolist() == [0, 0, 255, 255]
-    values = torch.linspace(-1, 1, 999)
-    assert (centres[to_bins(values, 256)] - values).abs().max() <= 1 / 256 + 1e-6
 
 
 def test_imitation_inverts_decoding() -> None:
