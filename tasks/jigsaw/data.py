@@ -16,7 +16,7 @@ PHOTOS = ("astronaut.png", "camera.png", "chelsea.png", "coffee.png", "motorcycl
 
 SMALLEST = 64  # pixels; below, a crop of these photos rarely shows a thing
 LARGEST = 192  # pixels
-CONTRAST = 16.0  # grey levels; below, two tiles look alike and the puzzle has no answer that can be seen
+CONTRAST = 16.0  # grey levels; below, two of four tiles look alike and the puzzle has no answer that can be seen
 TRIES = 1000
 
 
@@ -41,7 +41,7 @@ def photo(name: str) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def columns(name: str, held_out_fraction: float, seed: int, split: str) -> tuple[int, int]:
+def band(name: str, held_out_fraction: float, seed: int, split: str) -> tuple[int, int]:
     """First and end column of the split's upright band of the photo.
 
     The held-out band is at the left or the right edge, as the seed says, and the rest trains: no pixel is in both.
@@ -63,37 +63,46 @@ def pixels(crop: Crop, size: int) -> np.ndarray:
     return np.asarray(Image.fromarray(inside).resize((size, size), Image.Resampling.LANCZOS))
 
 
-def tiles(image: np.ndarray) -> np.ndarray:
-    """Cut an image into four quarters in reading order, [4, size / 2, size / 2, 3]."""
-    half = len(image) // 2
-    return image.reshape(2, half, 2, half, 3).swapaxes(1, 2).reshape(4, half, half, 3)
+def tiles(image: np.ndarray, rows: int = 2, columns: int = 2) -> np.ndarray:
+    """Cut an image into tiles in reading order, [rows * columns, height / rows, width / columns, 3]."""
+    height, width = image.shape[0] // rows, image.shape[1] // columns
+    return image.reshape(rows, height, columns, width, 3).swapaxes(1, 2).reshape(-1, height, width, 3)
 
 
-def join_tiles(quarters: np.ndarray) -> np.ndarray:
-    """Join four quarters: the inverse of `tiles`."""
-    half = quarters.shape[1]
-    return quarters.reshape(2, 2, half, half, 3).swapaxes(1, 2).reshape(2 * half, 2 * half, 3)
+def join_tiles(pieces: np.ndarray, rows: int = 2, columns: int = 2) -> np.ndarray:
+    """Join tiles: the inverse of `tiles`."""
+    height, width = pieces.shape[1:3]
+    return pieces.reshape(rows, columns, height, width, 3).swapaxes(1, 2).reshape(rows * height, columns * width, 3)
 
 
-def contrast(quarters: np.ndarray) -> float:
-    """Difference in grey levels between the two quarters that are most alike.
+def contrast(pieces: np.ndarray) -> float:
+    """Difference in grey levels between the two tiles that are most alike.
 
-    Each quarter [h, h, 3] is averaged over its own quarters, so that even textures, such as wood, count as flat.
+    Each tile [h, w, 3] is averaged over its quarters, so that even textures, such as wood, count as flat.
     """
-    coarse = np.stack([tiles(quarter).mean(axis=(1, 2)) for quarter in quarters.astype(np.float32)])  # [4, 4, 3]
-    return min(float(np.abs(coarse[i] - coarse[j]).mean()) for i in range(4) for j in range(i))
+    coarse = np.stack([tiles(piece).mean(axis=(1, 2)) for piece in pieces.astype(np.float32)])  # [n, 4, 3]
+    return min(float(np.abs(coarse[i] - coarse[j]).mean()) for i in range(len(coarse)) for j in range(i))
 
 
 @lru_cache(maxsize=65536)
-def puzzle(size: int, held_out_fraction: float, seed: int, split: str, index: int) -> tuple[Crop, tuple[int, ...]]:
-    """Crop of problem `index`, and the place 0..3 of each of the four shuffled tiles."""
+def puzzle(
+    size: int, held_out_fraction: float, seed: int, split: str, index: int, rows: int = 2, columns: int = 2
+) -> tuple[Crop, tuple[int, ...]]:
+    """Crop of problem `index`, and the place, from 0, of each of the shuffled tiles.
+
+    Among n > 4 tiles the two that are most alike differ by at least CONTRAST * 4 / n.
+    """
     rng = derive_rng("jigsaw", "puzzle", seed, split, index)
+    count = rows * columns
+    least = CONTRAST * min(1.0, 4 / count)
     for _ in range(TRIES):
         name = PHOTOS[rng.integers(len(PHOTOS))]
-        first, end = columns(name, held_out_fraction, seed, split)
+        first, end = band(name, held_out_fraction, seed, split)
         height = photo(name).shape[0]
         side = int(rng.integers(SMALLEST, min(LARGEST, end - first, height), endpoint=True))
         crop = Crop(name, int(rng.integers(first, end - side + 1)), int(rng.integers(height - side + 1)), side)
-        if contrast(tiles(pixels(crop, size))) >= CONTRAST:
-            return crop, tuple(rng.permutation(4).tolist())
-    raise RuntimeError(f"task 'jigsaw': none of {TRIES} crops for {split} problem {index} had enough contrast")
+        if contrast(tiles(pixels(crop, size), rows, columns)) >= least:
+            return crop, tuple(rng.permutation(count).tolist())
+    raise RuntimeError(
+        f"task 'jigsaw': none of {TRIES} crops for {split} problem {index} had enough contrast; set fewer rows"
+    )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from mmrl.types import Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_index, check_split
-from tasks.jigsaw.data import join_tiles, pixels, puzzle, tiles
+from tasks.generated import ask_about_images
+from tasks.jigsaw.data import Crop, join_tiles, pixels, puzzle, tiles
 from tasks.jigsaw.verify import verify
 
 QUESTION = "The four quarters of a photo were shuffled. Which place does each belong to? Answer as in 2 4 1 3."
@@ -17,12 +20,16 @@ QUESTION = "The four quarters of a photo were shuffled. Which place does each be
 
 @dataclass(frozen=True)
 class Jigsaw(AnswerTask):
-    """2x2 puzzles from photos; held-out crops come from bands of the photos that are never trained on.
+    """Puzzles from photos; held-out crops come from bands of the photos that are never trained on.
 
-    The answer names, for the tiles shown in reading order, the places 1 to 4 (in reading order) they belong to.
+    The answer names, for the tiles shown in reading order, the places from 1 (in reading order) they belong to.
+    Source: Jigsaw-R1, "A Study of Rule-based Visual Reinforcement Learning with Jigsaw Puzzles", 2025.
 
     Args:
-        size: side of the image in pixels, a multiple of 4.
+        size: side of the image in pixels, a multiple of 2 rows and of 2 columns, so of 4 for 2x2.
+        rows: of tiles.
+        columns: of tiles.
+        border: width of the black frame of each shown tile as a share of its side; it hides the seams.
         count: problems of the train split.
         held_out_count: problems of the held-out split.
         question: what is asked about the image.
@@ -32,6 +39,9 @@ class Jigsaw(AnswerTask):
     """
 
     size: int = 32
+    rows: int = 2
+    columns: int = 2
+    border: float = 0.0
     count: int = 4096
     held_out_count: int = 512
     question: str = QUESTION
@@ -49,35 +59,66 @@ class Jigsaw(AnswerTask):
                 f"task {self.name!r}: held_out_fraction must lie between 0.2 and 0.8 so that crops fit into both "
                 f"bands of each photo, got {self.held_out_fraction}"
             )
-        if self.size < 8 or self.size % 4:
-            raise ValueError(f"task {self.name!r}: size must be a multiple of 4 pixels, at least 8, got {self.size}")
+        if min(self.rows, self.columns) < 1 or self.tiles < 2 or not 0 <= self.border < 0.5:
+            raise ValueError(
+                f"task {self.name!r}: rows and columns must make at least 2 tiles and border lie in [0, 0.5), "
+                f"got {self.rows} x {self.columns} and {self.border}"
+            )
+        step = math.lcm(2 * self.rows, 2 * self.columns)
+        if self.size < 8 or self.size % step:
+            raise ValueError(
+                f"task {self.name!r}: size must be a multiple of {step} pixels, at least 8, for {self.rows} x "
+                f"{self.columns} tiles, got {self.size}"
+            )
         if self.count < 1 or self.held_out_count < 1:
             raise ValueError(f"task {self.name!r}: count and held_out_count must be at least 1")
+
+    @property
+    def tiles(self) -> int:
+        """Number of tiles."""
+        return self.rows * self.columns
 
     def __len__(self) -> int:
         return self.count if self.split == "train" else self.held_out_count
 
     def __getitem__(self, index: int) -> Prompt:
         check_index(self, index)
-        crop, places = puzzle(self.size, self.held_out_fraction, self.seed, self.split, index)
-        shown = tiles(pixels(crop, self.size))[list(places)]  # the tile shown k-th belongs to place places[k]
-        content = [{"type": "image"}, {"type": "text", "text": self.question}]
+        crop, places = puzzle(self.size, self.held_out_fraction, self.seed, self.split, index, self.rows, self.columns)
+        return self.write_prompt(index, crop, places)
+
+    def write_prompt(self, index: int, crop: Crop, places: tuple[int, ...]) -> Prompt:
+        """Write the prompt of a shuffled crop: the tile that is shown k-th belongs to place places[k], from 0."""
+        return self.build_prompt(
+            index, crop, self.question, tuple(place + 1 for place in places), self.shuffle(crop, places)
+        )
+
+    def build_prompt(self, index: int, crop: Crop, question: str, answer: object, *images: np.ndarray) -> Prompt:
+        """Build a prompt that names its crop in `info`."""
         return Prompt(
             key=f"{self.name}/{self.split}/{index}",
-            messages=({"role": "user", "content": content},),
-            images=(join_tiles(shown),),
-            answer=tuple(place + 1 for place in places),
+            messages=ask_about_images(question, len(images)),
+            images=images,
+            answer=answer,
             info={"photo": crop.photo, "left": crop.left, "top": crop.top, "side": crop.side},
         )
 
-    def on(self, split: str) -> Jigsaw:
+    def shuffle(self, crop: Crop, places: tuple[int, ...]) -> np.ndarray:
+        """Draw the tiles of a crop in the order of `places`, uint8 [size, size, 3]."""
+        shown = tiles(pixels(crop, self.size), self.rows, self.columns)[list(places)]
+        for axis in (1, 2):
+            width = round(self.border * shown.shape[axis])
+            edges = np.r_[:width, shown.shape[axis] - width : shown.shape[axis]]
+            shown[(slice(None),) * axis + (edges,)] = 0
+        return join_tiles(shown, self.rows, self.columns)
+
+    def on(self, split: str) -> Self:
         return replace(self, split=split)
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         return verify(answer, prompt.answer)
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
-        return self.write_answer(" ".join(map(str, rng.permutation(4) + 1)))
+        return self.write_answer(" ".join(map(str, rng.permutation(self.tiles) + 1)))
 
     def demonstrate(self, index: int) -> str:
         return self.write_answer(" ".join(map(str, self[index].answer)))

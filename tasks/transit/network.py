@@ -17,7 +17,8 @@ COLOURS: Mapping[str, tuple[int, int, int]] = {
     "purple": (140, 60, 170),
     "brown": (120, 80, 40),
 }
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LETTERS = "ABCDEFHJKLMNPRTUVXYZ"
+"""Names of stations, without letters that look like others at a small size."""
 _SCALE = 4  # the map is drawn this much larger and averaged down, so that slanted edges and letters are smooth
 Point = tuple[int, int]
 """Row and column of the grid."""
@@ -71,7 +72,7 @@ class Network:
         pen = ImageDraw.Draw(image)
         for line, stations in self.lines:
             pen.line([spots[station] for station in stations], fill=COLOURS[line], width=round(step * 0.2))
-        font, radius = ImageFont.load_default(step * 0.5), step * 0.33
+        font, radius = ImageFont.load_default(step * 0.6), step * 0.33
         for name, (x, y) in spots.items():
             box = (x - radius, y - radius, x + radius, y + radius)
             pen.ellipse(box, fill="white", outline="black", width=max(1, round(step * 0.05)))

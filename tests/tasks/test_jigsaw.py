@@ -1,13 +1,14 @@
 import itertools
+import re
 import socket
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from tasks.jigsaw import Jigsaw
-from tasks.jigsaw.data import CONTRAST, PHOTOS, contrast, join_tiles, photo, tiles
-from tasks.jigsaw.verify import verify
+from tasks.jigsaw import Jigsaw, JigsawBox, JigsawPair
+from tasks.jigsaw.data import CONTRAST, PHOTOS, contrast, join_tiles, photo, puzzle, tiles
+from tasks.jigsaw.verify import verify, verify_box, verify_choice
 from tests.tasks.replies import reply
 
 
@@ -118,3 +119,98 @@ def test_refusals_name_the_task():
         Jigsaw(held_out_fraction=0.1)
     with pytest.raises(ValueError, match="multiple of 4 pixels"):
         Jigsaw(size=33)
+    with pytest.raises(ValueError, match=r"'jigsaw': size must be a multiple of 12 pixels, at least 8, for 3 x 2"):
+        Jigsaw(rows=3)
+    with pytest.raises(ValueError, match="at least 2 tiles"):
+        Jigsaw(rows=1, columns=1)
+
+
+@pytest.mark.parametrize(("rows", "columns", "size"), [(2, 1, 32), (1, 3, 36), (3, 2, 36), (3, 3, 36), (4, 4, 64)])
+def test_other_grids_are_cut_shuffled_and_put_together(rows, columns, size):
+    task = Jigsaw(rows=rows, columns=columns, size=size)
+    for index in range(8):
+        prompt = task[index]
+        shown = tiles(prompt.images[0], rows, columns)
+        restored = np.empty_like(shown)
+        restored[np.array(prompt.answer) - 1] = shown
+        where = prompt.info
+        square = photo(where["photo"])[where["top"] :, where["left"] :][: where["side"], : where["side"]]
+        expected = np.asarray(Image.fromarray(square).resize((size, size), Image.Resampling.LANCZOS))
+        np.testing.assert_array_equal(join_tiles(restored, rows, columns), expected)
+        assert task.score(reply(prompt, task.demonstrate(index)))["exact"] == 1
+
+
+def test_a_border_hides_the_seams_alone():
+    bare, framed = Jigsaw()[0].images[0], Jigsaw(border=0.125)[0].images[0]
+    inside = np.zeros((32, 32), bool)
+    for top, left in itertools.product((2, 18), repeat=2):
+        inside[top : top + 12, left : left + 12] = True
+    np.testing.assert_array_equal(framed[inside], bare[inside])
+    assert not framed[~inside].any()
+
+
+def test_half_of_the_places_are_half_of_the_tiles():
+    assert verify("1 3 2 4", (1, 2, 3, 4))["tiles"] == 0.5
+    assert verify("1 2 3", (1, 2, 3, 4))["tiles"] == 0
+    twelve = tuple(range(12, 0, -1))
+    assert verify(" ".join(map(str, twelve)), twelve)["exact"] == 1
+
+
+def test_the_relation_of_a_pair_is_that_of_the_places():
+    task = JigsawPair(rows=3, columns=3, size=36)
+    words = dict(zip("ABCDEFGH", task.choices))
+    for index in range(40):
+        prompt, (_, places) = task[index], puzzle(36, 0.25, 0, "train", index, 3, 3)
+        text = prompt.messages[0]["content"][1]["text"]
+        a, b = (int(n) - 1 for n in re.findall(r"tile (\d)", text))
+        (row, column), (other_row, other_column) = divmod(places[a], 3), divmod(places[b], 3)
+        word = words[prompt.answer]
+        assert ("above" in word, "below" in word) == (row < other_row, row > other_row)
+        assert ("left" in word, "right" in word) == (column < other_column, column > other_column)
+    assert JigsawPair(rows=2, columns=1).choices == ("above", "below")
+    assert len(JigsawPair().choices) == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "exact", "well_formed"),
+    [
+        ("B", 1, 1),
+        ("below\nB", 1, 1),
+        ("A", 0, 1),
+        ("C", 0, 0),
+        ("b", 0, 0),
+        ("A B", 0, 0),
+        ("", 0, 0),
+        ("\uff22", 0, 0),
+    ],
+)
+def test_verify_choice(text, exact, well_formed):
+    assert verify_choice(text, "B", 2) == {"exact": exact, "format": well_formed}
+
+
+def test_the_box_holds_the_piece():
+    task = JigsawBox(rows=2, columns=4, size=32)
+    for index in range(20):
+        prompt = task[index]
+        x1, y1, x2, y2 = prompt.answer
+        assert (x2 - x1, y2 - y1) == (8, 16)
+        whole, piece = prompt.images
+        np.testing.assert_array_equal(piece[::2, ::4], whole[y1:y2, x1:x2])
+
+
+@pytest.mark.parametrize(
+    ("text", "exact", "overlap", "well_formed"),
+    [
+        ("4 0 20 16", 1, 1, 1),
+        ("4 0 20 8", 1, 0.5, 1),
+        ("12 0 28 16", 0, 128 / 384, 1),
+        ("0 0 32 32", 0, 0.25, 1),  # the whole photo
+        ("20 16 4 0", 0, 0, 0),
+        ("4 0 99 99", 0, 0, 0),
+        ("4 0 20 16 4 0 20 16", 0, 0, 0),
+        ("-4 0 20 16", 0, 0, 0),
+        ("", 0, 0, 0),
+    ],
+)
+def test_verify_box(text, exact, overlap, well_formed):
+    assert verify_box(text, (4, 0, 20, 16), 32) == {"exact": exact, "iou": overlap, "format": well_formed}

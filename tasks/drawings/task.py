@@ -1,0 +1,94 @@
+"""Image question: which program draws this?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmrl.types import Prompt
+from tasks.drawings.program import COLOURS, Shape, render, write_program
+from tasks.drawings.verify import verify
+from tasks.generated import GeneratedTask, ask_about_images, to_tuples
+
+Problem = tuple[Shape, ...]
+
+
+@dataclass(frozen=True)
+class Drawings(GeneratedTask):
+    """Images of rectangles and circles; the answer is a program that is rendered and compared.
+
+    A hash of the image decides the split, so that no image is in both.
+    Source: Rodriguez et al., "Rendering-Aware Reinforcement Learning for Vector Graphics Generation", arXiv 2505.20793.
+
+    Args:
+        shapes: fewest and most shapes.
+        units: units across the image; a program has whole numbers of them.
+        size: side of the image in pixels.
+        longest: most commands of an answer.
+        question: what is asked about the image.
+    """
+
+    shapes: Sequence[int] = (1, 2)
+    units: int = 8
+    size: int = 64
+    longest: int = 16
+    question: str = "Which program draws this?"
+
+    name = "drawings"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        to_tuples(self, "shapes")
+        if len(self.shapes) != 2 or not 1 <= self.shapes[0] <= self.shapes[1] <= self.longest:
+            raise ValueError(
+                f"task {self.name!r}: shapes must be the fewest and the most, from 1 to longest={self.longest}, "
+                f"got {list(self.shapes)}"
+            )
+        if not 4 <= self.units <= 256 or not max(8, self.units) <= self.size:
+            raise ValueError(
+                f"task {self.name!r}: units must be from 4 to 256 and size at least units and 8, "
+                f"got {self.units} and {self.size}"
+            )
+
+    def draw(self, rng: np.random.Generator) -> Problem | None:
+        count = int(rng.integers(self.shapes[0], self.shapes[1], endpoint=True))
+        shapes = tuple(self._draw_shape(rng) for _ in range(count))
+        whole = render(shapes, self.units, self.size)
+        visible = all(
+            (render(shapes[:i] + shapes[i + 1 :], self.units, self.size) != whole).any(2).mean() >= 0.02
+            for i in range(count)
+        )
+        return shapes if visible else None
+
+    def split_key(self, problem: Problem) -> str:
+        return render(problem, self.units, self.size).tobytes().hex()
+
+    def write_prompt(self, problem: Problem, key: str) -> Prompt:
+        return Prompt(
+            key,
+            ask_about_images(self.question),
+            images=(render(problem, self.units, self.size),),
+            answer=write_program(problem),
+            info={"shapes": len(problem)},
+        )
+
+    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
+        return verify(answer, prompt.images[0], self.units, self.longest, len(prompt.answer))
+
+    def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
+        count = int(rng.integers(self.shapes[0], self.shapes[1], endpoint=True))
+        return self.write_answer(write_program([self._draw_shape(rng) for _ in range(count)]))
+
+    def demonstrate(self, index: int) -> str:
+        return self.write_answer(write_program(self.problem(index)))
+
+    def _draw_shape(self, rng: np.random.Generator) -> Shape:
+        colour = tuple(COLOURS)[int(rng.integers(len(COLOURS)))]
+        if rng.integers(2):
+            (x1, x2), (y1, y2) = (sorted(rng.permutation(self.units + 1)[:2].tolist()) for _ in range(2))
+            return Shape("rect", (x1, y1, x2, y2), colour)
+        radius = int(rng.integers(1, max(1, self.units // 3), endpoint=True))
+        x, y = (int(rng.integers(radius, self.units - radius, endpoint=True)) for _ in range(2))
+        return Shape("circle", (x, y, radius), colour)
