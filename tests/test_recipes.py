@@ -59,6 +59,12 @@ SMALL = {
         )
     },
     "smollm2": ("policy.path=null", f"policy.config={{model_type: llama, {', '.join(TEXT).replace('=', ': ')}}}"),
+    "smolvlm_small": (
+        "policy.path=null",
+        f"policy.config={{model_type: llava, text_config: {{model_type: qwen2, {', '.join(TEXT).replace('=', ': ')}}}, "
+        "vision_config: {model_type: siglip_vision_model, hidden_size: 16, intermediate_size: 32, image_size: 16, "
+        "num_hidden_layers: 1, num_attention_heads: 2, patch_size: 8, vision_use_head: false}}",
+    ),
     "tiny_scorer": tuple(f"policy.config.{word}" for word in TEXT),
     "control": (),
     "squashed": ("policy.hidden=[16]",),

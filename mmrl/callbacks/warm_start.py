@@ -28,10 +28,11 @@ class WarmStart(L.Callback):
     """Run stages one after the other and load the last one's weights into the policy before training.
 
     A stage is the arguments of an `mmrl fit` command. It runs in a process of its own, in <run_dir>/start/<name>, and
-    starts with the weights of the stage before it. A policy that was loaded from a path keeps its weights, and so does
-    a run that resumes. A stage with the name of one of `model.frozen_models`, such as teacher, trains that model in the
-    same way, by itself. Where the environment variable MMRL_STARTS names a folder, the checkpoints of stages are cached
-    there, and stages with the same arguments, seed included, are loaded instead of run again.
+    starts with the weights of the stage before it. A policy that was loaded from a path keeps its weights unless
+    `pretrained` is set, and so does a run that resumes. A stage with the name of one of `model.frozen_models`, such as
+    teacher, trains that model in the same way, by itself. Where the environment variable MMRL_STARTS names a folder,
+    the checkpoints of stages are cached there, and stages with the same arguments, seed included, are loaded instead
+    of run again.
 
     Args:
         run_dir: folder of the run.
@@ -40,6 +41,7 @@ class WarmStart(L.Callback):
         checkpoint: start with these weights; with stages, the first of them does.
         frozen_only: load only the weights that this run does not train, and initialise the others at random: a network
             that is certain of the answers to an earlier task learns a new one more slowly than a fresh one.
+        pretrained: run the stages for a policy that was loaded from a path, too: the first one starts from its weights.
     """
 
     def __init__(
@@ -49,9 +51,10 @@ class WarmStart(L.Callback):
         common: list[str] | None = None,
         checkpoint: str | None = None,
         frozen_only: bool = False,
+        pretrained: bool = False,
     ):
         self.run_dir, self.stages, self.common, self.checkpoint = Path(run_dir), stages or {}, common or [], checkpoint
-        self.frozen_only = frozen_only
+        self.frozen_only, self.pretrained = frozen_only, pretrained
         self.trust = False  # whether the checkpoint may hold pickled objects; the command line says so
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
@@ -64,8 +67,8 @@ class WarmStart(L.Callback):
         self._train(trainer, pl_module.policy, own, self.checkpoint)
 
     def _train(self, trainer: L.Trainer, model: Any, stages: dict[str, list[str]], checkpoint: str | None) -> None:
-        """Run these stages and load the last one's weights into the model, unless they came from a path."""
-        if getattr(model, "path", None) is not None:
+        """Run these stages and load the last one's weights into the model; a loaded one needs `pretrained`."""
+        if getattr(model, "path", None) is not None and not self.pretrained:
             return
         for name, words in stages.items():
             folder = self.run_dir / "start" / name

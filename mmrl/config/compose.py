@@ -162,7 +162,6 @@ def compose(arguments: Sequence[str]) -> DictConfig:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             cfg = hydra_compose("config", overrides=[search_path(), *overrides], return_hydra_config=True)
         check_effect(cfg, overrides)
-        drop_leftovers(cfg, overrides, _class)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(str(error).strip()) from error
     choices: Any = OmegaConf.to_container(cfg.hydra.runtime.choices)
@@ -173,10 +172,11 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]
     """Remove Hydra's section, refuse renamed keys, name the run folder, add shared arguments to warm-start stages."""
     chosen = {group: choices[group] for group in groups() if choices.get(group)}
     plain: Any = OmegaConf.to_container(cfg, resolve=False)
-    own = {name: node for name, node in plain.items() if name != "hydra"}
+    cfg = OmegaConf.create({name: node for name, node in plain.items() if name != "hydra"})
+    drop_leftovers(cfg, to_hydra_overrides(arguments), _class, SHORT)
+    own: Any = OmegaConf.to_container(cfg, resolve=False)
     check_argument_names(own, arguments, SHORT)
     check_names(own)
-    cfg = OmegaConf.create(own)
     replace_reward(cfg, arguments)
     resolve_tool_functions(cfg)
     cfg.choices = chosen

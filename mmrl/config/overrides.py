@@ -92,23 +92,28 @@ def check_effect(cfg: DictConfig, overrides: Sequence[str]) -> None:
                 )
 
 
-def drop_leftovers(cfg: DictConfig, overrides: Sequence[str], load: Callable[[str], Any]) -> None:
-    """Where `key._target_=CLASS` replaces a part, remove the arguments of the old one that the new one does not take.
+def drop_leftovers(
+    cfg: DictConfig, overrides: Sequence[str], load: Callable[[str], Any], parts: Mapping[str, str]
+) -> None:
+    """Where `key._target_=CLASS` or `group=OPTION` replaces a part, remove arguments that the new one does not take.
+
+    They are those of the recipe for its own part, such as the digits of its sums where task=dataset comes in its place.
 
     Args:
         cfg: composed; changed in place.
         overrides: Hydra's overrides; arguments that they set are kept, so that a wrong one is refused by name.
         load: returns the class of an import path, or None.
+        parts: keys of parts by their config groups.
     """
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}
-    for key in sorted(given):
-        if not key.endswith("._target_"):
-            continue
-        node = OmegaConf.select(cfg, key.removesuffix("._target_"))
-        taken = _list_parameters(load(str(node["_target_"]))) if isinstance(node, DictConfig) else None
+    replaced = {key.removesuffix("._target_") for key in given if key.endswith("._target_")}
+    for key in sorted(replaced | {part for group, part in parts.items() if group in given}):
+        node = OmegaConf.select(cfg, key)
+        path = node.get("_target_") if isinstance(node, DictConfig) else None
+        taken = None if path is None else _list_parameters(load(str(path)))
         if taken is None:
             continue
-        prefix = key.removesuffix("_target_")
+        prefix = f"{key}."
         own = {name for name in map(str, node) if any((g + ".").startswith(f"{prefix}{name}.") for g in given)}
         with open_dict(node):
             for name in [str(name) for name in node if name not in {"_target_", *taken, *own}]:

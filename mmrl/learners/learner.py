@@ -147,7 +147,7 @@ class Learner(BaseLearner):
             self._terms += self._minibatch
         else:
             optimizer_closure()  # all ranks run forward and backward, whatever rows they have
-            optimizer.zero_grad()
+        optimizer.zero_grad()  # sampling and the next forward pass need the memory; Lightning waits until after it
         self._minibatch.clear()
         self._minibatch_weight = 0.0
 

@@ -38,6 +38,7 @@ def parser_of(description: str) -> argparse.ArgumentParser:
     add("--engine", default="local", help="of mmrl: local, vllm, vllm_server")
     add("--micro-rows", type=int, help="rows of one forward and backward pass; all of them by default")
     add("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the arithmetic; weights are fp32")
+    add("--lora", type=int, help="rank of low-rank adapters; all weights are trained by default")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--word", action="append", default=[], help="further word of `mmrl fit`: --word engine.python=PATH")
     add("--threads", type=int, help="OMP_NUM_THREADS of the processes; as it is by default")
@@ -62,6 +63,7 @@ def settings_of(chosen: argparse.Namespace, case: str | None, folder: Path) -> S
         dtype=chosen.dtype,
         device=chosen.device,
         micro_rows=chosen.micro_rows,
+        lora=chosen.lora,
         words=chosen.word,
         seed=chosen.seed,
         **lengths,

@@ -63,6 +63,15 @@ def dataset(settings: Settings) -> Dataset:
     return Dataset.from_dict({"index": list(range(len(prompts)))}).with_transform(row)
 
 
+def adapters(settings: Settings) -> Any:
+    """Low-rank adapters on all linear layers, as on the other side; None without."""
+    if settings.lora is None:
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(r=settings.lora, lora_alpha=settings.lora, target_modules="all-linear", task_type="CAUSAL_LM")
+
+
 def main(settings: Settings, result: str) -> None:
     reward, clock = Reward(), Clock()
     with tempfile.TemporaryDirectory() as folder:
@@ -71,6 +80,7 @@ def main(settings: Settings, result: str) -> None:
             reward_funcs=reward,
             train_dataset=dataset(settings),
             callbacks=[clock],
+            peft_config=adapters(settings),
             args=GRPOConfig(
                 output_dir=folder,
                 model_init_kwargs={"dtype": "float32", "attn_implementation": "sdpa"},
@@ -90,6 +100,7 @@ def main(settings: Settings, result: str) -> None:
                 disable_dropout=True,
                 learning_rate=settings.lr,
                 lr_scheduler_type="constant",
+                optim="adamw_torch_fused",
                 adam_beta1=0.9,
                 adam_beta2=0.99,
                 weight_decay=0.0,

@@ -25,6 +25,7 @@ class Settings:
         device: "cpu" or "cuda".
         lr: of AdamW on both sides; small, so that the lengths stay what they are.
         micro_rows: rows of a forward and backward pass; None for all rows of the step at once.
+        lora: rank of low-rank adapters on all linear layers; None trains all weights.
         words: further words of `mmrl fit`.
         seed: of problems, sampling and stop ids.
     """
@@ -42,6 +43,7 @@ class Settings:
     device: str = "cpu"
     lr: float = 1e-6
     micro_rows: int | None = None
+    lora: int | None = None
     words: list[str] = field(default_factory=list)
     seed: int = 0
 

@@ -140,8 +140,7 @@ def _import(name: str, path: str, extra: str) -> Any:
 @contextmanager
 def _arrow_errors(file: Path, form: str) -> Iterator[None]:
     """Raise ValueError for a file that pyarrow cannot read."""
-    import pyarrow
-
+    pyarrow = _import("pyarrow", str(file), "data")
     try:
         yield
     except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:

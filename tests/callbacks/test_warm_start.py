@@ -1,5 +1,6 @@
 """Warm-start stages that were run before, with the same words, are not run again where they are kept."""
 
+import pytest
 import torch
 
 from mmrl.callbacks.warm_start import WarmStart
@@ -57,3 +58,26 @@ def test_a_stage_named_like_a_frozen_model_trains_that_model(tmp_path):
     stages = {"sft": ["recipe=sft"], "teacher": ["recipe=grpo"], "more": ["recipe=grpo"]}
     Spy(str(tmp_path), stages, checkpoint="start.ckpt").setup(trainer, learner, "fit")
     assert trained == [(learner.models["teacher"], ["teacher"], None), (policy, ["sft", "more"], "start.ckpt")]
+
+
+@pytest.mark.parametrize("pretrained", [False, True])
+def test_stages_continue_weights_from_a_path_only_if_told_to(tmp_path, pretrained):
+    policy = TextPolicy(config=dict(TINY))
+    policy.path = "somewhere"
+    ran = []
+
+    class Spy(WarmStart):
+        def _run(self, name, words, folder, checkpoint):
+            ran.append((name, checkpoint))
+            last = folder / "checkpoints" / "last.ckpt"
+            last.parent.mkdir(parents=True)
+            other = TextPolicy(config=dict(TINY))
+            state = {f"policy.{key}": torch.full_like(value, 0.5) for key, value in other.state_dict().items()}
+            torch.save({"state_dict": state}, last)
+
+    learner = torch.nn.Module()
+    learner.policy = policy
+    trainer = type("Trainer", (), {"ckpt_path": None, "is_global_zero": True, "world_size": 1})
+    Spy(str(tmp_path), {"sft": ["recipe=sft"]}, pretrained=pretrained).setup(trainer, learner, "fit")
+    assert ran == ([("sft", None)] if pretrained else [])
+    assert all((value == 0.5).all() for value in policy.parameters()) == pretrained

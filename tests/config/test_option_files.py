@@ -103,3 +103,10 @@ def test_folders_that_are_no_groups_and_a_checkout_of_mmrl_are_left_alone(here):
 
 def test_the_comment_of_a_file_is_without_hydras_line():
     assert read_comment("# @package x\n# one\n# two\na: 1\n# three") == "one two"
+
+
+def test_another_task_drops_the_arguments_of_the_recipes_own():
+    cfg = compose(["recipe=grpo_smollm2", "task=dataset", "task.path=q.jsonl", "run_dir=x"])
+    assert set(cfg.data.task) == {"_target_", "path", "extract"}  # of grpo_smollm2: digits, question, spaced, extract
+    cfg = compose(["recipe=grpo_smollm2", "task=dataset", "task.path=q.jsonl", "task.digits=3", "run_dir=x"])
+    assert cfg.data.task.digits == 3  # what is typed stays, so that it is refused by name

@@ -15,6 +15,7 @@ from torchvision.transforms import v2
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from mmrl.policies.text.checkpoint import find_package_file
+from mmrl.policies.text.tiny import character_tokenizer
 from mmrl.policies.text.vision import VisionLanguagePolicy
 from mmrl.types import Prompt, Sampling
 from tests.policies.text.oracle import batch_of, completions, decided, largest_log_ratio
@@ -50,6 +51,22 @@ def test_the_checkpoint_has_the_weights_of_both_and_loads_with_transformers_alon
         assert torch.equal(features, encoder.forward_features(pixels))
         ids = torch.tensor([[6, 7, 76, 8]])
         assert torch.equal(model(ids).logits[..., : text.config.vocab_size], text(ids).logits)
+
+
+def test_smaller_images_have_fewer_tokens_and_the_default_system_message_is_left_out(tmp_path):
+    tokenizer = character_tokenizer()
+    tokenizer.chat_template = (
+        "{% if messages[0]['role'] != 'system' %}[system: be kind]{% endif %}"
+        "{% for m in messages %}[{{ m['role'] }}: {{ m['content'] }}]{% endfor %}"
+    )
+    processor = build_vlm.build_processor(tokenizer, 96)
+    text = processor.apply_chat_template([TURN], tokenize=False)
+    assert text == "[system: ][user: <image>1+1=]"
+    inputs = processor(text=[text], images=[IMAGES[0]], add_special_tokens=False)
+    assert inputs["input_ids"][0].count(processor.image_token_id) == 9
+    assert (
+        processor.apply_chat_template([{"role": "system", "content": "x"}, TURN], tokenize=False).count("system") == 1
+    )
 
 
 def test_turns_have_49_image_tokens_where_the_image_stands(parts):

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from mmrl.data.checks.prompt_lengths import drop_long_prompts
+from mmrl.errors import is_user_error
 from tasks.dataset import DatasetTask
 from tasks.dataset.verify import verify
 from tests.malformed.files.policies import text_policy
@@ -452,6 +453,15 @@ def test_a_hundred_thousand_rows_need_little_memory(tmp_path, ending):
     )
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 300
+
+
+def test_a_missing_pyarrow_is_one_line_with_its_command(tmp_path, monkeypatch):
+    file = tmp_path / "q.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"question": ["1?", "2?"], "answer": [1, 2]}), file)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # Python's own mark of a module that cannot be imported
+    with pytest.raises(ModuleNotFoundError, match=r"q\.parquet needs pyarrow: pip install 'mmrl-l.*\[data\]'") as found:
+        len(DatasetTask(path=str(file)))
+    assert is_user_error(found.value)
 
 
 def test_rows_of_gsm8k(tmp_path):

@@ -75,8 +75,9 @@ def check_weights(parameters: Iterable[tuple[str, nn.Parameter]], trainer: Any) 
 
 
 def _check_tensors(what: str, tensors: Mapping[str, Tensor], trainer: Any) -> None:
-    # one reduction per tensor and a single transfer, so that a GPU is synchronised once
-    sums = [tensor.float().abs().sum() for tensor in map(_local, tensors.values())]
+    # one reduction per tensor and a single transfer, so that a GPU is synchronised once; a sum with a NaN, with an
+    # infinity or with infinities of both signs is not finite, and their absolute values would be a copy of the tensor
+    sums = [tensor.float().sum() for tensor in map(_local, tensors.values())]
     if not sums or torch.stack(sums).isfinite().all():
         return
     for name, tensor in tensors.items():

@@ -41,6 +41,7 @@ def generate(
     sampling: Sampling,
     noise: Noise,
     stops: Callable[[Tensor], Tensor],
+    common: int = 0,
 ) -> Generated:
     """Sample R completions token by token, until each has stopped or has sampling.max_tokens tokens.
 
@@ -49,13 +50,15 @@ def generate(
     Args:
         step: runs the model on new inputs with a cache and returns the logits [N, V] of the next token.
         stops: which rows [N] bool have ended, given their ids so far [N, t].
+        common: number of first tokens that all prompts share and that are read once.
     """
     began = time.perf_counter()
     rows, limit, device = len(owner), sampling.max_tokens, attention.device
     drawn = _Drawn(rows, limit, device)
     uniform = noise.uniform(limit).to(device)  # random numbers depend on row and position, not on the batch
     live = torch.arange(rows, device=device)  # rows still in the cache, in its order
-    logits = step(inputs, attention, positions, cache)[owner]
+    first, attention = _read_prompts(step, inputs, attention, positions, cache, common)
+    logits = first[owner]
     cache.expand(owner)
     following = positions[..., owner, -1:] + 1
     # without padding no mask is needed, so that the model builds none at every token
@@ -96,6 +99,32 @@ def next_logits(
     kept = {cache_argument(model): cache}
     out = model(**inputs, **kept, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
     return out.logits[:, -1]
+
+
+def _read_prompts(
+    step: Callable[..., Tensor],
+    inputs: Mapping[str, Any],
+    attention: Tensor,
+    positions: Tensor,
+    cache: PromptCache,
+    common: int,
+) -> tuple[Tensor, Tensor]:
+    """Read the prompts into the cache: logits [N, V] of their first choices, and the mask [N, P] of the cache.
+
+    Common tokens are read once. Padding stands between them and the rest of a prompt.
+    """
+    if not common:
+        return step(inputs, attention, positions, cache), attention
+    ids = inputs["input_ids"]
+    rows, width = ids.shape
+    lengths = attention.sum(1, keepdim=True)
+    start = width - int(lengths[0])
+    first = slice(start, start + common)
+    step({"input_ids": ids[:1, first]}, None, positions[:1, first], cache)
+    cache.batch_repeat_interleave(rows)
+    rest = torch.arange(common, width, device=ids.device) >= width - lengths + common
+    mask = torch.cat([attention.new_ones(rows, common), rest.to(attention.dtype)], 1)
+    return step({"input_ids": ids[:, common:]}, mask, positions[:, common:], cache), mask
 
 
 def _decode_first(step: Callable[..., Tensor], *arguments: Any) -> Tensor:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import io
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,11 @@ def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **opt
         ValueError: missing weights, weights of another shape, or weights that are not finite.
     """
     options |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
-    with _quiet():  # the errors below replace its long report
-        model, report = auto_model.from_pretrained(**locate_checkpoint(path), **options)
+    arguments = locate_checkpoint(path)
+    # of GGUF files transformers draws a progress bar that cannot be switched off
+    bar = redirect_stderr(io.StringIO()) if "gguf_file" in arguments else nullcontext()
+    with _quiet(), bar:  # the errors below replace its long report
+        model, report = auto_model.from_pretrained(**arguments, **options)
     remove_quantization(model)
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(may_lack))
     if missing:

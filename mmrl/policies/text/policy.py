@@ -163,16 +163,16 @@ class TextPolicy(ServedPolicy):
         ids, attention = observation["input_ids"], observation["attention_mask"]
         self.refuse_long(ids.shape[1])
         inputs = {"input_ids": ids, **self.extra_inputs(observation)}
-        positions = self.positions(ids, attention, inputs)
-        owner = owner.to(ids.device)
-        stops = self._stops(sampling.stop)
-        cache = build_cache(self.model.config, sampling.max_tokens)
+        positions, owner = self.positions(ids, attention, inputs), owner.to(ids.device)
+        stops, cache = self._stops(sampling.stop), build_cache(self.model.config, sampling.max_tokens)
         step = partial(next_logits, self.model) if self.captured is None else self.captured(self.model)
 
         def logits(*read: Any) -> Tensor:
             return self._mask_forbidden(step(*read))
 
-        made = generate(logits, inputs, attention, positions, owner, cache, sampling, noise, stops)
+        plain = self.captured is None and len(inputs) == 1
+        common = self.prefix_sharing.count_common(ids, attention) if plain else 0
+        made = generate(logits, inputs, attention, positions, owner, cache, sampling, noise, stops, common)
         lengths = made.lengths.tolist()
         return Action(
             action=made.ids,

@@ -27,9 +27,17 @@ class VisionLanguagePolicy(TextPolicy):
     """Any image-text-to-text model of transformers with its processor. See TextPolicy for the arguments.
 
     With `config` instead of `path` it is a LLaVA with random weights: `text_config` and `vision_config`.
+
+    Args:
+        freeze_vision: the image encoder is not trained; the projector after it is.
     """
 
     auto_model: Any = AutoModelForImageTextToText
+
+    def __init__(self, freeze_vision: bool = False, **kwargs: Any):
+        super().__init__(**kwargs)
+        if freeze_vision:
+            self.model.get_encoder(modality="image").requires_grad_(False)
 
     def load_processor(self, path: str) -> Any:
         processor = AutoProcessor.from_pretrained(**locate_checkpoint(path))

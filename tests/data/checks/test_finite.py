@@ -9,7 +9,7 @@ import torch
 from mmrl.__main__ import main
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.batch import Batch
-from mmrl.data.checks.finite import NonFiniteError, check_columns
+from mmrl.data.checks.finite import NonFiniteError, check_columns, check_weights
 from mmrl.objectives.policy import PolicyGradient
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import score
@@ -104,6 +104,16 @@ def test_columns_are_checked_at_choices_and_not_at_padding(shape):
     column[1, 0] = float("nan")
     with pytest.raises(NonFiniteError, match=r"iteration 3: column 'means', written by the rollout, is nan in row 1"):
         check_columns(Batch(action_mask=mask, means=column), ["means"], "the rollout", trainer)
+
+
+@pytest.mark.parametrize("values", [[float("nan")], [float("inf")], [float("inf"), -float("inf")]])
+def test_weights_that_are_not_finite_are_named_and_counted(values):
+    trainer = SimpleNamespace(current_epoch=3, callbacks=[], checkpoint_callbacks=[])
+    weights = {name: torch.nn.Parameter(torch.full((2, 8), value)) for name, value in (("low", -1e38), ("high", 1.0))}
+    check_weights(weights.items(), trainer)
+    weights["high"].data.view(-1)[: len(values)] = torch.tensor(values)
+    with pytest.raises(NonFiniteError, match=rf"parameter 'high' has {len(values)} of 16 numbers"):
+        check_weights(weights.items(), trainer)
 
 
 class NanReward(Reward):

@@ -11,6 +11,7 @@ from mmrl.engines.vllm.backend import EngineFailure
 from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.in_process import InProcess
 from mmrl.policies.control.policy import ControlPolicy
+from mmrl.policies.text.policy import TextPolicy
 from mmrl.types import Episode, Prompt, Request, Sampling, Turn
 from tests.engines.vllm.policies import KINDS, moved, policy, requests
 
@@ -132,3 +133,21 @@ def test_a_folder_that_is_no_checkpoint(tmp_path: Path):
     (tmp_path / "config.json").write_text('{"model_type": "no_such_model"}')
     with pytest.raises(EngineFailure, match="cannot start"):
         InProcess().start(tmp_path, 0)
+
+
+def test_a_policy_of_a_gguf_file_is_served_with_its_dequantised_weights(tmp_path):
+    pytest.importorskip("gguf")
+    from tests.policies.text.gguf_file import write_gguf
+
+    write_gguf(tmp_path / "tiny.gguf")
+    model = TextPolicy(path=str(tmp_path / "tiny.gguf"))
+    vllm, local = VllmEngine(InProcess(cache_gib=0.25)), LocalEngine()
+    try:
+        vllm.sync(model, 0)
+        local.sync(model, 0)
+        asked, sampling = requests(model, group_size=1), Sampling(decode="argmax", max_tokens=24)
+        for theirs, ours in zip(vllm.sample(asked, sampling), local.sample(asked, sampling), strict=True):
+            assert theirs.action.tolist() == ours.action.tolist()
+            assert (theirs.behavior_logprobs - ours.behavior_logprobs).abs().max() < 1e-4
+    finally:
+        vllm.close()

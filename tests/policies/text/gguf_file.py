@@ -12,11 +12,11 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 
 SIZES = {
-    "hidden_size": 32,
+    "hidden_size": 64,
     "intermediate_size": 64,
     "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
     "max_position_embeddings": 512,
     "tie_word_embeddings": True,
 }

@@ -38,9 +38,10 @@ def logits(model, ids=IDS):
         return model.eval()(ids).logits
 
 
-def test_the_weights_are_those_of_the_file(tiny):
+def test_the_weights_are_those_of_the_file(tiny, capsys):
     path, model = tiny
     policy = TextPolicy(path=str(path))
+    assert "GGUF" not in capsys.readouterr().err  # transformers' progress bar
     assert torch.equal(logits(policy.model), logits(model))
     assert all(parameter.requires_grad for parameter in policy.parameters())
 

@@ -303,3 +303,15 @@ def test_low_rank_adapters_on_a_vision_language_model(tmp_path):
     policy.save_pretrained(tmp_path / "export")
     again = VisionLanguagePolicy(path=str(tmp_path / "export"), value_head=True).eval()
     assert largest_log_ratio(again, PROMPTS, done) < 1e-3
+
+
+def test_a_frozen_encoder_gets_no_gradient_and_the_projector_does():
+    policy = VisionLanguagePolicy(config=dict(LLAVA), freeze_vision=True)
+    done = completions(policy, PROMPTS[:2], SAMPLINGS["plain"])
+    policy(batch_of(policy, PROMPTS[:2], done)).logprobs.sum().backward()
+    trained = {name for name, part in policy.named_parameters() if part.grad is not None and part.grad.abs().sum() > 0}
+    assert any("multi_modal_projector" in name for name in trained) and any(
+        "language_model" in name for name in trained
+    )
+    frozen = {name for name, part in policy.named_parameters() if not part.requires_grad}
+    assert frozen == {name for name, _ in policy.named_parameters() if "vision_tower" in name}

@@ -30,6 +30,11 @@ MAX_GROUP = 64  # completions of a sequence
 SHARING_THRESHOLD = 0.9  # prefixes are shared where the cost is below this fraction of the cost without sharing
 
 
+def call_tokens(hidden: int, device: torch.device) -> float:
+    """Return the fixed cost of a forward pass in tokens through a network of this width."""
+    return CALL_OVERHEAD.get(device.type, CALL_OVERHEAD["cuda"]) / hidden**2
+
+
 def max_packed_tokens(hidden: int, device: torch.device) -> int:
     """Return the maximum number of tokens of a forward pass over several sequences.
 
@@ -81,9 +86,8 @@ class PackingCost:
         small network as for a large one, so the cost of a call falls with hidden^2.
         """
         hidden = config.hidden_size
-        overhead = CALL_OVERHEAD.get(device.type, CALL_OVERHEAD["cuda"])
         return PackingCost(
-            overhead / hidden**2, 1 / (6 * hidden), config.vocab_size / (12 * hidden * config.num_hidden_layers)
+            call_tokens(hidden, device), 1 / (6 * hidden), config.vocab_size / (12 * hidden * config.num_hidden_layers)
         )
 
     def __call__(self, count: int | np.ndarray, length: int | np.ndarray, width: int | np.ndarray) -> Any:

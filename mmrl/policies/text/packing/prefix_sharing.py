@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 from mmrl.evaluation_mode import evaluation_mode
 from mmrl.policies.text.packing.packed_inputs import BatchTokens, annotate_mask, packed_mask
-from mmrl.policies.text.packing.plan import Lengths, PackedBatch
+from mmrl.policies.text.packing.plan import Lengths, PackedBatch, call_tokens
 from mmrl.policies.text.packing.prefix_attention import NAME
 
 log = logging.getLogger(__name__)
 
 EXACT = 1e-3  # tolerance in nats between log-probs of shared and unshared sequences in fp32
+COMMON_FROM = 8  # calls of the network whose time a pass over the common first tokens of prompts has to save
 PROMPTS, COMPLETIONS = 2, 2  # numbers of prompts, and of completions of each, that are compared
 
 
@@ -38,6 +39,8 @@ class PrefixSharing:
         window = getattr(text, "sliding_window", None)
         self.window: int | None = window if "sliding_attention" in self.kinds or not self.kinds else None
         self.masks = text._attn_implementation == NAME and self.kinds <= {"full_attention", "sliding_attention"}
+        self.rotary = bool(getattr(text, "rope_parameters", None))
+        self.hidden_size: int = text.hidden_size
         self.exact: dict[tuple[bool, bool], bool] = {}
 
     def mask(self, completion: Tensor, depth: Tensor) -> Any:
@@ -46,6 +49,18 @@ class PrefixSharing:
             return annotate_mask(packed_mask(completion, depth), completion)
         narrow = packed_mask(completion, depth, self.window)
         return {"full_attention": packed_mask(completion, depth), "sliding_attention": narrow} if self.kinds else narrow
+
+    def count_common(self, ids: Tensor, attention: Tensor) -> int:
+        """Count the first tokens of all prompts that are worth a pass of their own in sampling.
+
+        0 for models in which padding may not follow them: windows and biases by distance count it, rotary positions
+        do not.
+        """
+        if len(ids) < 2 or not self.masks or self.window is not None or not self.rotary:
+            return 0
+        common = count_common(ids, attention)
+        saved = common * (len(ids) - 1)
+        return common if saved >= COMMON_FROM * call_tokens(self.hidden_size, ids.device) else 0
 
     def regime(self, tokens: BatchTokens) -> tuple[bool, bool]:
         """Return the case that is verified separately: with or without images, within or beyond the window."""
@@ -79,6 +94,14 @@ class PrefixSharing:
         except torch.OutOfMemoryError:
             return "too little memory to compare shared and unshared sequences in fp32"
         return "" if found <= EXACT else f"log-probs would change by {found:.2g} nats"
+
+
+def count_common(ids: Tensor, attention: Tensor) -> int:
+    """Count the first tokens that all left-padded prompts [N, P] share, without the last token of the shortest."""
+    lengths = attention.sum(1, keepdim=True)
+    first = ids.shape[1] - lengths + torch.arange(max(int(lengths.min()) - 1, 0), device=ids.device)
+    tokens = ids.gather(1, first)
+    return int((tokens == tokens[:1]).all(0).cumprod(0).sum())
 
 
 def _low_precision(network: nn.Module) -> list[Tensor]:

@@ -172,7 +172,8 @@ def _report(watched: Watched, limits: dict[str, Any], status: int, cpu: float) -
         outcome = watched.verdict
     elif os.WIFSIGNALED(status):
         killer = os.WTERMSIG(status)
-        spent = killer in (signal.SIGKILL, signal.SIGXCPU) and cpu > limits["cpu_seconds"] - 0.1
+        # the kernel enforces the limit on time counted in ticks, which differs from the time that it reports
+        spent = killer in (signal.SIGKILL, signal.SIGXCPU) and cpu > 0.75 * limits["cpu_seconds"]
         outcome, reason = ("timed_out", "") if spent else ("killed", f"signal {killer}")
     elif os.WEXITSTATUS(status) == 0:
         outcome = "ok"
