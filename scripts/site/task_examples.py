@@ -39,7 +39,10 @@ def on_files(files: Any, config: Any) -> Any:
     _sections.clear()
     for option in sorted(path.stem for path in (FOLDER / "tasks").glob("*.json")):
         task: Task = instantiate(compose([f"task={option}"]).data.task, _convert_="all").on("held_out")
-        prompts = [task[index] for index in range(COUNT)]
+        try:
+            prompts = [task[index] for index in range(COUNT)]
+        except ModuleNotFoundError:  # an optional package of this option is not installed
+            continue
         picture = f"assets/tasks/{option}.png"
         if prompts[0].images:
             files.append(File.generated(config, picture, content=_draw(prompts)))

@@ -1,0 +1,173 @@
+"""Questions about frames of moving shapes: when, how many, in which order, which frame is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mmrl.types import Prompt
+from tasks.clips.scene import CORRUPTIONS, Mover, draw_movers, render_frame
+from tasks.clips.verify import verify_counts, verify_frame, verify_interval, verify_order
+from tasks.generated import GeneratedTask, to_tuples
+
+QUESTIONS = {
+    "grounding": "Which frames are altered? Answer as in 2-3.",
+    "count": "How many discs and how many squares are there? Answer as in 2,1.",
+    "order": "The frames are shuffled. At which place of the film is each? Answer as in 3 1 2.",
+    "anomaly": "Which frame does not belong to the film?",
+}
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A kind of question, the shapes, what is done to the frames, and the right answer as values."""
+
+    kind: str
+    movers: tuple[Mover, ...]
+    corruption: str  # of some frames; "" for none
+    intruder: tuple[Mover, ...]  # shapes of the frame that does not belong
+    answer: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Clips(GeneratedTask):
+    """Short clips as several images. No clip is in both splits.
+
+    Source: VideoSSR, "Video Self-Supervised Reinforcement Learning", 2025, for grounding, counting and order.
+
+    Args:
+        kinds: of grounding (which frames are altered), count, order (of shuffled frames) and anomaly.
+        frames: number of frames, from 2 to 32.
+        movers: fewest and most moving shapes.
+        speed: distance between two frames as a fraction of the image's side.
+        corruptions: of grey, invert, swap, rotate and mirror, for grounding.
+        time: write the number of each frame before it.
+        size: side of each frame in pixels.
+    """
+
+    kinds: Sequence[str] = ("grounding",)
+    frames: int = 4
+    movers: Sequence[int] = (1, 3)
+    speed: float = 0.12
+    corruptions: Sequence[str] = ("grey", "invert")
+    time: bool = True
+    size: int = 32
+
+    name = "clips"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        to_tuples(self, "kinds", "movers", "corruptions")
+        for key, known in (("kinds", QUESTIONS), ("corruptions", CORRUPTIONS)):
+            if not getattr(self, key) or not set(getattr(self, key)) <= set(known):
+                raise ValueError(f"task {self.name!r}: {key} must be of {', '.join(known)}, got {getattr(self, key)}")
+        if not 2 <= self.frames <= 32 or self.size < 16 or not 0 < self.speed <= 0.5:
+            raise ValueError(
+                f"task {self.name!r}: frames must be from 2 to 32, size at least 16 and speed in (0, 0.5], "
+                f"got {self.frames}, {self.size} and {self.speed}"
+            )
+        if len(self.movers) != 2 or not 1 <= self.movers[0] <= self.movers[1] <= 8:
+            raise ValueError(
+                f"task {self.name!r}: movers must be the fewest and the most, from 1 to 8, got {list(self.movers)}"
+            )
+
+    def draw(self, rng: np.random.Generator) -> Clip | None:
+        kind = self.kinds[int(rng.integers(len(self.kinds)))]
+        movers = self._draw_movers(rng)
+        corruption, intruder = "", ()
+        if kind == "grounding":
+            first, last = sorted(rng.integers(1, self.frames, endpoint=True, size=2).tolist())
+            corruption = self.corruptions[int(rng.integers(len(self.corruptions)))]
+            answer = (first, last)
+            if last - first + 1 == self.frames:
+                return None  # nothing would show that frames are altered
+        elif kind == "count":
+            discs = sum(mover.round for mover in movers)
+            answer = (discs, len(movers) - discs)
+        elif kind == "order":
+            answer = tuple((rng.permutation(self.frames) + 1).tolist())
+        else:
+            intruder = self._draw_movers(rng)
+            answer = (int(rng.integers(1, self.frames, endpoint=True)),)
+            if self.frames < 3 or {(m.round, m.colour) for m in movers} == {(m.round, m.colour) for m in intruder}:
+                return None
+        clip = Clip(kind, movers, corruption, intruder, answer)
+        return clip if self._is_clear(clip) else None
+
+    def split_key(self, problem: Clip) -> str:
+        return repr(problem.movers)
+
+    def write_prompt(self, problem: Clip, key: str) -> Prompt:
+        content: list[dict[str, Any]] = []
+        for number in range(1, self.frames + 1):
+            content += [{"type": "text", "text": f"{number}:"}] if self.time else []
+            content.append({"type": "image"})
+        content.append({"type": "text", "text": QUESTIONS[problem.kind]})
+        return Prompt(
+            key,
+            ({"role": "user", "content": content},),
+            images=tuple(self._render(problem)),
+            answer=problem.answer,
+            info={"kind": problem.kind},
+        )
+
+    def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
+        kind, right = prompt.info["kind"], prompt.answer
+        if kind == "grounding":
+            return verify_interval(answer, right, self.frames)
+        if kind == "count":
+            return verify_counts(answer, right)
+        return verify_order(answer, right) if kind == "order" else verify_frame(answer, right[0], self.frames)
+
+    def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
+        kind = prompt.info["kind"]
+        if kind == "grounding":
+            drawn: Sequence[int] = sorted(rng.integers(1, self.frames, endpoint=True, size=2).tolist())
+        elif kind == "count":
+            drawn = rng.integers(0, self.movers[1], endpoint=True, size=2).tolist()
+        elif kind == "order":
+            drawn = (rng.permutation(self.frames) + 1).tolist()
+        else:
+            drawn = [int(rng.integers(1, self.frames, endpoint=True))]
+        return self.write_answer(_write(kind, drawn))
+
+    def demonstrate(self, index: int) -> str:
+        problem = self.problem(index)
+        return self.write_answer(_write(problem.kind, problem.answer))
+
+    def _draw_movers(self, rng: np.random.Generator) -> tuple[Mover, ...]:
+        return draw_movers(rng, int(rng.integers(self.movers[0], self.movers[1], endpoint=True)), self.speed)
+
+    def _render(self, clip: Clip) -> list[np.ndarray]:
+        frames = [render_frame(clip.movers, time, self.size) for time in range(self.frames)]
+        if clip.kind == "grounding":
+            first, last = clip.answer
+            frames[first - 1 : last] = [CORRUPTIONS[clip.corruption](frame) for frame in frames[first - 1 : last]]
+        elif clip.kind == "order":
+            return [np.ascontiguousarray(frames[place - 1]) for place in clip.answer]
+        elif clip.kind == "anomaly":
+            place = clip.answer[0] - 1
+            frames[place] = render_frame(clip.intruder, place, self.size)
+        return [np.ascontiguousarray(frame) for frame in frames]
+
+    def _is_clear(self, clip: Clip) -> bool:
+        """Return whether all frames differ and each shape shows in one of them, so that it can be counted."""
+        frames = self._render(clip)
+        if len({frame.tobytes() for frame in frames}) < len(frames):
+            return False
+        whole = [render_frame(clip.movers, time, self.size) for time in range(self.frames)]
+        for i, mover in enumerate(clip.movers):
+            others = clip.movers[:i] + clip.movers[i + 1 :]
+            shown = max(
+                (frame != render_frame(others, time, self.size)).any(2).mean() for time, frame in enumerate(whole)
+            )
+            if shown < 0.7 * mover.radius**2 * (np.pi if mover.round else 4):
+                return False
+        return True
+
+
+def _write(kind: str, values: Sequence[int]) -> str:
+    return {"grounding": "-", "count": ","}.get(kind, " ").join(map(str, values))
