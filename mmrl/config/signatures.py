@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from typing import Any
 
 
-def constructor_parameters(part: type) -> dict[str, inspect.Parameter]:
+def constructor_parameters(part: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """Return the parameters of a constructor by name; in place of **kwargs are the parameters of the base class.
 
-    A constructor that takes any name, and passes them to no class that lists them, keeps its **kwargs.
+    A constructor that takes any name, and passes them to no class that lists them, keeps its **kwargs. The
+    parameters of a function, which a configuration may name by mistake, are its own.
     """
+    if not isinstance(part, type):
+        return dict(inspect.signature(part).parameters)
     found: dict[str, inspect.Parameter] = {}
-    for base in (each for each in part.__mro__ if "__init__" in vars(each)):
+    for base in (each for each in part.__mro__ if "__init__" in vars(each) and each is not object):
         own = list(inspect.signature(base.__init__).parameters.values())[1:]  # type: ignore[misc]
         found |= {parameter.name: parameter for parameter in own if parameter.name not in found}
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own):
