@@ -23,12 +23,13 @@ class Scripted(Rollout):
         """Return the answer to one prompt."""
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        return [
-            scripted_episode(prompt, self.answer(prompt, ctx, self._draws(slot, index, ctx)), slot, index)
-            for slot, prompt in prompts
-            if text_observation(prompt)
-            for index in ctx.sample_indices(slot)
-        ]
+        episodes = []
+        for slot, prompt in prompts:
+            text_observation(prompt)  # refuses the prompts of simulators
+            for index in ctx.sample_indices(slot):
+                text = self.answer(prompt, ctx, self._draws(slot, index, ctx))
+                episodes.append(scripted_episode(prompt, text, slot, index))
+        return episodes
 
     def _draws(self, slot: int, index: int, ctx: Context) -> np.random.Generator:
         return derive_rng("scripted", ctx.seed, ctx.purpose, ctx.iteration, slot, index)
