@@ -69,7 +69,8 @@ def test_an_export_loads_with_transformers_alone(lora, tiny, tmp_path):
     assert "quantization_config" not in json.loads((tmp_path / "config.json").read_text())
     model, tokenizer = AutoModelForCausalLM.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
     assert (logits(model) - logits(tiny[1])).abs().max() > 0.1
-    assert_close(logits(model), logits(policy.model), atol=1e-5 if lora else 0, rtol=0)
+    # adapters are merged in fp32, which rounds every weight once more; they change the logits by more than 0.1
+    assert_close(logits(model), logits(policy.model), atol=1e-4 if lora else 0, rtol=0)
     ids = tokenizer.apply_chat_template(TURNS, add_generation_prompt=True)["input_ids"]
     assert ids == policy.encode({"messages": TURNS, "images": ()})["input_ids"].tolist()
     assert_close(logits(TextPolicy(path=str(tmp_path)).model), logits(model), atol=0, rtol=0)
