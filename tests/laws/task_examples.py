@@ -65,7 +65,7 @@ ALLOWED: dict[str, set[str]] = {
     "dataset": {"full-width look-alikes"},  # equality of text ignores case and width
     "reasoning_gym": {
         "full-width look-alikes"
-    },  # its scorers read numbers with int(), which takes digits of any script
+    },  # its scorers call int(), which reads them
     "wiki": {"in a comment"},  # SQuAD's equality ignores punctuation
 }
 """By option, the kinds of changed right answers that its verifier accepts on purpose."""
