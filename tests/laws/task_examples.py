@@ -63,9 +63,7 @@ def names() -> list[str]:
 
 ALLOWED: dict[str, set[str]] = {
     "dataset": {"full-width look-alikes"},  # equality of text ignores case and width
-    "reasoning_gym": {
-        "full-width look-alikes"
-    },  # its scorers call int(), which reads them
+    "reasoning_gym": {"full-width look-alikes"},  # its scorers call int(), which reads them
     "wiki": {"in a comment"},  # SQuAD's equality ignores punctuation
 }
 """By option, the kinds of changed right answers that its verifier accepts on purpose."""
