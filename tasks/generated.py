@@ -60,8 +60,7 @@ class GeneratedTask(AnswerTask):
 
     def split_of(self, problem: Any) -> str:
         """Return the split that a problem belongs to."""
-        level = derive_seed(self.name, "split", self.seed, self.split_key(problem)) / 2**64
-        return "held_out" if level < self.held_out_fraction else "train"
+        return choose_split(self.name, self.seed, self.split_key(problem), self.held_out_fraction)
 
     def problem(self, index: int) -> Any:
         """Draw from the random stream of an index until a problem belongs to this split."""
@@ -84,6 +83,12 @@ class GeneratedTask(AnswerTask):
 
     def on(self, split: str) -> Self:
         return replace(self, split=split)
+
+
+def choose_split(name: str, seed: int, text: str, held_out_fraction: float) -> str:
+    """Return the split of a problem of a task from a hash of the text that decides it."""
+    level = derive_seed(name, "split", seed, text) / 2**64
+    return "held_out" if level < held_out_fraction else "train"
 
 
 def to_tuples(task: Any, *names: str) -> None:

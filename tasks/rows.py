@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
-from mmrl.rng import derive_seed
 from mmrl.strict_json import quote
 from mmrl.types import Prompt
 from tasks.answers import AnswerTask
 from tasks.checks import check_fraction, check_index, check_split
 from tasks.dataset.source import Record, Source, find_source
 from tasks.dataset.tables import open_table
+from tasks.generated import choose_split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class RowsTask(AnswerTask):
     def write_prompt(self, record: Record, place: str, key: str) -> Prompt:
         """Write the prompt of a row; `place` is its file and line, for messages."""
 
-    @property
+    @cached_property
     def rows(self) -> list[tuple[str, Record]]:
         """File and line, and columns, of the rows of this split."""
         known = _read_rows(find_source(self.path, self.subset, self.rows_split, "task.path"))
@@ -63,8 +63,7 @@ class RowsTask(AnswerTask):
 
     def split_of(self, record: Record) -> str:
         """Return the split that a row belongs to."""
-        level = derive_seed(self.name, "split", self.seed, self.split_key(record)) / 2**64
-        return "held_out" if level < self.held_out_fraction else "train"
+        return choose_split(self.name, self.seed, self.split_key(record), self.held_out_fraction)
 
     def __len__(self) -> int:
         return len(self.rows)
