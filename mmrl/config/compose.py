@@ -22,8 +22,9 @@ from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from mmrl.config.leftovers import drop_leftovers
 from mmrl.config.option_files import CONF, groups, search_path
-from mmrl.config.overrides import check_argument, check_effect, drop_leftovers, quote
+from mmrl.config.overrides import check_argument, check_effect, quote
 from mmrl.config.paths import resolve_tool_functions
 from mmrl.config.renamed import check_argument_names, check_names, find_new_name
 from mmrl.config.reward_functions import KEY as REWARD
@@ -173,7 +174,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]
     chosen = {group: choices[group] for group in groups() if choices.get(group)}
     plain: Any = OmegaConf.to_container(cfg, resolve=False)
     cfg = OmegaConf.create({name: node for name, node in plain.items() if name != "hydra"})
-    drop_leftovers(cfg, to_hydra_overrides(arguments), _class, SHORT)
+    drop_leftovers(cfg, to_hydra_overrides(arguments), chosen.get("recipe"), _class, SHORT)
     own: Any = OmegaConf.to_container(cfg, resolve=False)
     check_argument_names(own, arguments, SHORT)
     check_names(own)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
-from mmrl.config.signatures import constructor_parameters
 from mmrl.errors import ConfigError
 
 _FLAGS = ("-m", "--multirun", "--cfg", "-c", "--info", "--package", "-p")
@@ -90,41 +87,3 @@ def check_effect(cfg: DictConfig, overrides: Sequence[str]) -> None:
                     f"{key}={{}} changes nothing: a mapping is merged with what is there, {sorted(map(str, present))}; "
                     f"take one out with {key}.{sorted(map(str, present))[0]}=null"
                 )
-
-
-def drop_leftovers(
-    cfg: DictConfig, overrides: Sequence[str], load: Callable[[str], Any], parts: Mapping[str, str]
-) -> None:
-    """Where `key._target_=CLASS` or `group=OPTION` replaces a part, remove arguments that the new one does not take.
-
-    They are those of the recipe for its own part, such as the digits of its sums where task=dataset comes in its place.
-
-    Args:
-        cfg: composed; changed in place.
-        overrides: Hydra's overrides; arguments that they set are kept, so that a wrong one is refused by name.
-        load: returns the class of an import path, or None.
-        parts: keys of parts by their config groups.
-    """
-    given = {override.lstrip("+~").partition("=")[0] for override in overrides}
-    replaced = {key.removesuffix("._target_") for key in given if key.endswith("._target_")}
-    for key in sorted(replaced | {part for group, part in parts.items() if group in given}):
-        node = OmegaConf.select(cfg, key)
-        path = node.get("_target_") if isinstance(node, DictConfig) else None
-        taken = None if path is None else _list_parameters(load(str(path)))
-        if taken is None:
-            continue
-        prefix = f"{key}."
-        own = {name for name in map(str, node) if any((g + ".").startswith(f"{prefix}{name}.") for g in given)}
-        with open_dict(node):
-            for name in [str(name) for name in node if name not in {"_target_", *taken, *own}]:
-                del node[name]
-
-
-def _list_parameters(part: Any) -> set[str] | None:
-    """List the names of a constructor's parameters; None if it takes any name or has no signature."""
-    if not inspect.isclass(part):
-        return None
-    parameters = constructor_parameters(part)
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return None
-    return set(parameters)
