@@ -18,8 +18,8 @@ KEY = "rollout.functions"
 class FunctionTool(Tool):
     """A function as a tool: its signature and docstring are the schema.
 
-    A text and a ToolOutput are returned as they are, other values as JSON. A ValueError of the function is an error of the caller, whose
-    message the policy reads; every other exception is a fault of the tool.
+    A text and a ToolOutput are returned as they are, other values as JSON. A ValueError of the function is an error of
+    the caller, whose message the policy reads; every other exception is a fault of the tool.
 
     Args:
         function: or its path, as tools.py:multiply.

@@ -10,7 +10,7 @@ import numpy as np
 
 from mmrl.rng import derive_rng
 
-DIRECTIONS = ("-", "/", "|", "\\")
+DIRECTIONS = ("horizontal", "rising", "vertical", "falling")
 COLOURS: dict[str, tuple[int, int, int]] = {
     "black": (20, 20, 20),
     "red": (210, 40, 40),

@@ -20,8 +20,7 @@ class Acuity(GeneratedTask):
     """Small striped patches in a large image, whose stripes cannot be seen in the whole image at a low resolution.
 
     A policy that sees 32 x 32 pixels sees where a patch is and not its stripes; with the tool `Zoom` or `Crop` it can
-    look closer. The expert zooms in on the cell that the patch's centre lies in and then answers. The answer is one of
-    the characters - / | \\, as the stripes run.
+    look closer. The expert zooms in on the cell that the patch's centre lies in and then answers.
 
     Source: task of VRAG-RL's crops at the original resolution, arXiv:2505.22019; the images are ours.
 
@@ -31,6 +30,7 @@ class Acuity(GeneratedTask):
         patches: number of patches, each in a colour of its own; the question names one of them.
         units: number of cells across the image, in which the expert names places.
         call: how the expert calls for a closer look, with {x} and {y}.
+        answers: words for horizontal, rising, vertical and falling stripes.
         question: the user's turn; {colour} stands for the colour of the patch.
     """
 
@@ -39,17 +39,18 @@ class Acuity(GeneratedTask):
     patches: Sequence[int] = (1, 1)
     units: int = 8
     call: str = "[{x} {y}]"
+    answers: Sequence[str] = DIRECTIONS
     question: str = "Stripes of the {colour} patch?"
 
     name = "acuity"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        to_tuples(self, "patches")
+        to_tuples(self, "patches", "answers")
         if not 2 * PERIOD <= self.diameter <= self.size / 4:
             raise ValueError(
-                f"task {self.name!r}: diameter must be at least {2 * PERIOD} pixels and at most a quarter of size={self.size}, "
-                f"got {self.diameter}"
+                f"task {self.name!r}: diameter must be at least {2 * PERIOD} pixels and at most a quarter of "
+                f"size={self.size}, got {self.diameter}"
             )
         if len(self.patches) != 2 or not 1 <= self.patches[0] <= self.patches[1] <= len(COLOURS):
             raise ValueError(
@@ -58,6 +59,11 @@ class Acuity(GeneratedTask):
             )
         if not 1 <= self.units <= self.size:
             raise ValueError(f"task {self.name!r}: units must lie between 1 and size={self.size}, got {self.units}")
+
+        if len(set(self.answers)) != len(DIRECTIONS):
+            raise ValueError(
+                f"task {self.name!r}: answers must be different words for {DIRECTIONS}, got {list(self.answers)}"
+            )
 
     def draw(self, rng: np.random.Generator) -> tuple[Patch, ...] | None:
         count = int(rng.integers(self.patches[0], self.patches[1], endpoint=True))
@@ -72,6 +78,10 @@ class Acuity(GeneratedTask):
                 return None
         return tuple(patches)
 
+    def _name(self, patch: Patch) -> str:
+        """Return the word for the direction of a patch's stripes."""
+        return self.answers[DIRECTIONS.index(patch.direction)]
+
     def split_key(self, problem: tuple[Patch, ...]) -> str:
         return repr(sorted((p.colour, p.left, p.top, p.direction, p.phase) for p in problem))
 
@@ -81,19 +91,19 @@ class Acuity(GeneratedTask):
             key=key,
             messages=ask_about_images(self.question.replace("{colour}", asked.colour)),
             images=(draw_image(problem, self.size),),
-            answer=asked.direction,
+            answer=self._name(asked),
             info={"box": asked.box},
         )
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """format: 1 if the final line is a direction; exact: 1 if it is the right one."""
         final = final_line(answer)
-        return {"exact": float(final == prompt.answer), "format": float(final in DIRECTIONS)}
+        return {"exact": float(final == prompt.answer), "format": float(final in self.answers)}
 
     def demonstrate(self, index: int) -> str:
-        return self.write_answer(self.problem(index)[0].direction)
+        return self.write_answer(self._name(self.problem(index)[0]))
 
     def script(self, index: int) -> list[str]:
         asked = self.problem(index)[0]
         x, y = ((2 * edge + asked.diameter) * self.units // (2 * self.size) for edge in (asked.left, asked.top))
-        return [self.call.format(x=x, y=y), self.write_answer(asked.direction)]
+        return [self.call.format(x=x, y=y), self.write_answer(self._name(asked))]

@@ -10,8 +10,8 @@ from tasks.acuity.patch import DIRECTIONS, draw_tone
 
 
 def test_tones_change_across_the_stripes_and_not_along_them():
-    along = {"-": (0, 1), "|": (1, 0), "/": (-1, 1), "\\": (1, 1)}
-    for direction, step in along.items():
+    along = {"horizontal": (0, 1), "vertical": (1, 0), "rising": (-1, 1), "falling": (1, 1)}
+    for direction in along:
         tone = draw_tone(28, direction, 3)[8:20, 8:20]
         changes = {d: np.abs(tone - np.roll(tone, s, (0, 1)))[1:-1, 1:-1].mean() for d, s in along.items()}
         assert min(changes, key=lambda d: changes[d]) == direction and sorted(changes.values())[1] > 2 * min(
@@ -71,9 +71,17 @@ def test_directions_are_equally_likely():
     assert ((counts - 100) ** 2 / 100).sum() < 16.3  # chi-squared, 99.9 % point with 3 degrees of freedom
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"diameter": 11}, {"diameter": 100}, {"patches": (0, 1)}, {"patches": (1, 9)}, {"units": 0}]
-)
+WRONG = [
+    {"diameter": 11},
+    {"diameter": 100},
+    {"patches": (0, 1)},
+    {"patches": (1, 9)},
+    {"units": 0},
+    {"answers": "abca"},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_arguments_are_refused(wrong):
     with pytest.raises(ValueError, match="acuity"):
         Acuity(**wrong)

@@ -27,10 +27,11 @@ class ToolUse(Rollout):
     """Multi-turn tool use (Search-R1): generate until a call or the final answer, append the result, and continue.
 
     An episode is one row, in which the tokens of results are masked. Where a result has images, the row ends with the
-    call, and the next row's context is the conversation with the images: a row a turn, as in VRAG-RL. Episodes at different turns share a batch of the
-    engine. A call that is at fault gets an error message and the episode goes on; a fault of the tool (it raised, timed
-    out or returned no text) ends the episode as an error, which is counted and not trained on. A successful call of a
-    tool with `ends_episode` is the final answer, and its result the episode's output.
+    call, and the next row's context is the conversation with the images: a row a turn, as in VRAG-RL. Episodes at
+    different turns share a batch of the engine. A call that is at fault gets an error message and the episode goes on;
+    a fault of the tool (it raised, timed out or returned no text) ends the episode as an error, which is counted and
+    not trained on. A successful call of a tool with `ends_episode` is the final answer, and its result the episode's
+    output.
     `info["counts"]` counts the outcomes, `info["calls"]` lists the calls.
 
     Source: Jin et al., "Search-R1", 2025, arXiv:2503.09516, algorithm 1; tools after VerlTool, 2025, arXiv:2509.01055;
