@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.core_model_loading import revert_weight_conversion
 
-from mmrl.policies.text.quantization import QuantizedLinear, dequantize_linears
+from mmrl.policies.quantization import QuantizedLinear, dequantize_linears
 
 BASE, FACTOR = ".base_layer.", ".lora_"
 

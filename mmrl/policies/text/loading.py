@@ -14,8 +14,8 @@ from huggingface_hub.utils import enable_progress_bars
 from torch import nn
 from transformers.utils import logging as transformers_logging
 
+from mmrl.policies.quantization import dequantize_linears, quantize_linears
 from mmrl.policies.text.checkpoint import locate_checkpoint, remove_quantization
-from mmrl.policies.text.quantization import dequantize_linears, quantize_linears
 from mmrl.policies.weights import check_finite, check_folder
 
 log = logging.getLogger(__name__)

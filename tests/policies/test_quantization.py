@@ -10,8 +10,8 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM
 
 from mmrl.__main__ import main
+from mmrl.policies.quantization import QuantizedLinear, dequantize_linears
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.policies.text.quantization import QuantizedLinear, dequantize_linears
 from tests.policies.text.oracle import TINY
 
 IDS = torch.tensor([[6, 7, 76, 8, 9, 40, 41, 30], [5, 7, 8, 8, 10, 11, 41, 99]])
