@@ -44,7 +44,7 @@ WORDS: dict[str, list[str]] = {
 CHOICES = {"dataset", "reasoning_gym"}
 """Options whose problems the user chooses: no floor of theirs is stored."""
 
-PACKAGES = {"reasoning_gym": "reasoning_gym", "chess": "chess"}
+PACKAGES = {"reasoning_gym": "reasoning_gym", "chess": "chess", "drawings_svg": "resvg_py"}
 """Packages without which an option is left out."""
 
 
