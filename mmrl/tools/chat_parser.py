@@ -21,9 +21,12 @@ class ChatParser(ToolCallParser):
 
     Args:
         thought_end: end of the reasoning in a turn.
+        description: of tools and call syntax for a system message, where the chat template does not show tools; None
+            for the schemas and an example.
     """
 
     thought_end: str = "</think>"
+    description: str | None = None
 
     def stop_strings(self, tools: Mapping[str, Tool]) -> tuple[str, ...]:
         return ()
@@ -37,6 +40,8 @@ class ChatParser(ToolCallParser):
 
     def describe_tools(self, schemas: Sequence[Mapping[str, Any]]) -> str:
         """Describe tools and call syntax for a system message, where the chat template does not show tools."""
+        if self.description is not None:
+            return self.description
         lines = "\n".join(json.dumps(schema) for schema in schemas)
         return f"You can call these functions:\n<tools>\n{lines}\n</tools>\nTo call one, write\n{self.example()}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -126,6 +127,13 @@ class Arithmetic(AnswerTask):
         first = 2 if self.steps else len(info["operands"])
         lines = [result(info["operation"], info["operands"][:n]) for n in range(first, len(info["operands"]) + 1)]
         return "\n".join([*map(str, lines[:-1]), self.write_answer(str(lines[-1]))])
+
+    def script(self, index: int) -> list[str]:
+        """A demonstration that calls `calculator.calculate` as Hermes and Qwen write it, turn by turn; two operands."""
+        info = self[index].info
+        expression = f" {info['operation']} ".join(map(str, info["operands"]))
+        call = {"name": "calculate", "arguments": {"expression": expression}}
+        return [f"<tool_call>{json.dumps(call)}</tool_call>", self.demonstrate(index)]
 
 
 # one way to write each number: ASCII digits, no leading zero, no minus zero

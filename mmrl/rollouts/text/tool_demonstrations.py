@@ -16,20 +16,22 @@ class ToolDemonstrations(ToolUse):
     """Demonstrations of tool use, one per prompt, from the task's script; the tokens of results are masked.
 
     Args:
-        tools: as for ToolUse, and so are parser and max_turns.
+        tools: as for ToolUse, and so are parser, max_turns and functions.
         parser: how the script writes its calls.
         max_turns: calls that are executed.
         cache_episodes: keep the encoded demonstrations in memory, for small sets that are used many times.
+        functions: plain functions as tools.
     """
 
     def __init__(
         self,
-        tools: dict[str, Tool],
+        tools: dict[str, Tool] | None = None,
         parser: ToolCallParser | None = None,
         max_turns: int = 4,
         cache_episodes: bool = False,
+        functions: list[str] | None = None,
     ):
-        super().__init__(tools, parser, max_turns)
+        super().__init__(tools, parser, max_turns, functions)
         self.cache_episodes = cache_episodes
         self._cache: dict[str, Episode] = {}
 
