@@ -1,12 +1,14 @@
-"""Compare losses and their gradients with TRL's on random batches: python scripts/trl_losses.py, with TRL installed.
+"""Compare losses and their gradients with TRL's on random batches: python scripts/trl_losses.py [BATCHES], with TRL.
 
 TRL's trainers are built on a copy of the policy's model and asked for the loss of a batch; on our side it is that of a
-recipe. One row a loss: both numbers, and the largest difference of the loss and of an entry of the gradient.
+recipe. One row a loss: both numbers for the last batch, and over all batches the largest difference of the loss, and of
+an entry of the gradient.
 """
 
 from __future__ import annotations
 
 import copy
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,11 +69,11 @@ class Result:
 class Case:
     """The learner and the data module of a recipe, with a policy and a reference that differ, and random rows."""
 
-    def __init__(self, words: list[str], folder: str, paired: bool = False):
+    def __init__(self, words: list[str], folder: str, seed: int, paired: bool = False):
         quiet = ("trainer.logger=false", "trainer.callbacks=null", "trainer.accelerator=cpu", f"run_dir='{folder}'")
         cli = CLI(to_lightning(compose([*words, *quiet])))
         self.learner, self.data, self.policy = cli.model, cli.datamodule, cli.model.policy
-        self.generator = torch.Generator().manual_seed(0)
+        self.generator = torch.Generator().manual_seed(seed)
         self.perturb(self.policy, 0.1)
         self.reference = copy.deepcopy(self.policy).requires_grad_(False)
         self.perturb(self.reference, 0.02)
@@ -249,32 +251,32 @@ def orpo_result(case: Case) -> Result:
     return backward(term(out, batch).mean() - term.metrics(out, batch)["nll"].mean(), case.policy.model)
 
 
-def compare() -> dict[str, tuple[Result, Result]]:
-    """TRL's result and ours of every loss."""
+def compare(seed: int = 0) -> dict[str, tuple[Result, Result]]:
+    """TRL's result and ours of every loss on one random batch."""
     out = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, (words, theirs) in ADVANTAGES.items():
-            case = Case(words, folder)
+            case = Case(words, folder, seed)
             out[name] = advantage_loss(case, folder, **theirs), case.ours()
         for name, (words, theirs) in PREFERENCES.items():
-            case = Case(words, folder, paired=True)
+            case = Case(words, folder, seed, paired=True)
             out[name] = preference_loss(case, folder, **theirs), case.ours()
-        case = Case(["recipe=kto"], folder, paired=True)
+        case = Case(["recipe=kto"], folder, seed, paired=True)
         out["kto"] = kto_loss(case, folder), case.ours()
-        case = Case(["recipe=simpo"], folder, paired=True)
+        case = Case(["recipe=simpo"], folder, seed, paired=True)
         args = options(CPOConfig, folder, loss_type="simpo", beta=2.0, simpo_gamma=1.0, cpo_alpha=0.0)
         theirs = reference_free_loss(case, folder, CPOTrainer, args, lambda t, *logps: t.cpo_loss(*logps)[0].mean())
         out["simpo"] = theirs, case.ours()
-        case = Case(["recipe=orpo"], folder, paired=True)
+        case = Case(["recipe=orpo"], folder, seed, paired=True)
         args = options(ORPOConfig, folder, beta=0.1)
         theirs = reference_free_loss(
             case, folder, ORPOTrainer, args, lambda t, *logps: -t.odds_ratio_loss(*logps)[0].mean()
         )
         out["orpo"] = theirs, orpo_result(case)
-        case = Case(["recipe=sft_conversations"], folder)
+        case = Case(["recipe=sft_conversations"], folder, seed)
         out["sft"] = sft_loss(case, folder), case.ours()
         for beta in (0.0, 0.5, 1.0):
-            case = Case(["recipe=gkd", f"objective.terms.distillation.beta={beta}"], folder)
+            case = Case(["recipe=gkd", f"objective.terms.distillation.beta={beta}"], folder, seed)
             case.learner.models["teacher"] = case.reference
             out[f"gkd {beta}"] = gkd_loss(case, folder, beta), case.ours()
     return out
@@ -288,13 +290,14 @@ def differences(theirs: Result, ours: Result) -> tuple[float, float]:
     return abs(theirs.loss - ours.loss), largest
 
 
-def main() -> None:
+def main(batches: int) -> None:
     print("| loss | TRL's | ours | difference | of the gradient, which is at most |\n|---|---|---|---|---|")
-    for name, (theirs, ours) in compare().items():
-        loss, gradient = differences(theirs, ours)
-        most = max(float(part.abs().max()) for part in ours.gradient.values())
+    results = [compare(seed) for seed in range(batches)]
+    for name, (theirs, ours) in results[-1].items():
+        loss, gradient = map(max, zip(*(differences(*result[name]) for result in results)))
+        most = max(float(part.abs().max()) for result in results for part in result[name][1].gradient.values())
         print(f"| {name} | {theirs.loss:.6f} | {ours.loss:.6f} | {loss:.1e} | {gradient:.1e}, {most:.1e} |")
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1)

@@ -74,6 +74,7 @@ SMALL = {
 """Words that make policies of conf/policy small, those of installed packages by random weights."""
 STAND_INS = {"reasoning_gym": ("data.task._target_=tests.tiny_recipes.Generated",)}
 """Words that replace tasks of conf/task whose packages are not installed everywhere."""
+TAGS = ("_target_=mmrl.tools.call_parser.TagParser", "open_tag=<tool_call>", "close_tag=</tool_call>")
 
 
 def text_of(recipe: str) -> str:
@@ -124,6 +125,8 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
         words += ["data.update_epochs=1", "data.num_minibatches=2"]
     if plain.choices.rollout == "hinted":
         words.append("data.rollout.rounds=2")
+    if plain.choices.rollout == "calculator_demonstrations":  # the character tokenizer's template has no end of a turn
+        words += [f"rollout.parser.{word}" for word in TAGS]
     if plain.choices.rollout == "fixed_horizon":
         words += ["data.rollout.num_envs=2", "data.rollout.horizon=8"]
     return words

@@ -1,6 +1,11 @@
 import pytest
 
+from mmrl.tools.base import BadArguments
+from mmrl.tools.chat_parser import HermesParser
+from mmrl.tools.executor import ToolExecutor
+from mmrl.tools.function import FunctionTool
 from tasks.arithmetic import Arithmetic
+from tasks.arithmetic.calculator import calculate
 from tasks.arithmetic.task import verify
 from tests.tasks.replies import reply
 
@@ -124,3 +129,30 @@ def test_the_words_of_the_question_change_neither_problems_nor_answers():
 def test_a_question_without_a_place_for_the_problem_is_refused(question):
     with pytest.raises(ValueError, match=r"question must hold \{\} once"):
         Arithmetic(question=question)
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [("27 * 48", 1296), ("3+4", 7), (" 5 - 12 ", -7), ("-3 * -4", 12), ("999999999999 * 9", 8999999999991)],
+)
+def test_the_calculator(expression, value):
+    assert FunctionTool(calculate).run(expression=expression) == str(value)
+
+
+@pytest.mark.parametrize(
+    "expression", ["", "27", "2 * 3 * 4", "2 / 3", "2 ** 3", "a * b", "٣ * 4", "1" * 13 + " * 1", "__import__('os')"]
+)
+def test_the_calculator_names_what_it_computes(expression):
+    with pytest.raises(BadArguments, match=r"two whole numbers.*such as 27 \* 48"):
+        FunctionTool(calculate).run(expression=expression)
+
+
+@pytest.mark.parametrize("operation", ["+", "-", "*"])
+def test_the_script_calls_the_calculator_and_answers_with_its_result(operation):
+    task, tools = Arithmetic(digits=(2, 2), operations=(operation,)), {"calculate": FunctionTool(calculate)}
+    for index in range(20):
+        turn, answer = task.script(index)
+        executor = ToolExecutor()
+        [pending] = [executor.submit(call, tools) for call in HermesParser().parse(turn, tools)]
+        executor.wait([pending])
+        assert executor.result(pending).text == answer == str(task[index].answer)
