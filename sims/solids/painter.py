@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import hypot
 
 import mujoco
 import numpy as np
@@ -120,15 +121,17 @@ class SolidPainter:
 
 def _draw_places(rng: np.random.Generator, radii: np.ndarray, camera: Camera) -> np.ndarray | None:
     """Draw places [n, 2] on the table that are in view and apart; None if there are none."""
-    for _ in range(_RESTARTS):
-        placed: list[np.ndarray] = []
-        for radius in radii:
-            for place in rng.uniform(-0.5, 0.5, (_PLACES, 2)) * (_WIDTH, 1.4 * _WIDTH):
-                edge = camera.project(np.array([*place, radius]), 1)
-                margin = 1.6 * radius / _WIDTH
-                apart = all(np.hypot(*(place - other)) > 1.5 * (radius + r) for other, r in zip(placed, radii))
-                if apart and (edge > margin).all() and (edge < 1 - margin).all():
-                    placed.append(place)
+    tries = rng.uniform(-0.5, 0.5, (_RESTARTS, len(radii), _PLACES, 2)) * (_WIDTH, 1.4 * _WIDTH)
+    heights = np.broadcast_to(radii[:, None, None], (*tries.shape[:3], 1))
+    edges = camera.project(np.concatenate([tries, heights], axis=-1), 1)
+    margins = (1.6 * radii / _WIDTH)[:, None, None]
+    inside = ((edges > margins) & (edges < 1 - margins)).all(-1)
+    for places, fits in zip(tries, inside):
+        placed: list[tuple[float, float]] = []
+        for radius, candidates in zip(radii, (places[i, fits[i]].tolist() for i in range(len(radii)))):
+            for x, y in candidates:
+                if all(hypot(x - u, y - v) > 1.5 * (radius + r) for (u, v), r in zip(placed, radii)):
+                    placed.append((x, y))
                     break
             else:
                 break
