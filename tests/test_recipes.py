@@ -39,11 +39,14 @@ TEXT = (
 )
 SMALL = {
     **{name: tuple(f"policy.config.{word}" for word in TEXT) for name in ("tiny_text", "mini_text")},
-    "tiny_vlm": (
-        *(f"policy.config.text_config.{word}" for word in TEXT),
-        "policy.config.vision_config.hidden_size=16",
-        "policy.config.vision_config.num_attention_heads=2",
-    ),
+    **{
+        name: (
+            *(f"policy.config.text_config.{word}" for word in TEXT),
+            "policy.config.vision_config.hidden_size=16",
+            "policy.config.vision_config.num_attention_heads=2",
+        )
+        for name in ("tiny_vlm", "mini_vlm")
+    },
     **{
         name: ("policy.hidden_size=32", "policy.layers=1", "policy.heads=2")
         for name in (
