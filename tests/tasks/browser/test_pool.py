@@ -1,0 +1,39 @@
+"""The pool: browsers are used again by page, never by two episodes at once, and not beyond its size."""
+
+import pytest
+
+from tasks.browser.pool import PagePool
+
+
+@pytest.fixture
+def pool():
+    pool = PagePool(size=2)
+    yield pool
+    pool.close()
+
+
+def test_an_idle_browser_that_shows_the_page_is_preferred(pool):
+    first, second = pool.acquire("click-test"), pool.acquire("focus-text")
+    assert first is not second
+    first.open("click-test", "1")
+    second.open("focus-text", "1")
+    pool.release(first)
+    pool.release(second)
+    assert pool.acquire("focus-text") is second and pool.acquire("click-color") is first
+
+
+def test_lending_never_waits_and_what_is_too_much_ends(pool):
+    lent = [pool.acquire("click-test") for _ in range(3)]
+    assert len({id(page) for page in lent}) == 3
+    for page in lent:
+        pool.release(page)
+    alive = [page.browser.process.poll() is None for page in lent]
+    assert sum(alive) == 2
+    pool.close()
+    assert all(page.browser.process.poll() is not None for page in lent)
+
+
+def test_a_broken_browser_is_not_lent_again(pool):
+    page = pool.acquire("click-test")
+    pool.release(page, broken=True)
+    assert page.browser.process.poll() is not None and pool.acquire("click-test") is not page
