@@ -82,7 +82,7 @@ class Chromium:
             text=True,
             start_new_session=True,
         )
-        self._end = weakref.finalize(self, _end, self.process, self.folder)
+        self._end = weakref.finalize(self, _end, os.getpid(), self.process, self.folder)
         try:
             self._driver = http.client.HTTPConnection("127.0.0.1", _read_port(self.process), timeout=_TIMEOUT_S)
             session = self._start_session(browser)
@@ -129,7 +129,9 @@ def _read_port(process: subprocess.Popen[str]) -> int:
     return int(port)
 
 
-def _end(process: subprocess.Popen[str], folder: str) -> None:
+def _end(owner: int, process: subprocess.Popen[str], folder: str) -> None:
+    if os.getpid() != owner:  # a fork: the browser is the parent's
+        return
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

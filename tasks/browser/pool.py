@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 
 from tasks.browser.page import Page
 
@@ -18,7 +19,7 @@ class PagePool:
     def __init__(self, size: int = 8):
         self.size = size
         self._idle: list[Page] = []
-        self._lent = 0
+        self.lent: weakref.WeakSet[Page] = weakref.WeakSet()  # a page that nobody has any more ends
         self._lock = threading.Lock()
         self._owner = os.getpid()
 
@@ -26,26 +27,24 @@ class PagePool:
         """Lend a browser, if possible one that shows this page."""
         with self._lock:
             if self._owner != os.getpid():  # after a fork the browsers belong to the parent
-                self._idle, self._lent, self._owner = [], 0, os.getpid()
-            self._lent += 1
+                self._idle, self.lent, self._owner = [], weakref.WeakSet(), os.getpid()
             fitting = [page for page in self._idle if page.name == name]
-            full = len(self._idle) + self._lent > self.size
+            full = len(self._idle) + len(self.lent) >= self.size
             page = fitting[0] if fitting else self._idle[0] if self._idle and full else None
             if page is not None:
                 self._idle.remove(page)
+                self.lent.add(page)
                 return page
-        try:
-            return Page()
-        except BaseException:
-            with self._lock:
-                self._lent -= 1
-            raise
+        page = Page()
+        with self._lock:
+            self.lent.add(page)
+        return page
 
     def release(self, page: Page, broken: bool = False) -> None:
         """Take a browser back; a broken one is ended."""
         with self._lock:
-            self._lent -= 1
-            keep = not broken and len(self._idle) + self._lent < self.size
+            self.lent.discard(page)
+            keep = not broken and len(self._idle) + len(self.lent) < self.size
             if keep:
                 self._idle.append(page)
         if not keep:

@@ -64,7 +64,7 @@ def test_the_expert_types_too(environment):
 
 
 def test_a_saved_state_is_restored_by_its_actions(environment):
-    environment.reset(prompt_of("click-checkboxes"))
+    environment.reset(prompt_of("enter-text"))
     step = environment.step(environment.expert_action())
     other = environment.task.make_environment()
     restored = other.load_state_dict(environment.state_dict())

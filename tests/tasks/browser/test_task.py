@@ -5,9 +5,12 @@ import signal
 
 import numpy as np
 import pytest
+import torch
 
+from mmrl.data.collector import episode_metrics
 from mmrl.rollouts.text.environment import EnvironmentRollout
 from mmrl.rollouts.text.scripted import play_episode
+from mmrl.types import Completion, Context, Sampling
 from tasks.browser import pool
 from tasks.browser.task import Browser
 
@@ -51,3 +54,31 @@ def test_the_expert_solves_what_random_clicks_do_not():
     random = [play_episode(task, task[i], lambda env: env.random_action(rng)) for i in range(24)]
     assert all(task.score(episode)["exact"] == 1 for episode in expert)
     assert np.mean([task.score(episode)["exact"] for episode in random]) < 0.5
+
+
+class Clicks:
+    """An engine that clicks into the middle of the page; before its first batch it kills the browser of an episode."""
+
+    def __init__(self):
+        self.batches = []
+
+    def sample(self, requests, sampling):
+        if not self.batches:
+            page = next(iter(pool.POOL.lent))
+            os.killpg(page.browser.process.pid, signal.SIGKILL)
+        self.batches.append(len(requests))
+        none = torch.zeros(0)
+        return [Completion({}, none.long(), none, none.bool(), "click 80 130") for _ in requests]
+
+
+def test_a_killed_browser_is_a_counted_error_and_the_run_goes_on():
+    task = Browser(pages=["click-test"], max_turns=2, reload=False)
+    engine = Clicks()
+    ctx = Context(task, engine, None, Sampling(), seed=0, iteration=0)
+    rollout = EnvironmentRollout(max_concurrent=3, threads=3)
+    episodes = rollout.collect([(i, task[i]) for i in range(8)], ctx)
+    assert [episode.ended for episode in episodes].count("error") == 1
+    assert episode_metrics(episodes, 7, 7)["errors"] == 1
+    (failed,) = (episode for episode in episodes if episode.ended == "error")
+    assert "does not answer" in failed.info["error"] and engine.batches[0] == 3
+    rollout.close()
