@@ -25,8 +25,8 @@ SCROLL = 40  # CSS pixels of one action
 class BrowserEnvironment(TextEnvironment):
     """One page in a browser of the process's pool, which has it from reset to the end of the episode.
 
-    Scores: exact (the page's reward is 1, which is its maximum) and reward (the page's, in [-1, 1]). The page's reward
-    is the reward of the last step, without MiniWoB++'s time penalty. An action that is not one costs its time.
+    The reward of the last step is the page's, in [-1, 1], without MiniWoB++'s time penalty. Scores: exact (the reward
+    is 1) and partial (the reward, at least 0). What is no action costs the time of one.
     A browser that ended raises a BrowserError; the next episode gets another one.
     """
 
@@ -65,6 +65,9 @@ class BrowserEnvironment(TextEnvironment):
 
     def close(self) -> None:
         """Give the browser back."""
+        self._release()
+
+    def __del__(self) -> None:
         self._release()
 
     def _release(self, broken: bool = False) -> None:
@@ -106,13 +109,14 @@ class BrowserEnvironment(TextEnvironment):
             lines += [self._describe(number, element) for number, element in enumerate(self._elements)]
         if not report.done and task.screenshot:
             images = (self._draw(page),)
+        reward = float(report.reward) if report.done else 0.0
         return TextStep(
             "\n".join([*lines, ">"]),
             images=images,
-            reward=report.reward if report.done else 0.0,
+            reward=reward,
             terminated=report.done,
             valid=valid,
-            scores={"exact": float(report.done and report.reward >= 1), "reward": report.reward if report.done else 0.0},
+            scores={"exact": float(reward >= 1), "partial": min(max(reward, 0.0), 1.0)},
         )
 
     def _draw(self, page: Page) -> np.ndarray:

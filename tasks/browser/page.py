@@ -75,7 +75,9 @@ def pages_folder() -> Path:
 
     spec = find_spec("miniwob")  # the package itself is not imported: it registers environments and changes logging
     if spec is None or spec.origin is None:
-        raise BrowserError("the pages are in the package miniwob; install it with: pip install 'mmrl-lightning[browser]'")
+        raise BrowserError(
+            "the pages are in the package miniwob; install it with: pip install 'mmrl-lightning[browser]'"
+        )
     return Path(spec.origin).parent / "html" / "miniwob"
 
 
@@ -156,7 +158,9 @@ class Page:
         """
         action = self._evaluate(f"mmrl.expert('{self.name}', {columns}, {rows}, {top})")
         if action is None:
-            raise NotImplementedError(f"page {self.name!r} has no expert; see tasks/browser/experts.js for those that do")
+            raise NotImplementedError(
+                f"page {self.name!r} has no expert; see tasks/browser/experts.js for those that do"
+            )
         return dict(action)
 
     def click(self, x: float, y: float) -> None:

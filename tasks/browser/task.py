@@ -40,8 +40,7 @@ class Browser(TextEnvironmentTask):
     Source: Reinforcement Learning on Web Interfaces using Workflow-Guided Exploration, 2018, arXiv:1802.08802.
 
     Args:
-        pages: names of pages, equally likely; python -m tasks.browser prints all. Episodes of those with an expert can
-            be demonstrated: CLICK_PAGES, click-checkboxes and enter-text.
+        pages: names of pages, equally likely. CLICK_PAGES, click-checkboxes and enter-text have an expert.
         view: what the screenshot and the grid span: the whole "page" of 160 x 210 pixels, or the "area" of 160 x 160
             below the query, which the policy has as text.
         columns: cells of the grid across; a click hits the middle of its cell. None: one per pixel.

@@ -32,7 +32,7 @@ def test_an_observation_has_the_query_the_elements_and_the_screenshot(environmen
     assert image.shape == (210, 160, 3) and image.dtype == np.uint8
     assert tuple(image[2, 150]) == (255, 255, 0)  # the bar of the query
     done = environment.step(f"click {one[0]}")
-    assert done.terminated and done.reward == 1 and done.scores == {"exact": 1, "reward": 1} and not done.images
+    assert done.terminated and done.reward == 1 and done.scores == {"exact": 1, "partial": 1} and not done.images
     with pytest.raises(ValueError, match="over"):
         environment.step("wait")
 
@@ -41,7 +41,7 @@ def test_a_wrong_click_ends_an_episode_with_the_pages_reward(environment):
     step = environment.reset(prompt_of("click-test-2"))
     two = next(line for line in step.text.splitlines() if '"TWO"' in line).split()
     done = environment.step(f"click {two[3]} {two[4]}")
-    assert done.terminated and done.reward == -1 and done.scores == {"exact": 0, "reward": -1}
+    assert done.terminated and done.reward == -1 and done.scores == {"exact": 0, "partial": 0}
 
 
 def test_what_is_no_action_is_counted_and_costs_time(environment):

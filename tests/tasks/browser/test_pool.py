@@ -2,7 +2,8 @@
 
 import pytest
 
-from tasks.browser.pool import PagePool
+from tasks.browser.pool import POOL, PagePool
+from tasks.browser.task import Browser
 
 
 @pytest.fixture
@@ -37,3 +38,12 @@ def test_a_broken_browser_is_not_lent_again(pool):
     page = pool.acquire("click-test")
     pool.release(page, broken=True)
     assert page.browser.process.poll() is not None and pool.acquire("click-test") is not page
+
+
+def test_an_environment_that_is_dropped_gives_its_browser_back():
+    environment = Browser(pages=["focus-text"]).make_environment()
+    environment.reset(Browser(pages=["focus-text"])[0])
+    page = environment._page
+    del environment
+    assert POOL.acquire("focus-text") is page
+    POOL.release(page)

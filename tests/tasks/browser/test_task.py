@@ -24,9 +24,7 @@ def test_no_seed_is_in_both_splits():
 
 def test_the_prompt_describes_the_actions():
     (message,) = Browser(columns=16, rows=21, actions=["click"])[0].messages
-    assert message["content"] == (
-        "Do what the web page asks. Actions: click X Y (X from 0 to 15, Y from 0 to 20)."
-    )
+    assert message["content"] == ("Do what the web page asks. Actions: click X Y (X from 0 to 15, Y from 0 to 20).")
     assert Browser(explanation="")[0].messages[0]["content"] == ""
 
 
