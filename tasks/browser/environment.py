@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from mmrl.text_environment import TextEnvironment, TextStep
 from PIL import Image
 
-from mmrl.text_environment import TextEnvironment, TextStep
 from mmrl.types import Prompt
 from tasks.browser.actions import Action, parse_action
 from tasks.browser.chromium import BrowserError

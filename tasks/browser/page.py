@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from tasks.browser.chromium import BrowserError, Chromium
