@@ -6,9 +6,11 @@ import inspect
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from transformers.utils import get_json_schema
 
 from mmrl.types import Prompt
@@ -35,6 +37,14 @@ class BadArguments(ToolError):
     """The arguments of a call do not fit the tool's schema."""
 
 
+@dataclass(frozen=True)
+class ToolOutput:
+    """Result of a call that has images: uint8 [H, W, 3], which a vision-language policy reads before the text."""
+
+    text: str = ""
+    images: tuple[np.ndarray, ...] = ()
+
+
 class Tool(ABC):
     """Base class of tools: `run` executes a call, the signature and docstring of `run` are its JSON schema.
 
@@ -47,7 +57,7 @@ class Tool(ABC):
     ends_episode: bool = False  # whether a successful call is the final answer, and its result the episode's output
 
     @abstractmethod
-    def run(self, **arguments: Any) -> str:
+    def run(self, **arguments: Any) -> str | ToolOutput:
         """Execute one call and return its result. Raises a ToolError if the call is wrong."""
 
     def start(self, prompt: Prompt) -> Tool:

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mmrl.tools.base import Tool, ToolError
+import numpy as np
+
+from mmrl.tools.base import Tool, ToolError, ToolOutput
 from mmrl.tools.call_parser import ToolCall, UnknownTool, bind_arguments
 from mmrl.tools.threads import PendingCall, ThreadExecutor
 
 log = logging.getLogger(__name__)
 
-FAULTS = frozenset({"raised", "timed_out", "not_text"})
+FAULTS = frozenset({"raised", "timed_out", "not_text", "not_image"})
 """Outcomes that are errors of the tool and not of the caller."""
 TRUNCATED = " [cut]"
 
 
 @dataclass(frozen=True)
 class ToolResult:
-    """Outcome and text of a tool call.
+    """Outcome of a tool call, its text and its images.
 
     `outcome` is "ok", "truncated" (longer than the tool's `max_chars`), the name of a ToolError (error of the caller),
-    or one of FAULTS: "raised" (any other exception), "timed_out", "not_text" (no printable text).
+    or one of FAULTS: "raised" (any other exception), "timed_out", "not_text" (no printable text), "not_image" (an image
+    that is not uint8 [H, W, 3]).
     """
 
     outcome: str
     text: str
+    images: tuple[np.ndarray, ...] = ()
 
     @property
     def fault(self) -> bool:
@@ -81,7 +85,7 @@ class ToolExecutor:
 
 def _execute(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
     try:
-        return _check_text(tool.run(**arguments), tool.max_chars)
+        return _check_output(tool.run(**arguments), tool.max_chars)
     except ToolError as error:
         return ToolResult(type(error).__name__, str(error))
     except BaseException as error:  # SystemExit in a tool ends only the call
@@ -91,6 +95,15 @@ def _execute(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
 def reject(error: ToolError, tool: str = "none") -> PendingCall:
     """Return a call that is rejected before it is executed."""
     return PendingCall(tool, 0.0, result=ToolResult(type(error).__name__, str(error)))
+
+
+def _check_output(value: Any, max_chars: int) -> ToolResult:
+    output = value if isinstance(value, ToolOutput) else ToolOutput(value)
+    for image in output.images:
+        if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.shape[2:] != (3,) or not image.size:
+            shape = getattr(image, "shape", "no array")
+            return ToolResult("not_image", f"it gave an image of {getattr(image, 'dtype', type(image))} {shape}")
+    return replace(_check_text(output.text, max_chars), images=tuple(output.images))
 
 
 def _check_text(value: Any, max_chars: int) -> ToolResult:

@@ -10,7 +10,7 @@ from typing import Any
 from transformers.utils import get_json_schema
 
 from mmrl.function_path import load_functions
-from mmrl.tools.base import BadArguments, Tool
+from mmrl.tools.base import BadArguments, Tool, ToolOutput
 
 KEY = "rollout.functions"
 
@@ -18,8 +18,8 @@ KEY = "rollout.functions"
 class FunctionTool(Tool):
     """A function as a tool: its signature and docstring are the schema.
 
-    A text is returned as it is, other values as JSON. A ValueError of the function is an error of the caller, whose
-    message the policy reads; every other exception is a fault of the tool.
+    A text and a ToolOutput are returned as they are, other values as JSON. A ValueError of the function is an error of
+    the caller, whose message the policy reads; every other exception is a fault of the tool.
 
     Args:
         function: or its path, as tools.py:multiply.
@@ -53,9 +53,9 @@ class FunctionTool(Tool):
     def call(self) -> Callable[..., Any]:
         return self.function
 
-    def run(self, **arguments: Any) -> str:
+    def run(self, **arguments: Any) -> str | ToolOutput:
         try:
             value = self.function(**arguments)
         except ValueError as error:
             raise BadArguments(str(error)) from error
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return value if isinstance(value, str | ToolOutput) else json.dumps(value, ensure_ascii=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmrl.rewards.boxes import average_precision, count_factor, detection_reward, parse_box
+from mmrl.rewards.boxes import average_precision, count_factor, mean_average_precision, parse_box
 from mmrl.types import Prompt
 from tasks.checks import final_line
 from tasks.scenes.coordinates import CoordinateTask
@@ -48,18 +48,23 @@ class Detection(CoordinateTask):
         """Score the boxes of the final line.
 
         detection: VLM-R1's reward min(1, true boxes / given boxes) times mean average precision; map50: average
-        precision at IoU 0.5 times the same factor; exact: map50 is 1; format.
+        precision at IoU 0.5 times the same factor; exact: map50 is 1; format. Two measures of padding, which are no
+        rewards: map is mean average precision without the factor, which further boxes never lower, and padding is the
+        fraction of the given boxes that exceed the number of true ones.
         """
         final, truth = final_line(answer), prompt.answer
         parts = [] if final == "none" else final.split("; ", MOST)
         read = [parse_box(part, self.limit) for part in parts]
         boxes = [box for box in read if box is not None]
         if len(boxes) != len(parts) or len(parts) > MOST:
-            return {"exact": 0.0, "detection": 0.0, "map50": 0.0, "format": 0.0}
-        coarse = count_factor(len(boxes), len(truth)) * average_precision(boxes, truth)
+            return dict.fromkeys(("exact", "detection", "map50", "format", "map", "padding"), 0.0)
+        factor, precision = count_factor(len(boxes), len(truth)), mean_average_precision(boxes, truth)
+        coarse = factor * average_precision(boxes, truth)
         return {
             "exact": float(coarse >= 1 - 1e-9),
-            "detection": detection_reward(boxes, truth),
+            "detection": factor * precision,
             "map50": coarse,
             "format": 1.0,
+            "map": precision,
+            "padding": 1 - factor,
         }

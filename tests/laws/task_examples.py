@@ -47,7 +47,7 @@ WORDS: dict[str, list[str]] = {
 CHOICES = {"dataset", "reasoning_gym"}
 """Options whose problems the user chooses: no floor of theirs is stored."""
 
-PACKAGES = {"reasoning_gym": "reasoning_gym", "chess": "chess"}
+PACKAGES = {"reasoning_gym": "reasoning_gym", "chess": "chess", "drawings_svg": "resvg_py"}
 """Packages without which an option is left out."""
 
 
@@ -80,7 +80,3 @@ HOSTILE: dict[str, Callable[[Prompt, str], dict[str, str]]] = {
     "strings": change_word,
 }
 """By option, further hostile answers of one problem, by kind: a function of the prompt and the expert's answer."""
-
-SHARED = {"programs": 14}
-"""By task, held-out problems that training poses too. The lists of programs are disjoint, but doubling maps lists of
-both splits to one output, so that a few questions for an input stand in both: see the package's README."""

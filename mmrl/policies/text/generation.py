@@ -162,11 +162,15 @@ class ServedPolicy(Policy):
         text = format_tool_results(
             lambda conversation, opened: self.prompt_text(list(conversation), tools, opened),
             messages,
-            [{**m, "content": break_special_tokens(m["content"], self.tokenizer.all_special_tokens)} for m in results],
+            [{**m, "content": self.break_special_tokens(m["content"])} for m in results],
             [self.tokenizer.convert_ids_to_tokens(i) for i in sorted(self._eos_ids())],
             self.tokenizer.convert_ids_to_tokens(last_id),
         )
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def break_special_tokens(self, text: str) -> str:
+        """Return the text so that no part of it is tokenised as a special token, such as an image's."""
+        return break_special_tokens(text, self.tokenizer.all_special_tokens)
 
     def encode_conversation(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Tensor, Tensor]:
         """Encode a conversation as its chat template does, with the end token where the template writes none.

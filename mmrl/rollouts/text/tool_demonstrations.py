@@ -53,10 +53,10 @@ class ToolDemonstrations(ToolUse):
         return [self._scripted_turn(play, ctx) for play in ready]
 
     def _scripted_turn(self, play: ActiveEpisode, ctx: Context) -> Completion:
-        prompt, turn = play.episode.prompt, play.script.turns
+        prompt, turn = play.episode.prompt, play.turns
         turns = ctx.task.script(prompt.index)
         text = turns[min(turn, len(turns) - 1)]
-        seen = play.script.observation if turn else ctx.policy.encode(play.script.raw)
+        seen = play.script.observation if play.script.turns else ctx.policy.encode(play.script.raw)
         # only the answer ends with the end of the text, or every turn of a chat model
         last = turn >= len(turns) - 1 or self.chat
         ids = ctx.policy.encode_demonstration(play.script.raw, text) if last else ctx.policy.tokenize(text)

@@ -27,13 +27,16 @@ if TYPE_CHECKING:
 class ToolUse(Rollout):
     """Multi-turn tool use (Search-R1): generate until a call or the final answer, append the result, and continue.
 
-    An episode is one row, in which the tokens of results are masked. Episodes at different turns share a batch of the
-    engine. A call that is at fault gets an error message and the episode goes on; a fault of the tool (it raised, timed
-    out or returned no text) ends the episode as an error, which is counted and not trained on. A successful call of a
-    tool with `ends_episode` is the final answer, and its result the episode's output.
+    An episode is one row, in which the tokens of results are masked. Where a result has images, the row ends with the
+    call, and the next row's context is the conversation with the images: a row a turn, as in VRAG-RL. Episodes at
+    different turns share a batch of the engine. A call that is at fault gets an error message and the episode goes on;
+    a fault of the tool (it raised, timed out or returned no text) ends the episode as an error, which is counted and
+    not trained on. A successful call of a tool with `ends_episode` is the final answer, and its result the episode's
+    output.
     `info["counts"]` counts the outcomes, `info["calls"]` lists the calls.
 
-    Source: Jin et al., "Search-R1", 2025, arXiv:2503.09516, algorithm 1; tools after VerlTool, 2025, arXiv:2509.01055.
+    Source: Jin et al., "Search-R1", 2025, arXiv:2503.09516, algorithm 1; tools after VerlTool, 2025, arXiv:2509.01055;
+    images in results after Wang et al., "VRAG-RL", 2025, arXiv:2505.22019.
 
     Args:
         tools: by the name in the call.
@@ -149,9 +152,9 @@ class ToolUse(Rollout):
                     play.end("done")
                     continue
                 play.called = calls
-                if play.script.turns <= self.max_turns:
+                if play.turns <= self.max_turns:
                     play.pending = [self.executor.submit(call, play.tools) for call in calls]
-            if play.script.turns > self.max_turns:
+            if play.turns > self.max_turns:
                 play.pending = []
                 play.counts["tools/out_of_turns"] += 1
                 play.end("length")
@@ -162,7 +165,7 @@ class ToolUse(Rollout):
 
     def _read(self, play: ActiveEpisode, ctx: Context) -> None:
         """Append the results of the calls that are done."""
-        texts = []
+        results = []
         for call, pending in zip(play.called, play.pending):
             result = self.executor.result(pending)
             play.counts[f"tools/{pending.name}/{result.outcome}"] += 1
@@ -174,35 +177,59 @@ class ToolUse(Rollout):
             if result.succeeded and play.tools[call.name].ends_episode:
                 play.end("done", result.text)
                 return
-            texts.append(self._format(result))
+            results.append(result)
         play.pending = []
-        if self.chat:
-            play.script.read(self._encode_results(play, texts, ctx))
+        if any(result.images for result in results):
+            self._begin_row(play, results, ctx)
+        elif self.chat:
+            play.script.read(self._encode_results(play, results, ctx))
         else:
-            play.script.read(ctx.policy.tokenize("".join(texts)))
+            play.script.read(ctx.policy.tokenize("".join(map(self._format, results))))
+
+    def _begin_row(self, play: ActiveEpisode, results: Sequence[ToolResult], ctx: Context) -> None:
+        """Continue in a new row, whose context is the conversation with the images of the results."""
+        safe = ctx.policy.break_special_tokens
+        if self.chat:
+            before, answers = self._write_results(play, results)
+        else:
+            said = safe(ctx.policy.decode(play.script.ids.tolist()))
+            before = [*play.messages, {"role": "assistant", "content": said}]
+            answers = [{"role": "user", "content": self._format(result)} for result in results]
+        for answer, result in zip(answers, results):
+            text = {"type": "text", "text": safe(answer["content"])}
+            answer["content"] = [*({"type": "image"} for _ in result.images), text]
+        play.messages = [*before, *answers]
+        images = [image for result in results for image in result.images]
+        play.begin_row({**play.script.raw, "messages": play.messages, "images": [*play.script.raw["images"], *images]})
 
     def _format(self, result: ToolResult) -> str:
         if result.succeeded:
             return self.parser.format_result(result.text)
         return self.parser.format_error(result.outcome, result.text)
 
-    def _encode_results(self, play: ActiveEpisode, texts: Sequence[str], ctx: Context) -> Tensor:
+    def _encode_results(self, play: ActiveEpisode, results: Sequence[ToolResult], ctx: Context) -> Tensor:
         """Encode the results of a turn's calls as the chat template writes them."""
-        ids = [f"call{len(play.calls) - len(texts) + n:05}" for n in range(len(texts))]  # Mistral wants 9 letters
+        before, answers = self._write_results(play, results)
+        play.messages = [*before, *answers]
+        encoded = ctx.policy.encode_tool_results(
+            before, answers, play.script.raw.get("tools"), int(play.script.ids[-1])
+        )
+        return torch.tensor(encoded, dtype=torch.long)
+
+    def _write_results(
+        self, play: ActiveEpisode, results: Sequence[ToolResult]
+    ) -> tuple[list[Mapping[str, Any]], list[dict[str, Any]]]:
+        """Return the conversation up to the calls, and the messages of their results."""
+        ids = [f"call{len(play.calls) - len(results) + n:05}" for n in range(len(results))]  # Mistral wants 9 letters
         functions = [
             {"name": c.name, "arguments": c.arguments if isinstance(c.arguments, dict) else {}} for c in play.called
         ]
         calls = [{"type": "function", "id": i, "function": function} for i, function in zip(ids, functions)]
-        results = [
-            {"role": "tool", "tool_call_id": i, "name": call.name, "content": text}
-            for i, call, text in zip(ids, play.called, texts)
+        answers = [
+            {"role": "tool", "tool_call_id": i, "name": call.name, "content": self._format(result)}
+            for i, call, result in zip(ids, play.called, results)
         ]
-        before = [*play.messages, {"role": "assistant", "content": "", "tool_calls": calls}]
-        play.messages = [*before, *results]
-        encoded = ctx.policy.encode_tool_results(
-            before, results, play.script.raw.get("tools"), int(play.script.ids[-1])
-        )
-        return torch.tensor(encoded, dtype=torch.long)
+        return [*play.messages, {"role": "assistant", "content": "", "tool_calls": calls}], answers
 
 
 def add_to_system(messages: Sequence[Mapping[str, Any]], text: str) -> tuple[Mapping[str, Any], ...]:
@@ -214,10 +241,12 @@ def add_to_system(messages: Sequence[Mapping[str, Any]], text: str) -> tuple[Map
 
 @dataclass(eq=False)
 class ActiveEpisode:
-    """ActiveEpisode: an unfinished episode, its transcript and its pending call."""
+    """ActiveEpisode: an unfinished episode, the transcript of its current row and its pending call."""
 
     episode: Episode
     script: Transcript
+    rows: list[Turn] = field(default_factory=list)  # that an image ended
+    earlier: int = 0  # turns in those rows
     tools: Mapping[str, Tool] = field(default_factory=dict)
     called: Sequence[ToolCall] = ()  # of the last turn
     pending: list[PendingCall] = field(default_factory=list)
@@ -231,14 +260,25 @@ class ActiveEpisode:
         self.messages = list(self.script.raw["messages"])
         self.tools = {name: tool.start(self.episode.prompt) for name, tool in tools.items()}
 
+    @property
+    def turns(self) -> int:
+        """Number of turns so far."""
+        return self.earlier + self.script.turns
+
+    def begin_row(self, raw: Mapping[str, Any]) -> None:
+        """Close the current row and begin another one."""
+        assert self.last is not None
+        self.rows.append(Turn(self.script.completion(self.last.output, "done")))
+        self.earlier, self.script = self.turns, Transcript(raw)
+
     def request(self, ctx: Context) -> Request:
-        return self.script.request(turn_seed(self.episode.group, self.episode.sample_index, ctx, self.script.turns))
+        return self.script.request(turn_seed(self.episode.group, self.episode.sample_index, ctx, self.turns))
 
     def end(self, ended: Ended, output: str | None = None) -> None:
         assert self.last is not None
         self.over, self.episode.ended = True, ended
         answer = self.last.output if output is None else output
-        self.episode.turns = [Turn(self.script.completion(answer, ended))]
-        self.episode.info |= {"calls": self.calls, "counts": dict(self.counts), "turns": self.script.turns}
+        self.episode.turns = [*self.rows, Turn(self.script.completion(answer, ended))]
+        self.episode.info |= {"calls": self.calls, "counts": dict(self.counts), "turns": self.turns}
         for tool in self.tools.values():
             tool.finish()
