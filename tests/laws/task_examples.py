@@ -24,7 +24,7 @@ OTHERS = {
 }
 """Options whose episodes a verifier of text does not score, and why."""
 
-ENVIRONMENTS = {"gridworld", "text_maze"}
+ENVIRONMENTS = {"gridworld", "text_maze", "twenty_questions", "wordle"}
 """Options whose problems are episodes of text environments."""
 
 
