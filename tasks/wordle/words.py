@@ -1,7 +1,6 @@
 """Common English words of five letters, of which no two are equal."""
 
-WORDS = tuple(
-    """
+_LIST = """
 about above actor adult again agent alarm album alive angle apple arena argue arise award basic beach begin birth black
 blade blame blind block blood board brain brave bread break brick brief bring broad brown brush build cabin cause chain
 chair charm chase cheap check chest child claim clean clear clerk clock close cloud coast count court cover craft crash
@@ -18,5 +17,5 @@ shock short sight skill sleep slide small smart smile smoke solid sound south sp
 state steam steel stick stock stone storm story strip study style sugar table taste teach theme thick think throw tiger
 title today topic total touch tower track trade train treat trend trial trick truck trust truth uncle under union upper
 urban usual value video virus visit vital voice waste watch water wheel white whole woman world worry wrong youth
-    """.split()
-)
+"""
+WORDS = tuple(_LIST.split())
