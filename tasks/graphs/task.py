@@ -79,7 +79,8 @@ class Graphs(GeneratedTask):
         graph = problem.graph
         question = write_question(graph, list(problem.order), self.wording, self.modulus)
         answer = graph.values(self.modulus)[graph.asked]
-        return Prompt(key, ask_user(question), answer=answer, info={"graph": graph, "depth": len(graph.ancestors())})
+        info = {"graph": graph, "depth": len(graph.ancestors()), "modulus": self.modulus}
+        return Prompt(key, ask_user(question), answer=answer, info=info)
 
     def score(self, episode: Episode) -> dict[str, float]:
         """exact: the answer is right; process: 1 less the share of errors in the steps; strict: right and no error;

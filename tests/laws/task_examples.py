@@ -24,6 +24,9 @@ OTHERS = {
 }
 """Options whose episodes a verifier of text does not score, and why."""
 
+ENVIRONMENTS = {"browser", "browser_clicks", "gridworld", "text_maze", "twenty_questions", "wordle"}
+"""Options whose problems are episodes of text environments."""
+
 
 def _rows() -> str:
     """A file of problems as a user has it."""
@@ -38,13 +41,22 @@ def _rows() -> str:
 
 WORDS: dict[str, list[str]] = {
     "reasoning_gym": ["task.dataset=chain_sum"],
+    "browser": ["task.reload=false", "task.max_turns=3"],
 }
 """Words that an option needs beside `task=NAME`."""
 
 CHOICES = {"dataset", "reasoning_gym"}
 """Options whose problems the user chooses: no floor of theirs is stored."""
 
-PACKAGES = {"reasoning_gym": "reasoning_gym", "chess": "chess"}
+BROWSERS = ("browser", "browser_clicks")
+"""Options that need Chromium and its driver too."""
+
+PACKAGES = {
+    "reasoning_gym": "reasoning_gym",
+    "chess": "chess",
+    "drawings_svg": "resvg_py",
+    **dict.fromkeys(BROWSERS, "miniwob"),
+}
 """Packages without which an option is left out."""
 
 
@@ -58,7 +70,7 @@ def build_task(name: str) -> Task:
 
 def names() -> list[str]:
     """Options of conf/task that the laws run over."""
-    return sorted(set(groups()["task"]) - set(OTHERS))
+    return sorted(set(groups()["task"]) - set(OTHERS) - ENVIRONMENTS)
 
 
 ALLOWED: dict[str, set[str]] = {
@@ -77,7 +89,3 @@ HOSTILE: dict[str, Callable[[Prompt, str], dict[str, str]]] = {
     "strings": change_word,
 }
 """By option, further hostile answers of one problem, by kind: a function of the prompt and the expert's answer."""
-
-SHARED = {"programs": 14}
-"""By task, held-out problems that training poses too. The lists of programs are disjoint, but doubling maps lists of
-both splits to one output, so that a few questions for an input stand in both: see the package's README."""

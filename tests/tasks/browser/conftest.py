@@ -1,19 +1,15 @@
-"""Browser of the tests of one file; they skip, with the reason, where Chromium, its driver or the pages are missing."""
+"""Browsers of the tests."""
 
 import pytest
 
-from tasks.browser.chromium import BrowserError, find_programs
-from tasks.browser.page import Page, pages_folder
+from tasks.browser.page import Page
 from tasks.browser.pool import POOL
+from tests.tasks.browser.installed import require_browser
 
 
 @pytest.fixture(scope="session", autouse=True)
 def installed():
-    try:
-        find_programs()
-        pages_folder()
-    except BrowserError as error:
-        pytest.skip(str(error))
+    require_browser()
     yield
     POOL.close()
 
