@@ -1,4 +1,4 @@
-"""Whether a browser can be started: tests skip, with the reason, where Chromium, its driver or the pages are missing."""
+"""Skip tests, with the reason, where Chromium, its driver or the pages are missing."""
 
 import pytest
 
