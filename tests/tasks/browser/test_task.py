@@ -6,9 +6,9 @@ import signal
 import numpy as np
 import pytest
 import torch
-from mmrl.rollouts.text.environment import EnvironmentRollout
 
 from mmrl.data.collector import episode_metrics
+from mmrl.rollouts.text.environment import EnvironmentRollout
 from mmrl.rollouts.text.scripted import play_episode
 from mmrl.types import Completion, Context, Sampling
 from tasks.browser import pool
