@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from mmrl.text_environment import TextEnvironment, TextStep
 from PIL import Image
 
+from mmrl.text_environment import TextEnvironment, TextStep
 from mmrl.types import Prompt
 from tasks.browser.actions import Action, parse_action
 from tasks.browser.chromium import BrowserError
@@ -104,10 +104,11 @@ class BrowserEnvironment(TextEnvironment):
     def _observe(self, page: Page, report: Report, valid: bool) -> TextStep:
         task = self.task
         lines, images = ["", report.query], ()
-        if not report.done and task.elements:
+        over = report.done or len(self._actions) >= task.max_turns
+        if not over and task.elements:
             self._elements = page.elements()
             lines += [self._describe(number, element) for number, element in enumerate(self._elements)]
-        if not report.done and task.screenshot:
+        if not over and task.screenshot:
             images = (self._draw(page),)
         reward = float(report.reward) if report.done else 0.0
         return TextStep(
@@ -115,6 +116,7 @@ class BrowserEnvironment(TextEnvironment):
             images=images,
             reward=reward,
             terminated=report.done,
+            truncated=over and not report.done,
             valid=valid,
             scores={"exact": float(reward >= 1), "partial": min(max(reward, 0.0), 1.0)},
         )

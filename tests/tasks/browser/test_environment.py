@@ -8,6 +8,7 @@ import pytest
 
 from mmrl.types import Prompt
 from tasks.browser.chromium import BrowserError
+from tasks.browser.pool import POOL
 from tasks.browser.task import Browser
 
 
@@ -89,3 +90,12 @@ def test_a_killed_browser_is_an_error_and_the_next_episode_has_another(environme
         environment.step("wait")
     environment.reset(prompt_of("click-test"))
     assert environment.step(environment.expert_action()).reward == 1
+
+
+def test_an_episode_without_turns_left_is_truncated_and_gives_its_browser_back():
+    environment = Browser(max_turns=2).make_environment()
+    environment.reset(prompt_of("click-test-2"))
+    page = environment._page
+    assert not environment.step("click 1 1").done
+    last = environment.step("click 1 1")
+    assert last.truncated and not last.terminated and environment._page is None and page not in POOL.lent
