@@ -42,7 +42,7 @@ FLAGS = (
 )
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _STARTED = re.compile(r"started successfully on port (\d+)")
-_TIMEOUT_S = 20.0
+_START_S, _ANSWER_S = 90.0, 20.0  # limits of a start on a busy machine, and of a command
 
 
 class BrowserError(RuntimeError):
@@ -73,9 +73,8 @@ class Chromium:
     def __init__(self, width: int, height: int):
         browser, driver = find_programs()
         self.folder = tempfile.mkdtemp(prefix="mmrl-chromium-")
-        guard = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
         self.process = subprocess.Popen(
-            [*guard, driver, "--port=0"],
+            [*_guard(), driver, "--port=0"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -84,8 +83,9 @@ class Chromium:
         )
         self._end = weakref.finalize(self, _end, os.getpid(), self.process, self.folder)
         try:
-            self._driver = http.client.HTTPConnection("127.0.0.1", _read_port(self.process), timeout=_TIMEOUT_S)
+            self._driver = http.client.HTTPConnection("127.0.0.1", _read_port(self.process), timeout=_START_S)
             session = self._start_session(browser)
+            self._driver.sock.settimeout(_ANSWER_S)
             self.session, self.version = session["sessionId"], session["capabilities"]["browserVersion"]
             size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
             self.command("Emulation.setDeviceMetricsOverride", **size)
@@ -119,6 +119,17 @@ class Chromium:
     def close(self) -> None:
         """End all processes of the browser and delete its profile."""
         self._end()
+
+
+def _guard() -> list[str]:
+    """Return the command that lets the kernel end the driver with Python, without root's capabilities.
+
+    With them Chromium raises its own priority above that of the trainer.
+    """
+    if shutil.which("setpriv") is None:
+        return []
+    capabilities = ["--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    return ["setpriv", "--pdeathsig", "KILL", *capabilities, "--"]
 
 
 def _read_port(process: subprocess.Popen[str]) -> int:

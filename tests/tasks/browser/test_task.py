@@ -76,7 +76,7 @@ def test_a_killed_browser_is_a_counted_error_and_the_run_goes_on():
     rollout = EnvironmentRollout(max_concurrent=3, threads=3)
     episodes = rollout.collect([(i, task[i]) for i in range(8)], ctx)
     assert [episode.ended for episode in episodes].count("error") == 1
-    assert episode_metrics([episode.light() for episode in episodes], 7, 7)["errors"] == 1
+    assert episode_metrics([episode.light() for episode in episodes], 7, 7)["rollout/errors"] == 1
     (failed,) = (episode for episode in episodes if episode.ended == "error")
     assert "does not answer" in failed.info["error"] and engine.batches[0] == 3
     rollout.close()
