@@ -20,11 +20,12 @@ OTHERS = {
     "sim": "initial states of a simulator",
     "sim_progress": "initial states of a simulator",
     "sim_similarity": "initial states of a simulator",
+    "textarena": "games without an expert",
     "preferences": "pairs of answers; a policy's own answer has no score",
 }
 """Options whose episodes a verifier of text does not score, and why."""
 
-ENVIRONMENTS = {"gridworld", "text_maze", "twenty_questions", "wordle"}
+ENVIRONMENTS = {"babyai", "gridworld", "negotiation", "text_maze", "twenty_questions", "wordle"}
 """Options whose problems are episodes of text environments."""
 
 
@@ -47,7 +48,7 @@ WORDS: dict[str, list[str]] = {
 CHOICES = {"dataset", "reasoning_gym"}
 """Options whose problems the user chooses: no floor of theirs is stored."""
 
-PACKAGES = {"reasoning_gym": "reasoning_gym", "chess": "chess", "drawings_svg": "resvg_py"}
+PACKAGES = {"babyai": "minigrid", "reasoning_gym": "reasoning_gym", "chess": "chess", "drawings_svg": "resvg_py"}
 """Packages without which an option is left out."""
 
 
