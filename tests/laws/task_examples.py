@@ -35,6 +35,9 @@ OTHERS = {
 }
 """Options whose episodes a verifier of text does not score, and why."""
 
+ENVIRONMENTS = {"gridworld", "text_maze", "twenty_questions", "wordle"}
+"""Options whose problems are episodes of text environments."""
+
 
 def _rows() -> str:
     """A file of problems as a user has it."""
@@ -69,7 +72,7 @@ def build_task(name: str) -> Task:
 
 def names() -> list[str]:
     """Options of conf/task that the laws run over."""
-    return sorted(set(groups()["task"]) - set(OTHERS))
+    return sorted(set(groups()["task"]) - set(OTHERS) - ENVIRONMENTS)
 
 
 ALLOWED: dict[str, set[str]] = {
