@@ -13,7 +13,18 @@ from hydra.utils import instantiate
 
 from mmrl.config.compose import compose, groups
 from mmrl.types import Prompt, Task
-from tests.laws.text_answers import change_call, change_order, change_query, change_solution, change_word, list_programs
+from tests.laws.text_answers import (
+    change_blocks,
+    change_call,
+    change_order,
+    change_passage,
+    change_query,
+    change_ranking,
+    change_sentence,
+    change_solution,
+    change_word,
+    list_programs,
+)
 
 OTHERS = {
     "offline": "logged episodes of a simulator",
@@ -74,9 +85,13 @@ ALLOWED: dict[str, set[str]] = {
 
 HOSTILE: dict[str, Callable[[Prompt, str], dict[str, str]]] = {
     "calls": change_call,
+    "ciphers": change_sentence,
     "code": list_programs,
+    "edits": change_blocks,
     "graph_steps": change_order,
     "graphs": change_solution,
+    "passages": change_passage,
+    "ranking": change_ranking,
     "sql": change_query,
     "strings": change_word,
 }
