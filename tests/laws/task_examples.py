@@ -13,18 +13,32 @@ from hydra.utils import instantiate
 
 from mmrl.config.compose import compose, groups
 from mmrl.types import Prompt, Task
-from tests.laws.text_answers import change_call, change_order, change_query, change_solution, change_word, list_programs
+from tests.laws.text_answers import (
+    change_blocks,
+    change_call,
+    change_order,
+    change_passage,
+    change_query,
+    change_ranking,
+    change_sentence,
+    change_solution,
+    change_word,
+    list_programs,
+)
 
 OTHERS = {
     "offline": "logged episodes of a simulator",
     "sim": "initial states of a simulator",
     "sim_progress": "initial states of a simulator",
     "sim_similarity": "initial states of a simulator",
+    "textarena": "games without an expert",
     "preferences": "pairs of answers; a policy's own answer has no score",
 }
 """Options whose episodes a verifier of text does not score, and why."""
 
-ENVIRONMENTS = {"browser", "browser_clicks", "gridworld", "text_maze", "twenty_questions", "wordle"}
+ENVIRONMENTS = {
+    "babyai", "browser", "browser_clicks", "gridworld", "negotiation", "text_maze", "twenty_questions", "wordle",
+}  # fmt: skip
 """Options whose problems are episodes of text environments."""
 
 
@@ -52,6 +66,7 @@ BROWSERS = ("browser", "browser_clicks")
 """Options that need Chromium and its driver too."""
 
 PACKAGES = {
+    "babyai": "minigrid",
     "reasoning_gym": "reasoning_gym",
     "chess": "chess",
     "drawings_svg": "resvg_py",
@@ -82,9 +97,13 @@ ALLOWED: dict[str, set[str]] = {
 
 HOSTILE: dict[str, Callable[[Prompt, str], dict[str, str]]] = {
     "calls": change_call,
+    "ciphers": change_sentence,
     "code": list_programs,
+    "edits": change_blocks,
     "graph_steps": change_order,
     "graphs": change_solution,
+    "passages": change_passage,
+    "ranking": change_ranking,
     "sql": change_query,
     "strings": change_word,
 }

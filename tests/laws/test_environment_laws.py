@@ -101,6 +101,7 @@ def test_steps_are_text_and_images_with_finite_rewards_and_the_same_scores(task)
 
 
 def test_the_expert_solves_every_episode_in_time(task):
+    assert 1 <= len(task.script(0)) <= task.max_turns
     for split in ("train", "held_out"):
         part = task.on(split)
         for prompt in first(part, MANY):
