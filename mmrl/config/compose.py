@@ -173,7 +173,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]
     chosen = {group: choices[group] for group in groups() if choices.get(group)}
     plain: Any = OmegaConf.to_container(cfg, resolve=False)
     cfg = OmegaConf.create({name: node for name, node in plain.items() if name != "hydra"})
-    drop_leftovers(cfg, to_hydra_overrides(arguments), _class, SHORT)
+    drop_leftovers(cfg, to_hydra_overrides(arguments), chosen.get("recipe"), _class, SHORT)
     own: Any = OmegaConf.to_container(cfg, resolve=False)
     check_argument_names(own, arguments, SHORT)
     check_names(own)

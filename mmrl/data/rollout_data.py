@@ -120,7 +120,7 @@ class RolloutData(L.LightningDataModule):
         if self.evaluation is not None:
             longest = max(sampling.max_tokens for sampling in self.evaluation.sampling.values())
             observe = partial(self.evaluation.rollout.build_observation, policy=policy)
-            check_prompt_lengths(self.task.on(self.evaluation.split), policy, longest, observe)
+            check_prompt_lengths(self.evaluation.select_problems(self.task), policy, longest, observe)
 
     def train_dataloader(self) -> IterationLoader:
         if self.trainer.lightning_module.takes_update_epochs:
@@ -134,9 +134,11 @@ class RolloutData(L.LightningDataModule):
 
     def teardown(self, stage: str) -> None:
         self.close()
+        for rollout in (self.rollout, *([] if self.evaluation is None else [self.evaluation.rollout])):
+            rollout.close()
 
     def on_exception(self, exception: BaseException) -> None:
-        self.close()
+        self.teardown("fit")
 
     def close(self) -> None:
         """Release the resources of sampling; may be called twice."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from mmrl import parallel
+from mmrl.errors import ConfigError
 from mmrl.evaluation.base import Evaluator
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import Scorer
@@ -30,6 +31,7 @@ class HeldOut:
         split: "held_out"; "train" only for decisions that must not use held-out problems.
         transforms: transforms of the scored episodes, by name, such as one that adds scores of the policy.
         offset: index of the first prompt, so that settings can be chosen on other prompts than those reported.
+        task: arguments that the task has on these problems, for problems that are harder than those of training.
         interim_count: held-out prompts of evaluations between the first and the last of a run, the first ones of
             `count`; None for all of them.
     """
@@ -46,6 +48,7 @@ class HeldOut:
         split: str = "held_out",
         transforms: dict[str, EpisodeTransform] | None = None,
         interim_count: int | None = None,
+        task: dict[str, Any] | None = None,
     ):
         for name, value, least in (("count", count, 1), ("num_samples", num_samples, 1), ("offset", offset, 0)):
             if value < least:
@@ -54,7 +57,7 @@ class HeldOut:
             raise ValueError(f"data.evaluation.split must be held_out or train, got {split!r}")
         self.rollout, self.sampling, self.evaluators = rollout, sampling, evaluators
         self.count, self.num_samples, self.seed, self.offset, self.split = count, num_samples, seed, offset, split
-        self.transforms = transforms or {}
+        self.transforms, self.task = transforms or {}, task or {}
         if interim_count is not None and not 1 <= interim_count <= count:
             raise ValueError(f"data.evaluation.interim_count must be 1 to count={count}, got {interim_count}")
         if interim_count is not None and any(evaluator.compares for evaluator in evaluators.values()):
@@ -66,6 +69,18 @@ class HeldOut:
         self.latest: dict[str, list[Episode]] = {}  # light episodes of all ranks, by decode, as last measured
         self.start: dict[str, list[Episode]] = {}  # the same at the first measurement, if an evaluator compares with it
 
+    def select_problems(self, task: Task) -> Task:
+        """Return the task of the problems that are measured: its split, with the arguments of `task`.
+
+        Raises:
+            ConfigError: the task has no such argument.
+        """
+        problems = task.on(self.split)
+        known = {each.name for each in fields(problems)} if is_dataclass(problems) else set()
+        if unknown := sorted(self.task.keys() - known):
+            raise ConfigError(f"data.evaluation.task: task {task.name!r} has no {unknown}; it has {sorted(known)}")
+        return replace(problems, **self.task) if self.task else problems  # type: ignore[type-var]
+
     def indices(self, task: Task) -> range:
         """Return the indices of the problems in the split; problem number i has the draws of slot i."""
         return range(self.offset, min(self.offset + self.count, len(task)))
@@ -76,7 +91,7 @@ class HeldOut:
         Args:
             interim: whether this is neither the first nor the last evaluation of a run.
         """
-        task = task.on(self.split)
+        task = self.select_problems(task)
         out: dict[str, float] = {}
         self.latest = {}
         for decode, sampling in self.sampling.items():

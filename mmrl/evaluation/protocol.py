@@ -78,7 +78,7 @@ def describe_evaluation(task: Task, held_out: HeldOut) -> dict[str, Any]:
         task: of the run, on any split.
         held_out: which problems, decodes and draws.
     """
-    problems = task.on(held_out.split)
+    problems = held_out.select_problems(task)
     indices = held_out.indices(problems)
     return {
         "suite": {"task": task.name, **task.contract()},

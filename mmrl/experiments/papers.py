@@ -1,8 +1,9 @@
-"""Render docs/papers.md: each recipe with its paper, how close it is, how to run it, and its result."""
+"""Render docs/papers.md: each recipe with its paper, how close it is, how to run it, its result; parts with sources."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import yaml
 
 from mmrl.config.compose import CONF
 from mmrl.experiments.results import FOLDER, format_result, read_result
+from mmrl.experiments.sources import SourcedPart, read_sources
 
 HEAD = """# Papers
 
 Each recipe with its paper, what differs from it, and its result. `python scripts/paper_index.py` writes this page;
-a test checks that it is current.
+a test checks that it is current. [Parts](#parts-and-their-sources) at the end: tasks, rewards, objectives and other
+classes and functions, with what each follows.
 
 `python scripts/reproduce.py NAME` runs the experiment of a recipe: method and baseline at equal budget over several
 seeds, on held-out problems. A result is the effect with its Student 95 % interval: of the paired difference to the
@@ -25,6 +28,12 @@ holds every seed. Figures show the mean over the seeds, and the lowest to the hi
 |---|---|---|---|
 """
 
+PARTS = """## Parts and their sources
+
+What the classes and functions of the packages follow, from their docstrings.
+
+"""
+
 
 def render_page(conf: Path = CONF, results: Path = FOLDER) -> str:
     """Render the text of docs/papers.md."""
@@ -33,11 +42,24 @@ def render_page(conf: Path = CONF, results: Path = FOLDER) -> str:
     }
     rows = [_format_row(name, paper, _summarize(name, conf, results)) for name, paper in recipes.items()]
     sections = ["\n".join(_format_section(name, paper, conf, results)) for name, paper in recipes.items()]
-    return HEAD + "\n".join(rows) + "\n\n" + "\n\n".join(sections) + "\n"
+    parts = read_sources(conf.parent, ("tasks", "sims", "mmrl"))
+    return HEAD + "\n".join(rows) + "\n\n" + "\n\n".join(sections) + "\n\n" + PARTS + "\n".join(_format_parts(parts))
+
+
+def _format_parts(parts: Sequence[SourcedPart]) -> Iterator[str]:
+    """Format one table for each folder."""
+    for folder, own in groupby(parts, key=lambda part: part.file.rpartition("/")[0]):
+        yield from (f"### {folder}", "", "| part | does | source |", "|---|---|---|")
+        yield from (_join_cells((f"`{part.name}`", part.summary, part.source)) for part in own)
+        yield ""
 
 
 def _format_row(name: str, paper: dict[str, Any], result: str) -> str:
-    cells = (f"[`{name}`](#{name})", _cite(paper), paper["status"], result)
+    return _join_cells((f"[`{name}`](#{name})", _cite(paper), paper["status"], result))
+
+
+def _join_cells(cells: Sequence[str]) -> str:
+    """Return a row of a Markdown table."""
     return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
 
 

@@ -40,6 +40,35 @@ def group_advantage(
     return out.to(reward.dtype)
 
 
+def step_advantage(
+    reward: Tensor,  # [N, T], of a step at its last choice
+    segment: Tensor,  # [N, T] ids >= 0, of the step of each choice
+    group: Tensor,  # [N] ids
+    mask: Tensor,  # [N, T] bool
+    normalise: bool = True,
+    epsilon: float = 1e-4,
+) -> Tensor:  # [N, T], 0 outside the mask
+    """Sum of the step rewards from each choice to the end, compared within the group.
+
+    normalise: each step reward is (r - mean) / (std + epsilon) over all steps of the group before it is summed; 0 where
+    all are equal. Otherwise the mean over the group of the sums of whole rows is subtracted.
+    Source: DeepSeekMath, 2024, section 4.1.3 (process supervision), arXiv:2402.03300.
+    """
+    inside = torch.where(mask, reward, 0).double()
+    following = torch.cat([segment[:, 1:], segment.new_full((len(segment), 1), -1)], 1)
+    ends = mask & (segment != following)
+    if normalise:
+        of = group[:, None].expand_as(mask)[ends]
+        inside = inside.new_zeros(inside.shape).masked_scatter(
+            ends, group_advantage(inside[ends], of, "mean", "std", epsilon)
+        )
+    to_go = inside.flip(1).cumsum(1).flip(1)
+    if not normalise:
+        total = inside.sum(1)
+        to_go = to_go - (total - group_advantage(total, group, "mean", None))[:, None]
+    return torch.where(mask, to_go, 0).to(reward.dtype)
+
+
 def group_std(
     reward: Tensor,  # [E]
     group: Tensor,  # [E] ids

@@ -132,7 +132,7 @@ class FunctionReward(Reward):
 
 
 def _bind(signature: Signature, part: Sequence[Episode]) -> dict[str, Any]:
-    rows = [_row(episode) for episode in part]
+    rows = [episode_columns(episode) for episode in part]
     try:
         return bind_arguments(signature, rows)
     except KeyError as error:
@@ -143,7 +143,7 @@ def _bind(signature: Signature, part: Sequence[Episode]) -> dict[str, Any]:
         ) from error
 
 
-def _row(episode: Episode) -> dict[str, Any]:
+def episode_columns(episode: Episode) -> dict[str, Any]:
     """The columns of a row and the fields of an episode, by the names that a function's parameters have."""
     prompt = episode.prompt
     return {

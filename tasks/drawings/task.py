@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmrl.types import Prompt
-from tasks.drawings.program import COLOURS, Shape, render, write_program
+from tasks.checks import check_range, final_line
+from tasks.drawings.program import COLOURS, Shape, read_program, render, write_program
 from tasks.drawings.verify import verify
 from tasks.generated import GeneratedTask, ask_about_images, to_tuples
 
 Problem = tuple[Shape, ...]
+VISIBLE = 0.02  # least share of the pixels that change when a shape is left out
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,7 @@ class Drawings(GeneratedTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         to_tuples(self, "shapes")
-        if len(self.shapes) != 2 or not 1 <= self.shapes[0] <= self.shapes[1] <= self.longest:
-            raise ValueError(
-                f"task {self.name!r}: shapes must be the fewest and the most, from 1 to longest={self.longest}, "
-                f"got {list(self.shapes)}"
-            )
+        check_range(self.name, "shapes", self.shapes, 1, self.longest)
         if not 4 <= self.units <= 256 or not max(8, self.units) <= self.size:
             raise ValueError(
                 f"task {self.name!r}: units must be from 4 to 256 and size at least units and 8, "
@@ -55,34 +53,47 @@ class Drawings(GeneratedTask):
     def draw(self, rng: np.random.Generator) -> Problem | None:
         count = int(rng.integers(self.shapes[0], self.shapes[1], endpoint=True))
         shapes = tuple(self._draw_shape(rng) for _ in range(count))
-        whole = render(shapes, self.units, self.size)
+        whole = self.paint(shapes)
         visible = all(
-            (render(shapes[:i] + shapes[i + 1 :], self.units, self.size) != whole).any(2).mean() >= 0.02
-            for i in range(count)
+            (self.paint(shapes[:i] + shapes[i + 1 :]) != whole).any(2).mean() >= VISIBLE for i in range(count)
         )
         return shapes if visible else None
 
+    def write(self, problem: Problem) -> str:
+        """Write the reference answer."""
+        return write_program(problem)
+
+    def paint(self, problem: Problem) -> np.ndarray:
+        """Draw a problem, uint8 [size, size, 3]."""
+        return render(problem, self.units, self.size)
+
+    def paint_answer(self, answer: str) -> np.ndarray | None:
+        """Draw an answer, uint8 [size, size, 3]; None if it cannot be read."""
+        shapes = read_program(answer, self.units, self.longest)
+        return None if shapes is None else render(shapes, self.units, self.size)
+
     def split_key(self, problem: Problem) -> str:
-        return render(problem, self.units, self.size).tobytes().hex()
+        return self.paint(problem).tobytes().hex()
 
     def write_prompt(self, problem: Problem, key: str) -> Prompt:
         return Prompt(
             key,
             ask_about_images(self.question),
-            images=(render(problem, self.units, self.size),),
-            answer=write_program(problem),
+            images=(self.paint(problem),),
+            answer=self.write(problem),
             info={"shapes": len(problem)},
         )
 
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
-        return verify(answer, prompt.images[0], self.units, self.longest, len(prompt.answer))
+        final = final_line(answer)
+        return verify(self.paint_answer(final), prompt.images[0], len(final), len(prompt.answer))
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
         count = int(rng.integers(self.shapes[0], self.shapes[1], endpoint=True))
-        return self.write_answer(write_program([self._draw_shape(rng) for _ in range(count)]))
+        return self.write_answer(self.write(tuple(self._draw_shape(rng) for _ in range(count))))
 
     def demonstrate(self, index: int) -> str:
-        return self.write_answer(write_program(self.problem(index)))
+        return self.write_answer(self.write(self.problem(index)))
 
     def _draw_shape(self, rng: np.random.Generator) -> Shape:
         colour = tuple(COLOURS)[int(rng.integers(len(COLOURS)))]

@@ -1,36 +1,29 @@
-"""Verify a drawing program: render it and compare the images."""
+"""Compare the image that an answer draws with the image to draw."""
 
 from __future__ import annotations
 
 import numpy as np
 from skimage.metrics import structural_similarity
 
-from tasks.checks import final_line
-from tasks.drawings.program import read_program, render
-
 ZERO = {"exact": 0.0, "pixels": 0.0, "ssim": 0.0, "length": 0.0, "format": 0.0}
 
 
-def verify(text: str, image: np.ndarray, units: int, longest: int, characters: int) -> dict[str, float]:
-    """Score the program on the final line.
+def verify(drawn: np.ndarray | None, image: np.ndarray, characters: int, reference: int) -> dict[str, float]:
+    """Score what an answer draws.
 
     exact: 1 if every pixel is equal. pixels: `pixel_score`, at least 0. ssim: structural similarity of the
     grey images, at least 0.
-    length: `length_score` divided by that of the reference, in [0, 1]. format: 1 if the program can be read.
+    length: `length_score` divided by that of the reference, in [0, 1]. format: 1 if the answer can be drawn.
 
     Args:
-        text: the answer.
+        drawn: the image of the answer, uint8 [size, size, 3]; None if it cannot be read.
         image: the image to draw, uint8 [size, size, 3].
-        units: units across the image.
-        longest: most commands.
-        characters: length of the reference program.
+        characters: length of the answer.
+        reference: length of the reference answer.
     """
-    program = final_line(text)
-    shapes = read_program(program, units, longest)
-    if shapes is None:
+    if drawn is None:
         return dict(ZERO)
-    drawn = render(shapes, units, len(image))
-    scale = length_score(len(program), characters) / length_score(characters, characters)
+    scale = length_score(characters, reference) / length_score(reference, reference)
     grey, wanted = (np.ascontiguousarray(each.mean(axis=2, dtype=np.float32)) for each in (drawn, image))
     similar = structural_similarity(grey, wanted, data_range=255)
     return {

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.types import Prompt
+from tasks.checks import check_range
 from tasks.generated import GeneratedTask, to_tuples
 from tasks.scenes.scene import Painted, Painter, Scene, Thing, list_facts, place_shapes
 from tasks.scenes.shapes import BACKGROUNDS, COLOURS, SHAPES, SMALLEST, plural
@@ -75,7 +76,7 @@ class SceneTask(GeneratedTask):
                 f"task {self.name!r}: sides must be the smallest and the largest side, at most 0.5 and at least "
                 f"{SMALLEST} pixels of {self.size}, got {self.sides}"
             )
-        self.check_range("distractors", 0)
+        check_range(self.name, "distractors", self.distractors, 0)
         if not 0 <= self.max_overlap <= 0.5:
             raise ValueError(f"task {self.name!r}: max_overlap must lie between 0 and 0.5, got {self.max_overlap}")
         if self.distractors[1] and len({self.key(kind) for kind in self.kinds}) < 2:
@@ -87,14 +88,6 @@ class SceneTask(GeneratedTask):
     @abstractmethod
     def ask(self, rng: np.random.Generator) -> SceneProblem | None:
         """Draw a problem; None if the objects do not fit into the image."""
-
-    def check_range(self, key: str, least: int) -> None:
-        """Raise for a pair that is not the fewest and the most of something."""
-        pair = getattr(self, key)
-        if len(pair) != 2 or not least <= pair[0] <= pair[1]:
-            raise ValueError(
-                f"task {self.name!r}: {key} must be the fewest and the most, at least {least}, got {list(pair)}"
-            )
 
     @property
     def kinds(self) -> list[Kind]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmrl.types import Prompt
-from tasks.checks import final_line
+from tasks.checks import check_range, final_line
 from tasks.generated import GeneratedTask, ask_user, to_tuples
 from tasks.strings.functions import FUNCTIONS, apply_chain
 
@@ -32,7 +32,7 @@ class Strings(GeneratedTask):
         functions: names of the atomic functions, from A to Y; None for all 25.
         letters: fewest and most letters of the word.
         definitions: say in the prompt what each function of the problem does.
-        steps: demonstrations write the word after each function, one line each, before the result.
+        steps: demonstrations write what is left after each function, one line each: A(N(abc))= is A(abca), then acba.
         question: the user's turn; {} stands for the problem.
     """
 
@@ -52,11 +52,7 @@ class Strings(GeneratedTask):
             to_tuples(self, "functions")
         if not self.levels or min(self.levels) < 1 or max(self.levels) > 12:
             raise ValueError(f"task {self.name!r}: levels must be numbers from 1 to 12, got {list(self.levels)}")
-        if len(self.letters) != 2 or not 1 <= self.letters[0] <= self.letters[1] <= 12:
-            raise ValueError(
-                f"task {self.name!r}: letters must be the fewest and the most of a word, from 1 to 12, "
-                f"got {list(self.letters)}"
-            )
+        check_range(self.name, "letters", self.letters, 1, 12)
         if not self.names or not set(self.names) <= set(FUNCTIONS):
             raise ValueError(f"task {self.name!r}: functions must be letters from A to Y, got {list(self.names)}")
         if self.question.count("{}") != 1:
@@ -82,7 +78,7 @@ class Strings(GeneratedTask):
 
     def write_prompt(self, problem: tuple[tuple[str, ...], str], key: str) -> Prompt:
         chain, word = problem
-        asked = self.question.replace("{}", "(".join([*chain, word]) + ")" * len(chain))
+        asked = self.question.replace("{}", write_chain(chain, word))
         if self.definitions:
             said = [f"{name}(x) {FUNCTIONS[name][0]}." for name in dict.fromkeys(chain)]
             asked = "\n".join([*said, asked])
@@ -93,11 +89,18 @@ class Strings(GeneratedTask):
         return verify(answer, prompt.answer)
 
     def demonstrate(self, index: int) -> str:
-        words = apply_chain(*self.problem(index))
-        return "\n".join([*(words[:-1] if self.steps else []), self.write_answer(words[-1])])
+        chain, word = self.problem(index)
+        words = apply_chain(chain, word)
+        left = [write_chain(chain[: -i - 1], after) for i, after in enumerate(words[:-1])]
+        return "\n".join([*(left if self.steps else []), self.write_answer(words[-1])])
 
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
         return self.write_answer(_draw_word(rng, *self.letters))
+
+
+def write_chain(chain: Sequence[str], word: str) -> str:
+    """Write a composition on a word, the outermost function first: A(N(abc))."""
+    return "(".join([*chain, word]) + ")" * len(chain)
 
 
 def verify(text: str, answer: str) -> dict[str, float]:

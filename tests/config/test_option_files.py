@@ -110,3 +110,15 @@ def test_another_task_drops_the_arguments_of_the_recipes_own():
     assert set(cfg.data.task) == {"_target_", "path", "extract"}  # of grpo_smollm2: digits, question, spaced, extract
     cfg = compose(["recipe=grpo_smollm2", "task=dataset", "task.path=q.jsonl", "task.digits=3", "run_dir=x"])
     assert cfg.data.task.digits == 3  # what is typed stays, so that it is refused by name
+
+
+def test_a_recipe_that_overrides_the_task_drops_the_arguments_of_the_inherited_ones(here):
+    text = "# @package _global_\ndefaults: [grpo_smollm2, override /task: dataset]\ndata: {task: {path: q.jsonl}}\n"
+    write(here / "conf", text)
+    assert set(compose(["recipe=mine", "run_dir=x"]).data.task) == {"_target_", "path", "extract"}
+    write(here / "conf", "# @package _global_\ndefaults: [mine]\nseed: 3\n", name="recipe/heir.yaml")
+    assert set(compose(["recipe=heir", "run_dir=x"]).data.task) == {"_target_", "path", "extract"}
+    write(here / "conf", text.replace("path: q", "digits: 3, path: q"))
+    assert compose(["recipe=mine", "run_dir=x"]).data.task.digits == 3  # its own, so that it is refused by name
+    cfg = compose(["recipe=mine", "run_dir=x", "task=arithmetic"])
+    assert "path" not in cfg.data.task and cfg.data.task.digits == 3

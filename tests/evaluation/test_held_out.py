@@ -6,10 +6,12 @@ import pytest
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
+from mmrl.errors import ConfigError
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation.metrics.success_rate import SuccessRate
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.types import Sampling
+from tasks.strings import Strings
 from tests.tiny_recipes import QUIET, TEXT
 
 QUIET_BUT_LOGGED = [word for word in QUIET if word != "trainer.logger=false"]
@@ -36,6 +38,18 @@ def test_evaluations_between_the_first_and_the_last_have_fewer_prompts(tmp_path)
 
 def held_out(**changes):
     return HeldOut(SingleTurn(), {"greedy": Sampling(decode="argmax")}, {"exact": SuccessRate("exact")}, **changes)
+
+
+def test_held_out_problems_can_be_harder_than_those_of_training():
+    task = Strings(levels=(1, 2))
+    harder = held_out(task={"levels": [4], "held_out": 9}).select_problems(task)
+    assert (harder.levels, harder.split, len(harder)) == ((4,), "held_out", 9)
+    assert held_out().select_problems(task) == task.on("held_out")
+
+
+def test_an_argument_that_the_task_lacks_is_refused():
+    with pytest.raises(ConfigError, match=r"data.evaluation.task: task 'strings' has no \['depth'\]"):
+        held_out(task={"depth": 3}).select_problems(Strings())
 
 
 @pytest.mark.parametrize("count", [0, 9])

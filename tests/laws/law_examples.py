@@ -18,6 +18,7 @@ from mmrl.annotators.kl_penalty import KLPenalty
 from mmrl.annotators.logprobs import Logprobs, OldLogprobs, ReferenceLogprobs
 from mmrl.annotators.mismatched_kl import MismatchedKL
 from mmrl.annotators.role_advantage import RoleAdvantage
+from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.annotators.values import Values
 from mmrl.batch import Batch
 from mmrl.methods.deep_search import CentredValues
@@ -74,6 +75,8 @@ ANNOTATORS = [
     Example(RoleAdvantage()),
     Example(RoleAdvantage(("group", "is_first"), scale=False)),
     Example(SegmentAdvantage(0.9)),
+    Example(StepAdvantage()),
+    Example(StepAdvantage(0.5, normalise=False)),
     Example(CentredValues()),
     Example(GAE(0.9, 0.8)),
     Example(GAE(0.9, 0.8, whiten=True)),

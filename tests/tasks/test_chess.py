@@ -6,6 +6,7 @@ import pytest
 from mmrl.rng import derive_rng
 from tasks.chess import Chess
 from tasks.chess.board import DARK, LIGHT, find_captures, find_mates, name_piece, play_random, render
+from tasks.chess.engine import _engine, find_engine, rate_moves
 from tasks.chess.task import verify
 from tests.tasks.replies import reply
 
@@ -62,7 +63,7 @@ def test_every_kind_has_legal_answers(kind):
     ],
 )
 def test_verify(text, answers, exact, well_formed):
-    assert verify(text, answers) == {"exact": exact, "format": well_formed}
+    assert verify(text, answers, {}) == {"exact": exact, "format": well_formed, "quality": exact}
 
 
 def test_no_board_is_in_both_splits():
@@ -72,7 +73,44 @@ def test_no_board_is_in_both_splits():
     np.testing.assert_array_equal(task[0].images[0], Chess(moves=(2, 3))[0].images[0])
 
 
-@pytest.mark.parametrize("options", [{"kinds": ["?"]}, {"moves": (0, 2)}, {"moves": (3, 2)}, {"size": 70}])
+def test_a_move_earns_its_expected_score_relative_to_the_best():
+    ratings = {"e2e4": 0.5, "e2e3": 0.4, "f2f3": 0.0}
+    assert [verify(move, ("e2e4",), ratings)["quality"] for move in (*ratings, "e2e5")] == [1.0, 0.8, 0.0, 0.0]
+
+
+@pytest.mark.skipif(find_engine() is None, reason="Stockfish is not installed")
+def test_stockfish_finds_the_mate_and_keeps_the_queen():
+    mate = rate_moves("rnbqkbnr/pppp1ppp/8/4p3/6P1/5P2/PPPPP2P/RNBQKBNR b KQkq - 0 2", 4)
+    assert mate["d8h4"] == 1.0 and max(mate, key=mate.get) == "d8h4"
+    # the white queen on d4 is attacked by the pawn on e5: all moves that leave it there lose it
+    board = chess.Board("rnbqkbnr/pppp1ppp/8/4p3/3Q4/2P5/PP2PPPP/RNB1KBNR w KQkq - 0 4")
+    ratings = rate_moves(board.fen(), 6)
+    assert set(ratings) == {move.uci() for move in board.legal_moves}
+    assert max(ratings, key=ratings.get).startswith("d4") and ratings["a2a3"] < 0.1
+    rate_moves.cache_clear()
+    assert rate_moves(board.fen(), 6) == ratings
+
+
+@pytest.mark.skipif(find_engine() is None, reason="Stockfish is not installed")
+def test_the_expert_plays_the_best_move_and_a_guess_is_seldom_as_good():
+    task = Chess(kinds=["best"], count=5, moves=(10, 30), depth=4)
+    for index in range(len(task)):
+        prompt = task[index]
+        assert set(task.score(reply(prompt, task.demonstrate(index))).values()) == {1.0}
+        qualities = [task.score(reply(prompt, move))["quality"] for move in prompt.info["ratings"]]
+        assert max(qualities) == 1.0 and sorted(qualities)[len(qualities) // 2] <= 0.9
+
+
+def test_a_missing_engine_is_named_with_its_remedy(monkeypatch):
+    monkeypatch.setattr("tasks.chess.engine.find_engine", lambda: None)
+    _engine.cache_clear()
+    with pytest.raises(FileNotFoundError, match="apt-get install stockfish"):
+        Chess(kinds=["best"])[0]
+
+
+@pytest.mark.parametrize(
+    "options", [{"kinds": ["?"]}, {"moves": (0, 2)}, {"moves": (3, 2)}, {"size": 70}, {"depth": 0}]
+)
 def test_arguments_without_problems_are_refused(options):
     with pytest.raises(ValueError, match="chess"):
         Chess(**options)

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from mmrl.types import Prompt
 from tasks.drawings import Drawings
 from tasks.drawings.program import COLOURS, Shape, read_program, render, write_program
 from tasks.drawings.verify import length_score, pixel_score, verify
 from tests.tasks.replies import reply
 
+TASK = Drawings(longest=4, size=16)
 PROGRAM = "rect 1 1 5 4 red; circle 4 4 2 blue"
 IMAGE = render(read_program(PROGRAM, 8, 4), 8, 16)
 
@@ -49,16 +51,18 @@ def test_programs_are_written_as_they_are_read():
     ],
 )
 def test_programs_that_cannot_be_read_score_nothing(program):
-    assert set(verify(program, IMAGE, 8, 4, len(PROGRAM)).values()) == {0.0}
+    assert TASK.paint_answer(program) is None
+    assert set(verify(None, IMAGE, len(program), len(PROGRAM)).values()) == {0.0}
 
 
 def test_scores_of_right_close_and_long_programs():
-    right = verify(f"I see two shapes.\n{PROGRAM}", IMAGE, 8, 4, len(PROGRAM))
-    assert right == {"exact": 1, "pixels": 1, "ssim": 1, "length": 1, "format": 1}
-    close = verify("rect 1 1 5 4 red; circle 4 4 1 blue", IMAGE, 8, 4, len(PROGRAM))
-    blank = verify("circle 8 8 1 yellow", IMAGE, 8, 4, len(PROGRAM))
+    def score(answer):
+        return TASK.verify(answer, Prompt("0", (), images=(IMAGE,), answer=PROGRAM))
+
+    assert score(f"I see two shapes.\n{PROGRAM}") == {"exact": 1, "pixels": 1, "ssim": 1, "length": 1, "format": 1}
+    close, blank = score("rect 1 1 5 4 red; circle 4 4 1 blue"), score("circle 8 8 1 yellow")
     assert close["exact"] == 0 and 1 > close["pixels"] > 0.3 > blank["pixels"] and close["ssim"] > blank["ssim"]
-    padded = verify("; ".join(["circle 4 4 1 blue"] * 2 + [PROGRAM]), IMAGE, 8, 4, len(PROGRAM))
+    padded = score("; ".join(["circle 4 4 1 blue"] * 2 + [PROGRAM]))
     assert padded["exact"] == 1 and padded["length"] == 0
 
 

@@ -5,7 +5,8 @@ import pytest
 
 from tasks.graphs import Graphs
 from tasks.graphs.data import Graph, Node, draw_graph
-from tasks.graphs.task import Problem
+from tasks.graphs.rewards import score_steps
+from tasks.graphs.task import Problem, write_solution
 from tasks.graphs.verify import judge_steps, measure_process
 from tests.tasks.replies import reply
 
@@ -124,3 +125,11 @@ def test_splits_share_no_graph():
 def test_arguments_without_problems_are_refused(options):
     with pytest.raises(ValueError, match="graphs"):
         Graphs(**options)
+
+
+def test_step_scores_are_right_or_not():
+    prompt = Graphs().write_prompt(Problem(GRAPH, (5, 2, 0, 1, 4, 3)), "graphs/train/0")
+    graph, lines = prompt.info["graph"], write_solution(GRAPH, 10)
+    assert score_steps([f"{line}\n" for line in lines], graph, prompt.info["modulus"]) == [1.0] * len(lines)
+    assert score_steps([*lines, lines[0], str(prompt.answer)], graph, 10) == [1.0] * len(lines) + [0.0, 1.0]
+    assert score_steps(["", "q=7"], graph, 10) == [0.0, 0.0]

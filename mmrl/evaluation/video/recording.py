@@ -132,7 +132,7 @@ def prepare_recording(data: Any, decode: str, slots: Sequence[int], size: int) -
     evaluated = copy.copy(data)
     evaluated.evaluation = copy.copy(data.evaluation)
     evaluated.evaluation.rollout = copy.deepcopy(data.evaluation.rollout)
-    there = len(data.evaluation.indices(data.task.on(data.evaluation.split)))
+    there = len(data.evaluation.indices(data.evaluation.select_problems(data.task)))
     # all episodes in one batch, so that environment i has the i-th initial state
     most = getattr(data.evaluation.rollout, "max_envs", there)
     evaluated.evaluation.only = [slot for slot in slots if slot < there][:most]

@@ -9,6 +9,8 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.core_model_loading import revert_weight_conversion
 
+from mmrl.policies.quantization import QuantizedLinear, dequantize_linears
+
 BASE, FACTOR = ".base_layer.", ".lora_"
 
 
@@ -24,6 +26,8 @@ def adapters_of(model: Any) -> Adapters:
     """Return base and factors of a `peft` model. Raises ValueError if other weights are trainable."""
     if not hasattr(model, "get_base_model"):
         raise ValueError("engine.adapters=true sends low-rank adapters, and the policy has none: give it policy.lora")
+    if any(isinstance(module, QuantizedLinear) for module in model.modules()):
+        model = dequantize_linears(copy.deepcopy(model))
     plain = model.get_base_model()
     state = {name.replace(BASE, "."): t for name, t in plain.state_dict().items() if FACTOR not in name}
     for name in plain._keys_to_ignore_on_save or ():
@@ -56,5 +60,5 @@ def adapters_of(model: Any) -> Adapters:
 
 
 def without_adapters(model: Any) -> Any:
-    """Return a transformers model without adapters, on a copy of the base's weights."""
-    return copy.deepcopy(model).unload() if hasattr(model, "unload") else model
+    """Return a transformers model without adapters, on a copy of the base's weights, in full precision."""
+    return dequantize_linears(copy.deepcopy(model)).unload() if hasattr(model, "unload") else model

@@ -14,6 +14,7 @@ from huggingface_hub.utils import enable_progress_bars
 from torch import nn
 from transformers.utils import logging as transformers_logging
 
+from mmrl.policies.quantization import dequantize_linears, quantize_linears
 from mmrl.policies.text.checkpoint import locate_checkpoint, remove_quantization
 from mmrl.policies.weights import check_finite, check_folder
 
@@ -112,8 +113,15 @@ def remove_dropout(model: nn.Module) -> nn.Module:
     return model
 
 
-def add_lora(model: nn.Module, lora: dict[str, Any] | None) -> nn.Module:
-    """Add low-rank adapters as the only trainable weights; None leaves the model unchanged."""
+def add_lora(model: nn.Module, lora: dict[str, Any] | None, quantization: str | None = None) -> nn.Module:
+    """Add low-rank adapters as the only trainable weights; None leaves the model unchanged.
+
+    Args:
+        model: of transformers.
+        lora: arguments of `peft.LoraConfig`.
+        quantization: of the linear layers below the adapters, see `QuantizedLinear`.
+    """
+    quantize_linears(model, quantization, trainable=lora is None)
     if lora is None:
         return model
     from peft import LoraConfig, get_peft_model
@@ -122,7 +130,7 @@ def add_lora(model: nn.Module, lora: dict[str, Any] | None) -> nn.Module:
 
 
 def merge_lora(model: Any) -> Any:
-    """Return the transformers model with adapters merged into a copy of the weights."""
+    """Return the transformers model with adapters merged into a copy of the weights, which is dequantised before."""
     if not hasattr(model, "merge_and_unload"):
         return model
-    return copy.deepcopy(model).merge_and_unload()
+    return dequantize_linears(copy.deepcopy(model)).merge_and_unload()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -45,6 +45,7 @@ class TextPolicy(ServedPolicy):
             its transformers configuration, with `model_type`.
         value_head: also predict the return before each token, for objectives that need it.
         lora: arguments of `peft.LoraConfig`; the base stays frozen and exports are merged. None trains all weights.
+        quantization: "nf4" or "fp4": the frozen weights below `lora` take 4 bits (QLoRA); exports are dequantised.
         dtype: of the loaded weights, as transformers names it; the compute precision is the Trainer's. Weights that
             are trained in bfloat16 or float16 lose small updates (`mmrl.learners.low_precision`): keep them for `lora`.
         attention: transformers attention implementation; architectures without "sdpa" run with "eager", and warn.
@@ -67,6 +68,7 @@ class TextPolicy(ServedPolicy):
         gradient_checkpointing: bool = False,
         statistics: dict[str, Statistic] | None = None,
         template_arguments: dict[str, Any] | None = None,
+        quantization: Literal["nf4", "fp4"] | None = None,
     ):
         super().__init__()
         if path is None and config is None:
@@ -75,10 +77,8 @@ class TextPolicy(ServedPolicy):
         if path is not None:
             with loading.checkpoint_error(path):
                 self.processor = self.load_processor(path)
-                model = build_model(
-                    lambda kind: loading.load_model(self.auto_model, path, dtype=dtype, attn_implementation=kind),
-                    attention,
-                )
+                load = partial(loading.load_model, self.auto_model, path, dtype=dtype)
+                model = build_model(lambda kind: load(attn_implementation=kind), attention)
             set_pad_token(self.tokenizer, path)
         else:
             full, self.processor = self.random_parts(dict(config or {}))
@@ -91,7 +91,7 @@ class TextPolicy(ServedPolicy):
         self.hidden_size: int = model.config.get_text_config().hidden_size
         enable_prefix_sharing(model.config)
         self.prefix_sharing = PrefixSharing(model.config)
-        self.model = loading.add_lora(loading.remove_dropout(model), lora)
+        self.model = loading.add_lora(loading.remove_dropout(model), lora, quantization)
         self.value_head = nn.Linear(self.hidden_size, 1) if value_head else None
         if self.value_head is not None:
             nn.init.zeros_(self.value_head.weight)
