@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from mmrl.evaluation.task_baselines import measure_baselines
 from mmrl.experiments.results import FOLDER
-from tests.laws.task_examples import CHOICES, build_task, names
+from tests.laws.task_examples import CHOICES, ENVIRONMENTS, build_task, names
 
 
 def measure(name: str) -> None:
@@ -26,5 +26,5 @@ def measure(name: str) -> None:
 
 
 if __name__ == "__main__":
-    for option in sys.argv[1:] or sorted(set(names()) - CHOICES):
+    for option in sys.argv[1:] or sorted((set(names()) | ENVIRONMENTS) - CHOICES):
         measure(option)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mmrl.types import Episode, Task
 
 SPLITS = ("train", "held_out")
@@ -17,6 +19,14 @@ def check_fraction(name: str, fraction: float) -> None:
     """Raise for a held-out fraction that leaves one of the splits empty."""
     if not 0 < fraction < 1:
         raise ValueError(f"task {name!r}: held_out_fraction must lie between 0 and 1, got {fraction}")
+
+
+def check_range(name: str, key: str, values: Sequence[int], least: int, most: int | None = None) -> None:
+    """Raise for an argument that is not the fewest and the most of something, from `least` to `most`."""
+    limit = float("inf") if most is None else most
+    if len(values) != 2 or not least <= values[0] <= values[1] <= limit:
+        bounds = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"task {name!r}: {key} must be the fewest and the most, {bounds}, got {list(values)}")
 
 
 def check_index(task: Task, index: int) -> None:

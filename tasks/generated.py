@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from mmrl.rng import derive_rng, derive_seed
-from mmrl.types import Prompt
+from mmrl.types import Prompt, Task
 from tasks.answers import AnswerTask
 from tasks.checks import check_fraction, check_index, check_split
 
@@ -17,7 +17,7 @@ _DRAWS = 2000  # of one problem until it belongs to the split
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratedTask(AnswerTask):
+class SeededTask(Task):
     """Task whose problems are drawn from a seeded generator.
 
     A hash of what is held out, such as the functions or the schema of a problem, says which split a problem belongs to.
@@ -38,7 +38,6 @@ class GeneratedTask(AnswerTask):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check_split(self.name, self.split)
         check_fraction(self.name, self.held_out_fraction)
         if min(self.count, self.held_out) < 1:
@@ -83,6 +82,15 @@ class GeneratedTask(AnswerTask):
 
     def on(self, split: str) -> Self:
         return replace(self, split=split)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratedTask(SeededTask, AnswerTask):
+    """Task of generated problems with one answer in text, such as questions."""
+
+    def __post_init__(self) -> None:
+        SeededTask.__post_init__(self)
+        AnswerTask.__post_init__(self)
 
 
 def choose_split(name: str, seed: int, text: str, held_out_fraction: float) -> str:

@@ -22,7 +22,10 @@ ALLOWED = {
     "mmrl.batch": set(),
     "mmrl.columns": set(),
     "mmrl.rng": set(),
-    "tasks": {"mmrl.types", "mmrl.rng", "mmrl.strict_json", "mmrl.rewards", "mmrl.tools", "mmrl.games", "tasks"},
+    "tasks": {
+        *("mmrl.types", "mmrl.rng", "mmrl.strict_json", "mmrl.rewards", "mmrl.tools", "mmrl.games"),
+        *("mmrl.text_environment", "tasks"),
+    },
     "sims": {"mmrl.types", "mmrl.rng", "mmrl.rewards", "mmrl.pickled", "sims"},
 }
 FORBIDDEN = {

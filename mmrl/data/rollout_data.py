@@ -134,9 +134,11 @@ class RolloutData(L.LightningDataModule):
 
     def teardown(self, stage: str) -> None:
         self.close()
+        for rollout in (self.rollout, *([] if self.evaluation is None else [self.evaluation.rollout])):
+            rollout.close()
 
     def on_exception(self, exception: BaseException) -> None:
-        self.close()
+        self.teardown("fit")
 
     def close(self) -> None:
         """Release the resources of sampling; may be called twice."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from mmrl.rng import derive_rng
-from mmrl.rollouts.text.scripted import scripted_episode
-from mmrl.types import Prompt, Task
+from mmrl.rollouts.text.scripted import play_episode, scripted_episode
+from mmrl.text_environment import EnvironmentTask, TextEnvironment
+from mmrl.types import Episode, Prompt, Task
 
 
 @dataclass(frozen=True)
@@ -45,19 +47,45 @@ class TaskBaselines:
 
 
 def measure_baselines(task: Task, count: int = 256) -> TaskBaselines:
-    """Score the expert, random answers and the commonest answer on the first `count` held-out problems."""
+    """Score the expert, random answers and the commonest answer on the first `count` held-out problems.
+
+    In text environments the expert and random actions play, and the commonest action of the expert is repeated.
+    """
     train, held_out = task.on("train"), task.on("held_out")
     prompts = [held_out[index] for index in range(min(count, len(held_out)))]
-    known = Counter(demonstrations(train, [train[index] for index in range(min(count, len(train)))]))
-    commonest = min(known, key=lambda answer: (-known[answer], answer))
-    guesses = [held_out.guess(prompt, derive_rng("floor", prompt.key)) for prompt in prompts]
-    return TaskBaselines(
-        kind="images" if any(prompt.images for prompt in prompts) else "text",
-        count=len(prompts),
-        expert=mean_scores(held_out, prompts, demonstrations(held_out, prompts)),
-        random=mean_scores(held_out, prompts, guesses),
-        majority=mean_scores(held_out, prompts, [commonest] * len(prompts)),
-    )
+    shown = [train[index] for index in range(min(count, len(train)))]
+    if isinstance(held_out, EnvironmentTask):
+        expert, random, majority = _environment_scores(held_out, prompts, shown)
+    else:
+        commonest = _commonest(demonstrations(train, shown))
+        guesses = [held_out.guess(prompt, derive_rng("floor", prompt.key)) for prompt in prompts]
+        expert = mean_scores(held_out, prompts, demonstrations(held_out, prompts))
+        random = mean_scores(held_out, prompts, guesses)
+        majority = mean_scores(held_out, prompts, [commonest] * len(prompts))
+    kind = "images" if any(prompt.images for prompt in prompts) else "text"
+    return TaskBaselines(kind, len(prompts), expert, random, majority)
+
+
+def _environment_scores(task: Any, prompts: Sequence[Prompt], train: Sequence[Prompt]) -> list[dict[str, float]]:
+    """Mean scores of the expert, of random actions and of the expert's commonest action in training problems."""
+
+    def play(some: Sequence[Prompt], act: Callable[[Prompt, TextEnvironment], str]) -> list[Episode]:
+        return [play_episode(task, prompt, partial(act, prompt)) for prompt in some]
+
+    shown = play(train, lambda _, environment: environment.expert_action())
+    commonest = _commonest([turn.completion.output for episode in shown for turn in episode.turns])
+    draws = {prompt.key: derive_rng("floor", prompt.key) for prompt in prompts}
+    actors: list[Callable[[Prompt, TextEnvironment], str]] = [
+        lambda _, environment: environment.expert_action(),
+        lambda prompt, environment: environment.random_action(draws[prompt.key]),
+        lambda *_: commonest,
+    ]
+    return [_means(task.scores(play(prompts, act))) for act in actors]
+
+
+def _commonest(answers: Sequence[str]) -> str:
+    known = Counter(answers)
+    return min(known, key=lambda answer: (-known[answer], answer))
 
 
 def demonstrations(task: Task, prompts: Sequence[Prompt]) -> list[str]:
@@ -67,6 +95,9 @@ def demonstrations(task: Task, prompts: Sequence[Prompt]) -> list[str]:
 
 def mean_scores(task: Task, prompts: Sequence[Prompt], answers: Sequence[str]) -> dict[str, float]:
     """Mean of every score over the answers; a score that an answer does not have counts as 0."""
-    scores = task.scores([scripted_episode(prompt, answer) for prompt, answer in zip(prompts, answers)])
+    return _means(task.scores([scripted_episode(prompt, answer) for prompt, answer in zip(prompts, answers)]))
+
+
+def _means(scores: Sequence[dict[str, float]]) -> dict[str, float]:
     names = sorted({name for each in scores for name in each})
     return {name: sum(each.get(name, 0.0) for each in scores) / len(scores) for name in names}

@@ -45,6 +45,9 @@ class Rollout(ABC):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a saved state."""
 
+    def close(self) -> None:
+        """Release what it holds, such as environments; it may be called twice, and used again."""
+
 
 @runtime_checkable
 class SimulatorTask(Protocol):

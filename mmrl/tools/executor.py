@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import logging
-import math
-import threading
-import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from queue import SimpleQueue
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mmrl.tools.base import Tool, ToolError, ToolOutput
 from mmrl.tools.call_parser import ToolCall, UnknownTool, bind_arguments
+from mmrl.tools.threads import PendingCall, ThreadExecutor
 
 log = logging.getLogger(__name__)
 
@@ -46,24 +43,6 @@ class ToolResult:
         return self.outcome in ("ok", "truncated")
 
 
-@dataclass(eq=False)
-class PendingCall:
-    """Tool call that waits for a thread or is running."""
-
-    tool: str
-    timeout_s: float
-    started_at: float | None = None
-    result: ToolResult | None = None
-    abandoned: bool = False  # it timed out: its result is discarded
-
-    def is_done(self) -> bool:
-        return self.result is not None or self.remaining_s() <= 0
-
-    def remaining_s(self) -> float:
-        """Seconds until the timeout."""
-        return math.inf if self.started_at is None else self.started_at + self.timeout_s - time.monotonic()
-
-
 class ToolExecutor:
     """Thread pool for tool calls. A call past its timeout is abandoned and its thread is replaced.
 
@@ -73,12 +52,9 @@ class ToolExecutor:
     """
 
     def __init__(self, max_timeouts: int = 64, threads: int = 16):
-        self.max_timeouts, self.threads = max_timeouts, threads
-        self._jobs: SimpleQueue[tuple[Tool, dict[str, Any], PendingCall]] = SimpleQueue()
-        self._num_threads = self._unfinished = 0  # number of threads without abandoned ones, and calls without a result
-        self._timeouts: Counter[str] = Counter()
+        self._threads = ThreadExecutor("tool", max_timeouts, threads)
+        self.wait = self._threads.wait
         self._warned: set[str] = set()
-        self._changed = threading.Condition()
 
     def submit(self, call: ToolCall, tools: Mapping[str, Tool]) -> PendingCall:
         """Start a call; an invalid call has its error as result at once."""
@@ -89,59 +65,16 @@ class ToolExecutor:
             arguments = bind_arguments(call, tool)
         except ToolError as error:
             return reject(error, call.name)
-        pending = PendingCall(call.name, tool.timeout_s)
-        with self._changed:
-            self._unfinished += 1
-            self._jobs.put((tool, arguments, pending))
-            self._add_thread()
-        return pending
-
-    def wait(self, pending: Sequence[PendingCall], max_wait_s: float | None = None) -> None:
-        """Wait until all calls are done or timed out; after `max_wait_s` seconds, until one of them is."""
-        deadline = math.inf if max_wait_s is None else time.monotonic() + max_wait_s
-        with self._changed:
-            while not all(done := [p.is_done() for p in pending]):
-                left = deadline - time.monotonic()
-                if any(done) and left <= 0:
-                    break
-                next_end = min(p.remaining_s() for p in pending if p.result is None)
-                self._changed.wait(min(max(next_end, 0), left if left > 0 else math.inf, 1.0) + 1e-3)
+        return self._threads.start(call.name, partial(_execute, tool, arguments), tool.timeout_s)
 
     def result(self, pending: PendingCall) -> ToolResult:
         """Return the result of a call that is done."""
-        with self._changed:
-            if pending.result is None:
-                pending.result, pending.abandoned = ToolResult("timed_out", "it took too long"), True
-                self._timeouts[pending.tool] += 1
-                self._num_threads, self._unfinished = self._num_threads - 1, self._unfinished - 1
-                self._add_thread()
-        if pending.result.fault:
-            self._warn(pending.tool, pending.result)
-        if self._timeouts[pending.tool] > self.max_timeouts:
-            raise RuntimeError(
-                f"tool {pending.tool!r} has {self._timeouts[pending.tool]} calls past their timeout, which still run "
-                "in threads of this process; fix the tool, or run it in a process with limits of its own"
-            )
-        return pending.result
-
-    def _add_thread(self) -> None:
-        """Start another thread if calls wait for one."""
-        if self._num_threads < min(self.threads, self._unfinished):
-            self._num_threads += 1
-            # daemon threads, because a call that hangs must not keep the process alive
-            threading.Thread(target=self._work, daemon=True).start()
-
-    def _work(self) -> None:
-        while True:
-            tool, arguments, pending = self._jobs.get()
-            pending.started_at = time.monotonic()
-            result = _execute(tool, arguments)
-            with self._changed:
-                if pending.abandoned:
-                    return
-                pending.result = result
-                self._unfinished -= 1
-                self._changed.notify_all()
+        result = self._threads.finish(pending)
+        if isinstance(result, TimeoutError):
+            result = ToolResult("timed_out", str(result))
+        if result.fault:
+            self._warn(pending.name, result)
+        return result
 
     def _warn(self, tool: str, result: ToolResult) -> None:
         key = f"{tool}/{result.outcome}"

@@ -9,7 +9,7 @@ import numpy as np
 
 from mmrl.types import Prompt
 from tasks.acuity.patch import COLOURS, DIRECTIONS, GRAINS, PERIOD, PHASES, Patch, draw_image
-from tasks.checks import final_line
+from tasks.checks import check_range, final_line
 from tasks.generated import GeneratedTask, ask_about_images, to_tuples
 
 _PLACES = 100  # tries of a patch's place
@@ -52,11 +52,7 @@ class Acuity(GeneratedTask):
                 f"task {self.name!r}: diameter must be at least {2 * PERIOD} pixels and at most a quarter of "
                 f"size={self.size}, got {self.diameter}"
             )
-        if len(self.patches) != 2 or not 1 <= self.patches[0] <= self.patches[1] <= len(COLOURS):
-            raise ValueError(
-                f"task {self.name!r}: patches must be the fewest and the most, from 1 to {len(COLOURS)}, got "
-                f"{list(self.patches)}"
-            )
+        check_range(self.name, "patches", self.patches, 1, len(COLOURS))
         if not 1 <= self.units <= self.size:
             raise ValueError(f"task {self.name!r}: units must lie between 1 and size={self.size}, got {self.units}")
 

@@ -10,6 +10,7 @@ import numpy as np
 from mmrl.types import Prompt
 from tasks.charts.canvas import PALETTE, draw_bars, draw_line, draw_pie
 from tasks.charts.verify import verify
+from tasks.checks import check_range
 from tasks.generated import GeneratedTask, ask_about_images, to_tuples
 
 DRAW = {"bar": draw_bars, "line": draw_line, "pie": draw_pie}
@@ -62,11 +63,10 @@ class Charts(GeneratedTask):
         for key, known in (("kinds", DRAW), ("questions", QUESTIONS)):
             if not getattr(self, key) or not set(getattr(self, key)) <= set(known):
                 raise ValueError(f"task {self.name!r}: {key} must be of {', '.join(known)}, got {getattr(self, key)}")
-        low, high = self.entries if len(self.entries) == 2 else (0, 0)
-        if not 2 <= low <= high <= min(len(PALETTE), self.most) or self.most > 50 or self.size < 48:
+        check_range(self.name, "entries", self.entries, 2, min(len(PALETTE), self.most))
+        if self.most > 50 or self.size < 48:
             raise ValueError(
-                f"task {self.name!r}: entries must be the fewest and the most, from 2 to {len(PALETTE)} and at most "
-                f"most <= 50, and size at least 48, got {list(self.entries)}, {self.most} and {self.size}"
+                f"task {self.name!r}: most must be at most 50 and size at least 48, got {self.most} and {self.size}"
             )
 
     def draw(self, rng: np.random.Generator) -> ChartProblem:

@@ -10,6 +10,7 @@ import numpy as np
 from mmrl.types import Prompt
 from tasks.charts.canvas import draw_receipt
 from tasks.charts.verify import verify
+from tasks.checks import check_range
 from tasks.generated import GeneratedTask, ask_about_images, to_tuples
 
 GOODS = ("apple", "bread", "cake", "eggs", "fish", "honey", "juice", "lemon", "milk", "nuts", "oats", "pasta", "rice")
@@ -56,10 +57,7 @@ class Receipts(GeneratedTask):
             raise ValueError(
                 f"task {self.name!r}: questions must be of {', '.join(QUESTIONS)}, got {list(self.questions)}"
             )
-        if len(self.rows) != 2 or not 2 <= self.rows[0] <= self.rows[1] <= len(GOODS):
-            raise ValueError(
-                f"task {self.name!r}: rows must be the fewest and the most, from 2 to {len(GOODS)}, got {self.rows}"
-            )
+        check_range(self.name, "rows", self.rows, 2, len(GOODS))
         if len(self.cents) != 2 or not 5 <= self.cents[0] <= self.cents[1] - 5 * self.rows[1]:
             raise ValueError(f"task {self.name!r}: cents must hold {self.rows[1]} multiples of 5, got {self.cents}")
         if self.size < 12 * self.rows[1]:

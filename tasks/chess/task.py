@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mmrl.types import Prompt
-from tasks.checks import final_line
+from tasks.checks import check_range, final_line
 from tasks.chess.board import NAMES, find_captures, find_mates, import_chess, name_piece, play_random, render
 from tasks.chess.engine import rate_moves
 from tasks.generated import GeneratedTask, ask_about_images, to_tuples
@@ -67,10 +67,7 @@ class Chess(GeneratedTask):
         to_tuples(self, "kinds", "moves")
         if not self.kinds or not set(self.kinds) <= set(QUESTIONS):
             raise ValueError(f"task {self.name!r}: kinds must be of {', '.join(QUESTIONS)}, got {list(self.kinds)}")
-        if len(self.moves) != 2 or not 1 <= self.moves[0] <= self.moves[1] <= 400:
-            raise ValueError(
-                f"task {self.name!r}: moves must be the fewest and the most, from 1 to 400, got {list(self.moves)}"
-            )
+        check_range(self.name, "moves", self.moves, 1, 400)
         if self.size % 8 or self.size < 64:
             raise ValueError(f"task {self.name!r}: size must be a multiple of 8 from 64 on, got {self.size}")
         if not 1 <= self.depth <= 20:

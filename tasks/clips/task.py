@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmrl.types import Prompt
+from tasks.checks import check_range
 from tasks.clips.scene import CORRUPTIONS, Mover, draw_movers, render_frame
 from tasks.clips.verify import verify_counts, verify_frame, verify_interval, verify_order
 from tasks.generated import GeneratedTask, to_tuples
@@ -69,10 +70,7 @@ class Clips(GeneratedTask):
                 f"task {self.name!r}: frames must be from 2 to 32, size at least 16 and speed in (0, 0.5], "
                 f"got {self.frames}, {self.size} and {self.speed}"
             )
-        if len(self.movers) != 2 or not 1 <= self.movers[0] <= self.movers[1] <= 8:
-            raise ValueError(
-                f"task {self.name!r}: movers must be the fewest and the most, from 1 to 8, got {list(self.movers)}"
-            )
+        check_range(self.name, "movers", self.movers, 1, 8)
 
     def draw(self, rng: np.random.Generator) -> Clip | None:
         kind = self.kinds[int(rng.integers(len(self.kinds)))]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from mmrl.types import Episode, Prompt
+from mmrl.types import Prompt
+from tasks.code.judged import JudgedPrograms
 from tasks.code.runner import Outcome, run_candidates, run_driver
 from tasks.dataset.source import Record
 from tasks.generated import ask_user
@@ -35,7 +36,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class HumanEval(RowsTask):
+class HumanEval(JudgedPrograms, RowsTask):
     """Functions to complete, from rows with prompt, test, entry_point and canonical_solution.
 
     A test and a candidate are never in one process: the calls of the test are recorded with the canonical solution, the
@@ -67,16 +68,6 @@ class HumanEval(RowsTask):
             key, ask_user(self.question.replace("{}", row.prompt)), answer=row.solution, info={"row": row}, place=place
         )
 
-    def score(self, episode: Episode) -> dict[str, float]:
-        return self.scores([episode])[0]
-
-    def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
-        answers = [self.read_answer(episode) for episode in episodes]
-        judged = self._judge_all([answer or "" for answer in answers], [episode.prompt for episode in episodes])
-        for episode, (_, info) in zip(episodes, judged):
-            episode.info.update(info)
-        return [{**self.score_format(answer), **scores} for answer, (scores, _) in zip(answers, judged)]
-
     def score_names(self, prompt: Prompt) -> tuple[str, ...]:
         return (*self.score_format(None), "exact", "tests", "parses", "runs")
 
@@ -84,9 +75,9 @@ class HumanEval(RowsTask):
         """exact: the test passes; tests: share of its assertions that hold; parses: it is a program with the function;
         runs: no call failed but where the test expects it.
         """
-        return self._judge_all([answer], [prompt])[0][0]
+        return self.judge_all([answer], [prompt])[0][0]
 
-    def _judge_all(
+    def judge_all(
         self, answers: Sequence[str], prompts: Sequence[Prompt]
     ) -> list[tuple[dict[str, float], dict[str, Any]]]:
         rows = [prompt.info["row"] for prompt in prompts]

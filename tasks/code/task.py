@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from mmrl.types import Episode, Prompt
+from mmrl.types import Prompt
+from tasks.checks import check_range
 from tasks.code.driver import encode
 from tasks.code.generator import Function, break_program, count_operations, draw_function, draw_input, run_trusted
+from tasks.code.judged import JudgedPrograms
 from tasks.code.runner import Outcome, run_candidates
 from tasks.generated import GeneratedTask, ask_user, to_tuples
 
@@ -28,7 +30,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Code(GeneratedTask):
+class Code(JudgedPrograms, GeneratedTask):
     """Small functions to write in Python, judged by hidden tests; a function of the held-out split is never trained on.
 
     Every program runs in a process of its own that holds inputs alone. Results are compared outside of it, so a program
@@ -53,10 +55,7 @@ class Code(GeneratedTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         to_tuples(self, "steps")
-        if len(self.steps) != 2 or not 1 <= self.steps[0] <= self.steps[1] <= 6:
-            raise ValueError(
-                f"task {self.name!r}: steps must be the fewest and the most, from 1 to 6, got {self.steps}"
-            )
+        check_range(self.name, "steps", self.steps, 1, 6)
         if not 0 <= self.examples <= 20 or not 2 <= self.tests <= 100:
             raise ValueError(
                 f"task {self.name!r}: needs 0 <= examples <= 20 and 2 <= tests <= 100, "
@@ -100,16 +99,6 @@ class Code(GeneratedTask):
         }
         return Prompt(key, ask_user("\n".join(lines)), answer=program, info=tests)
 
-    def score(self, episode: Episode) -> dict[str, float]:
-        return self.scores([episode])[0]
-
-    def scores(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
-        answers = [self.read_answer(episode) for episode in episodes]
-        judged = self._judge_all([answer or "" for answer in answers], [episode.prompt for episode in episodes])
-        for episode, (_, info) in zip(episodes, judged):
-            episode.info.update(info)
-        return [{**self.score_format(answer), **scores} for answer, (scores, _) in zip(answers, judged)]
-
     def score_names(self, prompt: Prompt) -> tuple[str, ...]:
         return (*self.score_format(None), "exact", "tests", "parses", "runs", "speed")
 
@@ -117,12 +106,11 @@ class Code(GeneratedTask):
         """exact: all hidden tests pass; tests: share that passes; parses: it is a program with the function; runs: no
         call failed; speed: the operations of the expert's program as a share of its own, at most 1, if it is exact.
         """
-        return self._judge_all([answer], [prompt])[0][0]
+        return self.judge_all([answer], [prompt])[0][0]
 
-    def _judge_all(
+    def judge_all(
         self, answers: Sequence[str], prompts: Sequence[Prompt]
     ) -> list[tuple[dict[str, float], dict[str, Any]]]:
-        """The scores of each answer, and what is to know about its run."""
         jobs = [(answer, FUNCTION, prompt.info["calls"]) for answer, prompt in zip(answers, prompts)]
         outcomes = run_candidates(jobs, strict=True, trace=True, unsafe=self.unsafe_sandbox)
         return [judge(*each) for each in zip(prompts, outcomes)]

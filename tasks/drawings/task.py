@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmrl.types import Prompt
-from tasks.checks import final_line
+from tasks.checks import check_range, final_line
 from tasks.drawings.program import COLOURS, Shape, read_program, render, write_program
 from tasks.drawings.verify import verify
 from tasks.generated import GeneratedTask, ask_about_images, to_tuples
@@ -43,11 +43,7 @@ class Drawings(GeneratedTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         to_tuples(self, "shapes")
-        if len(self.shapes) != 2 or not 1 <= self.shapes[0] <= self.shapes[1] <= self.longest:
-            raise ValueError(
-                f"task {self.name!r}: shapes must be the fewest and the most, from 1 to longest={self.longest}, "
-                f"got {list(self.shapes)}"
-            )
+        check_range(self.name, "shapes", self.shapes, 1, self.longest)
         if not 4 <= self.units <= 256 or not max(8, self.units) <= self.size:
             raise ValueError(
                 f"task {self.name!r}: units must be from 4 to 256 and size at least units and 8, "

@@ -9,7 +9,7 @@ import numpy as np
 
 from mmrl.rewards.extract import remove_thoughts
 from mmrl.types import Episode, Prompt
-from tasks.checks import final_line, reply_text
+from tasks.checks import check_range, final_line, reply_text
 from tasks.generated import GeneratedTask, ask_user, to_tuples
 from tasks.graphs.data import SYMBOLS, Graph, draw_graph
 from tasks.graphs.verify import judge_steps, measure_process, parse_step
@@ -50,11 +50,9 @@ class Graphs(GeneratedTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         to_tuples(self, "depth")
-        if len(self.depth) != 2 or not 1 <= self.depth[0] <= self.depth[1] or self.distractors < 0:
-            raise ValueError(
-                f"task {self.name!r}: depth must be the fewest and the most quantities, from 1, and distractors >= 0, "
-                f"got {list(self.depth)} and {self.distractors}"
-            )
+        check_range(self.name, "depth", self.depth, 1)
+        if self.distractors < 0:
+            raise ValueError(f"task {self.name!r}: distractors must be >= 0, got {self.distractors}")
         if self.depth[1] + self.distractors > 26:
             raise ValueError(f"task {self.name!r}: depth and distractors are more than the 26 letters together")
         if not self.operations or not set(self.operations) <= set(SYMBOLS) or not 2 <= self.modulus <= 1000:

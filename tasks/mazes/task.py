@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmrl.types import Prompt
+from tasks.checks import check_range
 from tasks.generated import GeneratedTask, ask_about_images, ask_user, to_tuples
 from tasks.mazes.maze import Maze, count_turns, draw_doors
 from tasks.mazes.verify import verify
@@ -51,10 +52,7 @@ class Mazes(GeneratedTask):
             raise ValueError(
                 f"task {self.name!r}: rows and columns must make at least 4 cells, got {self.rows} x {self.columns}"
             )
-        if len(self.lengths) != 2 or not 1 <= self.lengths[0] <= self.lengths[1]:
-            raise ValueError(
-                f"task {self.name!r}: lengths must be the fewest and the most moves, got {list(self.lengths)}"
-            )
+        check_range(self.name, "lengths", self.lengths, 1)
         if self.loops < 0 or self.form not in FORMS or (self.max_turns is not None and self.max_turns < 0):
             raise ValueError(
                 f"task {self.name!r}: loops and max_turns must not be negative and form one of {', '.join(FORMS)}, "

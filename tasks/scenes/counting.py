@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmrl.types import Prompt
-from tasks.checks import final_line
+from tasks.checks import check_range, final_line
 from tasks.scenes.task import SceneProblem, SceneTask
 
 NUMBER = re.compile(r"0|[1-9][0-9]?")
@@ -34,7 +34,7 @@ class Counting(SceneTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "objects", tuple(self.objects))
-        self.check_range("objects", 0)
+        check_range(self.name, "objects", self.objects, 0)
 
     def ask(self, rng: np.random.Generator) -> SceneProblem | None:
         count = int(rng.integers(self.objects[0], self.objects[1], endpoint=True))

@@ -9,7 +9,7 @@ import numpy as np
 
 from mmrl.rewards.boxes import average_precision, count_factor, mean_average_precision, parse_box
 from mmrl.types import Prompt
-from tasks.checks import final_line
+from tasks.checks import check_range, final_line
 from tasks.scenes.coordinates import CoordinateTask
 from tasks.scenes.task import SceneProblem
 
@@ -32,7 +32,7 @@ class Detection(CoordinateTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "objects", tuple(self.objects))
-        self.check_range("objects", 0)
+        check_range(self.name, "objects", self.objects, 0)
 
     def ask(self, rng: np.random.Generator) -> SceneProblem | None:
         count = int(rng.integers(self.objects[0], self.objects[1], endpoint=True))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmrl.types import Prompt
-from tasks.checks import final_line
+from tasks.checks import check_range, final_line
 from tasks.scenes.task import SceneProblem, SceneTask
 
 WORDS = ("no", "yes")
@@ -35,7 +35,7 @@ class Statements(SceneTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "objects", tuple(self.objects))
-        self.check_range("objects", 1)
+        check_range(self.name, "objects", self.objects, 1)
         known = len({self.key(kind) for kind in self.kinds})
         if not 2 <= self.statements <= known - self.objects[1]:
             raise ValueError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmrl.types import Prompt
-from tasks.checks import final_line
+from tasks.checks import check_range, final_line
 from tasks.generated import GeneratedTask, ask_user, to_tuples
 from tasks.strings.functions import FUNCTIONS, apply_chain
 
@@ -52,11 +52,7 @@ class Strings(GeneratedTask):
             to_tuples(self, "functions")
         if not self.levels or min(self.levels) < 1 or max(self.levels) > 12:
             raise ValueError(f"task {self.name!r}: levels must be numbers from 1 to 12, got {list(self.levels)}")
-        if len(self.letters) != 2 or not 1 <= self.letters[0] <= self.letters[1] <= 12:
-            raise ValueError(
-                f"task {self.name!r}: letters must be the fewest and the most of a word, from 1 to 12, "
-                f"got {list(self.letters)}"
-            )
+        check_range(self.name, "letters", self.letters, 1, 12)
         if not self.names or not set(self.names) <= set(FUNCTIONS):
             raise ValueError(f"task {self.name!r}: functions must be letters from A to Y, got {list(self.names)}")
         if self.question.count("{}") != 1:

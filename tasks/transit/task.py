@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmrl.types import Prompt
+from tasks.checks import check_range
 from tasks.generated import GeneratedTask, ask_about_images, to_tuples
 from tasks.transit.network import COLOURS, LETTERS, Network, draw_network
 from tasks.transit.verify import verify_route, verify_word, write_route
@@ -67,11 +68,7 @@ class Transit(GeneratedTask):
                 f"task {self.name!r}: lines must be from 1 to {len(COLOURS)}, stations and grid at least 2, "
                 f"got {self.lines}, {self.stations} and {self.grid}"
             )
-        if len(self.transfers) != 2 or not 0 <= self.transfers[0] <= self.transfers[1] < self.lines:
-            raise ValueError(
-                f"task {self.name!r}: transfers must be the fewest and the most, below lines={self.lines}, "
-                f"got {list(self.transfers)}"
-            )
+        check_range(self.name, "transfers", self.transfers, 0, self.lines - 1)
         if self.size < 8 * self.grid:
             raise ValueError(
                 f"task {self.name!r}: letters need 8 pixels for each place of the grid, got size={self.size} for "

@@ -13,16 +13,33 @@ from hydra.utils import instantiate
 
 from mmrl.config.compose import compose, groups
 from mmrl.types import Prompt, Task
-from tests.laws.text_answers import change_call, change_order, change_query, change_solution, change_word, list_programs
+from tests.laws.text_answers import (
+    change_blocks,
+    change_call,
+    change_order,
+    change_passage,
+    change_query,
+    change_ranking,
+    change_sentence,
+    change_solution,
+    change_word,
+    list_programs,
+)
 
 OTHERS = {
     "offline": "logged episodes of a simulator",
     "sim": "initial states of a simulator",
     "sim_progress": "initial states of a simulator",
     "sim_similarity": "initial states of a simulator",
+    "textarena": "games without an expert",
     "preferences": "pairs of answers; a policy's own answer has no score",
 }
 """Options whose episodes a verifier of text does not score, and why."""
+
+ENVIRONMENTS = {
+    "babyai", "browser", "browser_clicks", "gridworld", "negotiation", "text_maze", "twenty_questions", "wordle",
+}  # fmt: skip
+"""Options whose problems are episodes of text environments."""
 
 
 def _rows() -> str:
@@ -38,13 +55,23 @@ def _rows() -> str:
 
 WORDS: dict[str, list[str]] = {
     "reasoning_gym": ["task.dataset=chain_sum"],
+    "browser": ["task.reload=false", "task.max_turns=3"],
 }
 """Words that an option needs beside `task=NAME`."""
 
 CHOICES = {"dataset", "reasoning_gym"}
 """Options whose problems the user chooses: no floor of theirs is stored."""
 
-PACKAGES = {"reasoning_gym": "reasoning_gym", "chess": "chess", "drawings_svg": "resvg_py"}
+BROWSERS = ("browser", "browser_clicks")
+"""Options that need Chromium and its driver too."""
+
+PACKAGES = {
+    "babyai": "minigrid",
+    "reasoning_gym": "reasoning_gym",
+    "chess": "chess",
+    "drawings_svg": "resvg_py",
+    **dict.fromkeys(BROWSERS, "miniwob"),
+}
 """Packages without which an option is left out."""
 
 
@@ -58,7 +85,7 @@ def build_task(name: str) -> Task:
 
 def names() -> list[str]:
     """Options of conf/task that the laws run over."""
-    return sorted(set(groups()["task"]) - set(OTHERS))
+    return sorted(set(groups()["task"]) - set(OTHERS) - ENVIRONMENTS)
 
 
 ALLOWED: dict[str, set[str]] = {
@@ -70,9 +97,13 @@ ALLOWED: dict[str, set[str]] = {
 
 HOSTILE: dict[str, Callable[[Prompt, str], dict[str, str]]] = {
     "calls": change_call,
+    "ciphers": change_sentence,
     "code": list_programs,
+    "edits": change_blocks,
     "graph_steps": change_order,
     "graphs": change_solution,
+    "passages": change_passage,
+    "ranking": change_ranking,
     "sql": change_query,
     "strings": change_word,
 }

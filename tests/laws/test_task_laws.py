@@ -13,7 +13,7 @@ from mmrl.rng import derive_rng
 from mmrl.rollouts.text.scripted import scripted_episode
 from mmrl.types import Task
 from tests.laws.hostile_answers import fixed_answers, stuffed_answers
-from tests.laws.task_examples import ALLOWED, CHOICES, HOSTILE, PACKAGES, build_task, names
+from tests.laws.task_examples import ALLOWED, CHOICES, ENVIRONMENTS, HOSTILE, PACKAGES, build_task, names
 
 MANY, FEW = 64, 8
 
@@ -118,7 +118,7 @@ def test_hostile_answers_score_no_more_than_the_floor(task, floor, request):
     assert allowed <= set(by_kind)
 
 
-@pytest.mark.parametrize("name", sorted(set(names()) - CHOICES))
+@pytest.mark.parametrize("name", sorted((set(names()) | ENVIRONMENTS) - CHOICES))
 def test_stored_floor_and_ceiling_are_current(name):
     if name in PACKAGES:
         pytest.importorskip(PACKAGES[name])
@@ -127,4 +127,4 @@ def test_stored_floor_and_ceiling_are_current(name):
 
 
 def test_no_floor_is_stored_for_a_task_that_is_gone():
-    assert {path.stem for path in (FOLDER / "tasks").iterdir()} == set(names()) - CHOICES
+    assert {path.stem for path in (FOLDER / "tasks").iterdir()} == (set(names()) | ENVIRONMENTS) - CHOICES

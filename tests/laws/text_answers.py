@@ -108,3 +108,86 @@ def change_query(prompt: Prompt, right: str) -> dict[str, str]:
 def list_programs(prompt: Prompt, right: str) -> dict[str, str]:
     """Programs that attack the verifier, without those that take a second each."""
     return {kind: program for kind, (program, _) in HOSTILE.items() if "loop that catches" not in kind}
+
+
+def change_sentence(prompt: Prompt, right: str) -> dict[str, str]:
+    """Answers to a task whose answer is a line of words."""
+    words = right.split(" ")
+    return {
+        "backwards": " ".join(words[::-1]),
+        "a word less": " ".join(words[:-1]),
+        "a word twice": f"{right} {words[-1]}",
+        "twice": f"{right} {right}",
+        "in capitals": right.upper(),
+        "in quotes": f'"{right}"',
+        "two spaces": "  ".join(words),
+        "without spaces": "".join(words),
+        "the question": prompt.messages[0]["content"].rpartition(": ")[2],
+        "a sentence": f"The translation is {right}",
+        "all words": " ".join([*words, *words[::-1]] * 50),
+    }
+
+
+def change_ranking(prompt: Prompt, right: str) -> dict[str, str]:
+    """Answers to a task whose answer is the order of names."""
+    names = right.split(" ")
+    return {
+        "backwards": " ".join(names[::-1]),
+        "a name less": " ".join(names[:-1]),
+        "a name twice": f"{right} {names[0]}",
+        "a name in place of another": " ".join([*names[:-1], names[0]]),
+        "twice": f"{right} {right}",
+        "with commas": ", ".join(names),
+        "numbered": " ".join(f"{i}.{name}" for i, name in enumerate(names)),
+        "a line each": "\n".join(names),
+        "a foreign name": f"{right} answer",
+        "two orders": f"{' '.join(names[::-1])} {right}",
+        "in brackets": f"[{right}]",
+        "both ends equal": " ".join([names[0], *names[1:-1], names[0]]),
+    }
+
+
+def change_blocks(prompt: Prompt, right: str) -> dict[str, str]:
+    """Answers to a task whose answer is search and replace blocks."""
+    file, wanted = prompt.info["file"], prompt.answer
+    lines = right.splitlines()
+    old = "\n".join(lines[1 : lines.index("=======")])
+    return {
+        "the file alone": wanted,
+        "in a code block": f"```\n{right}\n```",
+        "twice": f"{right}\n{right}",
+        "words before": f"Here it is:\n{right}",
+        "words behind": f"{right}\nDone.",
+        "without the last mark": "\n".join(lines[:-1]),
+        "without the middle mark": "\n".join(line for line in lines if line != "======="),
+        "nothing is searched": f"{lines[0]}\n\n=======\n{wanted}\n{lines[-1]}",
+        "nothing changes": f"{lines[0]}\n{old}\n=======\n{old}\n{lines[-1]}",
+        "a line that is not there": right.replace(old, f"{old}0", 1),
+        "half of a line": f"{lines[0]}\n{old[:-1]}\n=======\nx\n{lines[-1]}",
+        "marks in the text": right.replace("=======", "=======\n======="),
+        "all lines are deleted": f"{lines[0]}\n{file}\n=======\n{lines[-1]}",
+        "a further edit": f"{right}\n{lines[0]}\n{wanted.splitlines()[0]}\n=======\nscore=1\n{lines[-1]}",
+        "a patch": f"-{old}\n+{wanted}",
+        "very many blocks": f"{right}\n" * 300,
+    }
+
+
+def change_passage(prompt: Prompt, right: str) -> dict[str, str]:
+    """Answers to a task whose answer is a sentence of a text."""
+    words = right.split()
+    return {
+        "half of it": " ".join(words[: len(words) // 2]),
+        "the first word": words[0],
+        "the last word missing": " ".join(words[:-1]),
+        "a word more": f"{right} and",
+        "twice": f"{right} {right}",
+        "backwards": " ".join(words[::-1]),
+        "in capitals": right.upper() if right.upper() != right else right.lower(),
+        "in quotes": f'"{right}"',
+        "the context": prompt.messages[0]["content"],
+        "the context and it": f"{prompt.messages[0]['content']} {right}",
+        "words without order": " ".join(sorted(words)) if sorted(words) != words else "a",
+        "no spaces": "".join(words),
+        "the following sentence alone": prompt.info["following"][-1],
+        "punctuation alone": ".",
+    }

@@ -17,6 +17,18 @@ RUNS = {
         "model.reference=true",
         "data.pipeline=[reference, group_advantage]",
     ),
+    # episodes of text environments: rows of several turns
+    "text_environment": (
+        "rollout=text_environment",
+        "data.task._target_=tests.text_environments.Count",
+        "data.task.chance=true",
+        "data.rollout.history=1",
+        "data.rollout.max_concurrent=7",
+        "data.reward.weights={exact: 1.0, return: 0.1}",
+        "data.evaluation.rollout=${data.rollout}",
+        "model.scheduler.total_iters=20",
+        "objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}",
+    ),
     "vla": (  # a random arm hardly succeeds: the entropy gives it something to learn
         "recipe=demo_vla",
         "model.scheduler.total_iters=20",

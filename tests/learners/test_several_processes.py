@@ -28,6 +28,17 @@ RUNS = {
         "data.sampling.stop=[a, e, i, o, u]",
         "data.rollout.max_concurrent=5",
     ),
+    # episodes of text environments: rows of several turns
+    "text_environment": (
+        "rollout=text_environment",
+        "data.task._target_=tests.text_environments.Count",
+        "data.task.chance=true",
+        "data.rollout.history=1",
+        "data.rollout.max_concurrent=7",
+        "data.reward.weights={exact: 1.0, return: 0.1}",
+        "data.evaluation.rollout=${data.rollout}",
+        "objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}",
+    ),
     # trees, of which some find nothing
     "trees": (
         "rollout=tree",

@@ -15,8 +15,9 @@ from mmrl.rollouts.text.transcript import Transcript
 from mmrl.tools.base import Tool, ToolError
 from mmrl.tools.call_parser import TagParser, ToolCall, ToolCallParser
 from mmrl.tools.chat_parser import ChatParser
-from mmrl.tools.executor import PendingCall, ToolExecutor, ToolResult, reject
+from mmrl.tools.executor import ToolExecutor, ToolResult, reject
 from mmrl.tools.function import FunctionTool
+from mmrl.tools.threads import PendingCall
 from mmrl.types import Completion, Context, Ended, Episode, Prompt, Request, Sampling, Turn
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class ToolUse(Rollout):
         results = []
         for call, pending in zip(play.called, play.pending):
             result = self.executor.result(pending)
-            play.counts[f"tools/{pending.tool}/{result.outcome}"] += 1
+            play.counts[f"tools/{pending.name}/{result.outcome}"] += 1
             play.calls.append((call.name, call.arguments, result.outcome))
             if result.fault and not self.continue_on_fault:
                 play.episode.info["error"] = f"tool {call.name!r} {result.outcome}: {result.text}"

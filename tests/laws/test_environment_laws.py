@@ -1,0 +1,131 @@
+"""Laws of text environments, for every option of conf/task that has some."""
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mmrl.evaluation.task_baselines import measure_baselines
+from mmrl.rng import derive_rng
+from mmrl.rollouts.text.scripted import play_episode
+from mmrl.text_environment import EnvironmentTask, TextStep
+from tests.laws.task_examples import BROWSERS, ENVIRONMENTS, PACKAGES, build_task
+from tests.tasks.browser.installed import require_browser
+
+MANY, FEW = 64, 8
+
+
+@pytest.fixture(params=sorted(ENVIRONMENTS))
+def task(request) -> Any:
+    if request.param in PACKAGES:
+        pytest.importorskip(PACKAGES[request.param])
+    if request.param in BROWSERS:
+        require_browser()
+    built = build_task(request.param)
+    assert isinstance(built, EnvironmentTask)
+    return built
+
+
+def first(task, count: int):
+    return [task[index] for index in range(min(count, len(task)))]
+
+
+def plain(step: TextStep) -> tuple:
+    return (step.text, tuple(image.tobytes() for image in step.images), step.reward, step.terminated, step.truncated,
+            step.valid, dict(step.scores))  # fmt: skip
+
+
+def walk(environment, prompt, seed: int, draws: int, turns: int) -> list[TextStep]:
+    """The steps of random actions, until the episode is over."""
+    rng = derive_rng("walk", draws)
+    steps = [environment.reset(prompt, seed)]
+    while len(steps) <= turns and not steps[-1].done:
+        steps.append(environment.step(environment.random_action(rng)))
+    return steps
+
+
+def test_an_episode_is_a_function_of_prompt_seed_and_actions(task):
+    again = pickle.loads(pickle.dumps(task))
+    environment = task.make_environment()
+    for before, after in zip(first(task, FEW), first(again, FEW)):
+        one = walk(environment, before, 3, before.index, task.max_turns)
+        other = walk(again.make_environment(), after, 3, before.index, task.max_turns)
+        assert [plain(step) for step in one] == [plain(step) for step in other]
+        assert plain(environment.reset(before, 4)) == plain(one[0])  # what happens by chance comes later
+    assert before.key == after.key and len({task[i].key for i in range(FEW)}) == FEW
+
+
+def test_a_saved_state_continues_with_the_same_steps(task):
+    for prompt in first(task, FEW):
+        environment, other = task.make_environment(), task.make_environment()
+        steps = walk(environment, prompt, 1, prompt.index, 2)
+        if steps[-1].done:
+            continue
+        state = pickle.loads(pickle.dumps(environment.state_dict()))
+        rng = derive_rng("after", prompt.index)
+        actions = [environment.random_action(rng) for _ in range(3)]
+        assert plain(other.load_state_dict(state)) == plain(steps[-1])
+        for action in actions:
+            one, two = environment.step(action), other.step(action)
+            assert plain(one) == plain(two)
+            if one.done:
+                break
+
+
+def test_no_initial_state_is_in_both_splits(task):
+    def starts(split: str, count: int) -> set[str]:
+        part = task.on(split)
+        return {part.split_key(part.problem(index)) for index in range(min(count, len(part)))}
+
+    assert not starts("train", 1024) & starts("held_out", 256)
+    for split in ("train", "held_out"):
+        part = task.on(split)
+        assert {part.split_of(part.problem(index)) for index in range(FEW)} == {split}
+        for index in (-1, len(part)):
+            with pytest.raises(IndexError):
+                part[index]
+
+
+def test_steps_are_text_and_images_with_finite_rewards_and_the_same_scores(task):
+    names = set()
+    for prompt in first(task, FEW):
+        assert prompt.messages
+        for step in walk(task.make_environment(), prompt, 0, prompt.index, task.max_turns):
+            assert step.text and math.isfinite(step.reward)
+            assert all(image.dtype == np.uint8 and image.shape[2:] == (3,) for image in step.images)
+            assert all(0 <= score <= 1 for score in step.scores.values())
+            names.add(tuple(sorted(step.scores)))
+    assert len(names) == 1 and "exact" in names.pop()
+
+
+def test_the_expert_solves_every_episode_in_time(task):
+    assert 1 <= len(task.script(0)) <= task.max_turns
+    for split in ("train", "held_out"):
+        part = task.on(split)
+        for prompt in first(part, MANY):
+            episode = play_episode(part, prompt, lambda environment: environment.expert_action())
+            assert episode.ended == "done" and part.score(episode)["exact"] == 1
+            assert episode.info["counts"] == {"environment/invalid": 0, "environment/unparsable": 0}
+
+
+def test_random_actions_do_not_solve_the_task(task):
+    baselines = measure_baselines(task, MANY)
+    assert baselines.floor["exact"] < 0.6 < baselines.expert["exact"] == 1
+
+
+@pytest.mark.parametrize("text", ["", " ", "?", "action", "\u0000", "U" * 5000, "{'a': [", "١", "<image>", "ＵＰ"])
+def test_hostile_actions_are_answered_and_earn_nothing(task, text):
+    for prompt in first(task, FEW):
+        environment = task.make_environment()
+        environment.reset(prompt)
+        step = environment.step(text)
+        assert step.scores["exact"] == 0 and step.reward <= 0 and not step.valid
+
+
+def test_an_episode_of_another_rollout_is_refused(task):
+    episode = play_episode(task, task[0], lambda environment: environment.expert_action())
+    del episode.info["scores"]
+    with pytest.raises(ValueError, match=r"played with rollout=text_environment"):
+        task.score(episode)

@@ -1,0 +1,52 @@
+"""Twenty questions: the table, the answers and the ways to ask."""
+
+import pytest
+
+from mmrl.types import Prompt
+from tasks.twenty_questions import TwentyQuestions
+from tasks.twenty_questions.table import ATTRIBUTES, OBJECTS, TABLE
+from tasks.twenty_questions.task import Problem
+
+
+def reset(task=None, secret="duck"):
+    problem = Problem(("car", "cat", "duck", "salmon"), secret)
+    environment = (task or TwentyQuestions()).make_environment()
+    return environment, environment.reset(Prompt("twenty_questions/train/0", info={"problem": problem}))
+
+
+def test_no_two_objects_have_the_same_attributes_and_no_word_is_both():
+    assert len(set(TABLE.values())) == len(OBJECTS) and not set(ATTRIBUTES) & set(OBJECTS)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [("Is it an animal?", "Yes."), ("metal", "No."), ("is it Flying ?", "Yes."), ("Is it a cat?", "No.")],
+)
+def test_questions_are_answered_from_the_table(question, answer):
+    environment, _ = reset()
+    step = environment.step(question)
+    assert step.text == f"\n{answer}\n>" and step.valid and not step.done and step.reward == 0
+
+
+def test_naming_the_object_ends_the_episode():
+    environment, first = reset(TwentyQuestions(step_cost=0.1))
+    assert first.reward == 0
+    assert environment.step("Is it swimming?").reward == pytest.approx(-0.1)
+    step = environment.step("Is it a duck?")
+    assert step.terminated and step.reward == pytest.approx(0.9)
+    assert step.scores == {"exact": 1.0, "efficiency": pytest.approx(0.95)}
+
+
+@pytest.mark.parametrize("question", ["Is it a boat?", "animal or duck", "duck car cat salmon", "Is it not a duck?"])
+def test_other_questions_are_not_understood(question):
+    environment, _ = reset()
+    step = environment.step(question)
+    assert not step.valid and not step.done
+
+
+def test_the_prompt_lists_the_objects_and_the_attributes():
+    (message,) = TwentyQuestions(objects=5)[0].messages
+    assert all(name in message["content"] for name in ATTRIBUTES)
+    assert sum(name in message["content"].partition(". ")[0].split(": ")[1].split(", ") for name in OBJECTS) == 5
+    with pytest.raises(ValueError, match="objects must be 2 to 52"):
+        TwentyQuestions(objects=53)

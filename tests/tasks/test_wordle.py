@@ -1,0 +1,46 @@
+"""Wordle: marks of guesses, by hand and by the rules of repeated letters."""
+
+import pytest
+
+from mmrl.types import Prompt
+from tasks.wordle import Wordle
+from tasks.wordle.task import compare
+from tasks.wordle.words import WORDS
+
+
+@pytest.mark.parametrize(
+    ("guess", "secret", "marks"),
+    [
+        ("crane", "crane", "GGGGG"),
+        ("stone", "notes", "YYYYY"),
+        ("sleep", "sheet", "G-GG-"),
+        ("eerie", "three", "Y-G-G"),
+        ("lolly", "label", "G-Y--"),
+        ("build", "major", "-----"),
+    ],
+)
+def test_marks(guess, secret, marks):
+    assert compare(guess, secret) == marks
+
+
+def test_words_are_five_letters_and_distinct():
+    assert {len(word) for word in WORDS} == {5} and len(set(WORDS)) == len(WORDS)
+    assert all(word.isascii() and word.islower() for word in WORDS)
+
+
+def test_an_episode():
+    environment = Wordle().make_environment()
+    environment.reset(Prompt("wordle/train/0", info={"problem": "crane"}))
+    step = environment.step("Crash")
+    assert step.text == "\ncrash GGG--\n>" and step.scores == {"exact": 0.0, "efficiency": 0.0, "letters": 0.6}
+    assert not environment.step("cranes").valid and not environment.step("crän").valid
+    step = environment.step("crane")
+    assert step.terminated and step.reward == 1 and step.scores["efficiency"] == pytest.approx(0.5)
+
+
+def test_a_shorter_list_can_be_shown():
+    task = Wordle(words=10, show_words=True)
+    assert all(word in task[0].messages[0]["content"] for word in WORDS[:10])
+    assert {task.problem(i) for i in range(50)} <= set(WORDS[:10])
+    with pytest.raises(ValueError, match="words must be 10 to"):
+        Wordle(words=5)
