@@ -37,6 +37,16 @@ class TextEnvironmentTask(SeededTask):
     def write_prompt(self, problem: Any, key: str) -> Prompt:
         return Prompt(key, ({"role": "system", "content": self.explain(problem)},), info={"problem": problem})
 
+    def script(self, index: int) -> list[str]:
+        """The actions of the environment's expert in an episode."""
+        environment, actions = self.make_environment(), list[str]()
+        step = environment.reset(self[index])
+        while not step.done and len(actions) < self.max_turns:
+            actions.append(environment.expert_action())
+            step = environment.step(actions[-1])
+        environment.close()
+        return actions
+
     def score(self, episode: Episode) -> dict[str, float]:
         """Return the scores that the rollout wrote at the end of the episode: the environment's, return and turns."""
         if "scores" not in episode.info:

@@ -15,6 +15,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 
 from mmrl.config.compose import compose, instantiate
 from mmrl.experiments.results import FOLDER, read_result
+from mmrl.text_environment import EnvironmentTask
 from mmrl.types import Prompt, Task
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +63,9 @@ def _section(option: str, task: Task, prompts: list[Prompt], picture: str) -> st
     if prompts[0].images:
         lines += [f"![The images of the problems below, from left to right]({picture})", ""]
     lines += ["| problem | the expert's answer |", "|---|---|"]
-    lines += [f"| {_cell(_text(prompt))} | {_cell(task.demonstrate(prompt.index))} |" for prompt in prompts]
+    for prompt in prompts:
+        begin = task.make_environment().reset(prompt).text if isinstance(task, EnvironmentTask) else ""
+        lines.append(f"| {_cell(_text(prompt) + begin)} | {_cell(chr(10).join(task.script(prompt.index)))} |")
     lines += ["", f"Mean scores on {stored['count']} held-out problems:", "", "| score | random | commonest | expert |"]
     lines += ["|---|---|---|---|"]
     lines += [

@@ -1,0 +1,54 @@
+"""BabyAI in words: what is seen, where, and which levels there are."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("minigrid")
+
+from tasks.babyai import BabyAI
+from tasks.babyai.task import ACTIONS, describe_offset, describe_view
+
+EMPTY, WALL, DOOR, KEY, BALL = 1, 2, 4, 5, 6
+RED, GREEN = 0, 1
+
+
+def test_objects_are_described_by_their_offset_in_steps():
+    image = np.zeros((7, 7, 3), np.uint8)
+    image[..., 0] = EMPTY
+    image[3, 1] = (BALL, RED, 0)  # five steps ahead of the agent at (3, 6)
+    image[1, 4] = (DOOR, GREEN, 1)
+    image[5, 6] = (KEY, RED, 0)
+    image[2, :, 0] = WALL
+    assert describe_view(image) == [
+        "a closed green door 2 steps forward and 2 steps left",
+        "a red ball 5 steps forward",
+        "a red key 2 steps right",
+        "a wall 1 step left",
+    ]
+    assert describe_offset(-1, 0) == "1 step left" and describe_offset(0, 3) == "3 steps forward"
+
+
+def test_walls_behind_objects_are_not_described():
+    image = np.zeros((7, 7, 3), np.uint8)
+    image[..., 0] = EMPTY
+    image[3, 2] = (WALL, 0, 0)
+    assert describe_view(image) == ["a wall 4 steps forward"]
+    image[3, 4] = (BALL, GREEN, 0)
+    assert describe_view(image) == ["a green ball 2 steps forward"]
+
+
+def test_an_action_changes_the_view_and_a_wrong_one_does_not():
+    task = BabyAI(levels=("GoToLocal",))
+    environment = task.make_environment()
+    first = environment.reset(task[0])
+    assert first.text.startswith("\nMission: go to ") and first.text.endswith("\n>")
+    wrong = environment.step("fly")
+    assert not wrong.valid and wrong.text == f"\nThere is no such action.{first.text}"
+    four = [environment.step("Turn Left") for _ in range(4)]
+    assert four[-1].text == first.text and len({step.text for step in four}) == 4
+    assert len(ACTIONS) == 6
+
+
+def test_unknown_levels_are_refused():
+    with pytest.raises(ValueError, match="there is no level 'GoToMoon'"):
+        BabyAI(levels=("GoToMoon",))
