@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from tasks.environment import TextEnvironmentTask
 
 from mmrl.types import Prompt
 from tasks.browser.actions import ACTIONS, describe_actions
 from tasks.browser.environment import BrowserEnvironment
 from tasks.browser.page import HEIGHT, QUERY_HEIGHT, WIDTH
+from tasks.environment import TextEnvironmentTask
 from tasks.generated import to_tuples
 
 CLICK_PAGES = (
