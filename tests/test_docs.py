@@ -15,6 +15,7 @@ from mmrl.columns import table
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import CONF, compose, to_lightning
 from mmrl.experiments.results import format_table
+from tests.tasks.browser.installed import require_browser
 from tests.test_recipes import SMALL, shrink
 
 ROOT = Path(__file__).parent.parent
@@ -132,6 +133,8 @@ class Guide:
 
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
 def test_every_block_of_a_how_to_guide_works(page, tmp_path, monkeypatch):
+    if page.stem == "browser":
+        require_browser()
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     blocks = FENCE.findall(page.read_text())

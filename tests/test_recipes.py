@@ -39,11 +39,14 @@ TEXT = (
 )
 SMALL = {
     **{name: tuple(f"policy.config.{word}" for word in TEXT) for name in ("tiny_text", "mini_text")},
-    "tiny_vlm": (
-        *(f"policy.config.text_config.{word}" for word in TEXT),
-        "policy.config.vision_config.hidden_size=16",
-        "policy.config.vision_config.num_attention_heads=2",
-    ),
+    **{
+        name: (
+            *(f"policy.config.text_config.{word}" for word in TEXT),
+            "policy.config.vision_config.hidden_size=16",
+            "policy.config.vision_config.num_attention_heads=2",
+        )
+        for name in ("tiny_vlm", "mini_vlm", "mini_vlm_32")
+    },
     **{
         name: ("policy.hidden_size=32", "policy.layers=1", "policy.heads=2")
         for name in (
@@ -72,8 +75,11 @@ SMALL = {
     "pixels": ("policy.hidden=[16]",),
 }
 """Words that make policies of conf/policy small, those of installed packages by random weights."""
-STAND_INS = {"reasoning_gym": ("data.task._target_=tests.tiny_recipes.Generated",)}
-"""Words that replace tasks of conf/task whose packages are not installed everywhere."""
+STAND_INS = {
+    "reasoning_gym": ("data.task._target_=tests.tiny_recipes.Generated",),
+    "browser_clicks": ("data.task._target_=tests.tiny_recipes.Pages",),
+}
+"""Words that replace tasks of conf/task whose packages or programs are not installed everywhere."""
 
 
 def text_of(recipe: str) -> str:

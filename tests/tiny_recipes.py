@@ -26,6 +26,7 @@ from mmrl.learners.phases.base import UpdateContext
 from mmrl.rewards.base import Reward
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode, Prompt, Task
+from tests.text_environments import Count
 
 OWN = ("recipe=sft", "recipe=ppo_control", "recipe=demo_vla", "recipe=sac", "recipe=td3")
 ROOT = Path(__file__).parent.parent
@@ -89,6 +90,20 @@ class Generated(Counting):
     dataset: str = ""
     parameters: Any = None
     extract: str | None = None
+
+
+@dataclass(frozen=True)
+class Pages(Count):
+    """Stands in for pages in a browser."""
+
+    images: bool = True
+    pages: Any = None
+    view: str = ""
+    columns: int = 0
+    rows: int = 0
+    actions: Any = None
+    reload: bool = False
+    explanation: str = ""
 
 
 class Recorder(L.Callback):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -27,6 +28,51 @@ class Shape:
         """The edges x1, y1, x2, y2."""
         return self.left, self.top, self.left + self.side, self.top + self.side
 
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """What makes it the shape that it is."""
+        return self.shape, self.colour, self.left, self.top, self.side
+
+
+class Thing(Protocol):
+    """An object of a scene with the box around its pixels, such as a `Shape`."""
+
+    shape: str
+    colour: str
+
+    @property
+    def box(self) -> tuple[int, int, int, int]: ...
+
+    @property
+    def key(self) -> tuple[str | int, ...]: ...
+
+
+class Painted(Protocol):
+    """A scene that a painter drew."""
+
+    shapes: tuple[Thing, ...]
+
+    @property
+    def size(self) -> int: ...
+
+    def render(self) -> np.ndarray: ...
+
+
+class Painter(Protocol):
+    """Draws scenes of objects in another way than with flat shapes, such as `sims.solids.SolidPainter`."""
+
+    shapes: tuple[str, ...]
+    colours: tuple[str, ...]
+
+    def paint(
+        self,
+        rng: np.random.Generator,
+        kinds: Sequence[tuple[str, str]],
+        size: int,
+        sides: tuple[int, int],
+        max_overlap: float,
+    ) -> Painted | None: ...
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -45,15 +91,16 @@ class Scene:
             image[y1:y2, x1:x2][draw_mask(shape.shape, shape.side)] = COLOURS[shape.colour]
         return image
 
-    def facts(self) -> tuple[str, ...]:
-        """State each object in words, from top to bottom: the checklist of what there is to perceive."""
-        ordered = sorted(self.shapes, key=lambda shape: (shape.top, shape.left))
-        return tuple(f"a {shape.colour} {shape.shape} at the {_region(shape, self.size)}" for shape in ordered)
+
+def list_facts(scene: Painted) -> tuple[str, ...]:
+    """State each object in words, from top to bottom: the checklist of what there is to perceive."""
+    ordered = sorted(scene.shapes, key=lambda shape: (shape.box[1], shape.box[0]))
+    return tuple(f"a {shape.colour} {shape.shape} at the {_region(shape.box, scene.size)}" for shape in ordered)
 
 
-def _region(shape: Shape, size: int) -> str:
-    """Name the ninth of the image that the centre of a shape lies in."""
-    column, row = (min(2, (2 * edge + shape.side) * 3 // (2 * size)) for edge in (shape.left, shape.top))
+def _region(box: tuple[int, int, int, int], size: int) -> str:
+    """Name the ninth of the image that the centre of a box lies in."""
+    column, row = (min(2, (box[i] + box[2 + i]) * 3 // (2 * size)) for i in (0, 1))
     words = (("top", "middle", "bottom")[row], ("left", "centre", "right")[column])
     return "centre" if words == ("middle", "centre") else " ".join(words)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mmrl.types import Prompt
 from tasks.checks import final_line
-from tasks.scenes.scene import Shape
+from tasks.scenes.scene import Thing
 from tasks.scenes.task import SceneProblem, SceneTask
 
 RELATIONS = ("left", "right", "above", "below")
@@ -51,11 +51,9 @@ class Spatial(SceneTask):
         return {"exact": float(final == prompt.answer), "format": float(final in RELATIONS)}
 
 
-def relate(shape: Shape, other: Shape) -> str | None:
+def relate(shape: Thing, other: Thing) -> str | None:
     """Name where the centre of a shape is from that of another; None if no axis has twice the offset of the other."""
-    across, down = (
-        2 * (a - b) + shape.side - other.side for a, b in ((shape.left, other.left), (shape.top, other.top))
-    )
+    across, down = (sum(shape.box[i::2]) - sum(other.box[i::2]) for i in (0, 1))
     if abs(across) >= RATIO * abs(down) and across:
         return "left" if across < 0 else "right"
     if abs(down) >= RATIO * abs(across) and down:

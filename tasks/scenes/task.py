@@ -12,7 +12,7 @@ import numpy as np
 from mmrl.types import Prompt
 from tasks.checks import check_range
 from tasks.generated import GeneratedTask, to_tuples
-from tasks.scenes.scene import Scene, Shape, place_shapes
+from tasks.scenes.scene import Painted, Painter, Scene, Thing, list_facts, place_shapes
 from tasks.scenes.shapes import BACKGROUNDS, COLOURS, SHAPES, SMALLEST, plural
 
 DESCRIBE = ("any", "shape", "colour", "both")
@@ -24,7 +24,7 @@ Kind = tuple[str, str]
 class SceneProblem:
     """A scene, a question about it, the expert's answer in words, and the value that a verifier reads."""
 
-    scene: Scene
+    scene: Painted
     question: str
     text: str
     answer: Any
@@ -44,6 +44,7 @@ class SceneTask(GeneratedTask):
         describe: how the question names objects: any ("shape"), shape ("circle"), colour ("red shape") or both.
         max_overlap: most that two boxes share, as a fraction of the smaller one; later objects cover earlier ones.
         question: what is asked; {} stands for the description.
+        painter: draws other scenes than flat shapes on a background, of other shapes; None draws those.
     """
 
     size: int = 64
@@ -55,11 +56,13 @@ class SceneTask(GeneratedTask):
     describe: str = "both"
     max_overlap: float = 0.0
     question: str = "{}"
+    painter: Painter | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         to_tuples(self, "shapes", "colours", "sides", "distractors")
-        for key, known in (("shapes", SHAPES), ("colours", tuple(COLOURS))):
+        drawn = (SHAPES, tuple(COLOURS)) if self.painter is None else (self.painter.shapes, self.painter.colours)
+        for key, known in zip(("shapes", "colours"), drawn):
             names = getattr(self, key)
             if not names or len(set(names)) < len(names) or not set(names) <= set(known):
                 raise ValueError(f"task {self.name!r}: {key} must be distinct ones of {known}, got {names}")
@@ -119,8 +122,10 @@ class SceneTask(GeneratedTask):
             drawn += [others[i] for i in rng.integers(len(others), size=count).tolist()]
         return asked, drawn
 
-    def build_scene(self, rng: np.random.Generator, kinds: Sequence[Kind]) -> Scene | None:
+    def build_scene(self, rng: np.random.Generator, kinds: Sequence[Kind]) -> Painted | None:
         """Draw places for objects of these kinds; they keep their order."""
+        if self.painter is not None:
+            return self.painter.paint(rng, kinds, self.size, self._sides, self.max_overlap)
         shapes = place_shapes(rng, kinds, self.size, self._sides, self.max_overlap)
         return None if shapes is None else Scene(shapes, self.size, self.background)
 
@@ -128,7 +133,7 @@ class SceneTask(GeneratedTask):
         return self.ask(rng)
 
     def split_key(self, problem: SceneProblem) -> str:
-        return repr(sorted((s.shape, s.colour, s.left, s.top, s.side) for s in problem.scene.shapes))
+        return repr(sorted(shape.key for shape in problem.scene.shapes))
 
     def write_prompt(self, problem: SceneProblem, key: str) -> Prompt:
         content = [{"type": "image"}, {"type": "text", "text": problem.question}]
@@ -137,13 +142,13 @@ class SceneTask(GeneratedTask):
             messages=({"role": "user", "content": content},),
             images=(problem.scene.render(),),
             answer=problem.answer,
-            info={"shapes": problem.scene.shapes, "facts": problem.scene.facts()},
+            info={"shapes": problem.scene.shapes, "facts": list_facts(problem.scene)},
         )
 
     def demonstrate(self, index: int) -> str:
         return self.write_answer(self.problem(index).text)
 
 
-def find_target(scene: Scene) -> Shape:
+def find_target(scene: Painted) -> Thing:
     """Return the described object, which is the first one."""
     return scene.shapes[0]

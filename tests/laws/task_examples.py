@@ -36,7 +36,9 @@ OTHERS = {
 }
 """Options whose episodes a verifier of text does not score, and why."""
 
-ENVIRONMENTS = {"babyai", "gridworld", "negotiation", "text_maze", "twenty_questions", "wordle"}
+ENVIRONMENTS = {
+    "babyai", "browser", "browser_clicks", "gridworld", "negotiation", "text_maze", "twenty_questions", "wordle",
+}  # fmt: skip
 """Options whose problems are episodes of text environments."""
 
 
@@ -53,13 +55,23 @@ def _rows() -> str:
 
 WORDS: dict[str, list[str]] = {
     "reasoning_gym": ["task.dataset=chain_sum"],
+    "browser": ["task.reload=false", "task.max_turns=3"],
 }
 """Words that an option needs beside `task=NAME`."""
 
 CHOICES = {"dataset", "reasoning_gym"}
 """Options whose problems the user chooses: no floor of theirs is stored."""
 
-PACKAGES = {"babyai": "minigrid", "reasoning_gym": "reasoning_gym", "chess": "chess", "drawings_svg": "resvg_py"}
+BROWSERS = ("browser", "browser_clicks")
+"""Options that need Chromium and its driver too."""
+
+PACKAGES = {
+    "babyai": "minigrid",
+    "reasoning_gym": "reasoning_gym",
+    "chess": "chess",
+    "drawings_svg": "resvg_py",
+    **dict.fromkeys(BROWSERS, "miniwob"),
+}
 """Packages without which an option is left out."""
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from mmrl.rewards.boxes import contains, iou
 from tasks.scenes import Attribute, Counting, Detection, Grounding, Pointing, Spatial, Statements
-from tasks.scenes.scene import Scene, Shape
+from tasks.scenes.scene import Scene, Shape, list_facts
 from tasks.scenes.shapes import COLOURS, SHAPES, SMALLEST, draw_mask
 from tasks.scenes.spatial import relate
 from tests.tasks.replies import reply
@@ -173,7 +173,7 @@ def test_statements_are_scored_one_by_one():
 
 def test_facts_name_each_object_and_its_region():
     shapes = (Shape("ring", "red", 0, 0, 10), Shape("cross", "blue", 27, 27, 10), Shape("circle", "green", 54, 27, 10))
-    assert Scene(shapes, 64, "black").facts() == (
+    assert list_facts(Scene(shapes, 64, "black")) == (
         "a red ring at the top left",
         "a blue cross at the centre",
         "a green circle at the middle right",

@@ -1,0 +1,5 @@
+"""Web pages in a real browser."""
+
+from tasks.browser.task import Browser
+
+__all__ = ["Browser"]
