@@ -26,5 +26,9 @@ class Reward(ABC):
     def check_task(self, task: Task) -> None:
         """Refuse a task whose prompts lack what the reward reads. Called before the first rollout."""
 
+    def at(self, iteration: int) -> Reward:
+        """Return the reward of an iteration of training: itself, unless its weights follow a schedule."""
+        return self
+
     @abstractmethod
     def __call__(self, group: Sequence[Episode]) -> Sequence[float]: ...

@@ -17,6 +17,7 @@ from mmrl.config.compose import compose, instantiate
 from mmrl.experiments.results import FOLDER, read_result
 from mmrl.text_environment import EnvironmentTask
 from mmrl.types import Prompt, Task
+from tasks.browser.chromium import BrowserError
 
 ROOT = Path(__file__).parents[2]
 COUNT = 3
@@ -42,13 +43,14 @@ def on_files(files: Any, config: Any) -> Any:
         task: Task = instantiate(compose([f"task={option}"]).data.task, _convert_="all").on("held_out")
         try:
             prompts = [task[index] for index in range(COUNT)]
-        except ModuleNotFoundError:  # an optional package of this option is not installed
+            picture = f"assets/tasks/{option}.png"
+            section = _section(option, task, prompts, f"../{picture}")
+        except (ModuleNotFoundError, BrowserError):  # an optional package or program of this option is not installed
             continue
-        picture = f"assets/tasks/{option}.png"
         if prompts[0].images:
             files.append(File.generated(config, picture, content=_draw(prompts)))
         page = f"tasks/{type(task).__module__.split('.')[1]}.md"
-        _sections.setdefault(page, []).append(_section(option, task, prompts, f"../{picture}"))
+        _sections.setdefault(page, []).append(section)
     return files
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +21,7 @@ QUERY_HEIGHT = 50  # of the bar above the area, which shows the query
 WINDOW = (500, 320)  # MiniWoB++'s: dialogs and menus are placed by it
 OUTSIDE = (WINDOW[0] - 1, WINDOW[1] - 1)  # a place without elements
 SETTLE_MS = 50  # page time between the start of an episode and its first screenshot
-_QUESTIONS = 400  # questions whether a page is loaded; each takes some milliseconds
+_LOAD_S = 20.0  # limit of loading a page
 _SCRIPTS = ("page.js", "experts.js")
 
 KEYS: Mapping[str, tuple[str, int, str]] = {
@@ -125,14 +126,19 @@ class Page:
     def _load(self, name: str) -> None:
         """Load a document and wait for it."""
         self._loads += 1  # in the address, so that the document before is not taken for this one
-        address = f"{(pages_folder() / name).with_suffix('.html').as_uri()}?{self._loads}"
+        path = pages_folder() / f"{name}.html"
+        if not path.exists():
+            raise ValueError(f"MiniWoB++ has no page {name!r}; its pages are {', '.join(page_names())}")
+        address = f"{path.as_uri()}?{self._loads}"
         self.browser.command("Page.navigate", url=address)
         loaded = f"typeof mmrl === 'object' && location.search === '?{self._loads}' "
         loaded += " && typeof core === 'object' && !!core.cover_div"
-        for _ in range(_QUESTIONS):
+        end = time.monotonic() + _LOAD_S
+        while time.monotonic() < end:
             if self._evaluate(loaded):
                 self.name = name
                 return
+            time.sleep(0.002)
         raise BrowserError(f"page {name!r} does not load")
 
     def proceed(self, seconds: float) -> Report:
