@@ -120,6 +120,8 @@ _SHARED_KEYS = (
 
 PLAIN = ("seed", "capture", "run_dir", "ckpt_path")
 ROOTS = ("trainer", "model", "data")
+_MANY = 50
+"""More options than this are not listed in an error."""
 NEEDED = ("trainer", "learner", "data")
 """Groups that no run can do without; what a learner or a data module needs, the typed parser knows."""
 
@@ -140,7 +142,7 @@ def to_hydra_overrides(arguments: Sequence[str]) -> list[str]:
             if value not in options[key] and (new := find_new_name("options", key, value)):
                 raise ConfigError(f"{key}={value} was renamed to {key}={new}")
             if value not in options[key] and (value != "null" or key in NEEDED):
-                near = _suggest(value, options[key]) or f" {key} can be {options[key]}"
+                near = _suggest(value, options[key]) or _list_options(key, options[key])
                 raise ConfigError(f"{key}={value}: no such {key}.{near}; `mmrl list {key}` says what each is")
             out.append(f"~{key}" if value == "null" else f"{key}={value}")
         elif rest and head in SHORT:
@@ -281,6 +283,11 @@ def _short(key: str) -> str:
         if key == full or key.startswith(f"{full}."):
             return short + key.removeprefix(full)
     return key
+
+
+def _list_options(group: str, names: Sequence[str]) -> str:
+    """Name the options of a group, as long as a reader would look through them."""
+    return f" {group} can be {names}" if len(names) <= _MANY else f" There are {len(names)}"
 
 
 def _suggest(argument: str, known: Sequence[str]) -> str:

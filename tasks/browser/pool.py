@@ -20,7 +20,7 @@ class PagePool:
         self.size = size
         self._idle: list[Page] = []
         self._starting = 0
-        self.lent: weakref.WeakSet[Page] = weakref.WeakSet()  # a page that nobody has any more ends
+        self.lent: weakref.WeakSet[Page] = weakref.WeakSet()  # a page without another reference is closed
         self._lock = threading.RLock()  # an environment that is collected as garbage gives its page back at any time
         self._owner = os.getpid()
 

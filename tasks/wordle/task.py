@@ -97,11 +97,11 @@ class WordleEnvironment(TextEnvironment):
     def expert_action(self) -> str:
         """Guess the remaining word whose marks leave the fewest words on average."""
 
-        def expected(guess: str) -> int:
+        def count_left(guess: str) -> int:
             sizes = Counter(compare(guess, word) for word in self.remaining)
             return sum(size * size for size in sizes.values()) - (sizes["G" * LETTERS] > 0)
 
-        return "raise" if not self.guesses else min(self.remaining, key=expected)
+        return "raise" if not self.guesses else min(self.remaining, key=count_left)
 
     def random_action(self, rng: np.random.Generator) -> str:
         return WORDS[int(rng.integers(self.task.words))]

@@ -13,7 +13,17 @@ from mmrl.rng import derive_rng
 from mmrl.rollouts.text.scripted import scripted_episode
 from mmrl.types import Task
 from tests.laws.hostile_answers import fixed_answers, stuffed_answers
-from tests.laws.task_examples import ALLOWED, CHOICES, ENVIRONMENTS, HOSTILE, PACKAGES, build_task, names
+from tests.laws.task_examples import (
+    ALLOWED,
+    BROWSERS,
+    CHOICES,
+    ENVIRONMENTS,
+    HOSTILE,
+    PACKAGES,
+    build_task,
+    names,
+)
+from tests.tasks.browser.installed import require_browser
 
 MANY, FEW = 64, 8
 
@@ -122,6 +132,8 @@ def test_hostile_answers_score_no_more_than_the_floor(task, floor, request):
 def test_stored_floor_and_ceiling_are_current(name):
     if name in PACKAGES:
         pytest.importorskip(PACKAGES[name])
+    if name in BROWSERS:
+        require_browser()
     stored = json.loads((FOLDER / "tasks" / f"{name}.json").read_text())
     assert stored == measure_baselines(build_task(name), stored["count"]).plain()
 

@@ -40,7 +40,9 @@ def test_every_answer_is_judged_by_its_part_and_demonstrations_are_right():
     right = [reply(task[i], task.demonstrate(i)) for i in range(len(task))]
     assert all(scores == {"exact": 1.0, "format": 1.0} for scores in task.scores(right))
     assert task.score(reply(task[3], "x")) == {"exact": 0.0, "format": 0.0}
-    assert task.script(3) == [task.demonstrate(3)]
+    parts = {"sums": SUMS, "products": PRODUCTS}
+    scripts = {question(part[i]): part.script(i) for part in parts.values() for i in range(20)}
+    assert all(task.script(i) == scripts[question(task[i])] for i in range(len(task)))
     actual = SuccessRateByTask(score_name="exact")([_scored(task, i, "7") for i in range(len(task))])
     assert actual["products/n"] == 20.0
 
