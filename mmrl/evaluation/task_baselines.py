@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from mmrl.rng import derive_rng
+from mmrl.rng import derive_rng, derive_seed
 from mmrl.rollouts.text.scripted import play_episode, scripted_episode
 from mmrl.text_environment import EnvironmentTask, TextEnvironment
 from mmrl.types import Episode, Prompt, Task
@@ -19,7 +19,7 @@ class TaskBaselines:
     """Mean scores on held-out problems.
 
     Args:
-        kind: "images" where prompts show any, else "text".
+        kind: "images" where prompts or observations show any, else "text".
         count: held-out problems.
         expert: scores of the task's expert, the ceiling.
         random: scores of answers that are drawn without reading the problem.
@@ -54,16 +54,17 @@ def measure_baselines(task: Task, count: int = 256) -> TaskBaselines:
     train, held_out = task.on("train"), task.on("held_out")
     prompts = [held_out[index] for index in range(min(count, len(held_out)))]
     shown = [train[index] for index in range(min(count, len(train)))]
+    images = any(prompt.images for prompt in prompts)
     if isinstance(held_out, EnvironmentTask):
         expert, random, majority = _environment_scores(held_out, prompts, shown)
+        images = images or _observes_images(held_out, prompts[0])
     else:
         commonest = _commonest(demonstrations(train, shown))
         guesses = [held_out.guess(prompt, derive_rng("floor", prompt.key)) for prompt in prompts]
         expert = mean_scores(held_out, prompts, demonstrations(held_out, prompts))
         random = mean_scores(held_out, prompts, guesses)
         majority = mean_scores(held_out, prompts, [commonest] * len(prompts))
-    kind = "images" if any(prompt.images for prompt in prompts) else "text"
-    return TaskBaselines(kind, len(prompts), expert, random, majority)
+    return TaskBaselines("images" if images else "text", len(prompts), expert, random, majority)
 
 
 def _environment_scores(task: Any, prompts: Sequence[Prompt], train: Sequence[Prompt]) -> list[dict[str, float]]:
@@ -81,6 +82,14 @@ def _environment_scores(task: Any, prompts: Sequence[Prompt], train: Sequence[Pr
         lambda *_: commonest,
     ]
     return [_means(task.scores(play(prompts, act))) for act in actors]
+
+
+def _observes_images(task: EnvironmentTask, prompt: Prompt) -> bool:
+    """Whether the first observation of an episode has images."""
+    environment = task.make_environment()
+    observation = environment.reset(prompt, derive_seed("kind", prompt.key))
+    environment.close()
+    return bool(observation.images)
 
 
 def _commonest(answers: Sequence[str]) -> str:
