@@ -45,7 +45,7 @@ SMALL = {
             "policy.config.vision_config.hidden_size=16",
             "policy.config.vision_config.num_attention_heads=2",
         )
-        for name in ("tiny_vlm", "mini_vlm", "mini_vlm_32")
+        for name in ("tiny_vlm", "mini_vlm", "mini_vlm_24", "mini_vlm_28", "mini_vlm_32")
     },
     **{
         name: ("policy.hidden_size=32", "policy.layers=1", "policy.heads=2")

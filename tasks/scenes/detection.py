@@ -48,16 +48,16 @@ class Detection(CoordinateTask):
         """Score the boxes of the final line.
 
         detection: VLM-R1's reward min(1, true boxes / given boxes) times mean average precision; map50: average
-        precision at IoU 0.5 times the same factor; exact: map50 is 1; format. Two measures of padding, which are no
-        rewards: map is mean average precision without the factor, which further boxes never lower, and padding is the
-        fraction of the given boxes that exceed the number of true ones.
+        precision at IoU 0.5 times the same factor; exact: map50 is 1; format. Three measures of padding, which are no
+        rewards: map is mean average precision without the factor, which further boxes never lower, count_factor is the
+        factor alone, and padding is the fraction of the given boxes that exceed the number of true ones.
         """
         final, truth = final_line(answer), prompt.answer
         parts = [] if final == "none" else final.split("; ", MOST)
         read = [parse_box(part, self.limit) for part in parts]
         boxes = [box for box in read if box is not None]
         if len(boxes) != len(parts) or len(parts) > MOST:
-            return dict.fromkeys(("exact", "detection", "map50", "format", "map", "padding"), 0.0)
+            return dict.fromkeys(("exact", "detection", "map50", "format", "map", "count_factor", "padding"), 0.0)
         factor, precision = count_factor(len(boxes), len(truth)), mean_average_precision(boxes, truth)
         coarse = factor * average_precision(boxes, truth)
         return {
@@ -66,5 +66,6 @@ class Detection(CoordinateTask):
             "map50": coarse,
             "format": 1.0,
             "map": precision,
+            "count_factor": factor,
             "padding": 1 - factor,
         }

@@ -125,6 +125,7 @@ def test_detection_pays_less_for_further_boxes():
     right = task.demonstrate(0)
     padded = score(task, prompt, f"{right}; 0 0 1 1; 0 0 2 2")
     assert padded["map50"] == padded["detection"] == padded["padding"] == 0.5 and padded["map"] == 1
+    assert padded["count_factor"] == 0.5
     assert score(task, prompt, right.split("; ")[0])["map50"] == 0.5
     assert score(task, prompt, "; ".join(reversed(right.split("; "))))["exact"] == 1
     assert set(score(task, prompt, "; ".join([right] * 40)).values()) == {0}
