@@ -77,7 +77,9 @@ def _build(kind: type, spec: Mapping[str, Any], name: str) -> Any:
     parser.add_subclass_arguments(kind, name, fail_untyped=False, required=True)
     try:
         return parser.instantiate_classes(parser.parse_object({name: spec}))[name]
-    except ArgumentError as error:
+    except ConfigError:
+        raise
+    except (ArgumentError, ValueError) as error:  # jsonargparse repeats what a constructor raised in a ValueError
         raise ConfigError(format_parser_error(str(error))) from error
 
 

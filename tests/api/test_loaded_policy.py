@@ -101,3 +101,13 @@ def test_options_that_cannot_be_used_are_refused(text, options, message):
 def test_a_text_run_has_no_environment(text):
     with pytest.raises(mmrl.ConfigError, match="has no simulator; use generate"):
         text.load_policy().make_env()
+
+
+def test_an_environment_that_is_not_registered_is_one_line_of_error(text):
+    policy = text.load_policy()
+    policy._task = {
+        "class_path": "sims.task.SimTask",
+        "init_args": {"sim": {"class_path": "sims.gym.GymSim", "init_args": {"id": "elsewhere:mine/Lake-v0"}}},
+    }
+    with pytest.raises(mmrl.ConfigError, match=r"^sim\.id='elsewhere:mine/Lake-v0'.* No module named 'elsewhere'"):
+        policy.make_env()
