@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
     ("line", "expected"),
     [
         ("mmrl ev", ["evaluate"]),
-        ("mmrl fit recipe=grpo_d", ["recipe=grpo_digits_vlm"]),
+        ("mmrl fit recipe=grpo_di", ["recipe=grpo_digits_vlm"]),
         ("mmrl fit recipe=grpo polic", ["policy.", "policy="]),
         ("mmrl fit recipe=grpo data.num_", ["data.num_minibatches=", "data.num_prompts="]),
         ("mmrl fit recipe=sac data.gra", ["data.gradient_steps="]),
@@ -54,7 +54,7 @@ def test_bash_completes_what_follows_the_equals_sign(tmp_path):
     program = tmp_path / "mmrl"
     program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m mmrl "$@"\n')
     program.chmod(0o755)
-    line = "mmrl fit recipe=grpo_d"
+    line = "mmrl fit recipe=grpo_di"
     text = f'{SCRIPTS["bash"]}\nCOMP_LINE="{line}"; COMP_POINT={len(line)}; _mmrl 2>/dev/null; echo "${{COMPREPLY[@]}}"'
     done = subprocess.run(
         ["bash", "-c", text], capture_output=True, text=True, check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}
