@@ -24,6 +24,19 @@ def student_interval(values: Sequence[float], level: float = 0.95) -> tuple[floa
     return mean(values) - half, mean(values) + half
 
 
+def gain_interval(seeds: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """Compute the interval of the mean gain over the start.
+
+    Student's t over seeds. Gains that are equal on every seed, such as one held-out problem of 64, have no spread to
+    compute it from; then the Wilson intervals of start and end bound the gain, if the metric is a fraction.
+    """
+    gains = [row["after"] - row["before"] for row in seeds]
+    if max(gains) - min(gains) < 1e-6 and all("wilson_after" in row for row in seeds):
+        low = mean(row["wilson_after"][0] - row["wilson_before"][1] for row in seeds)
+        return low, mean(row["wilson_after"][1] - row["wilson_before"][0] for row in seeds)
+    return student_interval(gains)
+
+
 def decide_verdict(bounds: tuple[float, float]) -> str:
     """Return the verdict of a gain's interval: "helps" or "hurts" only if the interval excludes zero."""
     low, high = bounds
@@ -107,7 +120,7 @@ def summarise(
             return {**out, **_compare(gains)}
         return {**out, "verdict": HELPS if out.get("target_met") else NOTHING}
     effects = [row["after"] - row["before"] for row in seeds]
-    out = {"effect": mean(effects), "interval": student_interval(effects)}
+    out = {"effect": mean(effects), "interval": gain_interval(seeds)}
     if target:
         out["target_met"] = all(_meets_target(row, target) for row in seeds)
     if baseline:

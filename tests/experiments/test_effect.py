@@ -30,6 +30,17 @@ def test_interval_is_students():
     assert student_interval([1.0]) == (-math.inf, math.inf)
 
 
+def test_equal_gains_have_the_interval_of_the_held_out_problems():
+    # one problem of 64 more on each seed: Student's interval has no width, the Wilson intervals overlap
+    pairs = ((62 / 64, 63 / 64), (63 / 64, 1.0), (62 / 64, 63 / 64))
+    rows = [measure(result(pair, n=64), "val/greedy/exact/mean") for pair in pairs]
+    one_more = summarise(experiment(), rows, None)
+    assert one_more["verdict"] == NOTHING and one_more["interval"][0] < 0 < one_more["interval"][1]
+    from_nothing = summarise(experiment(), seeds((0.0, 1.0), (0.0, 1.0)), None)
+    # Wilson of 0 of 200 is [0, 0.0188], of 200 of 200 [0.9812, 1]
+    assert from_nothing["verdict"] == "helps" and from_nothing["interval"] == pytest.approx((0.9623, 1.0), abs=1e-3)
+
+
 def test_before_is_the_first_row_and_after_the_last():
     row = measure(result([0.3, 0.5, 0.9]), "val/greedy/exact/mean")
     assert (row["before"], row["after"], row["episodes"], row["disjoint"]) == (0.3, 0.9, 200, True)
