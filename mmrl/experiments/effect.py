@@ -24,16 +24,20 @@ def student_interval(values: Sequence[float], level: float = 0.95) -> tuple[floa
     return mean(values) - half, mean(values) + half
 
 
-def gain_interval(seeds: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """Compute the interval of the mean gain over the start.
+Share = tuple[float, Sequence[float] | None]
+"""A measured value, and its Wilson interval if it is a fraction of held-out problems."""
 
-    Student's t over seeds. Gains that are equal on every seed, such as one held-out problem of 64, have no spread to
-    compute it from; then the Wilson intervals of start and end bound the gain, if the metric is a fraction.
+
+def gain_interval(ends: Sequence[Share], origins: Sequence[Share]) -> tuple[float, float]:
+    """Compute the interval of the mean gain over seeds: values at the end against those of the start or a baseline.
+
+    Student's t over seeds. Gains that are equal on several seeds, such as one held-out problem of 64, have no spread to
+    compute it from; then the Wilson intervals of both values bound the gain, if they are fractions.
     """
-    gains = [row["after"] - row["before"] for row in seeds]
-    if max(gains) - min(gains) < 1e-6 and all("wilson_after" in row for row in seeds):
-        low = mean(row["wilson_after"][0] - row["wilson_before"][1] for row in seeds)
-        return low, mean(row["wilson_after"][1] - row["wilson_before"][0] for row in seeds)
+    gains = [end - origin for (end, _), (origin, _) in zip(ends, origins)]
+    bounds = [(end, origin) for (_, end), (_, origin) in zip(ends, origins) if end and origin]
+    if len(gains) > 1 and len(bounds) == len(gains) and max(gains) - min(gains) < 1e-6:
+        return mean(end[0] - origin[1] for end, origin in bounds), mean(end[1] - origin[0] for end, origin in bounds)
     return student_interval(gains)
 
 
@@ -117,20 +121,29 @@ def summarise(
         out = _summarise_costs(seeds, target)
         if baseline:
             gains = [_charged_cost(other) - _charged_cost(row) for row, other in zip(seeds, baseline)]
-            return {**out, **_compare(gains)}
+            return {**out, **_compare(mean(gains), student_interval(gains))}
         return {**out, "verdict": HELPS if out.get("target_met") else NOTHING}
-    effects = [row["after"] - row["before"] for row in seeds]
-    out = {"effect": mean(effects), "interval": gain_interval(seeds)}
+    ends, starts = [_end(row) for row in seeds], [(row["before"], row.get("wilson_before")) for row in seeds]
+    bounds = gain_interval(ends, starts)
+    out = {"effect": _mean_gain(ends, starts), "interval": bounds}
     if target:
         out["target_met"] = all(_meets_target(row, target) for row in seeds)
     if baseline:
-        return {**out, **_compare([row["after"] - other["after"] for row, other in zip(seeds, baseline)])}
-    return {**out, "verdict": decide_verdict(out["interval"])}
+        others = [_end(row) for row in baseline]
+        return {**out, **_compare(_mean_gain(ends, others), gain_interval(ends, others))}
+    return {**out, "verdict": decide_verdict(bounds)}
 
 
-def _compare(gains: Sequence[float]) -> dict[str, Any]:
-    bounds = student_interval(gains)
-    return {"effect_over_baseline": mean(gains), "interval_over_baseline": bounds, "verdict": decide_verdict(bounds)}
+def _end(row: Mapping[str, Any]) -> Share:
+    return row["after"], row.get("wilson_after")
+
+
+def _mean_gain(ends: Sequence[Share], origins: Sequence[Share]) -> float:
+    return mean(end - origin for (end, _), (origin, _) in zip(ends, origins))
+
+
+def _compare(gain: float, bounds: tuple[float, float]) -> dict[str, Any]:
+    return {"effect_over_baseline": gain, "interval_over_baseline": bounds, "verdict": decide_verdict(bounds)}
 
 
 def _summarise_costs(seeds: Sequence[Mapping[str, Any]], target: Mapping[str, float]) -> dict[str, Any]:

@@ -36,6 +36,10 @@ def test_equal_gains_have_the_interval_of_the_held_out_problems():
     rows = [measure(result(pair, n=64), "val/greedy/exact/mean") for pair in pairs]
     one_more = summarise(experiment(), rows, None)
     assert one_more["verdict"] == NOTHING and one_more["interval"][0] < 0 < one_more["interval"][1]
+    rise = summarise(experiment(), seeds((0.2, 0.5), (0.2, 0.6)), seeds((0.2, 0.5 - 0.005), (0.2, 0.6 - 0.005)))
+    low, high = rise["interval_over_baseline"]
+    assert rise["verdict"] == NOTHING and low < 0 < high  # one of 200 more than the baseline on each seed
+    assert summarise(experiment(), seeds((0.0, 1.0)), None)["interval"] == (-math.inf, math.inf)  # a seed alone
     from_nothing = summarise(experiment(), seeds((0.0, 1.0), (0.0, 1.0)), None)
     # Wilson of 0 of 200 is [0, 0.0188], of 200 of 200 [0.9812, 1]
     assert from_nothing["verdict"] == "helps" and from_nothing["interval"] == pytest.approx((0.9623, 1.0), abs=1e-3)
