@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+import pytest
 from hydra.utils import instantiate
 
 from mmrl.config.compose import compose, groups
@@ -25,6 +26,7 @@ from tests.laws.text_answers import (
     change_word,
     list_programs,
 )
+from tests.tasks.browser.installed import require_browser
 
 OTHERS = {
     "offline": "logged episodes of a simulator",
@@ -73,6 +75,14 @@ PACKAGES = {
     **dict.fromkeys(BROWSERS, "miniwob"),
 }
 """Packages without which an option is left out."""
+
+
+def require_option(name: str) -> None:
+    """Skip a test on a machine without what an option of conf/task needs."""
+    if name in PACKAGES:
+        pytest.importorskip(PACKAGES[name])
+    if name in BROWSERS:
+        require_browser()
 
 
 @cache

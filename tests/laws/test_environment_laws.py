@@ -11,18 +11,14 @@ from mmrl.evaluation.task_baselines import measure_baselines
 from mmrl.rng import derive_rng
 from mmrl.rollouts.text.scripted import play_episode
 from mmrl.text_environment import EnvironmentTask, TextStep
-from tests.laws.task_examples import BROWSERS, ENVIRONMENTS, PACKAGES, build_task
-from tests.tasks.browser.installed import require_browser
+from tests.laws.task_examples import ENVIRONMENTS, build_task, require_option
 
 MANY, FEW = 64, 8
 
 
 @pytest.fixture(params=sorted(ENVIRONMENTS))
 def task(request) -> Any:
-    if request.param in PACKAGES:
-        pytest.importorskip(PACKAGES[request.param])
-    if request.param in BROWSERS:
-        require_browser()
+    require_option(request.param)
     built = build_task(request.param)
     assert isinstance(built, EnvironmentTask)
     return built

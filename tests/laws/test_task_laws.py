@@ -13,25 +13,14 @@ from mmrl.rng import derive_rng
 from mmrl.rollouts.text.scripted import scripted_episode
 from mmrl.types import Task
 from tests.laws.hostile_answers import fixed_answers, stuffed_answers
-from tests.laws.task_examples import (
-    ALLOWED,
-    BROWSERS,
-    CHOICES,
-    ENVIRONMENTS,
-    HOSTILE,
-    PACKAGES,
-    build_task,
-    names,
-)
-from tests.tasks.browser.installed import require_browser
+from tests.laws.task_examples import ALLOWED, CHOICES, ENVIRONMENTS, HOSTILE, build_task, names, require_option
 
 MANY, FEW = 64, 8
 
 
 @pytest.fixture(params=names())
 def task(request) -> Task:
-    if request.param in PACKAGES:
-        pytest.importorskip(PACKAGES[request.param])
+    require_option(request.param)
     return build_task(request.param)
 
 
@@ -130,10 +119,7 @@ def test_hostile_answers_score_no_more_than_the_floor(task, floor, request):
 
 @pytest.mark.parametrize("name", sorted((set(names()) | ENVIRONMENTS) - CHOICES))
 def test_stored_floor_and_ceiling_are_current(name):
-    if name in PACKAGES:
-        pytest.importorskip(PACKAGES[name])
-    if name in BROWSERS:
-        require_browser()
+    require_option(name)
     stored = json.loads((FOLDER / "tasks" / f"{name}.json").read_text())
     assert stored == measure_baselines(build_task(name), stored["count"]).plain()
 
