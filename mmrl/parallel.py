@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, SingleDeviceStrategy
+from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, ModelParallelStrategy, SingleDeviceStrategy
 from torch import Tensor, nn
 
-from mmrl.policies.base import Policy
+from mmrl.strategies.fsdp2 import FSDP2, mixed_precision
+from mmrl.strategies.sharding import shard
 
 
 def rank_and_size() -> tuple[int, int]:
@@ -47,8 +48,17 @@ def barrier(trainer: Any, name: str) -> None:
 
 
 def shards(trainer: Any) -> bool:
-    """Whether each process saves its share of the weights, so that a checkpoint is a folder."""
-    return isinstance(trainer.strategy, ModelParallelStrategy | FSDPStrategy)
+    """Whether each process holds a share of the weights."""
+    return isinstance(trainer.strategy, FSDP2)
+
+
+def allow_unused_parameters(trainer: Any, policy: Any) -> None:
+    """Let DDP find weights without a gradient, for policies with optional modules and unless the strategy forbids it.
+
+    An image encoder has layers whose output no model reads, and rows without images do not use it at all.
+    """
+    if isinstance(trainer.strategy, DDPStrategy) and policy.optional_modules():
+        trainer.strategy._ddp_kwargs.setdefault("find_unused_parameters", True)
 
 
 def on_any(trainer: Any, condition: bool) -> bool:
@@ -69,10 +79,29 @@ def runs_on_one_cpu(trainer: Any) -> bool:
     return alone and by_norm and str(trainer.precision) == "32-true" and trainer.accumulate_grad_batches == 1
 
 
-def mesh_sizes(trainer: Any) -> dict[str, int] | None:
-    """Return the number of processes along each dimension of the strategy's device mesh; None without a mesh."""
-    mesh = getattr(trainer.strategy, "device_mesh", None)
-    return None if mesh is None else dict(zip(mesh.mesh_dim_names, mesh.shape))
+def shard_models(trainer: Any, models: Iterable[nn.Module]) -> bool:
+    """Shard the weights of models if the strategy shards weights; return whether it does."""
+    mesh = getattr(trainer.strategy, "shard_mesh", None)
+    if mesh is None:
+        return False
+    for model in models:
+        shard(model, mesh, mixed_precision(str(trainer.precision)))  # type: ignore[arg-type]
+    return True
+
+
+def refuse_strategy(trainer: Any) -> None:
+    """Refuse, by name, strategies that are not implemented."""
+    known = isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy | FSDP2)
+    if known and not isinstance(trainer.strategy, DeepSpeedStrategy):  # which is a DDPStrategy of Lightning's
+        return
+    name = type(trainer.strategy).__name__
+    reason = f"{name} is not implemented: the policy would be sampled from, or saved with, a part of its weights"
+    if isinstance(trainer.strategy, ModelParallelStrategy):
+        reason = f"{name} shards weights over nodes by default and does not gather them for sampling"
+    raise ValueError(
+        f"trainer.strategy: {reason}; use strategy=ddp (a copy of the weights in every process) or "
+        "strategy=fsdp2 (weights sharded over all processes). Tensor and pipeline parallelism are not implemented"
+    )
 
 
 def scales_gradients(trainer: Any) -> bool:
@@ -105,44 +134,3 @@ def refuse_threads(trainer: Any, part: str) -> None:
         )
     if str(trainer.precision) == "64-true":
         raise ValueError(f"{part} cannot be used with trainer.precision=64-true, which sets the dtype of all threads")
-
-
-def shard(policy: Policy, mesh: Any) -> None:
-    """Shard every repeated block of the policy and then its root over the data-parallel mesh (FSDP2).
-
-    The methods that act are registered as forward methods, so that sampling gathers the weights as training does.
-    """
-    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
-
-    for module in policy.modules():
-        if isinstance(module, nn.ModuleList):
-            for block in module:
-                if any(p.requires_grad for p in block.parameters()):
-                    fully_shard(block, mesh=mesh)
-    fully_shard(policy, mesh=mesh)
-    policy.one_pass = True  # weights are gathered in every call of a block, by all processes at once
-    for entry in ("act", "act_groups"):
-        register_fsdp_forward_method(policy, entry)
-
-
-@contextmanager
-def unshard(policy: nn.Module) -> Iterator[None]:
-    """Gather the weights of a sharded policy in host memory inside the context, to save them. Collective."""
-    from torch.distributed.tensor import DTensor
-
-    shards: list[tuple[nn.Module, str, Any]] = [
-        (module, name, parameter)
-        for module in policy.modules()
-        for name, parameter in module._parameters.items()
-        if isinstance(parameter, DTensor)
-    ]
-    full: dict[int, nn.Parameter] = {}  # tied weights stay tied
-    for module, name, parameter in shards:
-        if id(parameter) not in full:
-            full[id(parameter)] = nn.Parameter(parameter.detach().full_tensor().cpu(), parameter.requires_grad)
-        module._parameters[name] = full[id(parameter)]
-    try:
-        yield
-    finally:
-        for module, name, parameter in shards:
-            module._parameters[name] = parameter

@@ -61,6 +61,7 @@ class Counting(Task):
 
     split: str = "train"
     image: bool = False  # before the words
+    without: int = 0  # of the images, every so many prompts have none
     name = "counting"
 
     def __len__(self) -> int:
@@ -69,7 +70,7 @@ class Counting(Task):
     def __getitem__(self, index: int) -> Prompt:
         words = f"{'count ' * (index % 4)}{index}="
         key = f"counting/{self.split}/{index}"
-        if not self.image:
+        if not self.image or (self.without and index % self.without == 0):
             return Prompt(key, ({"role": "user", "content": words},))
         image = np.random.default_rng(index).integers(0, 256, (16, 16, 3), dtype=np.uint8)
         content = [{"type": "image"}, {"type": "text", "text": words}]
@@ -135,12 +136,18 @@ class Recorder(L.Callback):
         self.folder.mkdir(parents=True, exist_ok=True)
         left = {
             "weights": {name: whole(value) for name, value in pl_module.state_dict().items()},
+            "held": sum(count_held(model) for model in (pl_module.policy, *pl_module.models.values())),
             "optimizer": [o.state_dict() for o in trainer.optimizers] if trainer.world_size == 1 else None,
             "data": trainer.datamodule.state_dict(),
             "minibatches": self.minibatches,
             "metrics": self.metrics,
         }
         torch.save(left, self.folder / f"rank{trainer.global_rank}.pt")
+
+
+def count_held(model: torch.nn.Module) -> int:
+    """How many numbers of a model's weights this process holds."""
+    return sum((p.to_local() if hasattr(p, "to_local") else p).numel() for p in model.parameters())
 
 
 def whole(value: torch.Tensor) -> torch.Tensor:

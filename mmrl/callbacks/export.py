@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import lightning as L
 
-from mmrl import parallel
 from mmrl.compatibility import ENVIRONMENT, differences, read_contract, warn, write_contract
 from mmrl.data.rollout_data import RolloutData
 from mmrl.runs.versions import environment
+from mmrl.strategies.sharding import collect_weights
 
 
 class Export(L.Callback):
@@ -45,7 +44,6 @@ class Export(L.Callback):
             trainer.save_checkpoint(self.run_dir / "checkpoints" / "start.ckpt", weights_only=True)
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        policy: Any = pl_module.policy
-        with parallel.unshard(policy):
+        with collect_weights(pl_module.policy) as policy:
             if trainer.is_global_zero:
                 policy.save_pretrained(self.run_dir / "policy")

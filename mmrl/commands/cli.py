@@ -29,6 +29,9 @@ from mmrl.errors import ConfigError
 from mmrl.project import enter_project
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
 from mmrl.runs.checkpoint_io import CheckpointFiles
+from mmrl.strategies.fsdp2 import FSDP2
+
+assert FSDP2 is not None  # its import registers `trainer.strategy=fsdp2`
 
 # this CLI parses its own arguments; they stay in sys.argv, because further processes are started with the same command
 warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode")  # dropout is removed from checkpoints
@@ -207,24 +210,24 @@ def check_resumable(path: str, trust: bool, shards: bool) -> None:
     Args:
         path: `ckpt_path`.
         trust: whether pickled objects may be loaded.
-        shards: whether this run's checkpoints are folders, a file for each process.
+        shards: whether this run's strategy shards weights.
     """
     if not os.path.exists(path):
         raise ConfigError(f"ckpt_path={path}: no such file; give a .ckpt file of a run's checkpoints folder")
     if os.path.isdir(path):
         if not (Path(path) / ".metadata").is_file():
             raise ConfigError(f"ckpt_path={path}: a folder without a checkpoint; give a .ckpt of a checkpoints folder")
+        if not shards:
+            raise ConfigError(
+                f"ckpt_path={path}: a folder with shards of the weights, which only strategy=fsdp2 reads, with any "
+                "trainer.devices; strategy.save_distributed_checkpoint=false makes files that every strategy reads"
+            )
         if not trust:
             raise ConfigError(
                 f"ckpt_path={path}: a sharded checkpoint is read with pickle, which can run any code that it holds; "
                 "give trust=true if you know who wrote it"
             )
         return
-    if shards:
-        raise ConfigError(
-            f"ckpt_path={path}: the checkpoint of a run without sharding, which a sharded run cannot resume; begin "
-            f"with its weights: trainer.callbacks.warm_start.checkpoint={path}"
-        )
     try:
         checkpoint = read_checkpoint(path, trust)
     except CheckpointError as error:

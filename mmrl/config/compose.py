@@ -36,6 +36,7 @@ SHORT = {
     "objective": "model.objective",
     "optimizer": "model.optimizer",
     "scheduler": "model.scheduler",
+    "strategy": "trainer.strategy",
     "task": "data.task",
     "sim": "data.task.sim",
     "engine": "data.engine",

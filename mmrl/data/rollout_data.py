@@ -33,6 +33,7 @@ from mmrl.objectives.weighting import Weighting
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.base import Rollout
+from mmrl.strategies.sharding import gather_weights
 from mmrl.transforms.base import EpisodeTransform, check_group_size
 from mmrl.types import Context, Episode, Sampling, Task
 
@@ -159,9 +160,10 @@ class RolloutData(L.LightningDataModule):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         rank, size = parallel.rank_and_size()
-        if len(state["rollout"]) != size:
+        states = state["rollout"]
+        if len(states) != size and any(one != states[0] for one in states):
             raise ValueError(
-                f"the checkpoint holds simulator states of {len(state['rollout'])} processes, this run has {size}; "
+                f"the checkpoint holds simulator states of {len(states)} processes, this run has {size}; "
                 "resume with the same trainer.devices"
             )
         self.iteration = state["iteration"]
@@ -171,12 +173,7 @@ class RolloutData(L.LightningDataModule):
         if self.evaluation is not None:
             self.evaluation.load_state_dict(state.get("start", {}))
         self.curriculum.load_state_dict(state["curriculum"])
-        self.rollout.load_state_dict(state["rollout"][rank])
-
-    @property
-    def samples(self) -> bool:
-        """Whether the policy samples, in the rollout or in evaluation."""
-        return self.rollout.samples or self.evaluation is not None
+        self.rollout.load_state_dict(states[rank] if rank < len(states) else states[0])
 
     # ---------------------------------------------------------------- one iteration
 
@@ -189,7 +186,7 @@ class RolloutData(L.LightningDataModule):
         ctx = self._context(learner)
         collected = self._next_collection(ctx)
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
-        with parallel.precision(self.trainer):
+        with parallel.precision(self.trainer), gather_weights(ctx.policy):
             batch = self._rows(collected, ctx)
             self._finish_collection(ctx)
             batch = self._annotate(batch, ctx)
@@ -226,7 +223,8 @@ class RolloutData(L.LightningDataModule):
             self.engine.sync(ctx.policy, version)
             synced = time.perf_counter()
             collector = PromptCollector(self.task, self.rollout, self.reward, self.curriculum, ctx)
-            with evaluation_mode(ctx.policy):  # switched once, not in every decision
+            # switched and gathered once, not in every decision
+            with evaluation_mode(ctx.policy), gather_weights(ctx.policy):
                 sampled = collector.collect_prompts(self.num_prompts)
                 episodes = [episode for episode in sampled if episode.ended != "error"]
                 for transform in self.transforms.values():
@@ -241,7 +239,8 @@ class RolloutData(L.LightningDataModule):
         started = time.perf_counter()
         for name, annotator in self.pipeline:
             batch.require(annotator.reads(), f"annotator {name!r}")
-            batch = annotator(batch, ctx)
+            with gather_weights(*(ctx.models[model] for model in annotator.models() if model in ctx.models)):
+                batch = annotator(batch, ctx)
             check_columns(batch, annotator.writes(), f"annotator {name!r}", self.trainer)
             self.metrics |= {f"{name}/{key}": value for key, value in annotator.metrics(batch, ctx).items()}
         self.metrics["time/annotators"] = time.perf_counter() - started
@@ -291,7 +290,7 @@ class RolloutData(L.LightningDataModule):
             return {}
         learner: BaseLearner = self.trainer.lightning_module
         self.engine.sync(learner.policy, self.iteration)
-        with parallel.precision(self.trainer):
+        with parallel.precision(self.trainer), gather_weights(learner.policy):
             interim = 0 < self.iteration < self.trainer.max_epochs
             return self.evaluation.measure(self.task, self.reward, self._context(learner), interim)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-
 import torch
 
-from mmrl.policies.base import Policy
+from mmrl.policies.base import Policy, copy_policy
 
 
 class Snapshots:
@@ -22,7 +20,7 @@ class Snapshots:
     def of(self, policy: Policy, version: int) -> Policy:
         """Return a copy with the weights of `version`; a version that is new is copied from the current policy."""
         if version not in self._used:
-            self._used[version] = self._refresh(policy) if self._spare else _copy(policy)
+            self._used[version] = self._refresh(policy) if self._spare else copy_policy(policy).eval()
         return self._used[version]
 
     def keep(self, versions: set[int]) -> None:
@@ -39,13 +37,8 @@ class Snapshots:
         spare = self._spare.pop()
         pairs = [*zip(spare.parameters(), policy.parameters()), *zip(spare.buffers(), policy.buffers())]
         if any(mine is its and its.requires_grad for mine, its in pairs):  # unfrozen since the copy
-            return _copy(policy)
+            return copy_policy(policy).eval()
         for mine, its in pairs:
             if mine is not its:
                 mine.copy_(its)
         return spare
-
-
-def _copy(policy: Policy) -> Policy:
-    frozen = {id(p): p for p in policy.parameters() if not p.requires_grad}
-    return copy.deepcopy(policy, frozen).eval()

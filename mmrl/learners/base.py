@@ -56,7 +56,9 @@ class BaseLearner(L.LightningModule):
             logger.log_metrics(dict(metrics), step=step)
 
     def setup(self, stage: str) -> None:
+        parallel.refuse_strategy(self.trainer)
         parallel.refuse_rounded_columns(self.trainer)
+        parallel.allow_unused_parameters(self.trainer, self.policy)
         if stage == "fit":
             check_processes(self.trainer)
 

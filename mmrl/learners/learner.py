@@ -16,7 +16,7 @@ from mmrl.learners.base import BaseLearner
 from mmrl.learners.low_precision import refuse_lost_updates
 from mmrl.learners.schedules import options_of
 from mmrl.objectives.objective import Objective
-from mmrl.policies.base import Policy
+from mmrl.policies.base import Policy, copy_policy
 from mmrl.types import PolicyOutput
 
 
@@ -72,18 +72,15 @@ class Learner(BaseLearner):
         """Copy the initial policy for reference and auxiliary models; callbacks have loaded its weights before."""
         super().setup(stage)
         if self.reference and "reference" not in self.models:
-            self.models["reference"] = copy.deepcopy(self.policy).requires_grad_(False).eval()
+            self.models["reference"] = copy_policy(self.policy).requires_grad_(False).eval()
         for name in self.auxiliary_models:
             if name not in self.models:
                 self.models[name] = copy.deepcopy(self.policy)
 
     def configure_model(self) -> None:
-        """Shard the models once if the strategy has a device mesh."""
-        if self.device_mesh is not None and not self._sharded:
-            models: list[Any] = [self.policy, *(self.models[name] for name in self.auxiliary_models)]
-            for model in models:
-                parallel.shard(model, self.device_mesh["data_parallel"])
-            self._sharded = True
+        """Shard policy, reference and all other models once if the strategy shards weights."""
+        if not self._sharded:
+            self._sharded = parallel.shard_models(self.trainer, (self.policy, *self.models.values()))
 
     def parameter_groups(self) -> list[Any]:
         """Trained parameters for the optimiser: a list, or groups with their own learning rates."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -143,6 +144,10 @@ class Policy(nn.Module, ABC):
     def forward(self, batch: Batch) -> PolicyOutput:
         """Score the stored actions of a batch, with gradient. The only entry for training."""
 
+    def optional_modules(self) -> list[nn.Module]:
+        """Return modules that `forward` leaves out in batches without their input, such as the image encoder."""
+        return []
+
     def cache_features(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
         """Compute `Action.cached_features` of N collated contexts; empty where nothing is frozen. No gradient."""
         return {}
@@ -173,6 +178,11 @@ class Policy(nn.Module, ABC):
     @abstractmethod
     def save_pretrained(self, folder: str | Path) -> None:
         """Save the policy in a folder, from which `path=folder` loads it."""
+
+
+def copy_policy(policy: Policy) -> Policy:
+    """Copy a policy; weights that are not trained, such as those below adapters, are shared with the copy."""
+    return copy.deepcopy(policy, {id(p): p for p in policy.parameters() if not p.requires_grad})
 
 
 def require_inputs(raw: Mapping[str, Any], names: Sequence[str], policy: Policy) -> None:

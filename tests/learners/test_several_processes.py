@@ -2,14 +2,13 @@
 
 import pytest
 from torch.testing import assert_close
-from transformers import AutoModelForCausalLM
 
 from tests.runs.processes import run_ranks
 from tests.tiny_recipes import command, fit, record, words
 
-GLOO = "lightning.pytorch.strategies.DDPStrategy, process_group_backend: gloo"
-DDP = f"trainer.strategy={{_target_: {GLOO}, find_unused_parameters: true}}"  # a vision tower has layers without use
+STRATEGIES = ("ddp", "fsdp2")
 ITERATIONS = 2
+EVERY = (f"trainer.max_epochs={ITERATIONS}", "trainer.check_val_every_n_epoch=1")
 RUNS = {
     # groups without a difference leave and others come: ranks have different numbers of rows, some micro-batches none
     "uneven": ("recipe=dapo_clip", "data.num_minibatches=2", "trainer.accumulate_grad_batches=3"),
@@ -63,6 +62,24 @@ RUNS = {
         "data.num_minibatches=2",
         "data.evaluation.count=5",
     ),
+    # a frozen base below adapters, and a reference that shares it
+    "adapters": ("recipe=grpo_kl", "policy.lora={r: 4}"),
+    # a value head, and advantages that are whitened over the rows of all processes
+    "values": ("recipe=ppo_text", "data.num_prompts=9", "data.group_size=1", "trainer.accumulate_grad_batches=2"),
+    # rows with and without an image, and an encoder that is not trained
+    "some_images": (
+        "policy=tiny_vlm",
+        "data.task.image=true",
+        "data.task.without=3",
+        "policy.freeze_vision=true",
+        "data.num_prompts=5",
+        "trainer.accumulate_grad_batches=3",
+    ),
+    # answers that are given: nothing is sampled for learning
+    "demonstrations": (
+        *("recipe=sft", "task=arithmetic", "policy=tiny_text", "data.num_prompts=9", "data.num_minibatches=2"),
+        *("data.evaluation.count=4", "optimizer.eps=1e-3"),
+    ),
 }
 HELD_OUT = {"envs": "val/mean/success/mean"}
 
@@ -73,24 +90,39 @@ def minibatches(record: dict, size: int) -> list[list]:
     return [[row for piece in pieces[i : i + size] for row in piece] for i in range(0, len(pieces), size)]
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_two_processes_are_one_run(name, tmp_path):
-    chosen = (*RUNS[name], f"trainer.max_epochs={ITERATIONS}", "trainer.check_val_every_n_epoch=1")
-    alone = fit(tmp_path / "alone", *chosen)
-    if name == "uneven":  # Lightning starts the second process
-        first = command(tmp_path / "both", *chosen, "trainer.devices=2", DDP)
-    else:  # torchrun starts both
-        run_ranks(["fit", *words(tmp_path / "both", *chosen, "trainer.devices=2", DDP)], tmp_path)
-        first = record(tmp_path / "both", 0)
-    second = record(tmp_path / "both", 1)
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The record of a run in one process, made once for all strategies."""
+    done: dict[str, dict] = {}
 
-    size = 3 if name == "uneven" else 1
+    def run(name: str) -> dict:
+        if name not in done:
+            done[name] = fit(tmp_path_factory.mktemp(name), *RUNS[name], *EVERY)
+        return done[name]
+
+    return run
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_two_processes_are_one_run(name, strategy, alone, tmp_path):
+    chosen = (*RUNS[name], *EVERY, "trainer.devices=2", f"strategy={strategy}")
+    if name == "uneven":  # Lightning starts the second process
+        first = command(tmp_path, *chosen)
+    else:  # torchrun starts both
+        run_ranks(["fit", *words(tmp_path, *chosen)], tmp_path)
+        first = record(tmp_path, 0)
+    second, alone = record(tmp_path, 1), alone(name)
+
+    size = int(dict(word.split("=", 1) for word in chosen).get("trainer.accumulate_grad_batches", 1))
     cuts = list(zip(*(minibatches(part, size) for part in (alone, first, second))))
     assert len(cuts) == 2 * ITERATIONS
     for whole, mine, theirs in cuts:
         assert sorted(whole) == sorted(mine + theirs)
     assert any(len(mine) != len(theirs) for _, mine, theirs in cuts) or name != "uneven"
 
+    if strategy == "fsdp2":
+        assert max(part["held"] for part in (first, second)) <= 0.55 * alone["held"]
     assert_close(first["weights"], second["weights"], atol=0, rtol=0)
     assert_close(first["weights"], alone["weights"], atol=2e-6, rtol=0)
     assert all(state["exp_avg"].abs().max() > 0 for state in list(alone["optimizer"][0]["state"].values())[-3:])
@@ -98,20 +130,3 @@ def test_two_processes_are_one_run(name, tmp_path):
     assert any(HELD_OUT.get(name, "val/greedy/exact/mean") in numbers for numbers in first["metrics"])
     for ours, one in zip(first["metrics"], alone["metrics"]):
         assert_close(ours, one, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.slow
-def test_sharded_weights_make_the_same_run(tmp_path):
-    """FSDP2: each process holds a share of every weight; learning, checkpoint and export go through it."""
-    chosen = ("recipe=sft", "task=arithmetic", "policy=tiny_text", "data.num_prompts=8", "data.num_minibatches=2")
-    chosen += ("data.evaluation=null", "trainer.max_epochs=2", "trainer.gradient_clip_val=null", "optimizer.eps=1e-3")
-    strategy = "lightning.pytorch.strategies.ModelParallelStrategy, data_parallel_size: 2, tensor_parallel_size: 1"
-    alone = fit(tmp_path / "alone", *chosen)
-    both = command(tmp_path / "both", *chosen, "trainer.devices=2", f"trainer.strategy={{_target_: {strategy}}}")
-    assert_close(both["weights"], alone["weights"], atol=2e-6, rtol=0)
-    other = record(tmp_path / "both", 1)
-    for whole, mine, theirs in zip(*(minibatches(part, 1) for part in (alone, both, other))):
-        assert sorted(whole) == sorted(mine + theirs)
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "both" / "policy")
-    for name, value in model.state_dict().items():
-        assert_close(value, alone["weights"][f"policy.model.{name}"], atol=2e-6, rtol=0)

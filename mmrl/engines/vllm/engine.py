@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
@@ -24,6 +23,7 @@ from mmrl.engines.vllm.weight_update import AdapterFactors, FullWeights
 from mmrl.engines.vllm.weight_verification import verify_canary, verify_weights
 from mmrl.evaluation_mode import evaluation_mode
 from mmrl.policies.text.generation import refuse_mean
+from mmrl.strategies.sharding import collect_weights
 from mmrl.types import Completion, Observation, Request, Sampling
 
 log = logging.getLogger(__name__)
@@ -60,9 +60,9 @@ class VllmEngine(Engine):
 
     def sync(self, policy: Any, version: int) -> None:
         canary = policy.canary()  # refuses, by name, a policy that vLLM cannot serve
-        with parallel.unshard(policy):
-            exported = self._start(policy, version) if self._folder is None else None
-            self._verify_weights(self._push(policy, version) if exported is None else exported, version)
+        with collect_weights(policy) as whole:
+            exported = self._start(whole, version) if self._folder is None else None
+            self._verify_weights(self._push(whole, version) if exported is None else exported, version)
         self._policy, self._version = policy, version
         self._run_canary(canary)
 

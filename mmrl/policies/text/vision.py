@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from mmrl.batch import Ragged, pad_stack
@@ -67,6 +67,9 @@ class VisionLanguagePolicy(TextPolicy):
             "vision_end_token_id",
         )
         return sorted({i for name in names if isinstance(i := getattr(config, name, None), int)})
+
+    def optional_modules(self) -> list[nn.Module]:
+        return [self.model.get_encoder(modality="image")]
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         require_inputs(raw, ["messages", "images"], self)

@@ -3,72 +3,57 @@
 from types import SimpleNamespace
 
 import pytest
+from lightning.pytorch.strategies import (
+    DDPStrategy,
+    DeepSpeedStrategy,
+    FSDPStrategy,
+    ModelParallelStrategy,
+    SingleDeviceStrategy,
+)
 
-from mmrl.annotators.logprobs import OldLogprobs
+from mmrl import parallel
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
 from mmrl.data.checks.processes import check_processes
-from tests.tiny_recipes import TEXT, start, words
+from mmrl.strategies.fsdp2 import FSDP2
 
 
-class Mesh:
-    """What is asked of torch's device mesh."""
-
-    mesh_dim_names = ("data_parallel", "tensor_parallel")
-
-    def __init__(self, *shape: int):
-        self.shape = shape
+@pytest.mark.parametrize("kind", [FSDPStrategy, ModelParallelStrategy, DeepSpeedStrategy])
+def test_strategies_that_are_not_implemented_are_refused_by_name(kind):
+    strategy = object.__new__(kind)  # DeepSpeed is not installed
+    with pytest.raises(ValueError, match=rf"{kind.__name__}.* strategy=ddp.* strategy=fsdp2"):
+        parallel.refuse_strategy(SimpleNamespace(strategy=strategy))
 
 
-def trainer(size: int, data: object, *mesh: int) -> SimpleNamespace:
-    """What is asked of Lightning's trainer, with `size` processes that this test does not start."""
-    strategy = SimpleNamespace(device_mesh=Mesh(*mesh) if mesh else None)
-    return SimpleNamespace(world_size=size, datamodule=data, strategy=strategy)
+def test_one_process_ddp_and_fsdp2_are_accepted():
+    for strategy in (SingleDeviceStrategy("cpu"), DDPStrategy(), FSDP2()):
+        parallel.refuse_strategy(SimpleNamespace(strategy=strategy))
 
 
-@pytest.fixture(scope="module")
-def online(tmp_path_factory):
-    return CLI(to_lightning(compose([*TEXT, f"run_dir='{tmp_path_factory.mktemp('online')}'"]))).datamodule
+def test_ddp_finds_unused_weights_unless_the_strategy_forbids_it():
+    sees, reads = (SimpleNamespace(optional_modules=lambda parts=parts: parts) for parts in (["encoder"], []))
+    for given, policy, wanted in (
+        ({}, sees, True),
+        ({}, reads, None),
+        ({"find_unused_parameters": False}, sees, False),
+    ):
+        trainer = SimpleNamespace(strategy=DDPStrategy(**given))
+        parallel.allow_unused_parameters(trainer, policy)
+        assert trainer.strategy._ddp_kwargs.get("find_unused_parameters") is wanted
 
 
-@pytest.fixture(scope="module")
-def offline(tmp_path_factory):
-    more = ("rollout=demonstrations", "data.evaluation=null", "data.pipeline=[]", "objective=imitation")
-    return CLI(to_lightning(compose([*TEXT, *more, f"run_dir='{tmp_path_factory.mktemp('off')}'"]))).datamodule
-
-
-def test_a_mesh_that_does_not_shard_is_refused_with_its_two_sizes(offline):
-    for shape in ((1, 2), (1, 1), (2, 2)):
-        size = shape[0] * shape[1] if shape != (1, 1) else 2
-        with pytest.raises(ValueError, match=rf"data_parallel_size={size} .*tensor_parallel_size=1"):
-            check_processes(trainer(size, offline, *shape))
-    check_processes(trainer(2, offline, 2, 1))
-    check_processes(trainer(1, offline, 1, 1))
-
-
-def test_annotators_that_run_sharded_weights_are_refused(offline):
-    offline.pipeline, before = [("old", OldLogprobs())], offline.pipeline
-    with pytest.raises(ValueError, match=r"data.pipeline=\[\]"):
-        check_processes(trainer(2, offline, 2, 1))
-    offline.pipeline = before
-
-
-def test_sampling_from_sharded_weights_is_refused(online):
-    with pytest.raises(ValueError, match=r"sharded weights \(FSDP2\) cannot be sampled from.*find_unused_parameters"):
-        check_processes(trainer(2, online, 2, 1))
-    check_processes(trainer(2, online))  # copies of the weights
+def test_a_shard_size_divides_the_number_of_processes():
+    strategy = FSDP2(shard_size=3)
+    strategy.cluster_environment = SimpleNamespace(world_size=lambda: 4)
+    strategy._device_mesh = None
+    with pytest.raises(ValueError, match="shard_size=3 does not divide the 4 processes"):
+        strategy._build_shard_mesh()
+    with pytest.raises(ValueError, match="shard_size must be at least 1, got 0"):
+        FSDP2(shard_size=0)
 
 
 def test_a_replay_buffer_is_that_of_one_process(tmp_path):
     data = CLI(to_lightning(compose(["recipe=sac", f"run_dir='{tmp_path}'", "policy.hidden=[8]"]))).datamodule
     with pytest.raises(ValueError, match=r"replay buffer of one process.*trainer.devices=1"):
-        check_processes(trainer(2, data))
-    check_processes(trainer(1, data))
-
-
-@pytest.mark.slow
-def test_the_default_sizes_of_the_sharding_strategy_end_the_run(tmp_path):
-    strategy = "trainer.strategy._target_=lightning.pytorch.strategies.ModelParallelStrategy"
-    done = start(words(tmp_path, "recipe=sft", "data.evaluation=null", strategy, "trainer.devices=2"))
-    _, errors = done.communicate(timeout=300)
-    assert done.returncode != 0 and "data_parallel_size=2" in errors
+        check_processes(SimpleNamespace(world_size=2, datamodule=data))
+    check_processes(SimpleNamespace(world_size=1, datamodule=data))

@@ -69,10 +69,16 @@ class PrefixSharing:
         return tokens.has_images(), self.window is not None and longest > self.window
 
     def verify(self, tokens: BatchTokens, score: Callable[[list[PackedBatch]], Tensor], network: nn.Module) -> bool:
-        """Whether log-probs of shared and unshared sequences agree; `score` computes them for a packing."""
+        """Whether log-probs of shared and unshared sequences agree; `score` computes them for a packing.
+
+        Sharded weights are gathered in every call of the network, by all processes at once, and only one of them may
+        have a new case: such a case is not shared until it is scored with gathered weights.
+        """
         key = self.regime(tokens)
+        if key not in self.exact and _is_sharded(network):
+            return False
         if key not in self.exact:
-            reason = _explain_sharded(network) or self._compare(_select_longest(tokens.lengths), score, network)
+            reason = self._compare(_select_longest(tokens.lengths), score, network)
             self.exact[key] = not reason
             if reason:
                 log.warning(
@@ -110,13 +116,9 @@ def _low_precision(network: nn.Module) -> list[Tensor]:
     return [tensor for tensor in every if tensor.dtype in (torch.bfloat16, torch.float16)]
 
 
-def _explain_sharded(network: nn.Module) -> str:
-    """Return the reason why they cannot be compared in fp32; empty if they can."""
-    if not any(hasattr(tensor, "to_local") for tensor in _low_precision(network)):
-        return ""
-    return (
-        "its sharded weights are not fp32, and rounding hides a wrong mask; policy.dtype=float32 lets them be compared"
-    )
+def _is_sharded(network: nn.Module) -> bool:
+    """Whether the weights are sharded and not gathered at present."""
+    return any(hasattr(parameter, "to_local") for parameter in network.parameters())
 
 
 @contextmanager

@@ -1,0 +1,153 @@
+"""Shard the weights of a policy (FSDP2), gather them for sampling and scoring, and collect them to save them.
+
+Sharded weights are gathered block by block in every call of the network, by all processes at once, so that all
+processes must call it equally often. In the learn step they do. While they sample, score and evaluate they do not:
+completions end at different tokens and processes have different numbers of rows. The weights are therefore gathered
+once for these phases (`gather_weights`), and calls of the network communicate nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from mmrl.policies.base import Policy
+
+_plain: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # sharded policy -> its copy without weights
+
+
+def shard(policy: Policy, mesh: Any, precision: MixedPrecisionPolicy | None = None) -> None:
+    """Shard every repeated block of a policy, and then the rest of it, over a mesh.
+
+    Modules that `forward` may leave out, such as the image encoder for rows without images, belong to the rest, whose
+    weights are gathered in every call.
+
+    Args:
+        policy: its parameters become shards.
+        mesh: of one dimension, or of two: replicas and shards.
+        precision: in which weights are gathered and gradients are summed.
+    """
+    precision = precision or MixedPrecisionPolicy(cast_forward_inputs=False)
+    _plain[policy] = _copy_without_weights(policy)
+    for parameter in policy.parameters():  # torch shards no other layout
+        parameter.data = parameter.data.contiguous()
+    optional = {module for each in policy.optional_modules() for module in each.modules()}
+    for block in _blocks(policy, optional):
+        _shard_by_dtype(block, mesh, precision)
+    # columns of the batch, such as log-probs, keep their precision
+    root = MixedPrecisionPolicy(precision.param_dtype, precision.reduce_dtype, cast_forward_inputs=False)
+    warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module .* returned a view")  # outputs are not changed in place
+    name = type(policy).__name__
+    _shard_by_dtype(policy, mesh, root)
+    type(policy).__name__ = name  # contracts and saved policies name the class, which torch replaces
+    if optional:
+        policy.set_reduce_scatter_unused_params(True)  # type: ignore[attr-defined]
+    policy.one_pass = True
+
+
+def is_sharded(policy: nn.Module) -> bool:
+    """Whether the policy's weights are sharded."""
+    return policy in _plain
+
+
+@contextmanager
+def gather_weights(*models: nn.Module) -> Iterator[None]:
+    """Gather the sharded weights of models on every process inside the context. Collective; for use without gradient.
+
+    Calls of the network inside do not communicate, so that each process may make as many as it needs.
+    """
+    sharded = [model for model in models if is_sharded(model)]
+    for model in sharded:
+        _gather(model)
+    try:
+        yield
+    finally:
+        for model in sharded:
+            _release(model)
+
+
+@contextmanager
+def collect_weights(policy: Any) -> Iterator[Any]:
+    """Yield the policy without shards, to save it: on rank 0 a copy in host memory, on other ranks None. Collective.
+
+    A policy that is not sharded is yielded itself, on every rank.
+    """
+    if not is_sharded(policy):
+        yield policy
+        return
+    plain, first = _plain[policy], torch.distributed.get_rank() == 0
+    places = [(module, name) for module in plain.modules() for name, p in module._parameters.items() if p is not None]
+    empty = [module._parameters[name] for module, name in places]
+    whole: dict[int, nn.Parameter] = {}  # by the parameter without memory, so that tied weights stay tied
+    for parameter, kept in zip(policy.parameters(), plain.parameters(), strict=True):
+        value = parameter.detach()
+        value = value.full_tensor() if isinstance(value, DTensor) else value  # one parameter at a time
+        if first:
+            whole[id(kept)] = nn.Parameter(value.cpu(), parameter.requires_grad)
+    for (module, name), kept in zip(places, empty):
+        module._parameters[name] = whole.get(id(kept), kept)
+    try:
+        yield plain if first else None
+    finally:
+        for (module, name), kept in zip(places, empty):
+            module._parameters[name] = kept
+
+
+def _copy_without_weights(policy: Policy) -> Policy:
+    """Copy the modules, whose parameters have shapes but no memory."""
+    return copy.deepcopy(policy, {id(p): nn.Parameter(_empty(p), p.requires_grad) for p in policy.parameters()})
+
+
+def _empty(parameter: Any) -> torch.Tensor:
+    return torch.empty_like(parameter, device="meta")
+
+
+def _blocks(module: nn.Module, optional: set[nn.Module]) -> Iterator[nn.Module]:
+    """Yield the outermost repeated blocks: the items of module lists."""
+    for child in module.children():
+        if child in optional:
+            continue
+        if isinstance(child, nn.ModuleList):
+            yield from (block for block in child if next(block.parameters(), None) is not None)
+        else:
+            yield from _blocks(child, optional)
+
+
+def _shard_by_dtype(module: nn.Module, mesh: Any, precision: MixedPrecisionPolicy) -> None:
+    """Shard a module; parts that train another dtype than most of it are sharded on their own, as torch requires."""
+    trained = Counter(p.dtype for p in module.parameters() if p.requires_grad and not isinstance(p, DTensor))
+    for dtype, _ in trained.most_common()[1:]:
+        for part in module.modules():
+            if any(p.dtype == dtype and p.requires_grad for p in part.parameters(recurse=False)):
+                fully_shard(part, mesh=mesh, mp_policy=precision)
+    fully_shard(module, mesh=mesh, mp_policy=precision)
+
+
+def _sharded_modules(model: nn.Module) -> list[FSDPModule]:
+    return [module for module in model.modules() if isinstance(module, FSDPModule)]
+
+
+def _gather(model: Any) -> None:
+    model._get_fsdp_state()._lazy_init()  # otherwise the first block that is called becomes the root
+    for module in _sharded_modules(model):
+        module.unshard()
+    model.set_reshard_after_forward(False)
+    model.one_pass = False
+
+
+def _release(model: Any) -> None:
+    model.set_reshard_after_forward(True)
+    model.set_reshard_after_forward(False, recurse=False)  # the backward pass needs the root's weights first
+    for module in _sharded_modules(model):
+        module.reshard()
+    model.one_pass = True
