@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.groups import number_distinct
 from mmrl.policies.base import Policy, collate_rows
@@ -16,6 +17,7 @@ from mmrl.transforms.base import EpisodeTransform
 from mmrl.transitions import columns_of
 from mmrl.types import Completion, Context, Episode, Observation, Turn
 
+NO_GROUP = -1  # group of a row that takes part in collectives only, and in no minibatch
 log = logging.getLogger(__name__)
 
 
@@ -24,23 +26,38 @@ def learnable(
 ) -> Batch:
     """Collate the rows to learn from; if there are none, one masked row, so that all ranks take part in collectives.
 
-    It has the columns of the others too: the transforms that write some are given it.
+    It has the columns of the others too: the transforms that write some are given it. A rank without an episode, since
+    there are more ranks than prompts, takes one of another rank. Collective.
     """
-    if any(episode.turns for episode in episodes):
-        return collate(episodes, ctx.policy)
-    spare = next((e for e in collected if e.turns), None)
+    spare = _find_spare(collected)
     if spare is None:
         raise RuntimeError(
             f"iteration {ctx.iteration}: all {len(collected)} episodes of task {ctx.task.name!r} ended in an error "
             "before the first decision; see the log above"
         )
-    log.warning("iteration %d: no episode is left to learn from", ctx.iteration)
+    if any(episode.turns for episode in episodes):
+        return collate(episodes, ctx.policy)
+    if collected:
+        log.warning("iteration %d: no episode is left to learn from", ctx.iteration)
     left = [spare]
     for transform in transforms:
         if transform.writes() or transform.contexts():
             left = transform(left, ctx)
     batch = collate(left, ctx.policy).select(torch.tensor([0]))
-    return batch.with_columns(action_mask=torch.zeros_like(batch["action_mask"]))
+    return batch.with_columns(
+        action_mask=torch.zeros_like(batch["action_mask"]), group=torch.full_like(batch["group"], NO_GROUP)
+    )
+
+
+def _find_spare(collected: Sequence[Episode]) -> Episode | None:
+    """Return this rank's first episode with a turn, else that of the first rank that has one; None if there is none."""
+    own = next((episode for episode in collected if episode.turns), None)
+    found = parallel.gather([own is not None])
+    if all(found) or not any(found):
+        return own
+    rank, _ = parallel.rank_and_size()
+    shared = parallel.gather([own] if rank == found.index(True) else [])  # by one rank only: episodes may have images
+    return own or shared[0]
 
 
 def collate(episodes: Sequence[Episode], policy: Policy) -> Batch:

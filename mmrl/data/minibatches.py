@@ -47,7 +47,9 @@ def split_update_epochs(
     rows meet in the same minibatch on one process and on many.
     """
     batch = zero_padding(batch)
-    order, groups = _global_order(batch)
+    in_group = batch["group"].numpy() >= 0
+    real, idle = np.flatnonzero(in_group), np.flatnonzero(~in_group)
+    order, groups = _global_order(batch.select(torch.from_numpy(real)))
     unit = np.unique(groups, return_inverse=True)[1] if whole_groups else np.arange(len(groups))
     units = int(unit.max()) + 1 if len(unit) else 0
     # number of units of each minibatch, rounded up
@@ -56,7 +58,7 @@ def split_update_epochs(
         permuted_unit = derive_rng(seed, "window", iteration, number).permutation(units)[unit]
         place = permuted_unit.argsort(kind="stable").argsort()[order]  # position of each local row among all rows
         nearest = place.argsort()
-        permuted = batch.select(torch.from_numpy(nearest))
+        permuted = batch.select(torch.from_numpy(np.concatenate([real[nearest], idle])))
         cuts = np.searchsorted(permuted_unit[order][nearest], starts).tolist()
         yield UpdateEpoch(permuted, weighting, cuts, accumulate, device, whole_groups)
 
@@ -65,7 +67,7 @@ class UpdateEpoch:
     """One epoch over all rows, split into minibatches; iterating gives their micro-batches.
 
     Args:
-        batch: the rows in the order of the minibatches.
+        batch: the rows in the order of the minibatches, then a row of no minibatch where a rank has no others.
         weighting: how choices share the loss of a minibatch.
         cuts: the first row of each minibatch, and the number of rows.
         accumulate: micro-batches of a minibatch.
@@ -88,7 +90,7 @@ class UpdateEpoch:
     def __iter__(self) -> Iterator[Batch]:
         _, size = parallel.rank_and_size()
         sizes = [stop - start for start, stop in pairwise(self.cuts)]
-        for part, rows in zip(self.batch.cut(sizes), sizes):
+        for part, rows in zip(self.batch.cut([*sizes, self.batch.rows - self.cuts[-1]]), sizes):
             weights = self.weighting(part, lambda value: parallel.total(value, self.device))
             # Lightning divides by the accumulated micro-batches, and DDP averages over the ranks
             part["loss_weights"] = weights * (self.accumulate * size)

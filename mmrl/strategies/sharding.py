@@ -46,7 +46,8 @@ def shard(policy: Policy, mesh: Any, precision: MixedPrecisionPolicy | None = No
         _shard_by_dtype(block, mesh, precision)
     # columns of the batch, such as log-probs, keep their precision
     root = MixedPrecisionPolicy(precision.param_dtype, precision.reduce_dtype, cast_forward_inputs=False)
-    warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module .* returned a view")  # outputs are not changed in place
+    # outputs are not changed in place
+    warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module .* returned a view")
     name = type(policy).__name__
     _shard_by_dtype(policy, mesh, root)
     type(policy).__name__ = name  # contracts and saved policies name the class, which torch replaces

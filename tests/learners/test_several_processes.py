@@ -1,4 +1,6 @@
-"""Two processes make the run that one makes: the same rollouts, the same minibatches, the same weights."""
+"""Several processes make the run that one makes: the same rollouts, the same minibatches, the same weights."""
+
+from itertools import chain
 
 import pytest
 from torch.testing import assert_close
@@ -6,7 +8,11 @@ from torch.testing import assert_close
 from tests.runs.processes import run_ranks
 from tests.tiny_recipes import command, fit, record, words
 
-STRATEGIES = ("ddp", "fsdp2")
+STRATEGIES = {
+    "ddp": ("strategy=ddp",),
+    "fsdp2": ("strategy=fsdp2",),
+    "hsdp": ("strategy=fsdp2", "strategy.shard_size=2", "strategy.sync_micro_batches=false"),
+}
 ITERATIONS = 2
 EVERY = (f"trainer.max_epochs={ITERATIONS}", "trainer.check_val_every_n_epoch=1")
 RUNS = {
@@ -64,6 +70,14 @@ RUNS = {
     ),
     # a frozen base below adapters, and a reference that shares it
     "adapters": ("recipe=grpo_kl", "policy.lora={r: 4}"),
+    # one prompt: the other processes have nothing to sample, to score or to learn from
+    "one_prompt": (
+        "data.num_prompts=1",
+        "data.group_size=8",
+        "data.annotators.old={_target_: mmrl.annotators.logprobs.OldLogprobs}",
+        "data.pipeline=[old, group_advantage]",
+        "policy.gradient_checkpointing=true",
+    ),
     # a value head, and advantages that are whitened over the rows of all processes
     "values": ("recipe=ppo_text", "data.num_prompts=9", "data.group_size=1", "trainer.accumulate_grad_batches=2"),
     # rows with and without an image, and an encoder that is not trained
@@ -104,26 +118,43 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", RUNS)
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
 def test_two_processes_are_one_run(name, strategy, alone, tmp_path):
-    chosen = (*RUNS[name], *EVERY, "trainer.devices=2", f"strategy={strategy}")
+    chosen = (*RUNS[name], *EVERY, "trainer.devices=2", *STRATEGIES[strategy])
     if name == "uneven":  # Lightning starts the second process
-        first = command(tmp_path, *chosen)
+        command(tmp_path, *chosen)
     else:  # torchrun starts both
         run_ranks(["fit", *words(tmp_path, *chosen)], tmp_path)
-        first = record(tmp_path, 0)
-    second, alone = record(tmp_path, 1), alone(name)
-
-    size = int(dict(word.split("=", 1) for word in chosen).get("trainer.accumulate_grad_batches", 1))
-    cuts = list(zip(*(minibatches(part, size) for part in (alone, first, second))))
-    assert len(cuts) == 2 * ITERATIONS
-    for whole, mine, theirs in cuts:
-        assert sorted(whole) == sorted(mine + theirs)
-    assert any(len(mine) != len(theirs) for _, mine, theirs in cuts) or name != "uneven"
-
+    check_run(name, alone(name), [record(tmp_path, rank) for rank in range(2)])
     if strategy == "fsdp2":
-        assert max(part["held"] for part in (first, second)) <= 0.55 * alone["held"]
-    assert_close(first["weights"], second["weights"], atol=0, rtol=0)
+        assert max(record(tmp_path, rank)["held"] for rank in range(2)) <= 0.55 * alone(name)["held"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_four_processes_are_one_run(name, strategy, alone, tmp_path):
+    chosen = (*RUNS[name], *EVERY, "trainer.devices=4", *STRATEGIES[strategy])
+    run_ranks(["fit", *words(tmp_path, *chosen)], tmp_path, ranks=4)
+    check_run(name, alone(name), [record(tmp_path, rank) for rank in range(4)])
+    if strategy != "ddp":
+        share = {"fsdp2": 0.3, "hsdp": 0.55}[strategy]
+        assert max(record(tmp_path, rank)["held"] for rank in range(4)) <= share * alone(name)["held"]
+
+
+def check_run(name: str, alone: dict, ranks: list[dict]) -> None:
+    """Compare the records of a run's processes with that of one process."""
+    first = ranks[0]
+    accumulated = next((word for word in RUNS[name] if word.startswith("trainer.accumulate_grad_batches=")), "=1")
+    size = int(accumulated.partition("=")[2])
+    cuts = list(zip(*(minibatches(part, size) for part in (alone, *ranks))))
+    assert len(cuts) == 2 * ITERATIONS
+    for whole, *parts in cuts:
+        assert sorted(whole) == sorted(chain.from_iterable(parts))
+    assert any(len({len(part) for part in parts}) > 1 for _, *parts in cuts) or name != "uneven"
+
+    for other in ranks[1:]:
+        assert_close(first["weights"], other["weights"], atol=0, rtol=0)
     assert_close(first["weights"], alone["weights"], atol=2e-6, rtol=0)
     assert all(state["exp_avg"].abs().max() > 0 for state in list(alone["optimizer"][0]["state"].values())[-3:])
     assert first["data"]["curriculum"] == alone["data"]["curriculum"]
