@@ -15,6 +15,7 @@ def _load_lazily(module: str, function: str, package: str = "mmrl.commands") -> 
 
 COMMANDS: dict[str, Command] = {
     "fit": _load_lazily("fit", "fit"),
+    "plan": _load_lazily("plan", "plan"),
     "evaluate": _load_lazily("evaluate", "evaluate"),
     "show": _load_lazily("show", "show"),
     "chat": _load_lazily("chat", "chat", "mmrl.api"),

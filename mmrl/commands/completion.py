@@ -11,6 +11,7 @@ from mmrl.commands import COMMANDS
 from mmrl.commands.catalogue.listing import PARTS, plural
 from mmrl.commands.data import RECORD_OPTIONS
 from mmrl.commands.evaluation.arguments import OPTIONS
+from mmrl.commands.plan import OPTIONS as PLAN_OPTIONS
 from mmrl.commands.show import OPTIONS as SHOW_OPTIONS
 from mmrl.config.compose import PLAIN, ROOTS, SHORT, compose, groups
 from mmrl.errors import ConfigError
@@ -77,6 +78,8 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
     command, *given = before
     if command == "fit":
         return [*_configuration_keys(last, given), "trust=", "overwrite=", "--config", "--print_config", "--help"]
+    if command == "plan":
+        return [*_configuration_keys(last, given), *PLAN_OPTIONS, "--json", "--config", "--help"]
     if command == "evaluate":
         folders = [] if given else find_run_folders()
         return [*folders, *(f"{name}=" for name in OPTIONS), *(f"{slot}." for slot in (*SHORT, *ROOTS)), "--help"]
@@ -95,7 +98,7 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
 
 
 def _complete_value(key: str, before: Sequence[str]) -> Sequence[str]:
-    if before[0] in ("fit", "data") and key in groups():
+    if before[0] in ("fit", "plan", "data") and key in groups():
         return groups()[key]
     if key in ("run", "compare"):
         return [*find_run_folders(), "start"] if key == "compare" else find_run_folders()

@@ -5,6 +5,7 @@ from __future__ import annotations
 USAGE = """mmrl: reinforcement learning for text, vision-language and vision-language-action policies
 
   mmrl fit recipe=grpo task=arithmetic policy=tiny_text   train a policy
+  mmrl plan recipe=grpo policy=smollm2 --memory 8GiB      memory of a run by phase, before it starts
   mmrl evaluate RUN_FOLDER                                measure a run's checkpoints on held-out problems
   mmrl show RUN_FOLDER                                    what the policy wrote: prompts, completions, scores
   mmrl chat RUN_FOLDER                                    talk to a text or vision-language policy
@@ -63,6 +64,25 @@ Examples:
   mmrl fit recipe=demo_vla sim=push trainer.max_epochs=40 run_dir=runs/push
   mmrl fit recipe=sac sim=gym sim.id=Pendulum-v1
   mmrl fit --config runs/push/config.yaml --trainer.max_epochs 80 --ckpt_path runs/push/checkpoints/last.ckpt
+""",
+    "plan": """mmrl plan: memory of a run by phase and rank, before it starts
+
+  mmrl plan THE_WORDS_OF_MMRL_FIT [OPTIONS]
+
+Nothing is trained and no weights are loaded: the policy is built from its configuration, and its passes are traced with
+tensors that have no content. Printed are, for each rank, weights, gradients, optimiser state, reference, activations,
+logits, KV cache, engine and the sum of every phase; whether it fits; and if not, what to change.
+
+Options:
+  --memory 80GB          of a device; default: the present GPU's or the host's; with it, accelerator=auto is cuda
+  --prompt-tokens 512    length of a prompt; default: of the task's own prompts
+  --response-tokens 64   length of a completion; default: sampling.max_tokens
+  --from RUN_FOLDER      scale the seconds of that run's iterations; without it there is no time estimate
+  --json                 print one JSON object, sizes in bytes
+
+Examples:
+  mmrl plan recipe=grpo policy=smollm2
+  mmrl plan recipe=grpo policy=text policy.path=Qwen/Qwen2.5-7B-Instruct trainer.devices=8 --memory 80GB
 """,
     "evaluate": """mmrl evaluate: measure a run's checkpoints on held-out problems, with confidence intervals
 

@@ -27,15 +27,13 @@ class QuantizedLinear(nn.Linear):
     """
 
     def __init__(self, linear: nn.Linear, kind: str):
-        from bitsandbytes.functional import quantize_4bit
-
         nn.Module.__init__(self)
         self.in_features, self.out_features, self.kind = linear.in_features, linear.out_features, kind
         self.dtype = linear.weight.dtype
-        codes, state = quantize_4bit(linear.weight.data, blocksize=BLOCK, compress_statistics=True, quant_type=kind)
+        codes, statistics = _quantize(linear.weight.data, kind)
         self.weight = nn.Parameter(codes, requires_grad=False)
         self.bias = None if linear.bias is None else nn.Parameter(linear.bias.data, requires_grad=False)
-        for name, tensor in zip(STATISTICS, (state.absmax, state.state2.absmax, state.state2.code, state.offset)):
+        for name, tensor in zip(STATISTICS, statistics):
             # bytes, so that a conversion of the module to bfloat16 does not round them
             self.register_buffer(name, tensor.reshape(-1).contiguous().view(torch.uint8))
 
@@ -74,6 +72,19 @@ class QuantizedLinear(nn.Linear):
         linear.weight = nn.Parameter(weight, requires_grad=False)
         linear.bias = self.bias
         return linear
+
+
+def _quantize(weight: Tensor, kind: str) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Quantise a weight to codes and the tensors of STATISTICS; on the meta device these have shapes alone."""
+    if weight.is_meta:
+        blocks = -(-weight.numel() // BLOCK)
+        codes = weight.new_empty((weight.numel() + 1) // 2, 1, dtype=torch.uint8)
+        floats = (weight.new_empty(size, dtype=torch.float32) for size in (-(-blocks // NESTED_BLOCK), 256, 1))
+        return codes, (weight.new_empty(blocks, dtype=torch.uint8), *floats)
+    from bitsandbytes.functional import quantize_4bit
+
+    codes, state = quantize_4bit(weight, blocksize=BLOCK, compress_statistics=True, quant_type=kind)
+    return codes, (state.absmax, state.state2.absmax, state.state2.code, state.offset)
 
 
 def quantize_linears(model: Any, kind: str | None, trainable: bool) -> None:

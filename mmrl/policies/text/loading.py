@@ -10,8 +10,10 @@ from contextlib import contextmanager, nullcontext, redirect_stderr
 from pathlib import Path
 from typing import Any
 
+import torch
 from huggingface_hub.utils import enable_progress_bars
 from torch import nn
+from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
 from mmrl.policies.quantization import dequantize_linears, quantize_linears
@@ -47,6 +49,8 @@ def refuse_empty(tokenizer: Any) -> Any:
 def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **options: Any) -> Any:
     """Load a transformers model from safetensors or GGUF; missing weights are refused, not drawn at random.
 
+    On the meta device config.json alone is read: the model has shapes and dtypes, and no weights.
+
     Args:
         auto_model: a model class of transformers.
         path: of `locate_checkpoint`; the weights of a GGUF file are dequantised.
@@ -56,8 +60,10 @@ def load_model(auto_model: Any, path: str, may_lack: tuple[str, ...] = (), **opt
     Raises:
         ValueError: missing weights, weights of another shape, or weights that are not finite.
     """
-    options |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
     arguments = locate_checkpoint(path)
+    if torch.get_default_device().type == "meta":
+        return auto_model.from_config(AutoConfig.from_pretrained(**arguments), **options)
+    options |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "use_safetensors": True}
     # of GGUF files transformers draws a progress bar that cannot be switched off
     bar = redirect_stderr(io.StringIO()) if "gguf_file" in arguments else nullcontext()
     with _quiet(), bar:  # the errors below replace its long report

@@ -25,7 +25,7 @@ from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.decoding import generate, next_logits
 from mmrl.policies.text.generation import ServedPolicy, refuse_mean
 from mmrl.policies.text.packing import plan as packing
-from mmrl.policies.text.packing.packed_inputs import BatchTokens, score_tokens
+from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_tokens
 from mmrl.policies.text.packing.prefix_attention import enable_prefix_sharing
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
 from mmrl.policies.text.statistics import Statistic
@@ -258,11 +258,11 @@ class TextPolicy(ServedPolicy):
 
     def _score_batches(self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch) -> list[Tensor]:
         """Score packed batches: positions in the batch, log-probs, entropies, statistics and values, each [M, ...]."""
-        return [torch.cat(parts) for parts in zip(*(self._score_batch(tokens, packed, batch) for packed in batches))]
+        inputs = (tokens.pack(packed, self.prefix_sharing.mask) for packed in batches)
+        return [torch.cat(parts) for parts in zip(*(self.score_inputs(each, batch) for each in inputs))]
 
-    def _score_batch(self, tokens: BatchTokens, packed: packing.PackedBatch, batch: Batch) -> list[Tensor]:
-        """Score one packed batch with one call of the network."""
-        inputs = tokens.pack(packed, self.prefix_sharing.mask)
+    def score_inputs(self, inputs: PackedInputs, batch: Batch) -> list[Tensor]:
+        """Score one packed batch with one call of the network; the result is that of `_score_batches`."""
         out = self.model(
             **inputs.tensors,
             use_cache=False,

@@ -82,7 +82,7 @@ class VisionLanguagePolicy(TextPolicy):
                 f"the prompt's messages have {slots} image part(s) but the prompt brings {len(images)} image(s)"
             )
         messages = _expand_content(messages)
-        options = {"return_mm_token_type_ids": True} if self._wants_types else {}
+        options = {"return_mm_token_type_ids": True} if self.wants_token_types else {}
         made = self.processor(
             text=[self.prompt_text(messages, raw.get("tools"))],
             images=[Image.fromarray(image) for image in images] or None,
@@ -111,7 +111,8 @@ class VisionLanguagePolicy(TextPolicy):
         return {"messages": ({"role": "user", "content": content},), "images": (image,)}
 
     @property
-    def _wants_types(self) -> bool:
+    def wants_token_types(self) -> bool:
+        """Whether the model computes positions from the types of tokens: text, image or video."""
         return hasattr(self._inner, "get_rope_index")
 
     @property
@@ -143,7 +144,7 @@ class VisionLanguagePolicy(TextPolicy):
 
         They are always passed, since such models otherwise reuse the offsets of their last call.
         """
-        if not self._wants_types:
+        if not self.wants_token_types:
             return super().positions(ids, attention, inputs)
         grids = {k: v for k, v in inputs.items() if k.endswith("grid_thw") or k == "mm_token_type_ids"}
         positions, _ = self._inner.get_rope_index(ids, attention_mask=attention, **grids)

@@ -1,0 +1,137 @@
+"""`mmrl plan`: memory of a run by phase and rank, before it starts; nothing is trained and no weights are loaded."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmrl.commands.cli import CLI
+from mmrl.commands.fit_arguments import check_dashed
+from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
+from mmrl.config.overrides import check_groups
+from mmrl.config.wiring import load
+from mmrl.errors import ConfigError
+from mmrl.learners.learner import Learner
+from mmrl.plan.advice import advise
+from mmrl.plan.planning import Given, RunPlan, plan_run
+from mmrl.plan.report import parse_bytes, print_report, to_json
+from mmrl.plan.seconds import read_seconds, scale_seconds
+from mmrl.plan.shapes import build_on_meta
+from mmrl.policies.base import Policy
+
+
+class PlanCLI(CLI):
+    """CLI that builds policies on the meta device, and no trainer."""
+
+    def _part(self, class_type: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(class_type, type) and issubclass(class_type, Policy):
+            return super()._part(_OnMeta(class_type), *args, **kwargs)
+        return super()._part(class_type, *args, **kwargs)
+
+    def instantiate_trainer(self, **kwargs: Any) -> Any:
+        return None
+
+
+class _OnMeta:
+    """Constructor of a policy class on the meta device."""
+
+    def __init__(self, kind: type[Policy]):
+        self.kind = kind
+        self.__module__, self.__qualname__, self.__name__ = kind.__module__, kind.__qualname__, kind.__name__
+
+    def __call__(self, **kwargs: Any) -> Policy:
+        return build_on_meta(self.kind, kwargs)
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What the command line asks for.
+
+    Args:
+        words: of `mmrl fit`.
+        given: device memory and lengths.
+        as_json: print one JSON object.
+        measured: folder of a run whose seconds are scaled.
+    """
+
+    words: list[str]
+    given: Given
+    as_json: bool = False
+    measured: Path | None = None
+
+
+OPTIONS = ("--memory", "--prompt-tokens", "--response-tokens", "--from")
+
+
+def parse(arguments: Sequence[str]) -> PlanRequest:
+    """Separate the options of `mmrl plan` from the words of `mmrl fit`."""
+    words, found, rest = [], {}, iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if name in OPTIONS:
+            found[name] = value if equals else next(rest, "")
+        elif argument == "--json":
+            found[name] = "true"
+        else:
+            words.append(argument)
+    folder = Path(found["--from"]) if "--from" in found else None
+    if folder is not None and not (folder / "metrics.csv").is_file():
+        raise ConfigError(f"--from {folder}: no metrics.csv there; give the folder of a run")
+    given = Given(
+        memory=parse_bytes(found["--memory"]) if "--memory" in found else None,
+        prompt_tokens=_parse_number(found, "--prompt-tokens"),
+        response_tokens=_parse_number(found, "--response-tokens"),
+    )
+    return PlanRequest(words, given, "--json" in found, folder)
+
+
+def plan(arguments: Sequence[str]) -> RunPlan:
+    """Print the plan of a run. Returns it."""
+    request = parse(arguments)
+    made = build_plan(request.words, request.given)
+    tried = [] if made.fits else advise(made, request.words, lambda words: build_plan(words, request.given))
+    seconds = None if request.measured is None else scale_seconds(made, *read_run(request.measured, request.given))
+    if request.as_json:
+        print(json.dumps(to_json(made, tried, seconds), indent=2))
+    else:
+        print_report(made, tried, seconds)
+    return made
+
+
+def build_plan(words: Sequence[str], given: Given) -> RunPlan:
+    """Compose the configuration of the words as `mmrl fit` does, and plan it."""
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # hints about loggers, devices and seeds
+    if any(word.startswith("--") for word in words):
+        check_dashed(words)
+        cli = PlanCLI(list(words), build=False)
+    else:
+        to_hydra_overrides(words)
+        check_groups(words, groups())
+        cli = PlanCLI(to_lightning(compose(words)), build=False)
+    kind = load(cli._plain()["model"]["class_path"])
+    if not issubclass(kind, Learner):
+        raise ConfigError(f"{kind.__name__} learns from a replay buffer: `mmrl plan` plans recipes without one")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of transformers, about its own names
+        cli.build()
+        return plan_run(cli.model, cli.datamodule, cli._plain()["trainer"], given)
+
+
+def read_run(folder: Path, given: Given) -> tuple[RunPlan, dict[str, float]]:
+    """Plan the configuration of a run, and read the seconds that its iterations took."""
+    config = ["--config", str(folder / "config.yaml")]
+    return build_plan(config, given), read_seconds(folder / "metrics.csv")
+
+
+def _parse_number(found: dict[str, str], name: str) -> int | None:
+    if name not in found:
+        return None
+    if not found[name].isdigit() or int(found[name]) < 1:
+        raise ConfigError(f"{name}={found[name]}: must be a whole number of tokens, at least 1")
+    return int(found[name])

@@ -1,0 +1,75 @@
+"""Count the bytes of tensors that are alive while code runs, on tensors without content too."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class LiveBytes(TorchDispatchMode):
+    """Context that counts the storages which operations inside it allocate, until they are freed.
+
+    Memory that an operation allocates and frees within itself is not seen. `peak` counts everything, `peak_of_rest`
+    leaves out what was set aside before: gradients that an earlier micro-batch would have allocated.
+
+    Args:
+        module: whose tensors do not count.
+    """
+
+    def __init__(self, module: nn.Module):
+        super().__init__()
+        self.live = self.peak = self.peak_of_rest = 0
+        self._aside = 0
+        self._seen: dict[int, Any] = {_key(tensor): None for tensor in (*module.parameters(), *module.buffers())}
+
+    def __torch_dispatch__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for leaf in (out,) if isinstance(out, Tensor) else tree_leaves(out):
+            if isinstance(leaf, Tensor) and leaf.layout is torch.strided:
+                self._count(leaf.untyped_storage())
+        return out
+
+    def reset_peak(self) -> None:
+        """Begin new peaks at the bytes that are alive."""
+        self.peak, self.peak_of_rest = self.live, self.live - self._aside
+
+    @contextmanager
+    def gradients_aside(self, module: nn.Module) -> Iterator[None]:
+        """Set each gradient of a module aside as soon as it is complete, inside the context."""
+
+        def set_aside(parameter: Tensor) -> None:
+            assert parameter.grad is not None
+            self._aside += parameter.grad.nbytes
+
+        hooks = [p.register_post_accumulate_grad_hook(set_aside) for p in module.parameters() if p.requires_grad]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        key = storage._cdata
+        if key in self._seen:
+            return
+        size = storage.nbytes()
+        self.live += size
+        self.peak = max(self.peak, self.live)
+        self.peak_of_rest = max(self.peak_of_rest, self.live - self._aside)
+
+        def free(_: Any) -> None:
+            if self._seen.pop(key, None) is not None:
+                self.live -= size
+
+        self._seen[key] = weakref.ref(storage, free)
+
+
+def _key(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
