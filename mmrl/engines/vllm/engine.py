@@ -25,6 +25,7 @@ from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
 from mmrl.engines.vllm.weight_update import AdapterFactors, FullWeights
 from mmrl.engines.vllm.weight_verification import verify_canary, verify_weights
 from mmrl.evaluation_mode import evaluation_mode
+from mmrl.parallel import rank_and_size
 from mmrl.policies.text.generation import refuse_mean
 from mmrl.types import Completion, Observation, Request, Sampling
 
@@ -77,7 +78,7 @@ class VllmEngine(Engine):
         """
         exported: Mapping[str, Tensor] | None = None
         with raise_together():
-            self._writes = parallel.rank_and_size()[0] == 0
+            self._writes = rank_and_size()[0] == 0
             if self._writes:
                 made = self.folder or tempfile.mkdtemp(prefix="mmrl-vllm-", dir=_shared_memory_folder())
                 self._folder = Path(made)

@@ -26,10 +26,10 @@ from tests.engines.vllm.model_server import write_python
 from tests.engines.vllm.policies import moved, policy, requests
 from tests.engines.vllm.test_server_process import group as processes_of
 from tests.engines.vllm.test_server_process import until
-from tests.learners.test_several_processes import DDP, minibatches
 from tests.runs.processes import run_ranks, start
 from tests.tiny_recipes import command, free_port, record, words
 
+DDP = "trainer.strategy={_target_: lightning.pytorch.strategies.DDPStrategy, process_group_backend: gloo}"
 Scenario = Callable[[int, Path], Any]
 
 
@@ -88,7 +88,7 @@ def test_two_processes_with_a_pool_make_the_run_of_one_though_a_server_dies(tmp_
 
     assert not (tmp_path / "both" / "die-1").exists()
     assert "is started again (1 of 3)" in (tmp_path / "rank0.log").read_text()
-    for whole, mine, theirs in zip(*(minibatches(part, 1) for part in (alone, first, second)), strict=True):
+    for whole, mine, theirs in zip(*(part["minibatches"] for part in (alone, first, second)), strict=True):
         assert sorted(whole) == sorted(mine + theirs) and mine and theirs
     assert_close(first["weights"], second["weights"], atol=0, rtol=0)
     assert_close(first["weights"], alone["weights"], atol=2e-6, rtol=0)
@@ -105,7 +105,7 @@ def test_two_processes_with_a_pool_make_the_run_of_one_though_a_server_dies(tmp_
 def lose_server_of_other_rank(rank: int, folder: Path) -> Any:
     """Rank 1 samples while rank 0 waits for it in a collective, and a server dies."""
     model = policy("qwen2", folder)
-    engine = pool(folder, in_flight=4)
+    engine = pool(folder, in_flight=4, timeout_seconds=8.0)
     try:
         engine.sync(model, 0)
         moved(model, 1.1)
