@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 from lightning.pytorch.strategies import ModelParallelStrategy, StrategyRegistry
 from torch.distributed.constants import default_pg_timeout
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
+from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.optim import Optimizer
 
 from mmrl.strategies.whole_state import collect_optimizer_state, load_model_state, load_optimizer_state
@@ -26,8 +25,6 @@ class FSDP2(ModelParallelStrategy):
     Args:
         shard_size: number of processes that share one copy of the weights, for example those of one node; the weights
             are replicated over the others (HSDP), and gradients are averaged over all. None shards over all processes.
-        sync_micro_batches: reduce gradients in every micro-batch. False reduces them once for each optimiser step
-            (`no_sync`): less communication, but each process holds the gradients of all weights.
         save_distributed_checkpoint: checkpoints are folders, a file for each process; False collects all weights on
             rank 0.
         process_group_backend: of torch; None takes that of the device.
@@ -37,7 +34,6 @@ class FSDP2(ModelParallelStrategy):
     def __init__(
         self,
         shard_size: int | None = None,
-        sync_micro_batches: bool = True,
         save_distributed_checkpoint: bool = True,
         process_group_backend: str | None = None,
         timeout: timedelta | None = default_pg_timeout,
@@ -50,7 +46,7 @@ class FSDP2(ModelParallelStrategy):
             process_group_backend=process_group_backend,
             timeout=timeout,
         )
-        self.shard_size, self.sync_micro_batches = shard_size, sync_micro_batches
+        self.shard_size = shard_size
         self._reads_file = False  # whether the checkpoint that is resumed is one file
         self.shard_mesh: DeviceMesh | None = None  # over which the weights are sharded, and replicated
 
@@ -68,18 +64,6 @@ class FSDP2(ModelParallelStrategy):
         return init_device_mesh(
             self.root_device.type, (total // size, size), mesh_dim_names=("data_parallel_replicate", "shard")
         )
-
-    @contextmanager
-    def block_backward_sync(self) -> Iterator[None]:
-        """Context of all micro-batches of an optimiser step but the last."""
-        modules = [] if self.sync_micro_batches else _roots(self.model)
-        for module in modules:
-            module.set_requires_gradient_sync(False)
-        try:
-            yield
-        finally:
-            for module in modules:
-                module.set_requires_gradient_sync(True)
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         if self._save_distributed_checkpoint:
@@ -117,10 +101,6 @@ def mixed_precision(precision: str) -> MixedPrecisionPolicy:
     if precision not in dtypes:
         return MixedPrecisionPolicy(cast_forward_inputs=False)
     return MixedPrecisionPolicy(dtypes[precision], torch.float32)
-
-
-def _roots(model: Any) -> list[FSDPModule]:
-    return [module for module in model.modules() if isinstance(module, FSDPModule)]
 
 
 StrategyRegistry.register("fsdp2", FSDP2, description="Weights sharded over all processes by torch's fully_shard")

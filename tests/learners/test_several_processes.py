@@ -11,7 +11,7 @@ from tests.tiny_recipes import command, fit, record, words
 STRATEGIES = {
     "ddp": ("strategy=ddp",),
     "fsdp2": ("strategy=fsdp2",),
-    "hsdp": ("strategy=fsdp2", "strategy.shard_size=2", "strategy.sync_micro_batches=false"),
+    "hsdp": ("strategy=fsdp2", "strategy.shard_size=2"),
 }
 ITERATIONS = 2
 EVERY = (f"trainer.max_epochs={ITERATIONS}", "trainer.check_val_every_n_epoch=1")

@@ -92,7 +92,7 @@ class EngineFailure(RuntimeError):
 
 
 class Backend(ABC):
-    """One vLLM instance, or a pool of equal ones."""
+    """One vLLM instance, or a pool of equal ones; `start`, `push` and `report_weights` are called by every rank."""
 
     @abstractmethod
     def start(self, folder: Path, version: int) -> None:
@@ -107,7 +107,8 @@ class Backend(ABC):
         """Load the tensors of a safetensors file (checkpoint names), and reset every cache of older weights."""
 
     @abstractmethod
-    def report_weights(self) -> EngineWeights: ...
+    def report_weights(self) -> EngineWeights | None:
+        """Return the weights that it holds; None on ranks that use the instances of another rank."""
 
     def sleep(self) -> None:
         """Release accelerator memory until the next `generate` or `push`, where that is possible."""

@@ -17,6 +17,7 @@ from mmrl.engines.vllm.sampling import parse_finish_reason, parse_support, sampl
 
 NOWHERE = -9999.0  # the route's value for a log-prob of minus infinity
 SOCKET = "unix:"
+UNKNOWN = -1  # version of weights that mmrl has not sent, such as those of a server that has just started
 
 
 class Refused(RuntimeError):
@@ -147,7 +148,8 @@ def output(reply: dict[str, Any], drawing: Drawing) -> EngineOutput:
             )
         except ValueError as refused:
             ended, error = "error", str(refused)
-    versions = [int(span["version"]) for span in made["weight_versions"] or () if span["version"].isdigit()]
+    named = [span["version"] for span in made["weight_versions"] or ()]
+    versions = [int(version) if version.isdigit() else UNKNOWN for version in named]
     return EngineOutput(
         prompt_ids=tuple(reply["prompt_token_ids"]),
         ids=tuple(made["token_ids"]),

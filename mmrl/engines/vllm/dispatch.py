@@ -26,6 +26,7 @@ class Dispatch:
         revive: restarts a server, given its count of starts when it was found dead, and the reason.
         in_flight: maximum number of concurrent requests per server.
         seconds: time without an answer from a server after which its requests are abandoned.
+        version: of the weights that every server must sample with; a server that names another one counts as down.
     """
 
     def __init__(
@@ -34,8 +35,10 @@ class Dispatch:
         revive: Callable[[Replica, int, str], Awaitable[None]],
         in_flight: int,
         seconds: float,
+        version: int | None = None,
     ):
         self.replicas, self.revive, self.in_flight, self.seconds = replicas, revive, in_flight, seconds
+        self.version = version
 
     async def answers(self, prompts: Sequence[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
         self._prompts, self._drawing = prompts, drawing
@@ -79,6 +82,9 @@ class Dispatch:
             raise Down(str(gone)) from gone
         finally:
             request.cancel()
+        if self.version is not None and answer.version not in (None, self.version):
+            # it was started again, and has not got the last weights yet
+            raise Down(f"it samples with weights of version {answer.version} in place of {self.version}")
         replica.progress = time.monotonic()
         return answer
 

@@ -18,10 +18,12 @@ from torch import Tensor
 from mmrl.batch import Batch
 from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
+from mmrl.engines.vllm.ranks import broadcast, raise_together
 from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
 from mmrl.engines.vllm.weight_update import AdapterFactors, FullWeights
 from mmrl.engines.vllm.weight_verification import verify_canary, verify_weights
 from mmrl.evaluation_mode import evaluation_mode
+from mmrl.parallel import rank_and_size
 from mmrl.policies.text.generation import refuse_mean
 from mmrl.strategies.sharding import collect_weights
 from mmrl.types import Completion, Observation, Request, Sampling
@@ -51,6 +53,7 @@ class VllmEngine(Engine):
         self.backend, self.folder = backend, folder
         self.sent = AdapterFactors() if adapters else FullWeights()
         self._folder: Path | None = None
+        self._writes = False  # rank 0 writes into the folder, and empties it at the end
         self._policy: Any = None
         self._version = 0
         self._dtypes: set[str] = set()
@@ -59,7 +62,8 @@ class VllmEngine(Engine):
     # ---------------------------------------------------------------- weights
 
     def sync(self, policy: Any, version: int) -> None:
-        canary = policy.canary()  # refuses, by name, a policy that vLLM cannot serve
+        with raise_together():  # no rank samples from now on
+            canary = policy.canary()  # refuses, by name, a policy that vLLM cannot serve
         with collect_weights(policy) as whole:
             exported = self._start(whole, version) if self._folder is None else None
             self._verify_weights(self._push(whole, version) if exported is None else exported, version)
@@ -67,36 +71,55 @@ class VllmEngine(Engine):
         self._run_canary(canary)
 
     def _start(self, policy: Any, version: int) -> Mapping[str, Tensor] | None:
-        """Start vLLM; return the tensors that it must then hold, or None if weights must be pushed first."""
-        made = self.folder or tempfile.mkdtemp(prefix="mmrl-vllm-", dir=_shared_memory_folder())
-        self._folder = Path(made)
-        exported = self.sent.save(policy, self._folder / "start")
+        """Start vLLM; return the tensors that it must then hold, or None if weights must be pushed first.
+
+        Ranks but 0, which write no weights, return an empty mapping for tensors.
+        """
+        exported: Mapping[str, Tensor] | None = None
+        with raise_together():
+            self._writes = rank_and_size()[0] == 0
+            if self._writes:
+                made = self.folder or tempfile.mkdtemp(prefix="mmrl-vllm-", dir=_shared_memory_folder())
+                self._folder = Path(made)
+                exported = self.sent.save(policy, self._folder / "start")
+        self._folder, complete = broadcast((self._folder, exported is not None))
         self.backend.start(self._folder / "start", version)
-        return exported
+        return ({} if exported is None else exported) if complete else None
 
     def _push(self, policy: Any, version: int) -> Mapping[str, Tensor]:
-        """Push the policy's weights; return the tensors that vLLM must then hold."""
+        """Push the policy's weights; return the tensors that vLLM must then hold, on ranks but 0 none."""
         assert self._folder is not None
         path = self._folder / f"weights-{version}.safetensors"
-        exported = self.sent.write(policy, self._folder / "start", path)
-        self.spent["engine/sent_mib"] = path.stat().st_size / 2**20
+        exported: Mapping[str, Tensor] = {}
+        with raise_together():
+            if self._writes:
+                exported = self.sent.write(policy, self._folder / "start", path)
+                self.spent["engine/sent_mib"] = path.stat().st_size / 2**20
         self.backend.push(path, version)
-        for older in self._folder.glob("weights-*.safetensors"):  # kept, because a restarted server loads it again
-            if older != path:
-                older.unlink()
+        if self._writes:
+            for older in self._folder.glob("weights-*.safetensors"):  # kept, for a server that is restarted
+                if older != path:
+                    older.unlink()
         return exported
 
     def _verify_weights(self, exported: Mapping[str, Tensor], version: int) -> None:
         held = self.backend.report_weights()
-        verify_weights(exported, held, version)
-        kinds = {t.dtype for t in held.tensors.values()} | {_name(t) for t in exported.values()}
-        self._dtypes = {kind for kind in kinds if "float" in kind}
+        kinds: set[str] = set()
+        with raise_together():
+            if held is not None:
+                verify_weights(exported, held, version)
+                kinds = {t.dtype for t in held.tensors.values()} | {_name(t) for t in exported.values()}
+        self._dtypes = {kind for kind in broadcast(kinds) if "float" in kind}
 
     def _run_canary(self, canary: Mapping[str, Any]) -> None:
-        """Compare log-probs on one prompt that is longer than a block of the prefix cache."""
-        (completion,) = self._completions([Request(canary, 0)], CANARY)
-        if completion.ended == "error":
-            raise EngineFailure("vLLM cannot answer the canary prompt; see the warning above")
+        """Compare log-probs on one prompt that is longer than a block of the prefix cache, on every rank.
+
+        Every rank calls the policy once, because sharded weights are gathered by all ranks at the same time.
+        """
+        with raise_together():
+            (completion,) = self._completions([Request(canary, 0)], CANARY)
+            if completion.ended == "error":
+                raise EngineFailure("vLLM cannot answer the canary prompt; see the warning above")
         policy = self._policy
         columns = policy.collate([completion.observation])
         batch = Batch(
@@ -107,9 +130,10 @@ class VllmEngine(Engine):
         )
         with torch.no_grad(), evaluation_mode(policy):
             logprobs = policy(Batch({name: column.to(policy.device) for name, column in batch.items()})).logprobs[0]
-        self.spent["engine/canary_difference"] = verify_canary(
-            completion.behavior_logprobs, logprobs.float().cpu(), self._dtypes, self._version
-        )
+        with raise_together():
+            self.spent["engine/canary_difference"] = verify_canary(
+                completion.behavior_logprobs, logprobs.float().cpu(), self._dtypes, self._version
+            )
 
     # ---------------------------------------------------------------- sampling
 
@@ -202,7 +226,7 @@ class VllmEngine(Engine):
 
     def close(self) -> None:
         self.backend.close()
-        if self._folder is not None:
+        if self._folder is not None and self._writes:
             for own in (self._folder / "start", *self._folder.glob("weights-*.safetensors")):
                 shutil.rmtree(own, ignore_errors=True) if own.is_dir() else own.unlink(missing_ok=True)
             if self.folder is None:

@@ -56,7 +56,11 @@ class InProcess(Backend):
 
     def start(self, folder: Path, version: int) -> None:
         if rank_and_size()[1] > 1:
-            raise EngineFailure("engine=vllm runs in one training process; with several use engine=vllm_server")
+            raise EngineFailure(
+                f"engine=vllm runs in one training process, and there are {rank_and_size()[1]}; use "
+                "engine=vllm_server engine.servers=N, a pool of servers for all processes (on GPUs with "
+                "engine.devices=[...])"
+            )
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         try:

@@ -13,14 +13,15 @@ from pathlib import Path
 
 from mmrl.engines.vllm import guard
 
-LAUNCHER = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
+LAUNCHER = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+LAUNCHER_PREFIXES = ("LOCAL_WORLD", "GROUP_", "ROLE_", "TORCHELASTIC_")  # of torchrun
 
 
 class ServerProcess:
     """Command that runs under `guard`; its output goes to `log`."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None):
-        own = {name: value for name, value in os.environ.items() if name not in LAUNCHER}  # no rank
+        own = {name: value for name, value in os.environ.items() if not _is_launchers(name)}  # no rank
         with log.open("ab") as out:
             self._guard = subprocess.Popen(
                 [sys.executable, guard.__file__],
@@ -50,3 +51,8 @@ class ServerProcess:
         with contextlib.suppress(ProcessLookupError):  # also when the guard itself was killed before the others
             os.killpg(self.group, signal.SIGKILL)
         self._guard.wait()
+
+
+def _is_launchers(name: str) -> bool:
+    """Whether a launcher of training processes sets this variable, by which vLLM would look for their process group."""
+    return name in LAUNCHER or name.startswith(LAUNCHER_PREFIXES)

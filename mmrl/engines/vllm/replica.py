@@ -24,7 +24,9 @@ class Replica:
 
     def __init__(self, client: Client):
         self.client = client
-        self.starts = 0  # number of starts; a request that failed before a restart must not trigger another one
+        # number of starts after which it got the last weights; a request that failed before a restart must not trigger
+        # another one
+        self.starts = 0
         self.progress = 0.0  # time of its last completed request
         self.lock = asyncio.Lock()
 
@@ -35,7 +37,6 @@ class Replica:
         """Check that the server is healthy; raises EngineFailure with the reason."""
         if not await self.client.healthy():
             raise EngineFailure(f"no answer from {self.client.address}/health; does the server of engine.urls run?")
-        self.starts += 1
 
     def down(self, kill: bool = False) -> None:
         """Do nothing: mmrl did not start this server."""
@@ -73,7 +74,6 @@ class Launched(Replica):
                 self.down(kill=True)
                 raise EngineFailure(f"vLLM did not start within {self.seconds:.0f} s: {self.read_log()} See {self.log}")
             await asyncio.sleep(LOOK)
-        self.starts += 1
 
     def _free(self) -> None:
         """Refuse a port that another process uses, and remove the socket file of a killed server."""

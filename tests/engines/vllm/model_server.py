@@ -1,0 +1,134 @@
+"""A process in the place of `vllm serve` that runs a text model and takes its weights, as `engine.python` of a test.
+
+`write_python(FOLDER)` writes the interpreter. It names a version of vLLM, and serves a checkpoint at a socket, whose
+name is the server's number, or at a port, which is its number then. Files in the folder make a server fail once:
+`die-NUMBER` with a count kills it at the first prompt after so many, `hang-NUMBER` stops it at the next prompt; with
+`refuse` no server takes weights.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+VERSION = "0.32.0+cpu"
+
+
+def write_python(folder: Path) -> Path:
+    """Write an executable that takes the arguments of a Python interpreter with vLLM."""
+    path = folder / "python"
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{__file__}" "{folder}" "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+class Model:
+    """A causal language model, the version of its weights, and the answers to vLLM's routes about them."""
+
+    def __init__(self, folder: str):
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        torch.set_num_threads(1)
+        self.model = AutoModelForCausalLM.from_pretrained(folder).eval()
+        self.version, self.loaded = "default", None
+
+    def draw(self, ids: list[int], params: dict[str, Any]) -> tuple[list[int], list[float], str]:
+        import torch
+
+        generator = torch.Generator().manual_seed(params.get("seed", 0))
+        temperature, stop = params.get("temperature", 1.0), params.get("stop_token_ids", ())
+        drawn: list[int] = []
+        logprobs: list[float] = []
+        for _ in range(params["max_tokens"]):
+            with torch.no_grad():
+                logits = self.model(torch.tensor([ids + drawn])).logits[0, -1]
+            for token, bias in params.get("logit_bias", {}).items():
+                logits[int(token)] += bias
+            scores = (logits / (temperature or 1.0)).log_softmax(-1)
+            choice = torch.multinomial(scores.exp(), 1, generator=generator) if temperature else scores.argmax()
+            drawn.append(int(choice))
+            logprobs.append(float(scores[drawn[-1]]))
+            if drawn[-1] in stop:
+                return drawn, logprobs, "stop"
+        return drawn, logprobs, "length"
+
+    def load(self, path: str, version: int) -> None:
+        from safetensors.torch import load_file
+
+        self.model.load_state_dict(load_file(path))
+        self.loaded = version
+
+    def report_weights(self) -> dict[str, Any]:
+        from mmrl.engines.vllm.fingerprint import fingerprint
+
+        tensors = {}
+        for name, tensor in self.model.state_dict().items():
+            first, second = fingerprint(tensor)
+            kind = str(tensor.dtype).removeprefix("torch.")
+            tensors[name] = {"sum": first.hex(), "squares": second.hex(), "count": tensor.numel(), "dtype": kind}
+        return {"version": self.loaded, "parts": {n: [n] for n in tensors}, "ignored": [], "tensors": tensors}
+
+
+def serve(control: Path, words: list[str]) -> None:
+    """Answer vLLM's routes at --uds or --port; the server's number is the end of either."""
+    from aiohttp import web
+
+    named = dict(pairwise(words))
+    number = Path(named["--uds"]).name if "--uds" in named else named["--port"]
+    model, asked = Model(words[words.index("serve") + 1]), 0
+
+    def fail() -> None:
+        nonlocal asked
+        asked += 1
+        die, hang = control / f"die-{number}", control / f"hang-{number}"
+        if hang.exists():
+            hang.unlink()
+            time.sleep(600)
+        if die.exists() and asked > int(die.read_text()):
+            die.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async def generate(request: web.Request) -> web.Response:
+        body = await request.json()
+        fail()
+        ids, logprobs, reason = model.draw(body["token_ids"], body["sampling_params"])
+        with (control / f"asked-{number}").open("a") as log:
+            log.write(f"{model.version}\n")
+        content = [{"token_id": i, "logprob": x, "top_logprobs": []} for i, x in zip(ids, logprobs)]
+        choice = {"finish_reason": reason, "stop_reason": None, "token_ids": ids, "logprobs": {"content": content}}
+        choice["weight_versions"] = [{"version": model.version, "start": 0, "end": len(ids)}]
+        return web.json_response({"prompt_token_ids": body["token_ids"], "choices": [choice]})
+
+    async def call(request: web.Request) -> web.Response:
+        body = await request.json()
+        if body["method"] == "mmrl_check":
+            problems = ["the test refuses it"] if (control / "refuse").exists() else []
+            return web.json_response({"results": [{"problems": problems}]})
+        return web.json_response({"results": [model.report_weights()]})
+
+    async def other(request: web.Request) -> web.Response:
+        body = await request.json() if request.can_read_body else {}
+        if request.path == "/update_weights":
+            model.load(**body["update_info"])
+        model.version = body.get("new_version", body.get("weight_version", model.version))
+        return web.json_response({"success": True, "weight_version": model.version})
+
+    application = web.Application()
+    application.router.add_post("/inference/v1/generate", generate)
+    application.router.add_post("/collective_rpc", call)
+    application.router.add_route("*", "/{name}", other)
+    place = {"path": named["--uds"]} if "--uds" in named else {"host": named["--host"], "port": int(named["--port"])}
+    web.run_app(application, print=None, **place)
+
+
+if __name__ == "__main__":
+    if sys.argv[2] == "-c":
+        print(VERSION)
+    else:
+        serve(Path(sys.argv[1]), sys.argv[2:])
