@@ -11,7 +11,7 @@ import numpy as np
 from mmrl.types import Episode, Prompt
 from tasks.calls.match import Call, equal_calls, match_calls, match_multisets, name_error, parse_calls
 from tasks.calls.tools import TOOLS, ToolSpec, draw_request, show_tools
-from tasks.generated import GeneratedTask, ask_user
+from tasks.generated import GeneratedTask, ask_user, to_tuples
 
 NO_CALL = "no call"
 
@@ -34,20 +34,27 @@ class Calls(GeneratedTask):
         parallel: share of the requests that need two calls.
         irrelevant: share of the requests that no offered tool fits; "no call" is the right answer.
         style: how tools are shown: "signatures" or "schemas" (JSON).
+        tools: names of the tools that problems are made of; None for all 12.
     """
 
     offered: int = 3
     parallel: float = 0.0
     irrelevant: float = 0.2
     style: str = "signatures"
+    tools: Sequence[str] | None = None
 
     name = "calls"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 2 <= self.offered < len(TOOLS) or min(self.parallel, self.irrelevant) < 0:
+        if self.tools is not None:
+            to_tuples(self, "tools")
+        known = [tool.name for tool in TOOLS]
+        if self.tools is not None and (unknown := sorted(set(self.tools) - set(known))):
+            raise ValueError(f"task {self.name!r}: unknown tools {unknown}; it has {', '.join(known)}")
+        if not 2 <= self.offered < len(self.specs) or min(self.parallel, self.irrelevant) < 0:
             raise ValueError(
-                f"task {self.name!r}: needs 2 <= offered < {len(TOOLS)} and shares >= 0, got {self.offered}, "
+                f"task {self.name!r}: needs 2 <= offered < {len(self.specs)} and shares >= 0, got {self.offered}, "
                 f"{self.parallel} and {self.irrelevant}"
             )
         if self.parallel + self.irrelevant >= 1:
@@ -55,8 +62,13 @@ class Calls(GeneratedTask):
         if self.style not in ("signatures", "schemas"):
             raise ValueError(f"task {self.name!r}: style must be signatures or schemas, got {self.style!r}")
 
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools that problems are made of."""
+        return tuple(tool for tool in TOOLS if self.tools is None or tool.name in self.tools)
+
     def draw(self, rng: np.random.Generator) -> Problem:
-        order = [TOOLS[i] for i in rng.permutation(len(TOOLS))[: self.offered + 1]]
+        order = [self.specs[i] for i in rng.permutation(len(self.specs))[: self.offered + 1]]
         offered, other = order[:-1], order[-1]
         kind = rng.random()
         if kind < self.irrelevant:
@@ -101,7 +113,7 @@ class Calls(GeneratedTask):
     def guess(self, prompt: Prompt, rng: np.random.Generator) -> str:
         if rng.random() < self.irrelevant:
             return self.write_answer(NO_CALL)
-        return self.write_answer(write_calls([draw_request(rng, TOOLS[int(rng.integers(len(TOOLS)))])[1]]))
+        return self.write_answer(write_calls([draw_request(rng, self.specs[int(rng.integers(len(self.specs)))])[1]]))
 
 
 def write_calls(calls: Sequence[Call]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import marshal
 import os
@@ -20,6 +21,8 @@ from tasks.code import driver
 LIMITS = Limits(seconds=4.0, cpu_seconds=1, output=1 << 18)
 BUDGET = 100_000  # operations of a program over all its calls
 _WORKERS = 8
+_CACHED = 1 << 14  # outcomes that are kept
+_REPEATABLE = ("ran", "raised", "syntax_error", "forbidden", "no_function")  # words that no load of the machine changes
 
 Call = tuple[list[Any], dict[str, Any]]
 """Encoded arguments by place and by name."""
@@ -47,6 +50,8 @@ def run_candidates(
 ) -> list[Outcome]:
     """Run programs, each in a process of its own: (program, name of its function, calls).
 
+    A program that has run on the same calls before is not run again, since its outcome would be the same.
+
     Args:
         programs: what a policy wrote, and the inputs; expected results are no part of it.
         strict: refuse names and modules that a program without files and processes does not need.
@@ -57,7 +62,15 @@ def run_candidates(
         dict(program=program, name=name, calls=list(calls), budget=BUDGET, strict=strict, trace=trace)
         for program, name, calls in programs
     ]
-    return [read_outcome(ran, len(job["calls"])) for ran, job in zip(run_driver("run_candidate", jobs, unsafe), jobs)]
+    keys = [hashlib.sha256(json.dumps(job).encode()).digest() for job in jobs]
+    known = {key: _outcomes[key] for key in keys if key in _outcomes}
+    new = {key: job for key, job in zip(keys, jobs) if key not in known}
+    for (key, job), ran in zip(new.items(), run_driver("run_candidate", list(new.values()), unsafe)):
+        known[key] = read_outcome(ran, len(job["calls"]))
+    if len(_outcomes) > _CACHED:
+        _outcomes.clear()
+    _outcomes.update({key: known[key] for key in new if known[key].word in _REPEATABLE})
+    return [known[key] for key in keys]
 
 
 def run_driver(function: str, jobs: Sequence[Any], unsafe: bool) -> list[Ran]:
@@ -119,6 +132,9 @@ def _read_line(line: str) -> list[Any]:
     if type(said[2]) is not int or (said[0] == "counted" and not isinstance(said[1], list)):
         raise ValueError("no line of the driver")
     return said
+
+
+_outcomes: dict[bytes, Outcome] = {}
 
 
 @cache

@@ -135,6 +135,14 @@ def test_demonstrations_are_right_in_every_style():
         assert kinds == {0, 1, 2}
 
 
+def test_problems_are_made_of_the_named_tools():
+    names = {"weather", "play_music", "set_alarm"}
+    task = Calls(tools=sorted(names), offered=2)
+    assert {tool.name for i in range(50) for tool in task.problem(i).tools} == names
+    with pytest.raises(ValueError, match="unknown tools"):
+        Calls(tools=["weather", "rain"])
+
+
 def test_requests_hold_every_argument():
     task = Calls(irrelevant=0.0, parallel=0.5)
     for index in range(200):

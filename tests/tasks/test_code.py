@@ -7,6 +7,7 @@ from tasks.code import Code
 from tasks.code.driver import encode
 from tasks.code.generator import STEPS, Chosen, Function, count_operations, run_trusted
 from tasks.code.rewards import unit_test_feedback
+from tasks.code.runner import run_candidates
 from tests.tasks.code_answers import HOSTILE
 from tests.tasks.replies import reply
 
@@ -62,6 +63,17 @@ def test_a_program_leaves_nothing_for_the_next_one(prompt):
     before = reply(prompt, "import math\nmath.pi = 3\nimport collections\ncollections.OrderedDict = None\n" + SUM)
     after = reply(prompt, "import math, collections\ndef solve(x):\n    assert math.pi > 3\n    return sum(x)")
     assert [score["exact"] for score in TASK.scores([before, after])] == [1, 1]
+
+
+def test_a_program_runs_once_on_the_same_calls_unless_its_outcome_depends_on_the_load():
+    calls = [([encode([1, 2])], {})]
+    jobs = [(SUM, "solve", calls), (SUM, "solve", [([encode([3])], {})]), (SUM, "solve", calls)]
+    first, other, again = run_candidates(jobs, strict=True, trace=True)
+    assert first is again and (first.results, other.results) == ([["returned", ["int", "3"], 0]],) * 2
+    assert run_candidates(jobs[:1], strict=True, trace=True)[0] is first
+    endless = [("def solve(x):\n    while True: pass", "solve", calls)]
+    once, twice = (run_candidates(endless, strict=True, trace=True)[0] for _ in range(2))
+    assert once.word == twice.word == "timed_out" and once is not twice
 
 
 def test_what_is_printed_is_no_result(prompt):
