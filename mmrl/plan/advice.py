@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from mmrl.errors import is_user_error
 from mmrl.plan.planning import RunPlan
 
-FSDP2 = (
-    "trainer.strategy={_target_: lightning.pytorch.strategies.ModelParallelStrategy, data_parallel_size: %d, "
-    "tensor_parallel_size: 1}"
-)
 GROUPS = (2, 4, 8)
 """Numbers of devices that are tried."""
 WORTH = 0.98
@@ -73,7 +69,7 @@ def _candidates(plan: RunPlan) -> list[tuple[str, ...]]:
     if plan.processes.device == "cuda" and plan.size.trainable:
         for count in GROUPS:
             if count > plan.processes.world:
-                sharded = (f"trainer.devices={count}", FSDP2 % count)
+                sharded = (f"trainer.devices={count}", "strategy=fsdp2")
                 found.append(sharded)
                 found.append((*sharded, "policy.gradient_checkpointing=true"))
     return found

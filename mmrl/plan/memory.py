@@ -33,7 +33,7 @@ class Held:
 
     policy: ModuleSize
     trained: Mapping[str, ModuleSize]  # auxiliary models
-    frozen: Mapping[str, ModuleSize]  # reference and teachers: not sharded
+    frozen: Mapping[str, ModuleSize]  # reference and teachers
     merges: bool  # whether an export merges adapters into a copy
 
 
@@ -55,7 +55,7 @@ def plan_phases(
     shards, modules = processes.shards, [held.policy, *held.trained.values()]
     gradients = sum(size.trainable_bytes for size in modules)
     full = held.policy.bytes
-    phases: dict[str, Phase] = {"rollout": {**always, **gathered}}
+    phases: dict[str, Phase] = {"rollout": {**always, **_gather_whole([held.policy], processes)}}
     if engine.merged:
         phases["sync"] = {**always, "unsharded weights": full if shards > 1 else 0, "merged weights": engine.merged}
     if not engine.always and engine.share:
@@ -65,12 +65,13 @@ def plan_phases(
         cache = min(passes.rollout.cache, used)
         phases["rollout"] |= {"KV cache": cache, "sampling": used - cache}
     if passes is not None and passes.score:
-        phases["annotate"] = {**always, **gathered, "scoring": passes.score}
+        whole = _gather_whole([held.policy, *held.frozen.values()], processes)
+        phases["annotate"] = {**always, **whole, "scoring": passes.score}
     learn = {**always, **gathered}
     if shards > 1:
         # a block's gradients are whole until they are reduced, and copied for that
-        whole = 2 * _largest(modules) + sum(min(size.root, size.trainable_bytes) for size in modules)
-        learn |= {"gradients": -(-gradients // shards), "unsharded gradients": min(whole, gradients)}
+        passing = 2 * _largest(modules) + sum(min(size.root, size.trainable_bytes) for size in modules)
+        learn |= {"gradients": -(-gradients // shards), "unsharded gradients": min(passing, gradients)}
     phases["learn"] = learn | _learn_terms(passes, gradients, processes)
     phases["step"] = {**always, "gradients": -(-gradients // shards), "optimiser step": -(-optimizer.step // shards)}
     phases["save"] = {**always, "merged weights": full if held.merges else 0}
@@ -84,7 +85,7 @@ def hold_always(held: Held, optimizer: OptimizerBytes, engine: EngineBytes, proc
     gradients = sum(size.trainable_bytes for size in trained)
     return {
         "weights": sum(-(-size.parameter_bytes // shards) + size.buffer_bytes for size in trained),
-        **{name: size.bytes for name, size in held.frozen.items()},
+        **{name: -(-size.parameter_bytes // shards) + size.buffer_bytes for name, size in held.frozen.items()},
         "optimiser state": -(-optimizer.state // shards),
         "DDP buckets": gradients if processes.bucket_copies else 0,
         "engine": engine.share if engine.always else 0,
@@ -98,6 +99,11 @@ def gather(held: Held, processes: Processes) -> Phase:
         return {}
     sizes = [held.policy, *held.trained.values()]
     return {"unsharded weights": sum(size.root for size in sizes) + 2 * _largest(sizes)}
+
+
+def _gather_whole(sizes: list[ModuleSize], processes: Processes) -> Phase:
+    """Return the weights that FSDP2 gathers for a whole phase without gradient."""
+    return {} if processes.shards == 1 else {"unsharded weights": sum(size.parameter_bytes for size in sizes)}
 
 
 def _largest(sizes: list[ModuleSize]) -> int:

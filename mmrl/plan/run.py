@@ -12,7 +12,7 @@ import torch
 from mmrl.errors import ConfigError
 
 MIXED = ("bf16-mixed", "16-mixed")
-SHARDED = "ModelParallelStrategy"
+SHARDED = "FSDP2"
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,7 @@ def read_processes(trainer: Mapping[str, Any], planned_device: bool) -> Processe
     cuda = accelerator in ("cuda", "gpu") or (accelerator == "auto" and (planned_device or torch.cuda.is_available()))
     devices, nodes = _count_devices(trainer.get("devices"), cuda), int(trainer.get("num_nodes") or 1)
     strategy, options = _read_strategy(trainer.get("strategy"), devices * nodes)
-    shards = 1
-    if strategy == "fsdp2":
-        given = options.get("data_parallel_size", "auto")
-        shards = nodes if given == "auto" else int(given)
+    shards = int(options.get("shard_size") or devices * nodes) if strategy == "fsdp2" else 1
     return Processes(
         device="cuda" if cuda else "cpu",
         devices=devices,
@@ -88,7 +85,7 @@ def _read_strategy(given: Any, world: int) -> tuple[str, Mapping[str, Any]]:
         return "ddp", options
     raise ConfigError(
         f"trainer.strategy={name}: plans are made for one process, for copies of the weights (ddp) and for "
-        "ModelParallelStrategy (FSDP2)"
+        "strategy=fsdp2"
     )
 
 

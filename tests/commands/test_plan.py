@@ -37,10 +37,6 @@ WORDS = (
     *("data.transforms=null", "data.num_prompts=2", "data.group_size=2", "data.num_minibatches=1"),
     *("trainer.max_epochs=1", "trainer.accelerator=cpu", "policy.config.num_hidden_layers=2"),
 )
-FSDP2 = (
-    "trainer.strategy={_target_: lightning.pytorch.strategies.ModelParallelStrategy, data_parallel_size: %d, "
-    "tensor_parallel_size: 1}"
-)
 
 
 class Bytes(L.Callback):
@@ -186,7 +182,7 @@ def test_fsdp2_divides_by_the_processes_and_gathers_two_blocks():
     """Arithmetic by hand from the sizes of the policy."""
     one = build_plan([*WORDS, "trainer.accelerator=cuda"], Given(memory=10**9, trace=False))
     four = build_plan(
-        [*WORDS, "trainer.accelerator=cuda", "trainer.devices=4", FSDP2 % 4], Given(memory=10**9, trace=False)
+        [*WORDS, "trainer.accelerator=cuda", "trainer.devices=4", "strategy=fsdp2"], Given(memory=10**9, trace=False)
     )
     size = one.size
     block = size.largest_block
@@ -287,7 +283,7 @@ def test_full_training_with_fp32_adam_on_one_card(qwen):
 def test_full_training_fits_on_four_and_eight_cards_with_fsdp2(qwen):
     name, folder = qwen
     for count in (4, 8):
-        made = fits(folder, f"trainer.devices={count}", FSDP2 % count)
+        made = fits(folder, f"trainer.devices={count}", "strategy=fsdp2")
         assert made.fits
         step = made.ranks[1].phases["step"]
         assert step["weights"] + step["gradients"] == pytest.approx(8 * count_parameters(TEXT[name]) / count, rel=1e-3)
@@ -302,7 +298,12 @@ def test_adapters_on_bf16_weights_fit_on_one_card(qwen):
 
 def test_activations_of_7b_fit_beside_its_shards(tmp_path):
     _, folder = write_qwen("7B", tmp_path)
-    words = ("trainer.devices=8", FSDP2 % 8, "policy.gradient_checkpointing=true", "trainer.accumulate_grad_batches=32")
+    words = (
+        "trainer.devices=8",
+        "strategy=fsdp2",
+        "policy.gradient_checkpointing=true",
+        "trainer.accumulate_grad_batches=32",
+    )
     made = fits(folder, *words, "engine.max_rows=8", trace=True)
     learn = made.ranks[0].phases["learn"]
     assert made.fits and learn["activations"] < made.without_checkpointing.activations
