@@ -149,6 +149,7 @@ def _gather(model: Any) -> None:
 def _release(model: Any) -> None:
     model.set_reshard_after_forward(True)
     model.set_reshard_after_forward(False, recurse=False)  # the backward pass needs the root's weights first
-    for module in _sharded_modules(model):
-        module.reshard()
+    # torch records the order of calls and fetches weights ahead by it in the next backward pass, and processes have
+    # made different calls; the reset also reshards
+    model.reset_iter_state()
     model.one_pass = True
