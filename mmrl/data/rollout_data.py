@@ -223,8 +223,9 @@ class RolloutData(L.LightningDataModule):
             self.engine.sync(ctx.policy, version)
             synced = time.perf_counter()
             collector = PromptCollector(self.task, self.rollout, self.reward, self.curriculum, ctx)
+            sampling = [ctx.policy] if self.rollout.samples else []
             # switched and gathered once, not in every decision
-            with evaluation_mode(ctx.policy), gather_weights(ctx.policy):
+            with evaluation_mode(ctx.policy), gather_weights(*sampling):
                 sampled = collector.collect_prompts(self.num_prompts)
                 episodes = [episode for episode in sampled if episode.ended != "error"]
                 for transform in self.transforms.values():

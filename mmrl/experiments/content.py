@@ -25,7 +25,7 @@ MACHINERY = tuple(
     f"mmrl.{name}"
     for name in (
         *("types", "batch", "columns", "config", "parallel"),
-        *("data", "learners", "capture", "callbacks", "engines", "policies"),
+        *("data", "learners", "capture", "callbacks", "engines", "policies", "strategies"),
     )
 )
 """What carries every recipe. It is held to its own laws, and a change in it does not make all results stale."""
@@ -60,8 +60,9 @@ def _training_config(words: tuple[str, ...]) -> dict[str, Any]:
     trainer = plain["trainer"]
     callbacks = trainer.get("callbacks") or {}
     start = callbacks.get("warm_start") or {}
+    unread = ("callbacks", "logger", "strategy")  # a run makes the same numbers with every strategy
     return {
-        "trainer": {name: value for name, value in trainer.items() if name not in ("callbacks", "logger")},
+        "trainer": {name: value for name, value in trainer.items() if name not in unread},
         "callbacks": {name: value for name, value in callbacks.items() if name not in _default_callbacks()},
         "model": plain["model"],
         "data": plain["data"],

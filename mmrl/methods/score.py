@@ -133,6 +133,8 @@ class SelfCorrectionDemonstrations(Rollout):
         wrong: share of the attempts before the last that are another problem's answer, in [0, 1].
     """
 
+    samples = False
+
     def __init__(self, num_attempts: int = 2, message: str = "\n", wrong: float = 0.5):
         if num_attempts < 2 or not message or not 0 <= wrong <= 1:
             raise ValueError(

@@ -21,6 +21,8 @@ class Rollout(ABC):
         """Columns that its completions carry beyond the collated ones."""
         return frozenset()
 
+    samples: bool = True  # whether the policy acts; False where episodes come from demonstrations or a file
+
     @abstractmethod
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         """Play the episodes `ctx.sample_indices(slot)` of every (slot, prompt), in that order."""

@@ -23,6 +23,8 @@ class Demonstrations(Rollout):
         cache_episodes: keep the encoded demonstrations in memory, for small sets that are used many times.
     """
 
+    samples = False
+
     def __init__(self, cache_episodes: bool = False):
         self.cache_episodes = cache_episodes
         self._cache: dict[str, list[Turn]] = {}

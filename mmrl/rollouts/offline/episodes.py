@@ -30,6 +30,8 @@ class OfflineRollout(Rollout):
         ignore_contract: accept episodes of another simulator than the task's.
     """
 
+    samples = False
+
     def __init__(
         self,
         path: str | None = None,

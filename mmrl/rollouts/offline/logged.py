@@ -35,6 +35,8 @@ class LoggedEpisodes(Rollout):
         count: groups that are then played.
     """
 
+    samples = False
+
     def __init__(self, path: str, play: Rollout | None = None, count: int = 1024):
         if count < 1:
             raise ValueError(f"rollout.count must be at least 1, got {count}")

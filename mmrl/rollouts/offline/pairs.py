@@ -23,6 +23,8 @@ def answers(prompt: Prompt) -> tuple[str, str]:
 class PreferencePairs(Rollout):
     """Both answers of every prompt as episodes of one group, chosen and rejected; the policy did not sample them."""
 
+    samples = False
+
     @classmethod
     def writes(cls) -> frozenset[str]:
         return frozenset({"preference"})

@@ -28,6 +28,8 @@ class Pointing(Rollout):
         joint_noise: how far each joint of the arm may stand from its start, rad.
     """
 
+    samples = False
+
     def __init__(self, chunk: int = 5, dims: int = 3, least_pixels: int = 8, joint_noise: float = 0.3):
         if dims < 2:
             raise ValueError(f"rollout.dims must be at least 2 to name a place in an image, got {dims}")

@@ -27,6 +27,8 @@ class ProgressPairs(Rollout):
         mismatched_fraction: of the pairs with the instruction of another demonstration.
     """
 
+    samples = False
+
     def __init__(self, num_pairs: int = 4, identical_fraction: float = 0.1, mismatched_fraction: float = 0.1):
         fractions = (identical_fraction, mismatched_fraction)
         if num_pairs < 1 or min(fractions) < 0 or sum(fractions) > 1:

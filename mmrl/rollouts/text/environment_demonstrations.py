@@ -20,6 +20,8 @@ class EnvironmentDemonstrations(EnvironmentRollout):
         options: those of `EnvironmentRollout`.
     """
 
+    samples = False
+
     def __init__(self, random_fraction: float = 0.0, **options: Any):
         super().__init__(**options)
         if not 0 <= random_fraction <= 1:

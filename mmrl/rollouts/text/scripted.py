@@ -19,6 +19,8 @@ from mmrl.types import Completion, Context, Episode, Prompt, Turn
 class Scripted(Rollout):
     """Base class of rollouts that write answers, or act in text environments, without a policy and without tokens."""
 
+    samples = False
+
     @abstractmethod
     def answer(self, prompt: Prompt, ctx: Context, rng: np.random.Generator) -> str:
         """Return the answer to one prompt."""
