@@ -46,6 +46,7 @@ def test_a_dataclass_of_a_module_is_named_by_its_class_and_all_its_fields():
         "_target_": "tests.tiny_recipes.Counting",
         "split": "train",
         "image": True,
+        "without": 0,
     }
 
 
