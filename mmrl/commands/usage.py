@@ -29,7 +29,7 @@ USAGES = {
 Groups, with the defaults of recipe=grpo (`mmrl list recipes`, `mmrl list policies`, ... show the options):
   task=arithmetic  sim=null  policy=tiny_text  engine=local  rollout=single_turn  curriculum=shuffled
   objective=clip  scheduler=linear  evaluation=text  data=default  learner=default  phases=null  trainer=default
-  logger=tensorboard
+  logger=tensorboard  strategy=auto
 
 Common keys, with the defaults of recipe=grpo:
   seed=0                                 of every random generator
