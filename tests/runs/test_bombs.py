@@ -39,7 +39,7 @@ def test_three_bombs_run_nothing(run, tmp_path, capsys):
 def test_a_folder_of_shards_is_read_with_pickle_and_so_refused(run, tmp_path, capsys):
     (tmp_path / "sharded.ckpt").mkdir()
     (tmp_path / "sharded.ckpt" / ".metadata").write_bytes(b"")
-    assert fit(tmp_path / "a", *SHORT, f"ckpt_path={tmp_path}/sharded.ckpt") == 2
+    assert fit(tmp_path / "a", *SHORT, "strategy=fsdp2", f"ckpt_path={tmp_path}/sharded.ckpt") == 2
     assert "is read with pickle" in capsys.readouterr().err
 
 
