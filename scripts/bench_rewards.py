@@ -1,9 +1,9 @@
 """Speed of verifiers and reward functions: python scripts/bench_rewards.py [NAME ...] [--seconds 2].
 
 One JSON line on stdout for each: name, items_per_second (completions scored), count (completions of a batch); or name
-and missing, where a package is not installed. The
-verifier of a task scores a batch in which each problem of 8 has the expert's answer and the answers to seven other
-problems; the rate is the median over batches. Sandboxed programs run on all cores, everything else in this process.
+and missing, where a package is not installed. The verifier of a task scores a batch in which each problem of 8 has the
+expert's answer and the answers to seven other problems; the rate is the median over batches. Sandboxed programs run on
+all cores, and each batch runs them again; everything else runs in this process.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from mmrl.rewards import shaping
 from mmrl.rewards.extract import EXTRACTORS
 from mmrl.rewards.math_equality import compare_answers
 from mmrl.rollouts.text.scripted import scripted_episode
+from tasks.code import runner
 from tests.laws.task_examples import build_task, names
 
 PROBLEMS = 8
@@ -35,7 +36,12 @@ def build_verifier(name: str) -> tuple[Callable[[], object], int]:
     prompts = [task[index] for index in range(PROBLEMS)]
     answers = demonstrations(task, prompts)
     episodes = [scripted_episode(prompt, answer) for prompt in prompts for answer in answers]
-    return lambda: task.scores(episodes), len(episodes)
+
+    def score() -> object:
+        runner._outcomes.clear()  # otherwise programs that have run before are not run again
+        return task.scores(episodes)
+
+    return score, len(episodes)
 
 
 def build_functions() -> dict[str, tuple[Callable[[], object], int]]:
