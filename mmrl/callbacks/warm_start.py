@@ -20,6 +20,7 @@ from mmrl.policies.weights import check_fits, checkpoint_weights
 from mmrl.runs import child_process
 from mmrl.runs.checkpoint_file import read_weights
 from mmrl.runs.files import replace_file
+from mmrl.strategies.first_process import has_weights
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class WarmStart(L.Callback):
                 self._run(name, words, folder, checkpoint)
             checkpoint = str(folder / "checkpoints" / "last.ckpt")
         parallel.barrier(trainer, "start")
-        if checkpoint is not None:
+        if checkpoint is not None and has_weights(model):  # otherwise they come from the first process
             load_policy(model, checkpoint, self.frozen_only, self.trust)
 
     def _run(self, name: str, words: list[str], folder: Path, checkpoint: str | None) -> None:

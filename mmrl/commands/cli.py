@@ -26,12 +26,12 @@ from mmrl.config.renamed import check_argument_names
 from mmrl.config.wiring import check_wiring
 from mmrl.config.yaml_files import check_yaml
 from mmrl.errors import ConfigError
+from mmrl.policies.base import Policy
 from mmrl.project import enter_project
 from mmrl.runs.checkpoint_file import CheckpointError, read_checkpoint
 from mmrl.runs.checkpoint_io import CheckpointFiles
-from mmrl.strategies.fsdp2 import FSDP2
-
-assert FSDP2 is not None  # its import registers `trainer.strategy=fsdp2`
+from mmrl.strategies.first_process import build_without_weights, is_first_process
+from mmrl.strategies.fsdp2 import is_fsdp2
 
 # this CLI parses its own arguments; they stay in sys.argv, because further processes are started with the same command
 warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode")  # dropout is removed from checkpoints
@@ -66,6 +66,7 @@ class CLI(LightningCLI):
         self.checkpoints = CheckpointFiles()
         self._failed: tuple[Any, dict[str, Any], Exception] | None = None  # the first part that could not be built
         self._whole = False  # whether all parts are built
+        self._receives = False  # whether the weights of policies come from the first process
         if isinstance(args, dict):
             check_seed("seed", args.get("seed_everything"))
             check_numbers(args)  # before the parser, which needs longer
@@ -104,10 +105,13 @@ class CLI(LightningCLI):
         check_parts(config["model"], config["data"])
         check_wiring(config["model"], config["data"], config.get("recipe"))
         self.parser.add_instantiator(self._part, object)
+        self._receives = not is_first_process() and is_fsdp2(config["trainer"]["strategy"])
 
     def _part(self, class_type: Any, *args: Any, **kwargs: Any) -> Any:
         """Build one part; what it raises is remembered, because the parser wraps it in texts of its own."""
         try:
+            if self._receives and issubclass(class_type, Policy):
+                return build_without_weights(class_type, kwargs)
             return class_type(*args, **kwargs)
         except Exception as error:
             if self._whole:  # an optimiser, which waited for its parameters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shlex
 import signal
 import sys
@@ -25,6 +24,7 @@ from mmrl.errors import ConfigError
 from mmrl.runs.files import FULL
 from mmrl.runs.run_folder import checkpoints_of, own_folder, resume_command
 from mmrl.runs.signals import StopAfterIteration, StopRequest, stop_request
+from mmrl.strategies.first_process import is_first_process
 
 SWITCHES = ("trust", "overwrite")
 """Options of this start alone: they are read from the command line, and no configuration file can set them."""
@@ -88,8 +88,7 @@ def train(cli: CLI, request: StopRequest, trust: bool = False, overwrite: bool =
         trust: load pickled objects from checkpoints too.
         overwrite: remove the results of a run that is in the folder.
     """
-    ranks = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
-    first = all(os.environ.get(rank, "0") == "0" for rank in ranks)  # the other processes of the run follow it
+    first = is_first_process()  # the other processes of the run follow it
     folder = own_folder(cli.config.run_dir, cli.config.ckpt_path, overwrite) if first else nullcontext()
     with folder:
         _run(cli, request, trust, first)

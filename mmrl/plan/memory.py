@@ -71,6 +71,8 @@ def plan_phases(
     if shards > 1:
         # a block's gradients are whole until they are reduced, and copied for that
         passing = 2 * _largest(modules) + sum(min(size.root, size.trainable_bytes) for size in modules)
+        if processes.no_sync and processes.accumulate > 1:
+            passing = gradients
         learn |= {"gradients": -(-gradients // shards), "unsharded gradients": min(passing, gradients)}
     phases["learn"] = learn | _learn_terms(passes, gradients, processes)
     phases["step"] = {**always, "gradients": -(-gradients // shards), "optimiser step": -(-optimizer.step // shards)}

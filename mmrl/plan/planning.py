@@ -127,9 +127,10 @@ def plan_run(learner: Any, data: Any, trainer: Mapping[str, Any], given: Given) 
         kind = type(learner.policy).__name__
         notes.append(f"activations of {kind} are not counted: only text and vision-language policies are traced")
     phases = [plan_phases(held, optimizer, traced.passes, engine, processes) for engine in engines]
+    loaded = [held.policy.bytes, 0 if processes.strategy == "fsdp2" else held.policy.bytes]
     ranks = [
-        RankPlan(name, of_rank, engine.sync, _host_bytes(held, engine, traced, processes, peak(of_rank)))
-        for name, of_rank, engine in zip(("rank 0", "each other rank"), phases, engines)
+        RankPlan(name, of_rank, engine.sync, _host_bytes(whole, engine, traced, processes, peak(of_rank)))
+        for name, of_rank, engine, whole in zip(("rank 0", "each other rank"), phases, engines, loaded)
     ]
     return RunPlan(
         policy=type(learner.policy).__name__,
@@ -237,7 +238,7 @@ def _scored_rows(data: Any, rows: Rows) -> int:
     return min(max([*passes, *parity], default=0), rows.iteration)
 
 
-def _host_bytes(held: Held, engine: EngineBytes, traced: _Traced, processes: Processes, used: int) -> int:
-    """Host memory of a rank's process: imports, rows, and what a CPU process holds or the weights to load."""
+def _host_bytes(loaded: int, engine: EngineBytes, traced: _Traced, processes: Processes, used: int) -> int:
+    """Host memory of a rank's process: imports, rows, and what a CPU process holds or the weights that it loads."""
     rows = 2 * traced.passes.columns if traced.passes is not None else 0
-    return IMPORTS + rows + engine.host + (held.policy.bytes if processes.device == "cuda" else used)
+    return IMPORTS + rows + engine.host + (loaded if processes.device == "cuda" else used)

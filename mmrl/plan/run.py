@@ -27,6 +27,7 @@ class Processes:
     bucket_copies: bool  # whether DDP keeps a copy of the gradients
     precision: str
     accumulate: int
+    no_sync: bool = False  # whether shards are made of the sum of a minibatch's gradients
 
     @property
     def world(self) -> int:
@@ -60,6 +61,7 @@ def read_processes(trainer: Mapping[str, Any], planned_device: bool) -> Processe
         bucket_copies=strategy == "ddp" and not options.get("gradient_as_bucket_view", False),
         precision=str(trainer.get("precision") or "32-true"),
         accumulate=int(trainer.get("accumulate_grad_batches") or 1),
+        no_sync=bool(options.get("no_sync")) and strategy == "fsdp2",
     )
 
 

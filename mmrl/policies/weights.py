@@ -137,7 +137,12 @@ def check_fits(
 
 
 def fill(module: nn.Module, given: Mapping[str, Tensor], place: str, optional: Collection[str] = ()) -> None:
-    """Load weights into the module after `check_fits`; optional weights of another shape or name are left out."""
+    """Load weights into the module after `check_fits`; optional weights of another shape or name are left out.
+
+    A module on the meta device stays without weights.
+    """
+    if any(parameter.is_meta for parameter in module.parameters()):
+        return
     own = module.state_dict()
     check_fits(own, given, place, optional, optional)
     module.load_state_dict({name: tensor for name, tensor in given.items() if name in own}, strict=False)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from lightning.pytorch.strategies import ModelParallelStrategy, StrategyRegistry
 from torch.distributed.constants import default_pg_timeout
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.optim import Optimizer
 
 from mmrl.strategies.whole_state import collect_optimizer_state, load_model_state, load_optimizer_state
@@ -25,6 +26,8 @@ class FSDP2(ModelParallelStrategy):
     Args:
         shard_size: number of processes that share one copy of the weights, for example those of one node; the weights
             are replicated over the others (HSDP), and gradients are averaged over all. None shards over all processes.
+        no_sync: sum the gradients of a minibatch's micro-batches on each process and reduce their sum, instead of the
+            gradients of each: less is sent, and each process holds a gradient of all trained weights.
         save_distributed_checkpoint: checkpoints are folders, a file for each process; False collects all weights on
             rank 0.
         process_group_backend: of torch; None takes that of the device.
@@ -34,6 +37,7 @@ class FSDP2(ModelParallelStrategy):
     def __init__(
         self,
         shard_size: int | None = None,
+        no_sync: bool = False,
         save_distributed_checkpoint: bool = True,
         process_group_backend: str | None = None,
         timeout: timedelta | None = default_pg_timeout,
@@ -46,7 +50,7 @@ class FSDP2(ModelParallelStrategy):
             process_group_backend=process_group_backend,
             timeout=timeout,
         )
-        self.shard_size = shard_size
+        self.shard_size, self.no_sync = shard_size, no_sync
         self._reads_file = False  # whether the checkpoint that is resumed is one file
         self.shard_mesh: DeviceMesh | None = None  # over which the weights are sharded, and replicated
 
@@ -64,6 +68,22 @@ class FSDP2(ModelParallelStrategy):
         return init_device_mesh(
             self.root_device.type, (total // size, size), mesh_dim_names=("data_parallel_replicate", "shard")
         )
+
+    @contextmanager
+    def block_backward_sync(self) -> Iterator[None]:
+        """Leave gradients as they are in the backward passes before the last one of a minibatch.
+
+        Without `no_sync` they are sharded, and copies of the weights (HSDP) sum them after the last pass alone.
+        """
+        modules = [module for module in self.model.modules() if isinstance(module, FSDPModule)]  # type: ignore[union-attr]
+        set_sync = FSDPModule.set_requires_gradient_sync if self.no_sync else FSDPModule.set_requires_all_reduce
+        for module in modules:
+            set_sync(module, False, recurse=False)
+        try:
+            yield
+        finally:
+            for module in modules:
+                set_sync(module, True, recurse=False)
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         if self._save_distributed_checkpoint:
@@ -93,6 +113,12 @@ class FSDP2(ModelParallelStrategy):
 
 def _unwrap(optimizer: Any) -> Optimizer:
     return getattr(optimizer, "_optimizer", optimizer)
+
+
+def is_fsdp2(strategy: Any) -> bool:
+    """Whether a configured `trainer.strategy` is this one: its registered name, or its class."""
+    given = strategy.get("class_path") if isinstance(strategy, Mapping) else strategy
+    return given in ("fsdp2", f"{FSDP2.__module__}.{FSDP2.__qualname__}")
 
 
 def mixed_precision(precision: str) -> MixedPrecisionPolicy:

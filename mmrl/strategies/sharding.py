@@ -22,12 +22,15 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from mmrl.policies.base import Policy
+from mmrl.strategies.first_process import receive_weights, take_weights
 
 _plain: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # sharded policy -> its copy without weights
 
 
 def shard(policy: Policy, mesh: Any, precision: MixedPrecisionPolicy | None = None) -> None:
-    """Shard every repeated block of a policy, and then the rest of it, over a mesh.
+    """Shard every repeated block of a policy, and then the rest of it, over a mesh. Collective.
+
+    The weights are those of the first process; the policies of the others may be on the meta device.
 
     Modules that `forward` may leave out, such as the image encoder for rows without images, belong to the rest, whose
     weights are gathered in every call.
@@ -39,8 +42,7 @@ def shard(policy: Policy, mesh: Any, precision: MixedPrecisionPolicy | None = No
     """
     precision = precision or MixedPrecisionPolicy(cast_forward_inputs=False)
     _plain[policy] = _copy_without_weights(policy)
-    for parameter in policy.parameters():  # torch shards no other layout
-        parameter.data = parameter.data.contiguous()
+    weights = take_weights(policy)
     optional = {module for each in policy.optional_modules() for module in each.modules()}
     for block in _blocks(policy, optional):
         _shard_by_dtype(block, mesh, precision)
@@ -51,6 +53,7 @@ def shard(policy: Policy, mesh: Any, precision: MixedPrecisionPolicy | None = No
     name = type(policy).__name__
     _shard_by_dtype(policy, mesh, root)
     type(policy).__name__ = name  # contracts and saved policies name the class, which torch replaces
+    receive_weights(policy, weights, mesh.device_type)
     if optional:
         policy.set_reduce_scatter_unused_params(True)  # type: ignore[attr-defined]
     policy.one_pass = True

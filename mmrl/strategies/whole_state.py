@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 def load_model_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Load whole weights, equal on all processes, into a sharded model."""
     for name, own in model.state_dict().items():
-        own.copy_(_shard_like(state[name], own))
+        own.copy_(shard_like(state[name], own))
 
 
 def collect_optimizer_state(model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
@@ -38,13 +38,13 @@ def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any]) -> None
     """Load a state of `Optimizer.state_dict`, equal on all processes, into a sharded optimiser."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     shards = {
-        number: {name: _shard_like(value, parameters[number]) for name, value in one.items()}
+        number: {name: shard_like(value, parameters[number]) for name, value in one.items()}
         for number, one in state["state"].items()
     }
     optimizer.load_state_dict({**state, "state": shards})
 
 
-def _shard_like(value: Any, parameter: Tensor) -> Any:
+def shard_like(value: Any, parameter: Tensor) -> Any:
     """Return this process's shard of a tensor of a parameter's shape; anything else, such as a number of steps, as is.
 
     Nothing is communicated.

@@ -193,8 +193,19 @@ def test_fsdp2_divides_by_the_processes_and_gathers_two_blocks():
     assert step["optimiser state"] == -(-one.optimizer.state // 4)
     assert learn["unsharded weights"] == size.root + 2 * block == size.parameter_bytes
     assert [rank.name for rank in four.ranks] == ["rank 0", "each other rank"]
+    assert four.ranks[0].host - four.ranks[1].host == size.bytes  # rank 0 alone loads the weights
     ddp = build_plan([*WORDS, "trainer.accelerator=cuda", "trainer.devices=4"], Given(memory=10**9, trace=False))
+    assert ddp.ranks[0].host == ddp.ranks[1].host
     assert ddp.processes.strategy == "ddp" and ddp.ranks[1].phases["step"]["DDP buckets"] == size.trainable_bytes
+
+
+def test_gradients_that_are_reduced_once_are_whole_until_then():
+    words = [*WORDS, "trainer.accelerator=cuda", "trainer.devices=4", "strategy=fsdp2"]
+    once = build_plan([*words, "strategy.no_sync=true", "trainer.accumulate_grad_batches=2"], Given(10**9, trace=False))
+    learn = once.ranks[0].phases["learn"]
+    assert learn["unsharded gradients"] == once.size.trainable_bytes
+    alone = build_plan([*words, "strategy.no_sync=true"], Given(10**9, trace=False))  # one micro-batch
+    assert alone.ranks[0].phases == build_plan(words, Given(10**9, trace=False)).ranks[0].phases
 
 
 VISION = {
