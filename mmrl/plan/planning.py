@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -154,7 +153,7 @@ def plan_run(learner: Any, data: Any, trainer: Mapping[str, Any], given: Given) 
 def measure_modules(learner: Learner) -> Held:
     """Measure policy, auxiliary models, reference and teachers."""
     size = measure_module(learner.policy)
-    copied = measure_module(copy.deepcopy(learner.policy).requires_grad_(False))
+    copied = replace(size, parameters=size.trainable, parameter_bytes=size.trainable_bytes)  # shares the other layers
     frozen = {"reference": copied} if learner.reference else {}
     frozen |= {name: measure_module(model) for name, model in learner.models.items()}
     merges = hasattr(getattr(learner.policy, "model", None), "merge_and_unload")

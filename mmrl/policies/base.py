@@ -181,8 +181,16 @@ class Policy(nn.Module, ABC):
 
 
 def copy_policy(policy: Policy) -> Policy:
-    """Copy a policy; weights that are not trained, such as those below adapters, are shared with the copy."""
-    return copy.deepcopy(policy, {id(p): p for p in policy.parameters() if not p.requires_grad})
+    """Copy a policy; layers that are not trained, such as those below adapters, are shared with the copy."""
+    shared = [*filter(_is_frozen_layer, policy.modules()), *(p for p in policy.parameters() if not p.requires_grad)]
+    return copy.deepcopy(policy, {id(part): part for part in shared})
+
+
+def _is_frozen_layer(module: nn.Module) -> bool:
+    """Whether a module's state is weights that are not trained and nothing else; buffers may be running statistics."""
+    weights = list(module.parameters())
+    alone = next(module.children(), None) is None and next(module.buffers(), None) is None
+    return alone and bool(weights) and not any(weight.requires_grad for weight in weights)
 
 
 def require_inputs(raw: Mapping[str, Any], names: Sequence[str], policy: Policy) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from mmrl.strategies.whole_state import shard_like
 
@@ -49,13 +50,13 @@ def _keeps_tensors(module: nn.Module) -> bool:
 
 
 def take_weights(module: nn.Module) -> dict[str, Tensor]:
-    """Move a module to the meta device, and return its parameters and buffers by name."""
-    taken = {name: tensor.detach() for name, tensor in _tensors(module)}
+    """Move a module to the meta device, and return its parameters and buffers by name, without those of shards."""
+    taken = {name: tensor.detach() for name, tensor in _tensors(module) if not isinstance(tensor, DTensor)}
     empty: dict[int, Tensor] = {}  # by the tensor that it replaces, so that tied weights stay tied
     for part in module.modules():
         for tensors in (part._parameters, part._buffers):
             for name, tensor in tensors.items():
-                if tensor is not None:
+                if tensor is not None and not isinstance(tensor, DTensor):
                     tensors[name] = empty.setdefault(id(tensor), _empty_like(tensor))  # type: ignore[assignment]
     return taken
 
@@ -68,11 +69,11 @@ def receive_weights(module: nn.Module, weights: dict[str, Tensor], device: str) 
         weights: of `take_weights`; those of other processes than the first are not read. Emptied.
         device: kind of device of the module: "cpu", "cuda".
     """
-    module.to_empty(device=device)
+    module._apply(lambda tensor: torch.empty_like(tensor, device=device) if tensor.is_meta else tensor)
     several = torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
     first = not several or torch.distributed.get_rank() == 0
     with torch.no_grad():
-        for name, own in _tensors(module):
+        for name, own in [(name, tensor) for name, tensor in _tensors(module) if name in weights]:
             given = weights.pop(name)
             whole = given.to(device).contiguous() if first else torch.empty(own.shape, dtype=own.dtype, device=device)
             if several:

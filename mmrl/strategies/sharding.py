@@ -25,12 +25,14 @@ from mmrl.policies.base import Policy
 from mmrl.strategies.first_process import receive_weights, take_weights
 
 _plain: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # sharded policy -> its copy without weights
+_shares_with: WeakKeyDictionary[nn.Module, list[nn.Module]] = WeakKeyDictionary()  # and those whose layers it has
 
 
 def shard(policy: Policy, mesh: Any, precision: MixedPrecisionPolicy | None = None) -> None:
     """Shard every repeated block of a policy, and then the rest of it, over a mesh. Collective.
 
-    The weights are those of the first process; the policies of the others may be on the meta device.
+    The weights are those of the first process; the policies of the others may be on the meta device. Layers that are
+    sharded already, as those that a reference shares with the policy, are left as they are.
 
     Modules that `forward` may leave out, such as the image encoder for rows without images, belong to the rest, whose
     weights are gathered in every call.
@@ -41,17 +43,19 @@ def shard(policy: Policy, mesh: Any, precision: MixedPrecisionPolicy | None = No
         precision: in which weights are gathered and gradients are summed.
     """
     precision = precision or MixedPrecisionPolicy(cast_forward_inputs=False)
+    shared = {parameter for parameter in policy.parameters() if isinstance(parameter, DTensor)}
+    _shares_with[policy] = [other for other in _plain if shared & set(other.parameters())]
     _plain[policy] = _copy_without_weights(policy)
     weights = take_weights(policy)
     optional = {module for each in policy.optional_modules() for module in each.modules()}
     for block in _blocks(policy, optional):
-        _shard_by_dtype(block, mesh, precision)
+        _shard_by_dtype(block, mesh, precision, shared)
     # columns of the batch, such as log-probs, keep their precision
     root = MixedPrecisionPolicy(precision.param_dtype, precision.reduce_dtype, cast_forward_inputs=False)
     # outputs are not changed in place
     warnings.filterwarnings("ignore", message=r"FSDP2-wrapped module .* returned a view")
     name = type(policy).__name__
-    _shard_by_dtype(policy, mesh, root)
+    _shard_by_dtype(policy, mesh, root, shared)
     type(policy).__name__ = name  # contracts and saved policies name the class, which torch replaces
     receive_weights(policy, weights, mesh.device_type)
     if optional:
@@ -70,7 +74,8 @@ def gather_weights(*models: nn.Module) -> Iterator[None]:
 
     Calls of the network inside do not communicate, so that each process may make as many as it needs.
     """
-    sharded = [model for model in models if is_sharded(model)]
+    given = [model for model in models if is_sharded(model)]
+    sharded = list(dict.fromkeys(part for model in given for part in (*_shares_with[model], model)))
     for model in sharded:
         _gather(model)
     try:
@@ -113,7 +118,7 @@ def _copy_without_weights(policy: Policy) -> Policy:
 
 
 def _empty(parameter: Any) -> torch.Tensor:
-    return torch.empty_like(parameter, device="meta")
+    return torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
 
 
 def _blocks(module: nn.Module, optional: set[nn.Module]) -> Iterator[nn.Module]:
@@ -127,14 +132,14 @@ def _blocks(module: nn.Module, optional: set[nn.Module]) -> Iterator[nn.Module]:
             yield from _blocks(child, optional)
 
 
-def _shard_by_dtype(module: nn.Module, mesh: Any, precision: MixedPrecisionPolicy) -> None:
+def _shard_by_dtype(module: nn.Module, mesh: Any, precision: MixedPrecisionPolicy, ignored: set[nn.Parameter]) -> None:
     """Shard a module; parts that train another dtype than most of it are sharded on their own, as torch requires."""
     trained = Counter(p.dtype for p in module.parameters() if p.requires_grad and not isinstance(p, DTensor))
     for dtype, _ in trained.most_common()[1:]:
         for part in module.modules():
             if any(p.dtype == dtype and p.requires_grad for p in part.parameters(recurse=False)):
-                fully_shard(part, mesh=mesh, mp_policy=precision)
-    fully_shard(module, mesh=mesh, mp_policy=precision)
+                fully_shard(part, mesh=mesh, mp_policy=precision, ignored_params=ignored)
+    fully_shard(module, mesh=mesh, mp_policy=precision, ignored_params=ignored)
 
 
 def _sharded_modules(model: nn.Module) -> list[FSDPModule]:
