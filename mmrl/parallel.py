@@ -96,6 +96,11 @@ def without_ddp(trainer: Any) -> AbstractContextManager:
     return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
 
 
+def device_of(trainer: Any) -> torch.device:
+    """Return the device of this process, where tensors are for communication."""
+    return trainer.strategy.root_device
+
+
 def barrier(trainer: Any, name: str) -> None:
     """Wait until every process has reached this call."""
     if trainer.world_size > 1:

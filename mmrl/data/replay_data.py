@@ -69,7 +69,7 @@ class ReplayData(RolloutData):
     def setup(self, stage: str) -> None:
         super().setup(stage)
         if parallel.rank_and_size()[1] > 1 and not isinstance(self.replay, SharedReplayBuffer):
-            self.replay = SharedReplayBuffer(self.replay, self.trainer.strategy.root_device)
+            self.replay = SharedReplayBuffer(self.replay, parallel.device_of(self.trainer))
 
     def train_dataloader(self) -> IterationLoader:
         return IterationLoader(self._iteration, math.ceil(self.gradient_steps / self.updates_per_step))

@@ -47,12 +47,12 @@ def split_updates(batches: Batch, device: torch.device) -> Iterator[tuple[Batch,
             update.
         device: where tensors are for communication.
     """
-    counts = (batches["place"] >= 0).sum(1) if "place" in batches else torch.zeros(0)
-    totals = parallel.total(counts, device) if len(counts) else counts
-    for number in range(batches.rows):
-        if not len(counts):
+    if "place" not in batches:
+        for number in range(batches.rows):
             yield Batch({name: column[number] for name, column in batches.items()}), None
-            continue
-        count, total = int(counts[number]), int(totals[number])
+        return
+    counts = (batches["place"] >= 0).sum(1)
+    pairs = zip(counts.tolist(), parallel.total(counts, device).tolist())
+    for number, (count, total) in enumerate(pairs):
         batch = Batch({name: column[number, : max(count, 1)] for name, column in batches.items()})
         yield batch, ProcessRows(count, total, batch["place"].clamp(min=0), parallel.rank_and_size()[1])

@@ -120,7 +120,7 @@ class FixedHorizon(Rollout):
         saved = state.get("num_envs", len(state["trajectories"]))  # older checkpoints do not have it
         if saved != self.num_envs:
             raise ValueError(f"rollout.num_envs is {self.num_envs}, the checkpoint has {saved} environments")
-        self._trajectories = [EnvTrajectory(**each) for each in _numbered(state["trajectories"])]
+        self._trajectories = [EnvTrajectory(**each) for each in _number_trajectories(state["trajectories"])]
         self._returns = deque(state["returns"], maxlen=self.stats_window_size)
         self._env_steps, self._errors = state["env_steps"], state["errors"]
         self._env, self._saved = None, state["simulator"]
@@ -131,7 +131,8 @@ class FixedHorizon(Rollout):
 
     def share_states(self, states: Sequence[Mapping[str, Any]], rank: int, size: int) -> dict[str, Any]:
         """Return the state of process `rank` of `size`, whose environments start new episodes, from those of others."""
-        trajectories = {each["number"]: each for state in states for each in _numbered(state["trajectories"])}
+        saved = [each for state in states for each in _number_trajectories(state["trajectories"])]
+        trajectories = {each["number"]: each for each in saved}
         returns = [each for state in states for each in state["returns"]]
 
         def share(name: str) -> int:
@@ -199,7 +200,7 @@ class EnvTrajectory:
         self.episode_return, self.episode_length = 0.0, 0
 
 
-def _numbered(trajectories: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _number_trajectories(trajectories: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Number saved trajectories in their order, as older checkpoints, of one process, do not."""
     return [{"number": number, **each} for number, each in enumerate(trajectories)]
 
