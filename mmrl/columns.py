@@ -56,6 +56,9 @@ COLUMNS: dict[str, Column] = {
     "discount": Column(
         "[N]", "1", "replay buffer: gamma^n, factor of the next state's value; 0 after a terminal state"
     ),
+    "place": Column(
+        "[N]", "id", "replay buffer of several processes: place of the row in the batch of all; -1 fills up"
+    ),
     "reward": Column(
         "[N]", "reward", "environment reward of this decision; the composed episode reward is added to the last one"
     ),

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, ModelParallelStrategy, SingleDeviceStrategy
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from mmrl.strategies.fsdp2 import FSDP2, mixed_precision
 from mmrl.strategies.sharding import shard
@@ -39,6 +40,65 @@ def gather(items: Sequence[Any]) -> list[Any]:
     parts: list[list[Any]] = [[] for _ in range(size)]
     dist.all_gather_object(parts, list(items))
     return [item for part in parts for item in part]
+
+
+CHUNK_BYTES = 2**26  # of one message
+
+
+def collect_on_first(value: Tensor, device: torch.device) -> list[Tensor] | None:
+    """Return on process 0 the tensors [n, ...] of all processes in host memory, in rank order, elsewhere None.
+
+    Collective.
+
+    Args:
+        value: in host memory; n may differ between processes.
+        device: where tensors are for communication.
+    """
+    rank, size = rank_and_size()
+    lengths = gather([len(value)])
+    if rank:
+        for chunk in _chunks(value.contiguous()):
+            dist.send(chunk.to(device), 0)
+        return None
+    parts = [value, *(value.new_empty(length, *value.shape[1:]) for length in lengths[1:])]
+    for other in range(1, size):
+        for chunk in _chunks(parts[other]):
+            received = chunk.to(device)
+            dist.recv(received, other)
+            chunk.copy_(received)
+    return parts
+
+
+def _chunks(value: Tensor) -> list[Tensor]:
+    """Views of a contiguous tensor's bytes, at most CHUNK_BYTES each."""
+    return list(value.flatten().view(torch.uint8).split(CHUNK_BYTES)) if value.numel() else []
+
+
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Average the gradients of these parameters over all processes, as one message. Collective.
+
+    A parameter without a gradient has none in all processes.
+    """
+    size = rank_and_size()[1]
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None] if size > 1 else []
+    if not gradients:
+        return
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
+    dist.all_reduce(flat)
+    flat /= size
+    for gradient, values in zip(gradients, flat.split([gradient.numel() for gradient in gradients])):
+        gradient.copy_(values.view_as(gradient))
+
+
+def without_ddp(trainer: Any) -> AbstractContextManager:
+    """Return a context for backward passes whose gradients DDP leaves alone, since it expects one of each parameter."""
+    model = trainer.strategy.model
+    return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
+
+
+def device_of(trainer: Any) -> torch.device:
+    """Return the device of this process, where tensors are for communication."""
+    return trainer.strategy.root_device
 
 
 def barrier(trainer: Any, name: str) -> None:

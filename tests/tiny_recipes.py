@@ -28,7 +28,7 @@ from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode, Prompt, Task
 from tests.text_environments import Count
 
-OWN = ("recipe=sft", "recipe=ppo_control", "recipe=demo_vla", "recipe=sac", "recipe=td3")
+OWN = ("recipe=sft", "recipe=ppo_control", "recipe=demo_vla", "recipe=sac", "recipe=td3", "recipe=metra")
 ROOT = Path(__file__).parent.parent
 TEXT = (
     "recipe=grpo",
@@ -117,7 +117,7 @@ class Recorder(L.Callback):
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if "discount" in batch or not batch:  # sampled from the replay buffer, for several updates at once
-            self.minibatches.append([(0, tuple(column.flatten().tolist())) for _, column in sorted(batch.items())])
+            self.minibatches.append(replayed_rows(batch))
             return
         for piece in batch if isinstance(batch, UpdateEpoch) else [batch]:
             actions = [tuple(row[mask].tolist()) for row, mask in zip(piece["action"], piece["action_mask"])]
@@ -143,6 +143,22 @@ class Recorder(L.Callback):
             "metrics": self.metrics,
         }
         torch.save(left, self.folder / f"rank{trainer.global_rank}.pt")
+
+
+def replayed_rows(batch: Batch) -> list[tuple]:
+    """The update and place of every row of this process in the batches of several updates, and its numbers."""
+    if not batch:
+        return []
+    updates, rows = batch["discount"].shape
+    places = batch.get("place", torch.arange(rows).expand(updates, rows))
+    columns = [column for name, column in sorted(batch.items()) if name not in ("place", "loss_weights")]
+    numbers = torch.cat([column.float().reshape(updates, rows, -1) for column in columns], dim=-1)
+    return [
+        ((update, place), tuple(row))
+        for update, pairs in enumerate(zip(places.tolist(), numbers.tolist()))
+        for place, row in zip(*pairs)
+        if place >= 0
+    ]
 
 
 def count_held(model: torch.nn.Module) -> int:

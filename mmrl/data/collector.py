@@ -14,7 +14,7 @@ from mmrl.groups import group_episodes
 from mmrl.policies.base import Policy
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import Scorer
-from mmrl.rollouts.base import Rollout
+from mmrl.rollouts.base import ContinuingRollout, Rollout
 from mmrl.types import Context, Episode, Prompt, Task
 
 
@@ -53,7 +53,8 @@ class PromptCollector(Scorer):
         self._next_slot += len(indices)
         mine = [(slot, self.task[index]) for slot, index in slots[self.ctx.rank :: self.ctx.world_size]]
         self._slots |= dict(mine)
-        episodes = self._count(self.rollout.collect(mine, self.ctx) if mine else [])
+        plays = mine or isinstance(self.rollout, ContinuingRollout)
+        episodes = self._count(self.rollout.collect(mine, self.ctx) if plays else [])
         groups = list(group_episodes(parallel.gather([e.light() for e in episodes])).values())
         self.curriculum.observe(groups)
         self.rollout.observe(groups)

@@ -62,20 +62,42 @@ class RingBuffer:
         return {"capacity": self.capacity, "head": self.head, "size": self.size, "columns": columns}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        if state["capacity"] != self.capacity:
-            raise ValueError(
-                f"data.replay.capacity is {self.capacity}, the checkpoint's replay buffer has {state['capacity']}; "
-                "resume with the same"
-            )
+        check_capacity(self.capacity, state["capacity"])
         self.head, self.size, self.columns = state["head"], state["size"], {}
         for name, column in state["columns"].items():
             self.columns[name] = torch.zeros(self.capacity, *column.shape[1:], dtype=column.dtype)
             self.columns[name][: self.size] = column
 
 
+def check_capacity(capacity: int, saved: int) -> None:
+    """Refuse a checkpoint whose buffer has another capacity."""
+    if saved != capacity:
+        raise ValueError(
+            f"data.replay.capacity is {capacity}, the checkpoint's replay buffer has {saved}; resume with the same"
+        )
+
+
 CONTINUES, TRUNCATED, TERMINATED, FINAL = 0, 1, 2, 3
 """Kinds of stored rows: a step within an episode; a step before truncation, which a final observation follows;
 a terminal step; and a final observation, which is not a transition."""
+
+
+def sample_transitions(end: Tensor, size: int, count: int, rng: np.random.Generator) -> Tensor:
+    """Sample rows that are transitions, uniformly with replacement.
+
+    Args:
+        end: kind of each row.
+        size: number of filled rows, the first ones.
+        count: of rows to sample.
+        rng: drawn from.
+    """
+    found: list[Tensor] = []
+    while count > 0:
+        index = torch.from_numpy(rng.integers(size, size=count))
+        index = index[end[index] != FINAL]
+        found.append(index)
+        count -= len(index)
+    return torch.cat(found)
 
 
 class ReplayBuffer:
@@ -122,9 +144,15 @@ class ReplayBuffer:
         """Append collated rows, with the final observation after each truncated episode or segment.
 
         Args:
-            rows: whole episodes or segments, in order.
+            rows: whole episodes or segments, in order; an empty batch for none.
             final: columns obs.* and "episode", one row for each of them that did not terminate, in order.
         """
+        if rows:
+            self.storage.write(self.build_rows(rows, final))
+            self.num_transitions += rows.rows
+
+    def build_rows(self, rows: Batch, final: Batch) -> dict[str, Tensor]:
+        """Return the rows to be stored, with the arguments of `add`."""
         episode, last = rows["episode"], rows["is_last"]
         closed = torch.isin(episode, final["episode"]) if len(final["episode"]) else torch.zeros_like(last)
         open_end = last & ~closed & ~rows["is_terminal"]
@@ -152,12 +180,17 @@ class ReplayBuffer:
         columns = {name: concatenate(rows[name], final.get(name)) for name in names}
         columns |= {name: concatenate(rows[name], None) for name in ("action", "reward", *self.extra_columns)}
         columns["end"] = concatenate(ends, torch.full((len(final_place),), FINAL, dtype=torch.uint8))
-        self.storage.write(columns)
-        self.num_transitions += rows.rows
+        return columns
 
     def sample(self, updates: int, rng: np.random.Generator) -> Batch:
         """Sample the batches of several gradient steps: columns [updates, batch_size, ...]."""
-        index = self._sample_rows(updates * self.batch_size, rng)
+        index = sample_transitions(self.storage.columns["end"], self.storage.size, updates * self.batch_size, rng)
+        return Batch(
+            {name: column.unflatten(0, (updates, self.batch_size)) for name, column in self.read(index).items()}
+        )
+
+    def read(self, index: Tensor) -> dict[str, Tensor]:
+        """Return the columns of a sample for these transitions."""
         reward, discount, next_row = self._n_step(index)
         columns = self.storage.columns
         action = columns["action"][index]
@@ -167,18 +200,7 @@ class ReplayBuffer:
         for name in columns:
             if name.startswith("obs."):
                 rows |= {name: columns[name][index], f"next.{name[4:]}": columns[name][next_row]}
-        return Batch({name: column.unflatten(0, (updates, self.batch_size)) for name, column in rows.items()})
-
-    def _sample_rows(self, count: int, rng: np.random.Generator) -> Tensor:
-        """Sample rows that are transitions, uniformly."""
-        end = self.storage.columns["end"]
-        found: list[Tensor] = []
-        while count > 0:
-            index = torch.from_numpy(rng.integers(self.storage.size, size=count))
-            index = index[end[index] != FINAL]
-            found.append(index)
-            count -= len(index)
-        return torch.cat(found)
+        return rows
 
     def _n_step(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Compute n-step rewards, the discount of the bootstrap value and the row of the next observation."""
@@ -189,7 +211,7 @@ class ReplayBuffer:
             reward = reward + torch.where(going, factor * rewards[row], 0)
             factor = torch.where(going, factor * self.gamma, factor)
             factor = torch.where(going & (end[row] == TERMINATED), 0, factor)
-            next_row = (row + 1) % self.capacity
+            next_row = (row + 1) % self.storage.capacity
             last = end[row] != CONTINUES
             row = torch.where(going, next_row, row)
             going = going & ~last

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from mmrl import parallel
 from mmrl.batch import Batch
@@ -16,6 +17,7 @@ from mmrl.data.collector import Collected, notify_rollout_end
 from mmrl.data.loader import IterationLoader
 from mmrl.data.replay_buffer import ReplayBuffer
 from mmrl.data.rollout_data import RolloutData
+from mmrl.data.shared_replay_buffer import SharedReplayBuffer
 from mmrl.policies.base import Policy
 from mmrl.policies.control.uniform import UniformPolicy
 from mmrl.rng import derive_rng
@@ -27,18 +29,18 @@ class ReplayData(RolloutData):
 
     A training step takes the batches of several gradient steps, columns [gradient steps, rows, ...].
 
-    The update-to-data ratio is `gradient_steps` over the decisions of an iteration. The buffer is that of one process.
+    The update-to-data ratio is `gradient_steps` over the decisions of an iteration. Several processes make the run of
+    one: each stores the transitions of its own environments (`SharedReplayBuffer`) and learns from those of its rows
+    that a batch has.
 
     Args:
         replay: the replay buffer.
         gradient_steps: per iteration.
-        learning_starts: number of first decisions of each process that are drawn uniformly from the action box;
-            training starts after them.
+        learning_starts: number of first decisions that are drawn uniformly from the action box; training starts after
+            them.
         updates_per_step: gradient steps in one training step of Lightning, whose bookkeeping takes longer than the
             update of a small network.
     """
-
-    several_processes = False
 
     def __init__(
         self,
@@ -64,15 +66,20 @@ class ReplayData(RolloutData):
             if getattr(self, name) < 1:
                 raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
 
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+        if parallel.rank_and_size()[1] > 1 and not isinstance(self.replay, SharedReplayBuffer):
+            self.replay = SharedReplayBuffer(self.replay, parallel.device_of(self.trainer))
+
     def train_dataloader(self) -> IterationLoader:
         return IterationLoader(self._iteration, math.ceil(self.gradient_steps / self.updates_per_step))
 
     def _collection_state(self) -> dict[str, Any]:
-        return {**super()._collection_state(), "replay": parallel.gather([self.replay.state_dict()])}
+        return {**super()._collection_state(), "replay": [self.replay.state_dict()]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self.replay.load_state_dict(state["replay"][parallel.rank_and_size()[0]])
+        self.replay.load_state_dict(state["replay"][0])
 
     def _iteration(self) -> Iterator[Batch]:  # type: ignore[override]
         module = self.trainer.lightning_module
@@ -88,25 +95,35 @@ class ReplayData(RolloutData):
         self.metrics |= self.replay.metrics()
         module.report(self.metrics)
         self.iteration += 1
-        ready = all(parallel.gather([self.replay.num_transitions >= self.learning_starts]))
-        rng = derive_rng(self.seed, "replay", ctx.iteration, ctx.rank)
+        ready = self.replay.num_transitions >= self.learning_starts
+        rng = derive_rng(self.seed, "replay", ctx.iteration, 0)  # equal in all processes
         for start in range(0, self.gradient_steps, self.updates_per_step):
             count = min(self.updates_per_step, self.gradient_steps - start)
             yield self._with_weights(self.replay.sample(count, rng), ctx) if ready else Batch()
 
     def _store(self, collected: Collected, policy: Policy) -> None:
         episodes = [episode for episode in collected.episodes if episode.turns]
-        if not episodes:
-            return
         followed = [(i, episode.following) for i, episode in enumerate(episodes) if episode.following is not None]
         following = Batch(episode=torch.tensor([i for i, _ in followed], dtype=torch.long))
         if followed:
             seen = policy.collate([observation for _, observation in followed])
             following = following.with_columns(**{f"obs.{name}": column for name, column in seen.items()})
-        self.replay.add(collate(episodes, policy), following)
+        self.replay.add(collate(episodes, policy) if episodes else Batch(), following)
 
     def _with_weights(self, batches: Batch, ctx: Context) -> Batch:
-        """Compute the loss weights of each gradient step; DDP averages over the ranks."""
+        """Compute the loss weights of each gradient step; gradients are averaged over the processes."""
         steps = [Batch({name: column[i] for name, column in batches.items()}) for i in range(batches.rows)]
-        weights = [self.weighting(batch, lambda value: parallel.total(value, ctx.device)) for batch in steps]
+        if ctx.world_size == 1:
+            weights = [self.weighting(step, parallel.total) for step in steps]
+            return batches.with_columns(loss_weights=torch.stack(weights))
+        own: list[Tensor] = []  # what the weighting sums over the processes; summed for all steps at once
+
+        def note(value: Tensor) -> Tensor:
+            own.append(value)
+            return value
+
+        for step in steps:
+            self.weighting(step, note)
+        totals = iter(parallel.total(torch.stack(own), ctx.device))
+        weights = [self.weighting(step, lambda value: next(totals)) for step in steps]
         return batches.with_columns(loss_weights=torch.stack(weights) * ctx.world_size)

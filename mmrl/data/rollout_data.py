@@ -32,7 +32,7 @@ from mmrl.evaluation_mode import evaluation_mode
 from mmrl.objectives.weighting import Weighting
 from mmrl.rewards.base import Reward
 from mmrl.rewards.scoring import Scorer
-from mmrl.rollouts.base import Rollout
+from mmrl.rollouts.base import ContinuingRollout, Rollout
 from mmrl.strategies.sharding import gather_weights
 from mmrl.transforms.base import EpisodeTransform, check_group_size
 from mmrl.types import Context, Episode, Sampling, Task
@@ -66,7 +66,6 @@ class RolloutData(L.LightningDataModule):
     """
 
     trainer: Any  # set by Lightning before it asks for loaders
-    several_processes = True  # whether an iteration may be split over processes
     staleness = 0  # maximum age of sampling weights, in versions
 
     def __init__(
@@ -161,7 +160,9 @@ class RolloutData(L.LightningDataModule):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         rank, size = parallel.rank_and_size()
         states = state["rollout"]
-        if len(states) != size and any(one != states[0] for one in states):
+        if len(states) != size and isinstance(self.rollout, ContinuingRollout):
+            states = [self.rollout.share_states(states, each, size) for each in range(size)]
+        elif len(states) != size and any(one != states[0] for one in states):
             raise ValueError(
                 f"the checkpoint holds simulator states of {len(states)} processes, this run has {size}; "
                 "resume with the same trainer.devices"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from mmrl.learners.base import BaseLearner
 from mmrl.learners.low_precision import refuse_lost_updates
 from mmrl.learners.phases.base import Phase, UpdateContext, part
 from mmrl.learners.phases.gradient_step import GradientStep
+from mmrl.learners.process_rows import ProcessRows, split_updates
 from mmrl.learners.schedules import options_of
 from mmrl.policies.base import Policy
 from mmrl.rng import derive_seed
@@ -74,6 +75,11 @@ class PhasedLearner(BaseLearner):
     def setup(self, stage: str) -> None:
         """Create the target networks, after callbacks have loaded the policy's initial weights and before a resume."""
         super().setup(stage)
+        if parallel.shards(self.trainer):
+            raise ValueError(
+                "strategy=fsdp2 shards the weights of text, VLM and VLA policies; the networks of off-policy recipes "
+                "are small and are called in parts. Use strategy=ddp, a copy of the weights in every process"
+            )
         for name, of in self.target_networks.items():
             if name not in self.models:
                 self.models[name] = copy.deepcopy(self._models_by_name()[of]).requires_grad_(False)
@@ -103,22 +109,26 @@ class PhasedLearner(BaseLearner):
         self._trainable = [p for p in everything.values() if p.requires_grad]
 
     def training_step(self, batches: Batch, index: int) -> None:
-        for number in range(batches.rows):
-            self._update(Batch({name: column[number] for name, column in batches.items()}))
+        for batch, rows in split_updates(batches, self.device):
+            self._update(batch, rows)
         if index + 1 == self.trainer.num_training_batches and self._update_metrics:
             self._log_phase_metrics()
 
-    def _update(self, batch: Batch) -> None:
-        rank, _ = parallel.rank_and_size()
-        generator = torch.Generator(self.device).manual_seed(derive_seed(self.seed, "update", self.updates, rank) >> 1)
+    def _update(self, batch: Batch, rows: ProcessRows | None) -> None:
+        # the same in all processes
+        generator = torch.Generator(self.device).manual_seed(derive_seed(self.seed, "update", self.updates, 0) >> 1)
         normal = partial(_normal, generator)
+        if rows is not None:
+            normal = partial(rows.draw, normal)
         metrics: dict[str, Tensor] = {}
         models = self._models_by_name()
         self.updates += 1
         for name, phase in self.phases.items():
             if self.updates % phase.every:
                 continue
-            ctx = UpdateContext(models, normal, partial(self._minimize, name), partial(_add_metrics, metrics, name))
+            scale = rows.scale if rows is not None and name not in self.gradient_phases else None
+            log = partial(_add_metrics, metrics, name, scale)
+            ctx = UpdateContext(models, normal, partial(self._minimize, name), log)
             own = self._own_parameters.get(name, [])
             with _TrainOnly(own, self._trainable) if own else nullcontext():
                 batch = self.run_phase(name, phase, batch, ctx)
@@ -131,7 +141,9 @@ class PhasedLearner(BaseLearner):
     def _minimize(self, name: str, loss: Tensor) -> None:
         for parameter in self._own_parameters[name]:
             parameter.grad = None
-        self.manual_backward(loss)
+        with parallel.without_ddp(self.trainer):  # a phase trains some of the parameters
+            self.manual_backward(loss)
+        parallel.average_gradients(self._own_parameters[name])
         self._step(name)
 
     def _step(self, name: str) -> None:
@@ -195,5 +207,7 @@ def _normal(generator: torch.Generator, *shape: int) -> Tensor:
     return torch.randn(*shape, generator=generator, device=generator.device)
 
 
-def _add_metrics(metrics: dict[str, Tensor], phase: str, values: Mapping[str, Tensor]) -> None:
-    metrics.update({f"{phase}/{name}": value for name, value in values.items()})
+def _add_metrics(
+    metrics: dict[str, Tensor], phase: str, scale: Callable[[Tensor], Tensor] | None, values: Mapping[str, Tensor]
+) -> None:
+    metrics.update({f"{phase}/{name}": value if scale is None else scale(value) for name, value in values.items()})

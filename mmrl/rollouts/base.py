@@ -57,6 +57,16 @@ class SimulatorTask(Protocol):
     sim: Sim
 
 
+@runtime_checkable
+class ContinuingRollout(Protocol):
+    """A rollout whose environments go on from iteration to iteration: a process plays its share without prompts too."""
+
+    num_envs: int  # over all processes
+
+    def share_states(self, states: Sequence[Mapping[str, Any]], rank: int, size: int) -> dict[str, Any]:
+        """Return the state of process `rank` of `size` from those of another number of processes."""
+
+
 def simulator_of(task: Task, rollout: str) -> Sim:
     """The simulator of a task; refuses a task without one, in the name of the rollout that needs it."""
     if not isinstance(task, SimulatorTask):

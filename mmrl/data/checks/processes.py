@@ -1,18 +1,17 @@
-"""Refuse data modules that do not work with several training processes, before training."""
+"""Refuse runs whose environments are too few for the training processes, before training."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from mmrl.rollouts.base import ContinuingRollout
+
 
 def check_processes(trainer: Any) -> None:
-    """Raise ValueError for a data module of one process in several.
-
-    A replay buffer of a process that gets no prompt stays empty.
-    """
-    size, data = trainer.world_size, trainer.datamodule
-    if size > 1 and not data.several_processes:
+    """Raise ValueError if a process would have none of the environments that a rollout shares out."""
+    size, rollout = trainer.world_size, getattr(trainer.datamodule, "rollout", None)
+    if isinstance(rollout, ContinuingRollout) and rollout.num_envs < size:
         raise ValueError(
-            f"{type(data).__name__} learns from the replay buffer of one process, and trainer.devices and "
-            f"trainer.num_nodes ask for {size}; use trainer.devices=1 and more environments (rollout.num_envs)"
+            f"rollout.num_envs={rollout.num_envs} is less than the {size} processes that share out the environments "
+            f"(trainer.devices, trainer.num_nodes); use at least rollout.num_envs={size}, or fewer processes"
         )

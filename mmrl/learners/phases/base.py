@@ -18,9 +18,11 @@ class UpdateContext:
 
     Args:
         models: everything that has parameters, by name: "policy", the recipe's models, and the target networks.
-        normal: standard normal draws of a shape, a function of the run's seed, the update and the order of calls.
-        minimize: takes the phase's optimizer step on a scalar loss.
-        log: records numbers of this update by name, each a tensor without gradient.
+        normal: standard normal draws of a shape whose first axis is the rows of the batch, a function of the run's
+            seed, the update, the order of calls and the row's place in the batch of all processes.
+        minimize: takes the phase's optimizer step on a scalar loss, which is a sum over rows times `loss_weights`.
+        log: records numbers of this update by name, each a tensor without gradient: means over the rows of the batch,
+            or of a GradientStep sums over rows times `loss_weights`.
     """
 
     models: Mapping[str, Any]  # modules, each with its own methods

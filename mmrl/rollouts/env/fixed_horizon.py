@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from mmrl import parallel
 from mmrl.rng import Noise, derive_seed
 from mmrl.rollouts.base import Rollout, simulator_of
 from mmrl.rollouts.env.autoreset import AutoresetAdapter, EnvStep, EpisodeEnd
@@ -33,11 +34,14 @@ class FixedHorizon(Rollout):
     Prompts count only at the very start, as the environments' first initial states. Whole episodes, for evaluation, are
     played by `mmrl.rollouts.env.episodic.EpisodicRollout`.
 
+    Several processes share out the environments: environment i is that of process i modulo their number. Their segments
+    are those of one process, unless an environment fails or spends steps on resetting (autoreset mode next_step).
+
     Args:
-        num_envs: environments per process.
+        num_envs: environments, over all processes.
         horizon: decisions per environment and iteration, on average.
-        max_errors: failures of the simulator in one iteration beyond which the run stops.
-        stats_window_size: number of last finished episodes over which the mean return is reported.
+        max_errors: failures of the simulator in one iteration and process beyond which the run stops.
+        stats_window_size: number of last finished episodes of a process over which the mean return is reported.
     """
 
     def __init__(self, num_envs: int = 8, horizon: int = 32, max_errors: int = 10, stats_window_size: int = 100):
@@ -49,23 +53,24 @@ class FixedHorizon(Rollout):
         self._env: AutoresetAdapter | None = None
         self._saved: dict[str, Any] | None = None  # simulator state to go on from, until the simulator is known
         self._checked: Any = None  # the policy that was last compared with the simulator
-        self._trajectories = [EnvTrajectory() for _ in range(num_envs)]
+        self._trajectories = [EnvTrajectory(number) for number in range(num_envs)]  # of this process, once it plays
         self._returns: deque[float] = deque(maxlen=stats_window_size)
         self._env_steps = self._errors = 0
 
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        """Segments with `num_envs * horizon` turns together; prompts and episodes play no part after the start."""
+        """Segments with `horizon` turns per environment of this process; prompts play no part after the start."""
         if ctx.purpose != "train":
             raise ValueError(
                 f"FixedHorizon cuts episodes and cannot play those of purpose {ctx.purpose!r}: "
                 "set data.evaluation.rollout to mmrl.rollouts.env.episodic.EpisodicRollout"
             )
         env = self._open(prompts, ctx)
-        wanted, errors = self.num_envs * self.horizon, self._errors
-        builder, draws = SegmentBuilder(ctx.task.name, wanted), self._draws(ctx)
+        envs, errors = len(self._trajectories), self._errors
+        wanted = envs * self.horizon
+        builder, draws = SegmentBuilder(ctx.task.name, wanted, self.num_envs), self._draws(ctx)
         while builder.rows < wanted:
             acting = env.acting_envs
-            seeds = draws.integers(acting if len(acting) < self.num_envs else slice(None))
+            seeds = draws.integers(acting if len(acting) < envs else slice(None))
             acts = ctx.engine.act(env.read_observations(acting), seeds, ctx.sampling)
             outputs = acts.output if isinstance(acts, ActionBatch) else [completion.output for completion in acts]
             step = env.step(acting, outputs, lambda w: self._episode_seed(w, ctx, following=1))
@@ -81,12 +86,17 @@ class FixedHorizon(Rollout):
             ctx.progress("rollout", builder.rows, wanted)
         for w, trajectory in enumerate(self._trajectories):
             builder.cut(trajectory, env.observation(w))
-        return builder.finish(ctx, first_group=ctx.rank * wanted)
+        return builder.finish(ctx)
 
     def metrics(self) -> dict[str, float]:
-        """Mean return of the last `stats_window_size` finished episodes, environment steps, simulator errors."""
-        counts = {"env_steps": float(self._env_steps), "sim_errors": float(self._errors)}
-        return counts | ({f"return_{self.stats_window_size}": float(np.mean(self._returns))} if self._returns else {})
+        """Mean return of the last `stats_window_size` finished episodes of every process, and sums over processes.
+
+        The sums are environment steps and simulator errors.
+        """
+        steps, errors, returns = zip(*parallel.gather([(self._env_steps, self._errors, list(self._returns))]))
+        window = [each for part in returns for each in part]
+        counts = {"env_steps": float(sum(steps)), "sim_errors": float(sum(errors))}
+        return counts | ({f"return_{self.stats_window_size}": float(np.mean(window))} if window else {})
 
     def state_dict(self) -> dict[str, Any]:
         """State of the environments between two iterations, without simulators that cannot be saved."""
@@ -96,9 +106,10 @@ class FixedHorizon(Rollout):
                 simulator = self._env.state_dict()
             except NotImplementedError as error:
                 log.warning("this checkpoint has no simulator state, resuming will start new episodes: %s", error)
-        kept = ("num_episodes", "episode_return", "episode_length")
+        kept = ("number", "num_episodes", "episode_return", "episode_length")
         return {
             "simulator": simulator,
+            "num_envs": self.num_envs,
             "trajectories": [{name: getattr(trajectory, name) for name in kept} for trajectory in self._trajectories],
             "returns": list(self._returns),
             "env_steps": self._env_steps,
@@ -106,11 +117,10 @@ class FixedHorizon(Rollout):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if len(state["trajectories"]) != self.num_envs:
-            raise ValueError(
-                f"rollout.num_envs is {self.num_envs}, the checkpoint has {len(state['trajectories'])} environments"
-            )
-        self._trajectories = [EnvTrajectory(**trajectory) for trajectory in state["trajectories"]]
+        saved = state.get("num_envs", len(state["trajectories"]))  # older checkpoints do not have it
+        if saved != self.num_envs:
+            raise ValueError(f"rollout.num_envs is {self.num_envs}, the checkpoint has {saved} environments")
+        self._trajectories = [EnvTrajectory(**each) for each in _number_trajectories(state["trajectories"])]
         self._returns = deque(state["returns"], maxlen=self.stats_window_size)
         self._env_steps, self._errors = state["env_steps"], state["errors"]
         self._env, self._saved = None, state["simulator"]
@@ -119,15 +129,33 @@ class FixedHorizon(Rollout):
             for trajectory in self._trajectories:
                 trajectory.end_episode()
 
+    def share_states(self, states: Sequence[Mapping[str, Any]], rank: int, size: int) -> dict[str, Any]:
+        """Return the state of process `rank` of `size`, whose environments start new episodes, from those of others."""
+        saved = [each for state in states for each in _number_trajectories(state["trajectories"])]
+        trajectories = {each["number"]: each for each in saved}
+        returns = [each for state in states for each in state["returns"]]
+
+        def share(name: str) -> int:
+            return len(range(rank, sum(state[name] for state in states), size))
+
+        return {
+            "simulator": None,
+            "num_envs": states[0].get("num_envs", len(trajectories)),
+            "trajectories": [trajectories[number] for number in sorted(trajectories)],
+            "returns": returns[rank::size],
+            "env_steps": share("env_steps"),
+            "errors": share("errors"),
+        }
+
     def _open(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> AutoresetAdapter:
         """The environments, reset on first use, with spaces checked against the policy."""
-        for w, trajectory in enumerate(self._trajectories):
-            trajectory.number = ctx.rank * self.num_envs + w
         if self._env is None:
-            self._env = AutoresetAdapter(simulator_of(ctx.task, "rollout=fixed_horizon").make(self.num_envs))
+            self._trajectories = [each for each in self._trajectories if each.number % ctx.world_size == ctx.rank]
+            envs = len(self._trajectories)
+            self._env = AutoresetAdapter(simulator_of(ctx.task, "rollout=fixed_horizon").make(envs))
             if self._saved is None:
-                first = [prompt.info["seed"] for _, prompt in prompts][: self.num_envs] if not self._env_steps else []
-                self._env.reset([*first, *(self._episode_seed(w, ctx) for w in range(len(first), self.num_envs))])
+                first = [prompt.info["seed"] for _, prompt in prompts][:envs] if not self._env_steps else []
+                self._env.reset([*first, *(self._episode_seed(w, ctx) for w in range(len(first), envs))])
             else:
                 self._env.load_state_dict(self._saved)
                 self._saved = None
@@ -172,17 +200,24 @@ class EnvTrajectory:
         self.episode_return, self.episode_length = 0.0, 0
 
 
+def _number_trajectories(trajectories: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Number saved trajectories in their order, as older checkpoints, of one process, do not."""
+    return [{"number": number, **each} for number, each in enumerate(trajectories)]
+
+
 class SegmentBuilder:
     """Build the segments of one iteration from the environment steps.
 
     Args:
         name: of the task.
         wanted: decisions to learn from; later ones only tell what follows.
+        num_envs: environments over all processes. Segments are numbered by the step after which they end and then by
+            environment, so that their order is that of one process.
     """
 
-    def __init__(self, name: str, wanted: int):
-        self.name, self.wanted = name, wanted
-        self.rows = 0
+    def __init__(self, name: str, wanted: int, num_envs: int):
+        self.name, self.wanted, self.num_envs = name, wanted, num_envs
+        self.rows = self._steps = 0
         self._table = TransitionTable()
         self._segments: list[tuple[Episode, list[int]]] = []
         self._following: list[tuple[Episode, dict[str, Any]]] = []  # unfinished ones and what was seen after them
@@ -191,6 +226,7 @@ class SegmentBuilder:
         self, trajectories: Sequence[EnvTrajectory], acting: Sequence[int], acts: Sequence[Completion], step: EnvStep
     ) -> None:
         """Add one decision of each acting environment: a row, or the end of the segment before it."""
+        self._steps += 1
         if step.executed is not None:
             _mask_unplayed(acts, step.executed)
         rows, ends = self._table.add(acts, step.rewards), step.ends
@@ -228,24 +264,25 @@ class SegmentBuilder:
 
     def cut(self, trajectory: EnvTrajectory, observation: dict[str, Any]) -> None:
         """End the open segment, if there is one, because the iteration ends; `observation` follows it."""
-        segment = self._close(trajectory, "cut")
+        segment = self._close(trajectory, "cut", after=1)
         if segment is not None:
             self._following.append((segment, observation))
 
-    def finish(self, ctx: Context, first_group: int) -> list[Episode]:
-        """Return all segments, numbered, with a bootstrap value where they did not terminate."""
+    def finish(self, ctx: Context) -> list[Episode]:
+        """Return all segments, with a bootstrap value where they did not terminate."""
         if self._following:
             values = ctx.engine.predict_values([observation for _, observation in self._following])
             for (segment, observation), value in zip(self._following, values):
                 segment.following, segment.bootstrap_value = ctx.policy.encode(observation), value
-        for group, (segment, rows) in enumerate(self._segments, start=first_group):
-            segment.group, segment.turns = group, self._table.turns(rows)
+        for segment, rows in self._segments:
+            segment.turns = self._table.turns(rows)
         return [segment for segment, _ in self._segments]
 
-    def _close(self, trajectory: EnvTrajectory, ended: Ended) -> Episode | None:
+    def _close(self, trajectory: EnvTrajectory, ended: Ended, after: int = 0) -> Episode | None:
         if not trajectory.rows:
             return None
-        segment = Episode(Prompt(key=f"{self.name}/env/{trajectory.number}"), group=0, sample_index=0, ended=ended)
+        group = (self._steps + after) * self.num_envs + trajectory.number
+        segment = Episode(Prompt(key=f"{self.name}/env/{trajectory.number}"), group, sample_index=0, ended=ended)
         self._segments.append((segment, trajectory.rows))
         trajectory.rows = []
         return segment

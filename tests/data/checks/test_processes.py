@@ -52,8 +52,16 @@ def test_a_shard_size_divides_the_number_of_processes():
         FSDP2(shard_size=0)
 
 
-def test_a_replay_buffer_is_that_of_one_process(tmp_path):
+def test_every_process_needs_an_environment_of_a_rollout_that_goes_on(tmp_path):
     data = CLI(to_lightning(compose(["recipe=sac", f"run_dir='{tmp_path}'", "policy.hidden=[8]"]))).datamodule
-    with pytest.raises(ValueError, match=r"replay buffer of one process.*trainer.devices=1"):
+    with pytest.raises(ValueError, match=r"rollout\.num_envs=1 is less than the 2 processes.*rollout\.num_envs=2"):
         check_processes(SimpleNamespace(world_size=2, datamodule=data))
     check_processes(SimpleNamespace(world_size=1, datamodule=data))
+
+
+def test_off_policy_learners_do_not_shard_weights(tmp_path):
+    model = CLI(to_lightning(compose(["recipe=sac", f"run_dir='{tmp_path}'", "policy.hidden=[8]"]))).model
+    strategy = FSDP2()
+    model.trainer = SimpleNamespace(strategy=strategy, precision="32-true", world_size=1, datamodule=None)
+    with pytest.raises(ValueError, match=r"strategy=fsdp2 .* Use strategy=ddp"):
+        model.setup("fit")

@@ -257,10 +257,23 @@ def test_draws_depend_on_the_env_and_not_on_the_envs_beside_it():
     many = rows_of(FixedHorizon(3, 12).collect([], context(task, policy)))
     assert few["tests/Walk-v0/env/0"] == many["tests/Walk-v0/env/0"]
     assert many["tests/Walk-v0/env/0"] != many["tests/Walk-v0/env/1"]
-    other = FixedHorizon(1, 12).collect([], context(task, policy, rank=1, world_size=2))
-    assert rows_of(other)["tests/Walk-v0/env/1"] == many["tests/Walk-v0/env/1"]
-    groups = [s.group for s in other]
-    assert len(set(groups)) == len(groups) and min(groups) == 12  # rank 0 has the 12 before
+
+
+def test_processes_share_out_the_envs_and_number_their_segments_as_one_process_does():
+    task, policy = walk("disabled", limit=4, bonus=True), valued([0.0] * 5)
+
+    def collect(**where):
+        prompts = [(slot, task[5 + slot]) for slot in range(2)][where.get("rank", 0) :: where.get("world_size", 1)]
+        return FixedHorizon(3, 10).collect(prompts, context(task, policy, **where))
+
+    whole, parts = collect(), [collect(rank=rank, world_size=2) for rank in range(2)]
+    assert [sorted(rows_of(part)) for part in parts] == [
+        ["tests/Walk-v0/env/0", "tests/Walk-v0/env/2"],
+        ["tests/Walk-v0/env/1"],
+    ]
+    together = sorted((segment for part in parts for segment in part), key=lambda segment: segment.group)
+    same(together, whole)
+    assert [segment.group for segment in whole] == sorted({segment.group for segment in whole})
 
 
 def test_refusals():
