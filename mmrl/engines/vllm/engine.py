@@ -27,7 +27,7 @@ from mmrl.engines.vllm.weight_verification import verify_canary, verify_weights
 from mmrl.evaluation_mode import evaluation_mode
 from mmrl.parallel import rank_and_size
 from mmrl.policies.text.generation import refuse_mean
-from mmrl.strategies.sharding import collect_weights
+from mmrl.strategies.sharding import collect_weights, without_weights
 from mmrl.types import Completion, Observation, Request, Sampling
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class VllmEngine(Engine):
         if self._folder is None:
             with raise_together():
                 self._folder, self._writes = self._make_folder(), True
-                policy.save_config(self._folder / "start")
+                without_weights(policy).save_config(self._folder / "start")
             self.backend.start(self._folder / "start", version)
         with raise_together():
             blocks = WeightBlocks(policy)
