@@ -224,6 +224,7 @@ class InProcess(Backend):
 
     def close(self) -> None:
         llm, self._llm = self._llm, None
+        self._asleep, self._failure = set(), None
         if llm is not None:
             llm.llm_engine.engine_core.shutdown()
             del llm
