@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
+from subprocess import Popen
 from typing import Any
 
+import lightning as L
 import torch
 import torch.distributed as dist
 from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, ModelParallelStrategy, SingleDeviceStrategy
@@ -194,3 +197,62 @@ def refuse_threads(trainer: Any, part: str) -> None:
         )
     if str(trainer.precision) == "64-true":
         raise ValueError(f"{part} cannot be used with trainer.precision=64-true, which sets the dtype of all threads")
+
+
+def divide(trainer: Any) -> tuple[int, int]:
+    """Return the number of copies of the weights, and of the processes that share one. Raises where it is not whole."""
+    strategy = trainer.strategy
+    return strategy.divide(trainer.world_size) if isinstance(strategy, FSDP2) else (trainer.world_size, 1)
+
+
+def start_processes(trainer: Any) -> list[Popen]:
+    """Start the other processes of this node as `trainer.fit` does; none if a launcher such as torchrun starts them."""
+    launcher = trainer.strategy.launcher
+    if launcher is None:
+        return []
+    environment = launcher.cluster_environment
+    environment.validate_settings(num_devices=trainer.num_devices, num_nodes=trainer.num_nodes)
+    if environment.creates_processes_externally:
+        return []
+    launcher._call_children_scripts()
+    return launcher.procs
+
+
+def meeting_place(trainer: Any) -> tuple[str, int]:
+    """Return the address and the port at which rank 0 waits for the others."""
+    environment = trainer.strategy.cluster_environment
+    return environment.main_address, environment.main_port
+
+
+def join_group(trainer: Any, store: dist.Store, seconds: float) -> str:
+    """Join the strategy's process group, through a store that exists, and build its mesh. Collective.
+
+    Returns the backend's name.
+    """
+    strategy = trainer.strategy
+    backend = strategy._get_process_group_backend()
+    device = strategy.root_device
+    dist.init_process_group(
+        backend,
+        store=store,
+        rank=trainer.global_rank,
+        world_size=trainer.world_size,
+        timeout=timedelta(seconds=seconds),
+        device_id=device if device.type != "cpu" else None,
+    )
+    strategy.connect(L.LightningModule())
+    strategy.setup_environment()  # finds the group
+    return backend
+
+
+def process_groups(trainer: Any) -> dict[str, Any]:
+    """Return the process groups of a strategy by what they do; all processes are None, as in torch."""
+    mesh = getattr(trainer.strategy, "shard_mesh", None)
+    if mesh is None or mesh.ndim == 1:
+        return {"all ranks": None}
+    return {"all ranks": None, "ranks of a copy": mesh.get_group("shard"), "copies": mesh.get_group(0)}
+
+
+def root_device(trainer: Any) -> torch.device:
+    """Return this process's device."""
+    return trainer.strategy.root_device

@@ -4,6 +4,7 @@ import importlib.util
 import re
 import shlex
 import sys
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +107,14 @@ class Guide:
             raise AssertionError(f"a block of {language} without a title is not executed")
 
     def _command(self, words: list[str]) -> None:
+        words = list(dropwhile(lambda word: re.match(r"[A-Z_]+=", word), words))  # variables of a script
         program, *rest = words
-        if program == "mmrl" and rest[0] == "fit" and "--config" not in rest:
+        if program == "mmrl" and rest[0] == "doctor" and len(rest) > 1:  # would start processes
+            CLI(to_lightning(compose(rest[1:])), build=False)
+        elif program.startswith("scripts/launch/"):
+            assert (ROOT / program).is_file()
+            CLI(to_lightning(compose(rest)), build=False)
+        elif program == "mmrl" and rest[0] == "fit" and "--config" not in rest:
             self._fit(rest[1:])
         elif program == "mmrl":
             assert main([re.sub(r"^num_episodes=.*", "num_episodes=2", word) for word in rest]) == 0, words

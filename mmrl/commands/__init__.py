@@ -23,6 +23,6 @@ COMMANDS: dict[str, Command] = {
     "data": _load_lazily("data", "data"),
     "new": _load_lazily("new.new", "new"),
     "list": _load_lazily("catalogue.listing", "print_list"),
-    "doctor": _load_lazily("doctor", "doctor"),
+    "doctor": _load_lazily("doctor.doctor", "doctor"),
     "completion": _load_lazily("completion", "print_completion"),
 }

@@ -16,7 +16,7 @@ import yaml
 from omegaconf import DictConfig
 
 from mmrl.commands.cli import CLI
-from mmrl.commands.fit_arguments import check_dashed
+from mmrl.commands.fit_arguments import check_dashed, split_switches
 from mmrl.commands.sweep import MANY, run_sweep
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
@@ -25,9 +25,6 @@ from mmrl.runs.files import FULL
 from mmrl.runs.run_folder import checkpoints_of, own_folder, resume_command
 from mmrl.runs.signals import StopAfterIteration, StopRequest, stop_request
 from mmrl.strategies.first_process import is_first_process
-
-SWITCHES = ("trust", "overwrite")
-"""Options of this start alone: they are read from the command line, and no configuration file can set them."""
 
 
 def fit(arguments: Sequence[str], check: Callable[[DictConfig], None] | None = None) -> Path | None:
@@ -45,7 +42,7 @@ def fit(arguments: Sequence[str], check: Callable[[DictConfig], None] | None = N
         run_sweep(arguments)
         return None
     only_print = "--print_config" in arguments
-    arguments, switches = _split_switches([argument for argument in arguments if argument != "--print_config"])
+    arguments, switches = split_switches([argument for argument in arguments if argument != "--print_config"])
     dashed = any(argument.startswith("--") for argument in arguments)
     if dashed and any(
         not w.startswith("--") and "=" in w and not _value_of(arguments, i) for i, w in enumerate(arguments)
@@ -124,20 +121,6 @@ def _format_resume_hint(run_dir: Path, trust: bool) -> str:
     if not checkpoints_of(run_dir):
         return "there is no checkpoint yet, the same command begins the run again"
     return f"resume with: {shlex.join(shlex.split(resume_command(run_dir)))}{' trust=true' if trust else ''}"
-
-
-def _split_switches(arguments: Sequence[str]) -> tuple[list[str], dict[str, bool]]:
-    """The other arguments, and the switches: trust=true, also as --trust=true."""
-    rest, switches = [], dict.fromkeys(SWITCHES, False)
-    for argument in arguments:
-        name, _, value = argument.removeprefix("--").partition("=")
-        if name not in SWITCHES:
-            rest.append(argument)
-        elif value not in ("true", "false"):
-            raise ConfigError(f"{argument}: write {name}=true or {name}=false")
-        else:
-            switches[name] = value == "true"
-    return rest, switches
 
 
 def _folder_of_resumed(arguments: Sequence[str]) -> list[str]:

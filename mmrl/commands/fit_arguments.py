@@ -13,6 +13,8 @@ from mmrl.config.renamed import check_argument_names
 from mmrl.errors import ConfigError
 
 _KNOWN = ("config", "seed_everything", "recipe", "run_dir", "project", "ckpt_path", *ROOTS)
+SWITCHES = ("trust", "overwrite")
+"""Options of this start alone: they are read from the command line, and no configuration file can set them."""
 _LISTED = re.compile(r"(trainer\.(?:callbacks|logger))\.")
 
 
@@ -48,3 +50,17 @@ def check_dashed(arguments: Sequence[str]) -> None:
         )
     for config in configs:
         check_argument_names(config, given)
+
+
+def split_switches(arguments: Sequence[str]) -> tuple[list[str], dict[str, bool]]:
+    """Return the other arguments, and the switches: trust=true, also as --trust=true."""
+    rest, switches = [], dict.fromkeys(SWITCHES, False)
+    for argument in arguments:
+        name, _, value = argument.removeprefix("--").partition("=")
+        if name not in SWITCHES:
+            rest.append(argument)
+        elif value not in ("true", "false"):
+            raise ConfigError(f"{argument}: write {name}=true or {name}=false")
+        else:
+            switches[name] = value == "true"
+    return rest, switches

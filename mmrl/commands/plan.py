@@ -8,10 +8,10 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mmrl.commands.cli import CLI
-from mmrl.commands.fit_arguments import check_dashed
+from mmrl.commands.fit_arguments import check_dashed, split_switches
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
 from mmrl.config.wiring import load
@@ -105,15 +105,7 @@ def plan(arguments: Sequence[str]) -> RunPlan:
 
 def build_plan(words: Sequence[str], given: Given) -> RunPlan:
     """Compose the configuration of the words as `mmrl fit` does, and plan it."""
-    for name in ("lightning.pytorch", "lightning.fabric"):
-        logging.getLogger(name).setLevel(logging.WARNING)  # hints about loggers, devices and seeds
-    if any(word.startswith("--") for word in words):
-        check_dashed(words)
-        cli = PlanCLI(list(words), build=False)
-    else:
-        to_hydra_overrides(words)
-        check_groups(words, groups())
-        cli = PlanCLI(to_lightning(compose(words)), build=False)
+    cli = parse_run(words, PlanCLI)
     kind = load(cli._plain()["model"]["class_path"])
     if not issubclass(kind, Learner):
         raise ConfigError(f"{kind.__name__} learns from a replay buffer: `mmrl plan` plans recipes without one")
@@ -121,6 +113,26 @@ def build_plan(words: Sequence[str], given: Given) -> RunPlan:
         warnings.simplefilter("ignore", FutureWarning)  # of transformers, about its own names
         cli.build()
         return plan_run(cli.model, cli.datamodule, cli._plain()["trainer"], given)
+
+
+C = TypeVar("C", bound=CLI)
+
+
+def parse_run(words: Sequence[str], kind: type[C]) -> C:
+    """Parse and check the words of `mmrl fit`, as it does; nothing is built.
+
+    Args:
+        kind: the CLI that will build the parts.
+    """
+    words, _ = split_switches(words)
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # hints about loggers, devices and seeds
+    if any(word.startswith("--") for word in words):
+        check_dashed(words)
+        return kind(list(words), build=False)
+    to_hydra_overrides(words)
+    check_groups(words, groups())
+    return kind(to_lightning(compose(words)), build=False)
 
 
 def read_run(folder: Path, given: Given) -> tuple[RunPlan, dict[str, float]]:

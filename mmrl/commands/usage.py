@@ -206,7 +206,18 @@ The last line of the output is a command that trains with it.
 """,
     "doctor": """mmrl doctor: versions, devices and renderers of this machine, and how to get what is missing
 
-  mmrl doctor               it takes no arguments; the exit status is 2 where something essential is missing
+  mmrl doctor                         this machine; the exit status is 2 where something essential is missing
+  mmrl doctor THE_WORDS_OF_MMRL_FIT   every process of that run, before a model is loaded; also under torchrun and Slurm
+
+With words, the processes really start, meet, build the mesh and sum a tensor. Compared are versions, mmrl's modules and
+the configuration of all ranks, and free memory of GPUs, hosts and /dev/shm with the memory plan, which is printed.
+
+Options, with words:
+  --timeout 60           seconds that a rank is waited for
+  --memory, --prompt-tokens, --response-tokens   those of `mmrl plan`
+
+Example:
+  mmrl doctor recipe=grpo trainer.devices=8 strategy=fsdp2
 """,
     "completion": """mmrl completion: completion of commands, groups, options, keys and run folders in a shell
 

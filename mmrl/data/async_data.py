@@ -87,7 +87,7 @@ class AsyncRolloutData(RolloutData):
 
     def _finish_collection(self, ctx: Context) -> None:
         if not self.staleness:
-            return super()._finish_collection(ctx)
+            return
         self._pending.popleft()
         self._snapshots.keep({pending.version for pending in self._pending})
         self._start(ctx, self.staleness, first=1)

@@ -187,6 +187,8 @@ class RolloutData(L.LightningDataModule):
         ctx = self._context(learner)
         collected = self._next_collection(ctx)
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
+        if not self.staleness:
+            self.engine.release_memory()  # before the weights are gathered
         with parallel.precision(self.trainer), gather_weights(ctx.policy):
             batch = self._rows(collected, ctx)
             self._finish_collection(ctx)
@@ -213,8 +215,7 @@ class RolloutData(L.LightningDataModule):
         return self._collect(ctx, self.iteration)
 
     def _finish_collection(self, ctx: Context) -> None:
-        """Release the memory of the engine when the rows of an iteration are complete."""
-        self.engine.release_memory()
+        """Start what runs beside the learn step, when the rows of an iteration are complete."""
 
     def _collect(self, ctx: Context, version: int) -> Collected:
         """Collect with ctx.policy, whose weights have version `version`."""
@@ -224,7 +225,7 @@ class RolloutData(L.LightningDataModule):
             self.engine.sync(ctx.policy, version)
             synced = time.perf_counter()
             collector = PromptCollector(self.task, self.rollout, self.reward, self.curriculum, ctx)
-            sampling = [ctx.policy] if self.rollout.samples else []
+            sampling = [ctx.policy] if self.rollout.samples and self.engine.uses_policy else []
             # switched and gathered once, not in every decision
             with evaluation_mode(ctx.policy), gather_weights(*sampling):
                 sampled = collector.collect_prompts(self.num_prompts)

@@ -14,6 +14,9 @@ from mmrl.types import Completion, Observation, Request, Sampling
 class Engine(ABC):
     """Batches requests, runs the policy's weights on them, and returns one completion each, in order."""
 
+    uses_policy: bool = True
+    """Whether it samples with the policy's own weights, which are then gathered; False where it has a copy."""
+
     def __init__(self) -> None:
         self.spent: dict[str, float] = {}  # by metric name, since the last `report`
 

@@ -26,6 +26,7 @@ class EngineBytes:
     sync: int  # sent at every iteration
     merged: int  # merged weights on the learner's device during a transfer
     note: str
+    files: int = 0  # in shared memory: the initial checkpoint, and two updates while one replaces the other
 
 
 def measure_engine(
@@ -49,17 +50,18 @@ def measure_engine(
     adapters = isinstance(engine.sent, AdapterFactors)
     sync, merged = size.trainable_bytes if adapters else full, full if lora else 0
     backend: Any = engine.backend
+    streamed = backend.in_process and engine.sent.whole
+    files = full + 2 * sync if first_rank and engine.folder is None and not streamed else 0
     if getattr(backend, "urls", None):
-        return EngineBytes("vllm", 0, False, sync, sync, merged, "servers that run already")
+        return EngineBytes("vllm", 0, False, sync, sync, merged, "servers that run already", files)
     apart = [int(number) for number in getattr(backend, "devices", None) or () if str(number).isdigit()]
-    beside = first_rank and (not apart or min(apart) < devices)
+    beside = backend.in_process or (first_rank and (not apart or min(apart) < devices))
     given = backend.memory_share
     share = (given or VLLM_SHARE) * memory if device == "cuda" else full + (backend.cache_gib or 1) * VLLM_CPU_CACHE
-    sleeps = not hasattr(backend, "servers") and device == "cuda"
+    sleeps = backend.in_process and device == "cuda"
     note = f"vLLM takes {given or VLLM_SHARE:.0%} of its device" + ("" if given else " (set engine.memory_share)")
-    return EngineBytes(
-        "vllm", round(share) if beside else 0, not sleeps, sync + (full if sleeps else 0), sync, merged, note
-    )
+    host = (0 if streamed else sync) + (full if sleeps and backend.sleep_level == 1 else 0)
+    return EngineBytes("vllm", round(share) if beside else 0, not sleeps, host, sync, merged, note, files)
 
 
 def _exported_bytes(policy: Policy, size: ModuleSize) -> int:

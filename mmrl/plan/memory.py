@@ -55,7 +55,11 @@ def plan_phases(
     shards, modules = processes.shards, [held.policy, *held.trained.values()]
     gradients = sum(size.trainable_bytes for size in modules)
     full = held.policy.bytes
-    phases: dict[str, Phase] = {"rollout": {**always, **_gather_whole([held.policy], processes)}}
+    phases: dict[str, Phase] = {"rollout": always}
+    if engine.kind == "local":
+        phases["rollout"] = {**always, **_gather_whole([held.policy], processes)}
+    else:  # the policy scores a canary block by block
+        phases["rollout"] = {**always, **gathered}
     if engine.merged:
         phases["sync"] = {**always, "unsharded weights": full if shards > 1 else 0, "merged weights": engine.merged}
     if not engine.always and engine.share:

@@ -51,6 +51,7 @@ class RankPlan:
     phases: dict[str, Phase]
     sync: int
     host: int
+    files: int = 0  # of its engine, in shared memory
 
     @property
     def peak(self) -> int:
@@ -128,7 +129,7 @@ def plan_run(learner: Any, data: Any, trainer: Mapping[str, Any], given: Given) 
     phases = [plan_phases(held, optimizer, traced.passes, engine, processes) for engine in engines]
     loaded = [held.policy.bytes, 0 if processes.strategy == "fsdp2" else held.policy.bytes]
     ranks = [
-        RankPlan(name, of_rank, engine.sync, _host_bytes(whole, engine, traced, processes, peak(of_rank)))
+        RankPlan(name, of_rank, engine.sync, _host_bytes(whole, engine, traced, processes, peak(of_rank)), engine.files)
         for name, of_rank, engine, whole in zip(("rank 0", "each other rank"), phases, engines, loaded)
     ]
     return RunPlan(

@@ -60,13 +60,11 @@ class FSDP2(ModelParallelStrategy):
         self.shard_mesh = self._build_shard_mesh()
 
     def _build_shard_mesh(self) -> DeviceMesh:
-        size, total = self.shard_size or self.world_size, self.world_size
-        if total % size:
-            raise ValueError(f"trainer.strategy.shard_size={size} does not divide the {total} processes")
-        if size == total:
+        replicas, size = self.divide(self.world_size)
+        if replicas == 1:
             return self.device_mesh["data_parallel"]
         return init_device_mesh(
-            self.root_device.type, (total // size, size), mesh_dim_names=("data_parallel_replicate", "shard")
+            self.root_device.type, (replicas, size), mesh_dim_names=("data_parallel_replicate", "shard")
         )
 
     @contextmanager
@@ -84,6 +82,13 @@ class FSDP2(ModelParallelStrategy):
         finally:
             for module in modules:
                 set_sync(module, True, recurse=False)
+
+    def divide(self, total: int) -> tuple[int, int]:
+        """Return the number of copies of the weights, and of the processes that share one, for so many processes."""
+        size = self.shard_size or total
+        if total % size:
+            raise ValueError(f"trainer.strategy.shard_size={size} does not divide the {total} processes")
+        return total // size, size
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         if self._save_distributed_checkpoint:

@@ -95,18 +95,61 @@ def collect_weights(policy: Any) -> Iterator[Any]:
         yield policy
         return
     plain, first = _plain[policy], torch.distributed.get_rank() == 0
-    places = [(module, name) for module in plain.modules() for name, p in module._parameters.items() if p is not None]
-    empty = [module._parameters[name] for module, name in places]
     whole: dict[int, nn.Parameter] = {}  # by the parameter without memory, so that tied weights stay tied
     for parameter, kept in zip(policy.parameters(), plain.parameters(), strict=True):
-        value = parameter.detach()
-        value = value.full_tensor() if isinstance(value, DTensor) else value  # one parameter at a time
+        value = _whole(parameter)  # one parameter at a time
         if first:
             whole[id(kept)] = nn.Parameter(value.cpu(), parameter.requires_grad)
+    with _filled(plain, whole):
+        yield plain if first else None
+
+
+@torch.no_grad()
+def gather_blocks(policy: Any) -> Iterator[Any]:
+    """Yield the policy without shards once for each block, whose weights are whole; all others are on the meta device.
+
+    Collective: every rank must iterate to the end. The blocks are the repeated ones, and the rest of the policy. A
+    policy that is not sharded is yielded itself, once.
+    """
+    if not is_sharded(policy):
+        yield policy
+        return
+    plain = _plain[policy]
+    for own, kept in zip(policy.modules(), plain.modules(), strict=True):  # buffers are not sharded
+        kept._buffers.update({name: buffer for name, buffer in own._buffers.items() if buffer is not None})
+    owners = {id(kept): number for number, block in enumerate(_blocks(plain, set())) for kept in block.parameters()}
+    parts: dict[int, list[tuple[nn.Parameter, nn.Parameter]]] = {}
+    for own, kept in zip(policy.parameters(), plain.parameters(), strict=True):
+        parts.setdefault(owners.get(id(kept), -1), []).append((own, kept))
+    for part in parts.values():
+        whole = {id(kept): nn.Parameter(_whole(own), own.requires_grad) for own, kept in part}
+        with _filled(plain, whole):
+            yield plain
+
+
+def without_weights(policy: Any) -> Any:
+    """Return the policy's modules without shards and without memory; a policy that is not sharded itself."""
+    return _plain.get(policy, policy)
+
+
+def _whole(parameter: nn.Parameter) -> torch.Tensor:
+    value = parameter.detach()
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+@contextmanager
+def _filled(plain: Any, whole: dict[int, nn.Parameter]) -> Iterator[None]:
+    """Replace parameters inside the context, under each of their names.
+
+    Args:
+        whole: by the id of the parameter without memory.
+    """
+    places = [(module, name) for module in plain.modules() for name, p in module._parameters.items() if p is not None]
+    empty = [module._parameters[name] for module, name in places]
     for (module, name), kept in zip(places, empty):
         module._parameters[name] = whole.get(id(kept), kept)
     try:
-        yield plain if first else None
+        yield
     finally:
         for (module, name), kept in zip(places, empty):
             module._parameters[name] = kept

@@ -1,8 +1,8 @@
 import pytest
 
 from mmrl.__main__ import main
-from mmrl.commands import doctor
 from mmrl.commands.catalogue.listing import PARTS, entries, overview, plural
+from mmrl.commands.doctor import machine
 from mmrl.config.compose import CONF, groups
 
 
@@ -43,9 +43,9 @@ def test_doctor_reports_and_agrees_to_run(capsys):
         assert word in shown
 
 
-def test_doctor_takes_no_arguments(capsys):
+def test_doctor_refuses_words_that_are_none_of_a_run(capsys):
     assert main(["doctor", "now"]) == 2
-    assert "takes no arguments" in capsys.readouterr().err
+    assert "now" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -57,6 +57,6 @@ def test_doctor_tells_when_the_other_project_of_that_name_is_installed(tmp_path,
         f"[console_scripts]\nmmrl = {'mmrl.__main__:main' if own else 'mmrl.cli:run'}\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = list(doctor._stranger())
+    found = list(machine._stranger())
     assert len(found) == (0 if own else 1)
     assert own or ("0.1.7 is another project (Market making)" in found[0].found and not found[0].good)

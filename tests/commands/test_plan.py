@@ -409,3 +409,22 @@ def test_a_plan_needs_no_weights(tmp_path):
 
 def test_the_plan_is_returned():
     assert plan([*WORDS, "--json"]).fits
+
+
+def test_a_vllm_in_each_process_takes_memory_while_it_samples():
+    """Servers take it from rank 0's devices alone, and keep it."""
+    words = ["recipe=grpo", "policy=tiny_text", "trainer.devices=4", "strategy=fsdp2"]
+    given, share = Given(memory=80 << 30, trace=False), round(0.5 * (80 << 30))
+    first, deep, servers = (
+        build_plan([*words, *more], given)
+        for more in (
+            ["engine=vllm", "engine.backend.memory_share=0.5"],
+            ["engine=vllm", "engine.backend.memory_share=0.5", "engine.backend.sleep_level=2"],
+            ["engine=vllm_server", "engine.memory_share=0.5"],
+        )
+    )
+    for rank in first.ranks:
+        assert rank.phases["rollout"]["engine"] == share and "engine" not in rank.phases["learn"] and rank.files == 0
+    assert first.ranks[1].host - deep.ranks[1].host == first.ranks[1].sync
+    assert servers.ranks[0].phases["learn"]["engine"] == share and servers.ranks[0].files >= 3 * servers.ranks[0].sync
+    assert "engine" not in servers.ranks[1].phases["learn"] and servers.ranks[1].files == 0

@@ -94,6 +94,9 @@ class EngineFailure(RuntimeError):
 class Backend(ABC):
     """One vLLM instance, or a pool of equal ones; `start`, `push` and `report_weights` are called by every rank."""
 
+    in_process: bool = False
+    """Whether every rank has an instance of its own, in its process, which takes tensors from `load`."""
+
     @abstractmethod
     def start(self, folder: Path, version: int) -> None:
         """Load the checkpoint in `folder`, which must exist until `close`. Raises EngineFailure with the reason."""
@@ -105,6 +108,10 @@ class Backend(ABC):
     @abstractmethod
     def push(self, weights: Path, version: int) -> None:
         """Load the tensors of a safetensors file (checkpoint names), and reset every cache of older weights."""
+
+    def load(self, blocks: Any, version: int) -> Any:
+        """Load the tensors of a `WeightBlocks` and reset every cache; returns their `SentWeights`. Collective."""
+        raise NotImplementedError
 
     @abstractmethod
     def report_weights(self) -> EngineWeights | None:

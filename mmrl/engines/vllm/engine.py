@@ -20,12 +20,14 @@ from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt
 from mmrl.engines.vllm.ranks import broadcast, raise_together
 from mmrl.engines.vllm.sampling import COLDEST, HOTTEST, support_of
+from mmrl.engines.vllm.sent_weights import SentWeights
+from mmrl.engines.vllm.weight_blocks import WeightBlocks
 from mmrl.engines.vllm.weight_update import AdapterFactors, FullWeights
 from mmrl.engines.vllm.weight_verification import verify_canary, verify_weights
 from mmrl.evaluation_mode import evaluation_mode
 from mmrl.parallel import rank_and_size
 from mmrl.policies.text.generation import refuse_mean
-from mmrl.strategies.sharding import collect_weights
+from mmrl.strategies.sharding import collect_weights, without_weights
 from mmrl.types import Completion, Observation, Request, Sampling
 
 log = logging.getLogger(__name__)
@@ -43,10 +45,13 @@ class VllmEngine(Engine):
     Args:
         backend: where vLLM runs.
         folder: for the initial checkpoint and the weight updates; vLLM must be able to read it. None creates one in
-        shared memory, or among the temporary files, and removes it at the end.
+        shared memory, or among the temporary files, and removes it at the end. An engine in the process gets the
+        weights as tensors, unless it has `adapters`, and reads the configuration there.
         adapters: send only the factors of low-rank adapters, which vLLM merges into its base weights. False merges them
         here and sends all weights. In both cases vLLM decodes with merged weights.
     """
+
+    uses_policy = False
 
     def __init__(self, backend: Backend, folder: str | None = None, adapters: bool = False):
         super().__init__()
@@ -64,11 +69,33 @@ class VllmEngine(Engine):
     def sync(self, policy: Any, version: int) -> None:
         with raise_together():  # no rank samples from now on
             canary = policy.canary()  # refuses, by name, a policy that vLLM cannot serve
-        with collect_weights(policy) as whole:
-            exported = self._start(whole, version) if self._folder is None else None
-            self._verify_weights(self._push(whole, version) if exported is None else exported, version)
+        if self.backend.in_process and self.sent.whole:
+            self._verify_weights(self._load(policy, version), version)
+        else:
+            with collect_weights(policy) as whole:
+                exported = self._start(whole, version) if self._folder is None else None
+                exported = self._push(whole, version) if exported is None else exported
+                self._verify_weights(SentWeights(exported), version)
         self._policy, self._version = policy, version
         self._run_canary(canary)
+
+    def _load(self, policy: Any, version: int) -> SentWeights:
+        """Let this rank's vLLM load the weights, block by block; it is started without any."""
+        if self._folder is None:
+            with raise_together():
+                self._folder, self._writes = self._make_folder(), True
+                without_weights(policy).save_config(self._folder / "start")
+            self.backend.start(self._folder / "start", version)
+        with raise_together():
+            blocks = WeightBlocks(policy)
+        return self.backend.load(blocks, version)
+
+    def _make_folder(self) -> Path:
+        """Make a folder of this rank's own."""
+        if self.folder is None:
+            return Path(tempfile.mkdtemp(prefix="mmrl-vllm-", dir=_shared_memory_folder()))
+        rank, processes = rank_and_size()
+        return Path(self.folder) / f"rank-{rank}" if processes > 1 else Path(self.folder)
 
     def _start(self, policy: Any, version: int) -> Mapping[str, Tensor] | None:
         """Start vLLM; return the tensors that it must then hold, or None if weights must be pushed first.
@@ -102,14 +129,16 @@ class VllmEngine(Engine):
                     older.unlink()
         return exported
 
-    def _verify_weights(self, exported: Mapping[str, Tensor], version: int) -> None:
+    def _verify_weights(self, sent: SentWeights, version: int) -> None:
+        """Verify the weights of each vLLM; where one rank wrote a file for all, its fingerprints are those of all."""
         held = self.backend.report_weights()
-        kinds: set[str] = set()
+        dtypes = set() if held is None else {t.dtype for t in held.tensors.values()}
+        if self.backend.in_process and not self.sent.whole:
+            sent = broadcast(sent.fix(dtypes) if self._writes else None)
         with raise_together():
             if held is not None:
-                verify_weights(exported, held, version)
-                kinds = {t.dtype for t in held.tensors.values()} | {_name(t) for t in exported.values()}
-        self._dtypes = {kind for kind in broadcast(kinds) if "float" in kind}
+                verify_weights(sent, held, version)
+        self._dtypes = {kind for kind in broadcast(dtypes | sent.dtypes) if "float" in kind}
 
     def _run_canary(self, canary: Mapping[str, Any]) -> None:
         """Compare log-probs on one prompt that is longer than a block of the prefix cache, on every rank.
@@ -250,7 +279,3 @@ def check_prompt(engine: Sequence[int], learner: Sequence[int], placeholders: Se
 def _shared_memory_folder() -> str | None:
     """Return the folder of shared memory, if the system has one."""
     return str(SHARED_MEMORY) if SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK) else None
-
-
-def _name(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")

@@ -87,6 +87,7 @@ class Server(Backend):
         )
         self.timeout_seconds, self.start_seconds = timeout_seconds, start_seconds
         self.urls, self.restarts, self.in_flight = urls, restarts, in_flight
+        self.devices, self.memory_share, self.cache_gib = devices, memory_share, cache_gib
         self.restarted = 0
         self._replicas: list[Replica] = []
         self._loop: Loop | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,12 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferUpdateInfo,
 )
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
+from vllm.model_executor.model_loader.dummy_loader import DummyModelLoader
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
 
 from mmrl.engines.vllm.factors import Weights
 from mmrl.engines.vllm.layout import rename_for_model
+from mmrl.engines.vllm.worker import IN_MEMORY
 
 
 class CheckpointLoader(DefaultModelLoader):
@@ -35,6 +37,14 @@ class CheckpointLoader(DefaultModelLoader):
 
     def get_all_weights(self, model_config: Any, model: nn.Module) -> Generator[tuple[str, Tensor], None, None]:
         yield from rename_for_model(model, super().get_all_weights(model_config, model))
+
+
+class EmptyLoader(DummyModelLoader):
+    """Start a model whose weights come with the first transfer."""
+
+    def __init__(self, load_config: Any):
+        super().__init__(load_config)
+        _custom_ops._supports_onednn = False
 
 
 @dataclass
@@ -70,6 +80,11 @@ class FileTransfer(WeightTransferEngine[NoInfo, FileInfo]):
         with Weights(Path(update_info.path), _device_name(self.device)) as weights:
             self.model.load_weights(rename_for_model(self.model, ((name, weights.tensor(name)) for name in weights)))
         self._latest = update_info
+
+    def receive_tensors(self, tensors: Mapping[str, Tensor], version: int) -> None:
+        """Load some of the tensors of a transfer within the process."""
+        self.model.load_weights(rename_for_model(self.model, tensors.items()))
+        self._latest = FileInfo(IN_MEMORY, version)
 
     def finish_weight_update(self) -> None:
         finalize_layerwise_reload(self.model, self.model_config)

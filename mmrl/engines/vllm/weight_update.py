@@ -16,6 +16,8 @@ from mmrl.engines.vllm.factors import merge_factors, write_factors
 class WeightTransfer(ABC):
     """Interface of weight transfers."""
 
+    whole: bool  # whether all weights are sent, with adapters merged
+
     @abstractmethod
     def save(self, policy: Any, folder: Path) -> Mapping[str, Tensor] | None:
         """Write the initial checkpoint of an engine.
@@ -31,6 +33,8 @@ class WeightTransfer(ABC):
 
 class FullWeights(WeightTransfer):
     """Transfer all weights, with adapters merged."""
+
+    whole = True
 
     def save(self, policy: Any, folder: Path) -> Mapping[str, Tensor]:
         policy.save_pretrained(folder)
@@ -50,6 +54,8 @@ class FullWeights(WeightTransfer):
 
 class AdapterFactors(WeightTransfer):
     """Transfer the factors of low-rank adapters; the base is transferred once."""
+
+    whole = False
 
     def save(self, policy: Any, folder: Path) -> None:
         policy.adapters()  # refuses a policy whose base weights are trained

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
 
-import torch
 from torch import Tensor
 
 from mmrl.engines.vllm.backend import EngineFailure, EngineWeights
-from mmrl.engines.vllm.fingerprint import Fingerprint, fingerprint, rounding
+from mmrl.engines.vllm.fingerprint import rounding
+from mmrl.engines.vllm.sent_weights import SentWeights
 
 log = logging.getLogger(__name__)
 
@@ -19,29 +18,21 @@ fp32 the two sides differ by about 1e-6 here and stale weights or caches by 0.1 
 which is a few hundredths of a nat after some tens of layers."""
 
 
-def verify_weights(exported: Mapping[str, Tensor], held: EngineWeights, version: int) -> None:
-    """Verify by fingerprints that every tensor of the engine equals the learner's exported weights.
+def verify_weights(sent: SentWeights, held: EngineWeights, version: int) -> None:
+    """Verify by fingerprints that every tensor of the engine equals what the learner sent.
 
     The learner's weights are converted to the engine's dtype and summed in float64 as in the engine; the sums may
     differ only by the rounding of the summation.
     """
     if held.version != version:
         raise EngineFailure(f"the engine holds version {held.version} of the weights after version {version} was sent")
-    cache: dict[tuple[str, str], tuple[Fingerprint, int]] = {}
-
-    def fingerprint_sent(name: str, dtype: str) -> tuple[Fingerprint, int]:
-        if (name, dtype) not in cache:
-            tensor = exported[name]
-            cache[name, dtype] = fingerprint(tensor.to(getattr(torch, dtype))), tensor.numel()
-        return cache[name, dtype]
-
     for name, parts in held.parts.items():
         tensor = held.tensors[name]
-        if missing := [part for part in parts if part not in exported]:
+        if missing := [part for part in parts if part not in sent]:
             raise EngineFailure(
                 f"the engine made its {name} of {missing}, which the learner did not export; use engine=local"
             )
-        found = [fingerprint_sent(part, tensor.dtype) for part in parts]
+        found = [sent.fingerprint(part, tensor.dtype) for part in parts]
         wanted = [sum(numbers[i] for numbers, _ in found) for i in (0, 1)]
         slack = rounding(max(tensor.count, sum(count for _, count in found)), wanted[1])
         for what, got, want, most in zip(("sum", "sum of squares"), (tensor.sum, tensor.squares), wanted, slack):
@@ -50,14 +41,14 @@ def verify_weights(exported: Mapping[str, Tensor], held: EngineWeights, version:
                     f"weights did not reach the engine: its {name}, made of {', '.join(parts)}, has {what} {got!r} "
                     f"and the learner's has {want!r}"
                 )
-    _verify_ignored(held, fingerprint_sent)
+    _verify_ignored(held, sent)
 
 
-def _verify_ignored(held: EngineWeights, sent: Callable[[str, str], tuple[Fingerprint, int]]) -> None:
+def _verify_ignored(held: EngineWeights, sent: SentWeights) -> None:
     """Verify that weights which the engine leaves out are tied copies; the canary covers others."""
     dtypes = {dtype for t in held.tensors.values() if (dtype := t.dtype).startswith(("float", "bfloat"))}
-    used = {sent(part, dtype) for parts in held.parts.values() for part in parts for dtype in dtypes}
-    others = [name for name in held.ignored if not any(sent(name, dtype) in used for dtype in dtypes)]
+    used = {sent.fingerprint(part, dtype) for parts in held.parts.values() for part in parts for dtype in dtypes}
+    others = [name for name in held.ignored if not any(sent.fingerprint(name, dtype) in used for dtype in dtypes)]
     if others:
         log.info("vLLM's model has no place for %s", ", ".join(others))
 

@@ -5,8 +5,11 @@ It is imported in every process of vLLM, in an environment that may lack mmrl's 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from mmrl.engines.vllm.factors import Weights
 from mmrl.engines.vllm.fingerprint import fingerprint
@@ -14,6 +17,8 @@ from mmrl.engines.vllm.layout import Layout, headers, layout, model_tensors
 
 TRANSFER = "mmrl_file"  # --weight-transfer-config '{"backend": "mmrl_file"}'
 LOADER = "mmrl"  # --load-format mmrl
+EMPTY = "mmrl_empty"  # of a model whose weights come with the first transfer
+IN_MEMORY = "tensors"  # in place of the path of a file
 EXTENSION = "mmrl.engines.vllm.worker.Questions"  # --worker-extension-cls
 
 
@@ -25,9 +30,10 @@ def register() -> None:
     if TRANSFER not in WeightTransferEngineFactory._registry:
         WeightTransferEngineFactory.register_engine(TRANSFER, "mmrl.engines.vllm.transfer", "FileTransfer")
     if LOADER not in model_loader._LOAD_FORMAT_TO_MODEL_LOADER:
-        from mmrl.engines.vllm.transfer import CheckpointLoader
+        from mmrl.engines.vllm.transfer import CheckpointLoader, EmptyLoader
 
         model_loader.register_model_loader(LOADER)(CheckpointLoader)
+        model_loader.register_model_loader(EMPTY)(EmptyLoader)
 
 
 class Questions:
@@ -45,6 +51,21 @@ class Questions:
         found = layout(self.get_model(), headers(Path(path)))  # type: ignore[attr-defined]
         self._mmrl_layouts()[path] = found
         return {"problems": found.problems}
+
+    def mmrl_check_tensors(self, headers: Mapping[str, Tensor]) -> dict[str, Any]:
+        """Return the reasons why tensors of these shapes cannot be loaded, and the dtypes of the model's tensors.
+
+        In the process of vLLM alone, since tensors cannot be written as JSON.
+        """
+        model = self.get_model()  # type: ignore[attr-defined]
+        found = layout(model, headers)
+        self._mmrl_layouts()[IN_MEMORY] = found
+        dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in model_tensors(model).values()}
+        return {"problems": found.problems, "dtypes": sorted(dtypes)}
+
+    def mmrl_load(self, tensors: Mapping[str, Tensor], version: int) -> None:
+        """Load some of the tensors of a transfer that has been started."""
+        self.weight_transfer_engine.receive_tensors(tensors, version)
 
     def mmrl_report_weights(self) -> dict[str, Any]:
         """Return the running model's tensors, and the transferred (or initial) tensors that each is made of.

@@ -15,7 +15,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from mmrl.policies.base import Policy
 from mmrl.policies.text.adapters import Adapters, adapters_of, without_adapters
 from mmrl.policies.text.conversation import assistant_spans, break_special_tokens, format_tool_results
-from mmrl.policies.text.loading import merge_lora, save_model
+from mmrl.policies.text.loading import merge_lora, save_config, save_model
 from mmrl.policies.text.tokenizer import join_messages
 from mmrl.types import Sampling
 
@@ -112,6 +112,11 @@ class ServedPolicy(Policy):
     def save_base(self, folder: Path) -> None:
         """Save model and tokenizer or processor in transformers' format, without adapters and value head."""
         save_model(without_adapters(self.model), folder)
+        self.processor.save_pretrained(folder)
+
+    def save_config(self, folder: Path) -> None:
+        """Save configuration and tokenizer or processor in transformers' format, without weights."""
+        save_config(self.model, folder)
         self.processor.save_pretrained(folder)
 
     def canary(self) -> Mapping[str, Any]:

@@ -90,6 +90,16 @@ def save_model(model: Any, folder: Path) -> None:
         model.save_pretrained(folder)
 
 
+def save_config(model: Any, folder: Path) -> None:
+    """Save the configuration of a model that `save_model` would save, without its weights."""
+    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
+    config = copy.deepcopy(plain.config)
+    config.dtype = plain.dtype
+    config.architectures = [type(plain).__name__]
+    config.save_pretrained(folder)
+    plain.generation_config.save_pretrained(folder)
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Suppress transformers' reports and progress bars; bars of downloads stay."""

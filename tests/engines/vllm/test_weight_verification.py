@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from mmrl.engines.vllm.backend import EngineFailure
 from mmrl.engines.vllm.engine import VllmEngine
 from mmrl.engines.vllm.in_process import InProcess
+from mmrl.engines.vllm.sent_weights import SentWeights
 from mmrl.engines.vllm.weight_verification import verify_weights
 from mmrl.types import Sampling
 from tests.engines.vllm.policies import moved, policy, requests
@@ -22,19 +22,32 @@ class Faulty(InProcess):
     fault = ""
     tensor = ""
 
-    def push(self, weights, version):
-        tensors = load_file(weights)
+    def load(self, blocks, version):
+        if self.fault != "lose":
+            return super().load(blocks, version)
+        sent = SentWeights()
+        for tensors in blocks:
+            sent.record(tensors, ["float32"])
+        return sent
+
+    def _ask_worker(self, question, *words):
+        if question in ("mmrl_check_tensors", "mmrl_load"):
+            words = (self.spoil(dict(words[0])), *words[1:])
+        return super()._ask_worker(question, *words)
+
+    def spoil(self, tensors):
+        """What arrives in place of the tensors."""
         if self.fault == "perturb":
-            tensors[self.tensor].view(-1)[5] += 1e-3
+            tensors[self.tensor] = tensors[self.tensor].clone()
+            if tensors[self.tensor].device.type != "meta":
+                tensors[self.tensor].view(-1)[5] += 1e-3
         if self.fault == "drop":
             del tensors[self.tensor]
         if self.fault == "turn":
             tensors[self.tensor] = tensors[self.tensor].T.contiguous()
         if self.fault == "add":
-            tensors["model.no_such.weight"] = torch.zeros(2)
-        save_file(tensors, weights)
-        if self.fault != "lose":
-            super().push(weights, version)
+            tensors["model.no_such.weight"] = torch.zeros(2, device=next(iter(tensors.values())).device)
+        return tensors
 
     def forget(self):
         if self.fault != "remember":
@@ -97,7 +110,7 @@ def test_one_adapter_weight_that_is_learned_after_the_transfer(engine):
     with torch.no_grad():
         adapter[0, 0] += 1e-4
     with pytest.raises(EngineFailure, match=r"did not reach the engine.*layers\.1\.self_attn\.qkv_proj"):
-        verify_weights(model.export_weights(), stored, stored.version)
+        verify_weights(SentWeights(model.export_weights()), stored, stored.version)
 
 
 @pytest.mark.parametrize(

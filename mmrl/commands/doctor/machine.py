@@ -1,4 +1,4 @@
-"""`mmrl doctor`: versions, devices and renderers of this machine, and how to get what is missing."""
+"""Versions, devices and renderers of this machine, and how to get what is missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from rich.text import Text
 
 from mmrl.config.option_files import CONF, find_options, groups
 from mmrl.engines.vllm.python import find_python, vllm_version
-from mmrl.errors import ConfigError
 from mmrl.runs.versions import PACKAGES, find_version
 
 OPTIONAL = {
@@ -38,10 +37,12 @@ class Finding:
     essential: bool = False
 
 
-def doctor(arguments: Sequence[str]) -> None:
-    """Print the report; raises when something essential is missing."""
-    if arguments:
-        raise ConfigError(f"takes no arguments, got {list(arguments)}")
+def print_findings(findings: Sequence[Finding], missing: str = "MISSING") -> None:
+    """Print the report.
+
+    Args:
+        missing: mark of an essential finding that is not good.
+    """
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)
@@ -49,14 +50,10 @@ def doctor(arguments: Sequence[str]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
-    findings = list(examine())
     for finding in findings:
-        mark = "ok" if finding.good else "MISSING" if finding.essential else "-"
+        mark = "ok" if finding.good else missing if finding.essential else "-"
         table.add_row(*map(Text, (mark, finding.name, finding.found)))
     console.print(table, highlight=False)
-    missing = [finding.name for finding in findings if finding.essential and not finding.good]
-    if missing:
-        raise ConfigError(f"essential things are missing: {', '.join(missing)}")
 
 
 def examine() -> Iterator[Finding]:
