@@ -41,6 +41,7 @@ def shard(policy: Policy, mesh: Any, precision: MixedPrecisionPolicy | None = No
         precision: in which weights are gathered and gradients are summed.
     """
     precision = precision or MixedPrecisionPolicy(cast_forward_inputs=False)
+    policy.before_sharding()
     _plain[policy] = _copy_without_weights(policy)
     weights = take_weights(policy)
     optional = {module for each in policy.optional_modules() for module in each.modules()}

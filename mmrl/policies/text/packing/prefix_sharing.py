@@ -75,7 +75,7 @@ class PrefixSharing:
         have a new case: such a case is not shared until it is scored with gathered weights.
         """
         key = self.regime(tokens)
-        if key not in self.exact and _is_sharded(network):
+        if key not in self.exact and is_sharded(network):
             return False
         if key not in self.exact:
             reason = self._compare(_select_longest(tokens.lengths), score, network)
@@ -116,7 +116,7 @@ def _low_precision(network: nn.Module) -> list[Tensor]:
     return [tensor for tensor in every if tensor.dtype in (torch.bfloat16, torch.float16)]
 
 
-def _is_sharded(network: nn.Module) -> bool:
+def is_sharded(network: nn.Module) -> bool:
     """Whether the weights are sharded and not gathered at present."""
     return any(hasattr(parameter, "to_local") for parameter in network.parameters())
 
