@@ -160,10 +160,10 @@ class TextPasses:
         policy = self.policy
         tokens = policy.extract_tokens(batch)
         text = policy.model.config.get_text_config()
-        possible = policy.prefix_sharing.masks
+        possible, across = policy.prefix_sharing.masks, policy.prefix_sharing.across
         cost_model = packing.PackingCost.of_model(text, self.device)
         most = packing.max_packed_tokens(policy.hidden_size, self.device)
-        for packed in packing.plan_packing(tokens.lengths, cost_model, possible, policy.one_pass, most):
+        for packed in packing.plan_packing(tokens.lengths, cost_model, possible, policy.one_pass, most, across):
             yield tokens.pack(packed, policy.prefix_sharing.mask)
 
     def _trace(self, packed: PackedInputs, batch: Batch) -> PackTrace:

@@ -48,6 +48,7 @@ class TextPolicy(ServedPolicy):
         lora: arguments of `peft.LoraConfig`; the base stays frozen and exports are merged. None trains all weights.
         max_logits: logits, tokens times vocabulary, of a pass that exist at once; a pass with more computes them chunk
             by chunk, and again in the backward pass (`mmrl.ops.chunked_layer`).
+        pack_prompts: score completions of different prompts in one sequence too, where that takes less computation.
         quantization: "nf4" or "fp4": the frozen weights below `lora` take 4 bits (QLoRA); exports are dequantised.
         dtype: of the loaded weights, as transformers names it; the compute precision is the Trainer's. Weights that
             are trained in bfloat16 or float16 lose small updates (`mmrl.learners.low_precision`): keep them for `lora`.
@@ -73,6 +74,7 @@ class TextPolicy(ServedPolicy):
         template_arguments: dict[str, Any] | None = None,
         quantization: Literal["nf4", "fp4"] | None = None,
         max_logits: int = MAX_LOGITS,
+        pack_prompts: bool = False,
     ):
         super().__init__()
         if path is None and config is None:
@@ -94,7 +96,7 @@ class TextPolicy(ServedPolicy):
             model.gradient_checkpointing_enable({"use_reentrant": False})
         self.hidden_size: int = model.config.get_text_config().hidden_size
         enable_prefix_sharing(model.config)
-        self.prefix_sharing, self.output_layer = PrefixSharing(model.config), OutputLayer(max_logits)
+        self.prefix_sharing, self.output_layer = PrefixSharing(model.config, pack_prompts), OutputLayer(max_logits)
         self.model = loading.add_lora(loading.remove_dropout(model), lora, quantization)
         self.value_head = nn.Linear(self.hidden_size, 1) if value_head else None
         if self.value_head is not None:
@@ -225,7 +227,8 @@ class TextPolicy(ServedPolicy):
         # a last token that is an image placeholder cannot be repeated per completion
         possible = self.prefix_sharing.masks and not self._is_forbidden(tokens.last).any()
         max_tokens = packing.max_packed_tokens(self.hidden_size, self.device)
-        best = packing.plan_packing(tokens.lengths, cost_model, possible, self.one_pass, max_tokens)
+        across = self.prefix_sharing.across
+        best = packing.plan_packing(tokens.lengths, cost_model, possible, self.one_pass, max_tokens, across)
         if not (possible and (self.one_pass or any(map(packing.shares_prefix, best)))):
             return best
         plain = tokens.without_common_choices()
