@@ -71,7 +71,7 @@ class TextPasses:
 
     def __init__(self, policy: TextPolicy, device: str, mixed: bool):
         self.policy, self.device, self.mixed = policy, torch.device(device), mixed
-        policy.before_sharding()  # compares the output layer, which is no part of a pass
+        policy.measure_network()  # compares the output layer, which is no part of a pass
         self.known = (type(policy), repr(policy), repr(measure_module(policy)), policy.output_layer.max_logits)
 
     def learn(self, batch: Batch, checkpointing: bool) -> LearnPass | None:

@@ -41,7 +41,6 @@ def shard(policy: Policy, mesh: Any, precision: MixedPrecisionPolicy | None = No
         precision: in which weights are gathered and gradients are summed.
     """
     precision = precision or MixedPrecisionPolicy(cast_forward_inputs=False)
-    policy.before_sharding()
     _plain[policy] = _copy_without_weights(policy)
     weights = take_weights(policy)
     optional = {module for each in policy.optional_modules() for module in each.modules()}
@@ -75,6 +74,8 @@ def gather_weights(*models: nn.Module) -> Iterator[None]:
     for model in sharded:
         _gather(model)
     try:
+        for model in sharded:
+            model.measure_network()  # type: ignore[operator]
         yield
     finally:
         for model in sharded:

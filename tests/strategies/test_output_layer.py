@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from mmrl.policies.text.packing import output_layer
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.strategies.fsdp2 import mixed_precision
-from mmrl.strategies.sharding import shard
+from mmrl.strategies.sharding import gather_weights, shard
 from mmrl.types import Sampling
 from tests.policies.text.oracle import TINY, batch_of, completions
 from tests.policies.text.test_policy import PROMPTS
@@ -46,7 +46,8 @@ def compare(rank, port, tied, precision):
 
     output_layer.apply_in_chunks = count
     shard(sharded, init_device_mesh("cpu", (RANKS,)), mixed_precision(precision))
-    assert sharded.output_layer._exact  # measured before the weights were sharded
+    with gather_weights(sharded):
+        assert sharded.output_layer._exact  # measured, while calls communicate nothing
     assert all(hasattr(parameter, "to_local") for parameter in sharded.parameters())
     for _ in range(2):  # the second pass begins with sharded weights again
         sharded.zero_grad()

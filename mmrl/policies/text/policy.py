@@ -276,7 +276,7 @@ class TextPolicy(ServedPolicy):
             made.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())
         return [inputs.choice_index, *(part[inputs.logit_index] for part in made)]
 
-    def before_sharding(self) -> None:
+    def measure_network(self) -> None:
         self.output_layer.verify(self.model, self.text_ids())
 
     def text_ids(self) -> list[int]:

@@ -44,6 +44,9 @@ class OutputLayer:
         self.max_logits = max_logits
         self._exact: bool | None = None
 
+    def __deepcopy__(self, memo: Any) -> OutputLayer:
+        return self  # copies of a model have the same layers: one is measured for all
+
     def score(
         self, model: Any, inputs: PackedInputs, score: Score, ids: Sequence[int], **options: Any
     ) -> tuple[Sequence[Tensor], Any]:
@@ -86,7 +89,7 @@ class OutputLayer:
     def verify(self, model: Any, ids: Sequence[int]) -> bool:
         """Whether the model's logits are the outputs of its output layer, found out once.
 
-        Weights that are sharded are verified before (`Policy.before_sharding`).
+        Sharded weights are verified when they are gathered first (`Policy.measure_network`).
         """
         if self._exact is None and is_sharded(model):
             return False
