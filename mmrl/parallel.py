@@ -134,6 +134,11 @@ def precision(trainer: Any) -> AbstractContextManager:
     return trainer.precision_plugin.forward_context()
 
 
+def device_type(trainer: Any) -> str:
+    """Type of the device that computes, such as "cpu" or "cuda"."""
+    return trainer.strategy.root_device.type
+
+
 def runs_on_one_cpu(trainer: Any) -> bool:
     """True for one process on a CPU, fp32 and one micro-batch per update: the optimiser may be stepped directly."""
     strategy = trainer.strategy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from mmrl.batch import Batch
 from mmrl.data.checks.finite import check_gradients, check_loss
 from mmrl.learners.base import BaseLearner
 from mmrl.learners.low_precision import refuse_lost_updates
+from mmrl.learners.offload import OffloadActivations, refuse_offload
 from mmrl.learners.schedules import options_of
 from mmrl.objectives.objective import Objective
 from mmrl.policies.base import Policy, copy_policy
@@ -34,6 +36,8 @@ class Learner(BaseLearner):
         auxiliary_models: models that start as copies of the policy and are trained with it by terms that name them,
             with their learning rates; the gradient of each is clipped by itself.
         frozen_models: further policies that are not trained, such as a teacher; terms and annotators name them.
+        offload_activations: keep what the backward pass needs in host memory until it does; less memory on a GPU, more
+            time.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class Learner(BaseLearner):
         auxiliary_models: dict[str, float] | None = None,
         learning_rates: dict[str, float] | None = None,
         frozen_models: dict[str, Policy] | None = None,
+        offload_activations: bool = False,
     ):
         super().__init__()
         self.policy = policy
@@ -66,11 +71,13 @@ class Learner(BaseLearner):
             raise ValueError(f"model.frozen_models: the names {sorted(taken)} are taken by other models; choose others")
         for name, model in (frozen_models or {}).items():
             self.models[name] = model.requires_grad_(False).eval()
-        self._sharded = False
+        self.offload_activations, self._sharded = offload_activations, False
 
     def setup(self, stage: str) -> None:
         """Copy the initial policy for reference and auxiliary models; callbacks have loaded its weights before."""
         super().setup(stage)
+        if self.offload_activations:
+            refuse_offload(parallel.device_type(self.trainer))
         if self.reference and "reference" not in self.models:
             self.models["reference"] = copy_policy(self.policy).requires_grad_(False).eval()
         for name in self.auxiliary_models:
@@ -154,14 +161,15 @@ class Learner(BaseLearner):
 
     def outputs(self, batch: Batch) -> PolicyOutput:
         """Run the policy on the batch, and the further forward passes that the objective's terms name."""
-        out = self.policy(batch)
-        for name in sorted(self.objective.others()):
-            if name in self.frozen_models:
-                with torch.no_grad():
-                    out.others[name] = self.models[name](batch)
-            else:
-                own = name in self.auxiliary_models
-                out.others[name] = self.models[name](batch) if own else self.policy(batch.with_context(name))
+        with OffloadActivations(self.device.type) if self.offload_activations else nullcontext():
+            out = self.policy(batch)
+            for name in sorted(self.objective.others()):
+                if name in self.frozen_models:
+                    with torch.no_grad():
+                        out.others[name] = self.models[name](batch)
+                else:
+                    own = name in self.auxiliary_models
+                    out.others[name] = self.models[name](batch) if own else self.policy(batch.with_context(name))
         return out
 
     def _means(self) -> dict[str, float]:

@@ -28,7 +28,7 @@ class LearnPass:
     """Bytes beyond weights of forward and backward over one micro-batch of packed batches."""
 
     activations: int  # kept for backward, without logits
-    logits: int  # with their gradient
+    logits: int  # that exist at once, with their gradient
     casts: int  # copies of weights in 16 bits
     first_peak: int  # of a minibatch's first micro-batch, gradients that it allocates included
     next_peak: int  # of the others, without the gradients that exist then
@@ -71,7 +71,8 @@ class TextPasses:
 
     def __init__(self, policy: TextPolicy, device: str, mixed: bool):
         self.policy, self.device, self.mixed = policy, torch.device(device), mixed
-        self.known = (type(policy), repr(policy), repr(measure_module(policy)))
+        policy.measure_network()  # compares the output layer, which is no part of a pass
+        self.known = (type(policy), repr(policy), repr(measure_module(policy)), policy.output_layer.max_logits)
 
     def learn(self, batch: Batch, checkpointing: bool) -> LearnPass | None:
         """Trace forward and backward of a micro-batch; None for a model without activation checkpointing."""
@@ -88,12 +89,12 @@ class TextPasses:
             traced[_shape(packed)] = TRACED[key] if key in TRACED else self._trace(packed, batch)
             TRACED[key] = traced[_shape(packed)]
         shapes = [_shape(packed) for packed in inputs]
-        vocabulary = model.config.get_text_config().vocab_size
-        size = 2 if self.mixed else self.policy.model.dtype.itemsize
+        held = [self._logits(rows * width) for rows, _, width in shapes]
         return combine(
             [traced[shape] for shape in shapes],
             gradients=sum(p.nbytes for p in self.policy.parameters() if p.requires_grad),
-            logits=[rows * width * vocabulary * size for rows, _, width in shapes],
+            logits=[saved for saved, _ in held],
+            in_backward=max(passing for _, passing in held),
             tokens=sum(rows * length for rows, length, _ in shapes),
         )
 
@@ -147,15 +148,22 @@ class TextPasses:
     def _precision(self) -> AbstractContextManager[Any]:
         return torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.mixed)
 
+    def _logits(self, tokens: int) -> tuple[int, int]:
+        """Bytes of the logits that a pass keeps for backward, and of what it needs then: their gradient, or a chunk."""
+        policy, size = self.policy, 2 if self.mixed else self.policy.model.dtype.itemsize
+        of_token = policy.model.config.get_text_config().vocab_size * size
+        chunk = policy.output_layer.rows_of_chunk(policy.model, tokens, policy.text_ids())
+        return (tokens * of_token, tokens * of_token) if chunk is None else (0, 2 * min(chunk, tokens) * of_token)
+
     def _pack(self, batch: Batch) -> Iterator[PackedInputs]:
         """Pack a batch as the policy does, without comparing shared and unshared sequences."""
         policy = self.policy
         tokens = policy.extract_tokens(batch)
         text = policy.model.config.get_text_config()
-        possible = policy.prefix_sharing.masks
+        possible, across = policy.prefix_sharing.masks, policy.prefix_sharing.across
         cost_model = packing.PackingCost.of_model(text, self.device)
         most = packing.max_packed_tokens(policy.hidden_size, self.device)
-        for packed in packing.plan_packing(tokens.lengths, cost_model, possible, policy.one_pass, most):
+        for packed in packing.plan_packing(tokens.lengths, cost_model, possible, policy.one_pass, most, across):
             yield tokens.pack(packed, policy.prefix_sharing.mask)
 
     def _trace(self, packed: PackedInputs, batch: Batch) -> PackTrace:
@@ -175,8 +183,17 @@ class TextPasses:
         return PackTrace(saved, casts, forward_peak, live.peak, live.peak_of_rest)
 
 
-def combine(parts: Sequence[PackTrace], gradients: int, logits: Sequence[int], tokens: int) -> LearnPass:
-    """Combine packed batches: all are computed forward, and backward from the last to the first."""
+def combine(
+    parts: Sequence[PackTrace], gradients: int, logits: Sequence[int], in_backward: int, tokens: int
+) -> LearnPass:
+    """Combine packed batches: all are computed forward, and backward from the last to the first.
+
+    Args:
+        gradients: bytes of those of the weights.
+        logits: bytes that each part keeps for backward.
+        in_backward: bytes of logits and their gradient that backward allocates for one part.
+        tokens: of all parts.
+    """
     before, first_peak, next_peak = 0, 0, 0
     for number, part in enumerate(parts):
         last = number + 1 == len(parts)
@@ -187,7 +204,7 @@ def combine(parts: Sequence[PackTrace], gradients: int, logits: Sequence[int], t
     casts = max(part.casts for part in parts)
     return LearnPass(
         activations=before - sum(logits),
-        logits=sum(logits) + max(logits),
+        logits=sum(logits) + in_backward,
         casts=casts,
         first_peak=first_peak,
         next_peak=next_peak,

@@ -12,6 +12,7 @@ from mmrl.annotators.logprobs import ForwardAnnotator
 from mmrl.engines.local import LocalEngine
 from mmrl.errors import ConfigError
 from mmrl.learners.learner import Learner
+from mmrl.learners.offload import refuse_offload
 from mmrl.plan.engine import EngineBytes, measure_engine
 from mmrl.plan.memory import Held, Passes, Phase, peak, plan_phases
 from mmrl.plan.optimizer import OptimizerBytes, measure_optimizer
@@ -126,8 +127,9 @@ def plan_run(learner: Any, data: Any, trainer: Mapping[str, Any], given: Given) 
     else:
         kind = type(learner.policy).__name__
         notes.append(f"activations of {kind} are not counted: only text and vision-language policies are traced")
+    traced, moved = _offload(learner, traced, processes, notes)
     phases = [plan_phases(held, optimizer, traced.passes, engine, processes) for engine in engines]
-    loaded = [held.policy.bytes, 0 if processes.strategy == "fsdp2" else held.policy.bytes]
+    loaded = [moved + held.policy.bytes, moved + (0 if processes.strategy == "fsdp2" else held.policy.bytes)]
     ranks = [
         RankPlan(name, of_rank, engine.sync, _host_bytes(whole, engine, traced, processes, peak(of_rank)), engine.files)
         for name, of_rank, engine, whole in zip(("rank 0", "each other rank"), phases, engines, loaded)
@@ -216,6 +218,20 @@ def _trace(
     return _Traced(Passes(learn, score, rollout, columns), plain, checkpointed, prompts.longest, choices)
 
 
+def _offload(learner: Learner, traced: _Traced, processes: Processes, notes: list[str]) -> tuple[_Traced, int]:
+    """Move the activations of the learn step to host memory, if asked for; return what stays, and the bytes moved."""
+    if not learner.offload_activations:
+        return traced, 0
+    refuse_offload(processes.device)
+    if traced.passes is None:
+        return traced, 0
+    notes.append("activations are in host memory; the copies that backward reads are not counted")
+    learn = traced.passes.learn
+    moved = learn.activations
+    peaks = {"first_peak": learn.first_peak - moved, "next_peak": learn.next_peak - moved}
+    return replace(traced, passes=replace(traced.passes, learn=replace(learn, activations=0, **peaks))), moved
+
+
 def _trace_rollout(tracer: TextPasses, policy: TextPolicy, data: Any, rows: Rows, prompts: Prompts) -> RolloutPass:
     """Trace the larger batch of completions: of training, or of held-out problems."""
     count = -(-rows.rollout // rows.group_size)
@@ -239,6 +255,6 @@ def _scored_rows(data: Any, rows: Rows) -> int:
 
 
 def _host_bytes(loaded: int, engine: EngineBytes, traced: _Traced, processes: Processes, used: int) -> int:
-    """Host memory of a rank's process: imports, rows, and what a CPU process holds or the weights that it loads."""
+    """Host memory of a rank's process: imports, rows, and what a CPU process holds or a GPU's loads and offloads."""
     rows = 2 * traced.passes.columns if traced.passes is not None else 0
     return IMPORTS + rows + engine.host + (loaded if processes.device == "cuda" else used)

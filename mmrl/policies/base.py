@@ -144,6 +144,9 @@ class Policy(nn.Module, ABC):
     def forward(self, batch: Batch) -> PolicyOutput:
         """Score the stored actions of a batch, with gradient. The only entry for training."""
 
+    def measure_network(self) -> None:
+        """Measure once what needs a call of the network; called when sharded weights are gathered."""
+
     def optional_modules(self) -> list[nn.Module]:
         """Return modules that `forward` leaves out in batches without their input, such as the image encoder."""
         return []

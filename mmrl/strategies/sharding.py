@@ -79,6 +79,8 @@ def gather_weights(*models: nn.Module) -> Iterator[None]:
     for model in sharded:
         _gather(model)
     try:
+        for model in sharded:
+            model.measure_network()  # type: ignore[operator]
         yield
     finally:
         for model in sharded:

@@ -26,6 +26,7 @@ from mmrl.plan.run import count_rows
 from mmrl.plan.seconds import read_seconds
 from mmrl.plan.shapes import build_on_meta, fake_weights
 from mmrl.policies.text.policy import TextPolicy
+from mmrl.policies.text.tiny import character_tokenizer
 
 CONFIG = {
     "model_type": "qwen2",
@@ -154,9 +155,26 @@ def test_checkpointing_keeps_less_and_a_larger_micro_batch_more():
 def test_packed_batches_add_up():
     """Two batches that keep 100 and 50 bytes: the second goes backward first and allocates the 30 of the gradients."""
     first, second = PackTrace(100, 0, 110, 150, 120), PackTrace(50, 0, 60, 95, 65)
-    made = combine([first, second], gradients=30, logits=[10, 20], tokens=7)
+    made = combine([first, second], gradients=30, logits=[10, 20], in_backward=20, tokens=7)
     assert made.activations == 150 - 30 and made.logits == 30 + 20
     assert made.first_peak == 100 + 95 and made.next_peak == 100 + 65
+
+
+@pytest.mark.parametrize("more", [[], ["policy.lora.r=4"]], ids=["trained", "frozen"])
+def test_logits_in_chunks_are_planned(more):
+    """4 completions of 24 choices, 9 tokens at once: neither all logits nor their gradient are held."""
+    lengths = Given(prompt_tokens=1, response_tokens=24)
+    words = [word for word in WORDS if "layers" not in word]
+    words += ["policy.config.hidden_size=4", "policy.config.intermediate_size=4", "policy.config.num_hidden_layers=1"]
+    whole, chunks = (
+        build_plan([*words, *more, *extra], lengths).without_checkpointing for extra in ([], ["policy.max_logits=1000"])
+    )
+    vocabulary = len(character_tokenizer())
+    logits = 4 * 24 * vocabulary * 4
+    assert whole.passes == 1 and whole.logits == 2 * logits
+    assert chunks.logits == 2 * (1000 // vocabulary) * vocabulary * 4
+    assert chunks.next_peak < whole.next_peak - logits
+    assert chunks.activations == pytest.approx(whole.activations, rel=0.1)
 
 
 @pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop])

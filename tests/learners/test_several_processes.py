@@ -71,6 +71,10 @@ RUNS = {
     ),
     # a frozen base below adapters, and a reference that shares it
     "adapters": ("recipe=grpo_kl", "policy.lora={r: 4}"),
+    # logits in chunks of 6 tokens, of a tied output layer
+    "chunked_logits": ("policy.max_logits=600", "trainer.accumulate_grad_batches=2"),
+    # prompts of different lengths in one sequence
+    "packed_prompts": ("policy.pack_prompts=true", "trainer.accumulate_grad_batches=2"),
     # one prompt: the other processes have nothing to sample, to score or to learn from
     "one_prompt": (
         "data.num_prompts=1",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,23 @@ class ServedPolicy(Policy):
         special = set(strings) & set(self.tokenizer.all_special_tokens)
         ids = {*self._eos_ids(), *map(self.tokenizer.convert_tokens_to_ids, special)}
         return sorted(ids), [s for s in strings if s not in special]
+
+    def stop_condition(self, strings: Sequence[str]) -> Callable[[Tensor], Tensor]:
+        """Return the function that tells from ids [N, t] which rows [N] bool have ended."""
+        ids, texts = self.stop_ids(strings)
+        final = torch.tensor(ids)
+        # a stop string ends in the newest token, and no character has more than four tokens
+        reach = 4 * max((len(s) for s in texts), default=0) + 4
+
+        def stops(ids: Tensor) -> Tensor:
+            ended = torch.isin(ids[:, -1], final.to(ids.device))
+            if texts:
+                newest = self.tokenizer.batch_decode(ids[:, -reach:], skip_special_tokens=True)
+                found = [any(s in text for s in texts) for text in newest]
+                ended = ended | torch.tensor(found, device=ids.device)
+            return ended
+
+        return stops
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decode chosen ids to text, as `act` returns it."""

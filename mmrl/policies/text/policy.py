@@ -25,6 +25,7 @@ from mmrl.policies.text.checkpoint import locate_checkpoint
 from mmrl.policies.text.decoding import generate, next_logits
 from mmrl.policies.text.generation import ServedPolicy, refuse_mean
 from mmrl.policies.text.packing import plan as packing
+from mmrl.policies.text.packing.output_layer import MAX_LOGITS, OutputLayer
 from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_tokens
 from mmrl.policies.text.packing.prefix_attention import enable_prefix_sharing
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
@@ -45,6 +46,9 @@ class TextPolicy(ServedPolicy):
             its transformers configuration, with `model_type`.
         value_head: also predict the return before each token, for objectives that need it.
         lora: arguments of `peft.LoraConfig`; the base stays frozen and exports are merged. None trains all weights.
+        max_logits: logits, tokens times vocabulary, of a pass that exist at once; a pass with more computes them chunk
+            by chunk, and again in the backward pass (`mmrl.ops.chunked_layer`).
+        pack_prompts: score completions of different prompts in one sequence too, where that takes less computation.
         quantization: "nf4" or "fp4": the frozen weights below `lora` take 4 bits (QLoRA); exports are dequantised.
         dtype: of the loaded weights, as transformers names it; the compute precision is the Trainer's. Weights that
             are trained in bfloat16 or float16 lose small updates (`mmrl.learners.low_precision`): keep them for `lora`.
@@ -69,6 +73,8 @@ class TextPolicy(ServedPolicy):
         statistics: dict[str, Statistic] | None = None,
         template_arguments: dict[str, Any] | None = None,
         quantization: Literal["nf4", "fp4"] | None = None,
+        max_logits: int = MAX_LOGITS,
+        pack_prompts: bool = False,
     ):
         super().__init__()
         if path is None and config is None:
@@ -90,7 +96,7 @@ class TextPolicy(ServedPolicy):
             model.gradient_checkpointing_enable({"use_reentrant": False})
         self.hidden_size: int = model.config.get_text_config().hidden_size
         enable_prefix_sharing(model.config)
-        self.prefix_sharing = PrefixSharing(model.config)
+        self.prefix_sharing, self.output_layer = PrefixSharing(model.config, pack_prompts), OutputLayer(max_logits)
         self.model = loading.add_lora(loading.remove_dropout(model), lora, quantization)
         self.value_head = nn.Linear(self.hidden_size, 1) if value_head else None
         if self.value_head is not None:
@@ -164,7 +170,7 @@ class TextPolicy(ServedPolicy):
         self.refuse_long(ids.shape[1])
         inputs = {"input_ids": ids, **self.extra_inputs(observation)}
         positions, owner = self.positions(ids, attention, inputs), owner.to(ids.device)
-        stops, cache = self._stops(sampling.stop), build_cache(self.model.config, sampling.max_tokens)
+        stops, cache = self.stop_condition(sampling.stop), build_cache(self.model.config, sampling.max_tokens)
         step = partial(next_logits, self.model) if self.captured is None else self.captured(self.model)
 
         def logits(*read: Any) -> Tensor:
@@ -183,22 +189,6 @@ class TextPolicy(ServedPolicy):
             extra={} if made.support is None else dict(zip(("packed_support_ids", "support_sizes"), made.support)),
             seconds=made.seconds,
         )
-
-    def _stops(self, strings: Sequence[str]) -> Any:
-        ids, texts = self.stop_ids(strings)
-        final = torch.tensor(ids)
-        # a stop string ends in the newest token, and no character has more than four tokens
-        reach = 4 * max((len(s) for s in texts), default=0) + 4
-
-        def stops(ids: Tensor) -> Tensor:
-            ended = torch.isin(ids[:, -1], final.to(ids.device))
-            if texts:
-                newest = self.tokenizer.batch_decode(ids[:, -reach:], skip_special_tokens=True)
-                found = [any(s in text for s in texts) for text in newest]
-                ended = ended | torch.tensor(found, device=ids.device)
-            return ended
-
-        return stops
 
     def _mask_forbidden(self, logits: Tensor) -> Tensor:
         if not self.forbidden:
@@ -237,7 +227,8 @@ class TextPolicy(ServedPolicy):
         # a last token that is an image placeholder cannot be repeated per completion
         possible = self.prefix_sharing.masks and not self._is_forbidden(tokens.last).any()
         max_tokens = packing.max_packed_tokens(self.hidden_size, self.device)
-        best = packing.plan_packing(tokens.lengths, cost_model, possible, self.one_pass, max_tokens)
+        across = self.prefix_sharing.across
+        best = packing.plan_packing(tokens.lengths, cost_model, possible, self.one_pass, max_tokens, across)
         if not (possible and (self.one_pass or any(map(packing.shares_prefix, best)))):
             return best
         plain = tokens.without_common_choices()
@@ -263,26 +254,34 @@ class TextPolicy(ServedPolicy):
 
     def score_inputs(self, inputs: PackedInputs, batch: Batch) -> list[Tensor]:
         """Score one packed batch with one call of the network; the result is that of `_score_batches`."""
-        out = self.model(
-            **inputs.tensors,
-            use_cache=False,
-            logits_to_keep=inputs.width,
-            output_hidden_states=self.value_head is not None,
-        )
-        logits = self._mask_forbidden(out.logits[:, -inputs.width :]).flatten(0, 1)
+        size = len(inputs.tensors["input_ids"]) * inputs.width
         # padding is scored too, since dropping it would copy the logits
-        choice_index = inputs.choice_index.new_zeros(len(logits)).index_copy(0, inputs.logit_index, inputs.choice_index)
+        choice_index = inputs.choice_index.new_zeros(size).index_copy(0, inputs.logit_index, inputs.choice_index)
         action = batch["action"].flatten()[choice_index]
         forbidden = self._is_forbidden(action)
         chosen = action.masked_fill(forbidden, self.tokenizer.pad_token_id)
-        logprobs, entropy = score_tokens(logits, chosen, batch, choice_index)
-        made = [logprobs.masked_fill(forbidden, 0.0), entropy]
         temperature = batch["temperature"][choice_index // batch["action"].shape[1]]
-        made += [statistic(logits[:, None], temperature)[:, 0] for statistic in self.statistics.values()]
+
+        def score(logits: Tensor, at: slice) -> list[Tensor]:
+            logits = self._mask_forbidden(logits)
+            logprobs, entropy = score_tokens(logits, chosen[at], batch, choice_index[at])
+            extra = (statistic(logits[:, None], temperature[at])[:, 0] for statistic in self.statistics.values())
+            return [logprobs, entropy, *extra]
+
+        options = {"output_hidden_states": self.value_head is not None}
+        (logprobs, *others), out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
+        made = [logprobs.masked_fill(forbidden, 0.0), *others]
         if self.value_head is not None:
             hidden = out.hidden_states[-1][:, -inputs.width :].flatten(0, 1)
             made.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())
         return [inputs.choice_index, *(part[inputs.logit_index] for part in made)]
+
+    def measure_network(self) -> None:
+        self.output_layer.verify(self.model, self.text_ids())
+
+    def text_ids(self) -> list[int]:
+        """Return a few ids that stand for text."""
+        return [i for i in range(len(self.forbidden) + 4) if i not in self.forbidden][:4]
 
     def _is_forbidden(self, ids: Tensor) -> Tensor:
         return torch.isin(ids, torch.tensor(self.forbidden, dtype=ids.dtype, device=ids.device))

@@ -3,13 +3,14 @@
 Sequence b of a packed batch is: padding, the prompt without its last token, and then for each of its completions the
 prompt's last token and all choices but the last. Tokens that predict choices which all completions have in common are
 read once, before those of each completion. So a position predicts one choice, the positions of the choices are the last
-ones of the sequence, and no position is read that predicts nothing. Completions do not attend to each other.
+ones of the sequence, and no position is read that predicts nothing. Completions do not attend to each other. Of several
+prompts in a sequence all come first, then the completions of each; a token attends to its own prompt only.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,14 @@ from torch.nn import functional as F
 from mmrl.batch import Batch, Ragged
 from mmrl.ops.logprob import logprob_entropy
 from mmrl.ops.support import support_logprob_entropy
-from mmrl.policies.text.packing.plan import Lengths, PackedBatch, sequence_size, shares_prefix
+from mmrl.policies.text.packing.plan import (
+    Lengths,
+    PackedBatch,
+    PackedSequence,
+    sequence_size,
+    shares_prefix,
+    split_by_prompt,
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,16 @@ class PackedInputs:
     width: int
     logit_index: Tensor  # [M] position among the B * W scored tokens; common choices share one
     choice_index: Tensor  # [M] position among the N * T choices of the batch
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Neighbouring tokens of a sequence: of a prompt, of common first choices, or of a completion."""
+
+    tokens: np.ndarray  # their indices among those of all prompts and choices
+    segment: int  # number of the prompt in the sequence
+    completion: int  # 0 for a prompt and common choices
+    depth: int  # position of the first in a sequence of its completion alone
 
 
 class BatchTokens:
@@ -77,41 +95,51 @@ class BatchTokens:
         sizes = [sequence_size(sequence, self.lengths) for sequence in packed]
         length, width = (max(column) for column in zip(*sizes))
         source = np.full((len(packed), length), -1)  # of each token among those of all prompts and choices
-        completion, depth = np.full_like(source, -1), np.zeros_like(source)
-        logit_indices, choice_indices = [], []
+        owner, completion, depth = np.full_like(source, -1), np.full_like(source, -1), np.zeros_like(source)
+        logit_indices, choice_indices, owners = [], [], []
         for b, sequence in enumerate(packed):
-            common = self.lengths.common(sequence)
-            first, tails = (
-                self._completion_indices(sequence[0])[:common],
-                [self._completion_indices(row)[common:] for row in sequence],
-            )
-            head = np.concatenate([self._prompt_indices(sequence[0]), first])
-            own = [head, *tails]
-            counts = [len(part) for part in own]
+            segments = split_by_prompt(sequence, self.lengths)
+            parts, scored = self._arrange(segments)
+            counts = [len(part.tokens) for part in parts]
             tail = slice(length - sum(counts), None)
-            source[b, tail] = np.concatenate(own)
-            completion[b, tail] = np.repeat(np.arange(len(own)), counts)
-            depth[b, tail] = np.concatenate([np.arange(n) + (counts[0] if i else 0) for i, n in enumerate(counts)])
-            ends = length - sum(counts) + np.cumsum(counts)
-            for row, start, count in zip(sequence, ends[:-1], counts[1:]):
-                where = [np.arange(ends[0] - common, ends[0]), np.arange(start, start + count)]
-                logit_indices.append(np.concatenate(where) + b * width - (length - width))
-                choice_indices.append(row * self.choices + np.arange(common + count))
+            source[b, tail] = np.concatenate([part.tokens for part in parts])
+            owner[b, tail] = np.repeat([part.segment for part in parts], counts)
+            completion[b, tail] = np.repeat([part.completion for part in parts], counts)
+            depth[b, tail] = np.concatenate([np.arange(len(part.tokens)) + part.depth for part in parts])
+            starts = b * width + width - sum(counts) + np.cumsum([0, *counts])
+            for row, numbers in scored:
+                where = [np.arange(starts[number], starts[number + 1]) for number in numbers]
+                logit_indices.append(np.concatenate(where))
+                choice_indices.append(row * self.choices + np.arange(sum(map(len, where))))
+            owners += [self.lengths.prompt[rows[0]] for rows in segments]
         taken = torch.from_numpy(source).to(self.device)
         inputs = {name: column[..., taken] for name, column in self.columns.items()}
         if shares_prefix(packed):
-            inputs["attention_mask"] = mask(*(torch.from_numpy(part).to(self.device) for part in (completion, depth)))
+            parts = (completion, depth, owner)
+            inputs["attention_mask"] = mask(*(torch.from_numpy(part).to(self.device) for part in parts))
         else:
             inputs["attention_mask"] = torch.from_numpy((source >= 0).astype(np.int64)).to(self.device)
-        owners = torch.tensor([self.lengths.prompt[sequence[0]] for sequence in packed])
         for name, column in self.ragged.items():
-            values = column[owners].values
+            values = column[torch.tensor(owners)].values
             if len(values):
                 inputs[name] = values
         logit_index, choice_index = (
             torch.from_numpy(np.concatenate(parts)).to(self.device) for parts in (logit_indices, choice_indices)
         )
         return PackedInputs(inputs, width, logit_index, choice_index)
+
+    def _arrange(self, segments: Sequence[PackedSequence]) -> tuple[list[_Part], list[tuple[int, list[int]]]]:
+        """Return the parts of a sequence in order, and for each row the numbers of those that predict its choices."""
+        parts = [_Part(self._prompt_indices(rows[0]), number, 0, 0) for number, rows in enumerate(segments)]
+        scored = []
+        for number, rows in enumerate(segments):
+            common, depth = self.lengths.common(rows), len(parts[number].tokens)
+            shared = len(parts)
+            parts.append(_Part(self._completion_indices(rows[0])[:common], number, 0, depth))
+            for place, row in enumerate(rows, 1):
+                scored.append((row, [shared, len(parts)]))
+                parts.append(_Part(self._completion_indices(row)[common:], number, place, depth + common))
+        return parts, scored
 
     def without_common_choices(self) -> BatchTokens:
         """Return the same tokens without common first choices: completions share only the prompt."""
@@ -136,24 +164,27 @@ def _flatten(prompts: Tensor, last: Tensor, following: Tensor, padding: int = 0)
     return F.pad(torch.cat([prompts.flatten(-2), predicting.flatten(-2)], -1), (0, 1), value=padding)
 
 
-def packed_mask(completion: Tensor, depth: Tensor, window: int | None = None) -> Tensor:
+def packed_mask(completion: Tensor, depth: Tensor, owner: Tensor, window: int | None = None) -> Tensor:
     """Attention mask of packed sequences [B, 1, L, L] bool: a token attends to its prompt and completion up to itself.
 
     Args:
         completion: [B, L] 0 for tokens of the prompt and of common first choices, 1, 2, ... for those of a completion,
             -1 for padding.
         depth: [B, L] position of each token in a sequence of its completion alone.
+        owner: [B, L] number of each token's prompt in its sequence.
         window: of sliding attention in tokens, or None; distances are those in a sequence of one completion.
     """
     order = torch.arange(completion.shape[1], device=completion.device)
     asks, offers = completion[:, :, None], completion[:, None, :]
     seen = ((offers == 0) | (offers == asks)) & (offers >= 0) & (order[:, None] >= order)
+    if int(owner.max()) > 0:
+        seen &= owner[:, :, None] == owner[:, None, :]
     if window is not None:
         seen &= depth[:, :, None] - depth[:, None, :] < window
     return (seen | (order[:, None] == order))[:, None]  # a softmax over nothing is NaN
 
 
-def annotate_mask(mask: Tensor, completion: Tensor) -> Tensor:
+def annotate_mask(mask: Tensor, completion: Tensor, owner: Tensor) -> Tensor:
     """Annotate a mask with its structure, the attributes `head` and `causal`.
 
     Every sequence has at least `head` tokens before its first completion; `causal` tells whether each of them attends
@@ -161,10 +192,10 @@ def annotate_mask(mask: Tensor, completion: Tensor) -> Tensor:
 
     Args:
         mask: of `packed_mask`.
-        completion: [B, L] as for `packed_mask`.
+        completion, owner: [B, L] as for `packed_mask`.
     """
     mask.head = int((completion < 1).all(0).cumprod(0).sum())  # type: ignore[attr-defined]
-    mask.causal = bool((completion >= 0).all())  # type: ignore[attr-defined]
+    mask.causal = bool((owner == 0).all())  # type: ignore[attr-defined]
     return mask
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
 
 PackedSequence = tuple[int, ...]
-"""PackedSequence: rows of the batch whose completions follow one prompt in one sequence."""
+"""PackedSequence: rows of the batch that are one sequence; neighbours with the same prompt share it."""
 
 PackedBatch = list[PackedSequence]
 """PackedBatch: the packed sequences of one forward pass."""
@@ -96,7 +97,12 @@ class PackingCost:
 
 
 def plan_packing(
-    lengths: Lengths, cost_model: PackingCost, shared: bool, one_pass: bool, max_tokens: int = MAX_TOKENS["cuda"]
+    lengths: Lengths,
+    cost_model: PackingCost,
+    shared: bool,
+    one_pass: bool,
+    max_tokens: int = MAX_TOKENS["cuda"],
+    across: bool = False,
 ) -> list[PackedBatch]:
     """Find the cheapest packing.
 
@@ -104,8 +110,9 @@ def plan_packing(
         shared: whether completions may share a sequence.
         one_pass: whether all rows must be in one forward pass.
         max_tokens: of a packed batch of several sequences, unless `one_pass`.
+        across: whether completions of different prompts may share a sequence too.
     """
-    best = _plan(lengths, cost_model, shared, one_pass)
+    best = _plan(lengths, cost_model, shared, one_pass, across)
     return best if one_pass else [part for packed in best for part in _split_batch(packed, lengths, max_tokens)]
 
 
@@ -116,26 +123,55 @@ def _split_batch(packed: PackedBatch, lengths: Lengths, max_tokens: int) -> list
     return [[packed[i] for i in part] for part in np.array_split(np.arange(len(packed)), count)]
 
 
-def _plan(lengths: Lengths, cost_model: PackingCost, shared: bool, one_pass: bool) -> list[PackedBatch]:
+def _plan(lengths: Lengths, cost_model: PackingCost, shared: bool, one_pass: bool, across: bool) -> list[PackedBatch]:
     cost, best = _split_by_length(
         [(row,) for row in lengths.prompt.argsort(kind="stable").tolist()], lengths, cost_model, one_pass
     )
     if shared and int(np.bincount(lengths.prompt).max()) > 1:
         shared_cost, grouped = _split_by_length(prefix_groups(lengths, cost_model), lengths, cost_model, one_pass)
         if shared_cost < SHARING_THRESHOLD * cost:
-            return grouped
+            cost, best = shared_cost, grouped
+    if shared and across:
+        filled_cost, filled = _split_by_length(fill_sequences(lengths, cost_model), lengths, cost_model, one_pass)
+        if filled_cost < cost:
+            return filled
     return best
 
 
+def fill_sequences(lengths: Lengths, cost_model: PackingCost) -> list[PackedSequence]:
+    """Fill sequences as long as the longest prefix group with shorter ones of other prompts, first fit decreasing."""
+    groups = prefix_groups(lengths, cost_model)
+    sizes = [sequence_size(group, lengths)[0] for group in groups]
+    room, filled = list[int](), list[list[PackedSequence]]()
+    for number in np.argsort([-size for size in sizes], kind="stable").tolist():
+        place = next((i for i, left in enumerate(room) if left >= sizes[number]), None)
+        if place is None:
+            place = len(room)
+            room.append(max(sizes))
+            filled.append([])
+        room[place] -= sizes[number]
+        filled[place].append(groups[number])
+    neighbours = (sorted(each, key=lambda group: lengths.prompt[group[0]]) for each in filled)
+    return [tuple(row for group in each for row in group) for each in neighbours]
+
+
+def split_by_prompt(sequence: PackedSequence, lengths: Lengths) -> list[PackedSequence]:
+    """Split a sequence into the rows of each of its prompts."""
+    return [tuple(rows) for _, rows in groupby(sequence, key=lambda row: lengths.prompt[row])]
+
+
 def shares_prefix(packed: Sequence[PackedSequence]) -> bool:
-    """Whether a sequence has several completions of a prompt."""
+    """Whether a sequence has several completions."""
     return any(len(sequence) > 1 for sequence in packed)
 
 
 def sequence_size(sequence: PackedSequence, lengths: Lengths) -> tuple[int, int]:
     """Return the numbers of tokens and of scored tokens of a sequence; last tokens of completions are not read."""
-    scored = int(lengths.choices[list(sequence)].sum()) - (len(sequence) - 1) * lengths.common(sequence)
-    return int(lengths.prompt_lengths[lengths.prompt[sequence[0]]]) - 1 + scored, scored
+    length = width = 0
+    for rows in split_by_prompt(sequence, lengths):
+        scored = int(lengths.choices[list(rows)].sum()) - (len(rows) - 1) * lengths.common(rows)
+        length, width = length + int(lengths.prompt_lengths[lengths.prompt[rows[0]]]) - 1 + scored, width + scored
+    return length, width
 
 
 def prefix_groups(lengths: Lengths, cost_model: PackingCost) -> list[PackedSequence]:

@@ -31,9 +31,13 @@ class PrefixSharing:
     saves time is scored with and without it, and again with the first images and the first sequence beyond the
     attention window. Weights in bf16 or fp16 are converted to fp32 for that: in bf16 a log-prob from logits of size 10
     has an error of about 0.05 nats, which may exceed the effect of a wrong mask.
+
+    Args:
+        config: of the transformers model.
+        across: whether completions of different prompts may share a sequence too, which is then compared as well.
     """
 
-    def __init__(self, config: Any):
+    def __init__(self, config: Any, across: bool = False):
         text = config.get_text_config()
         self.kinds = set(getattr(text, "layer_types", None) or ())
         window = getattr(text, "sliding_window", None)
@@ -41,14 +45,22 @@ class PrefixSharing:
         self.masks = text._attn_implementation == NAME and self.kinds <= {"full_attention", "sliding_attention"}
         self.rotary = bool(getattr(text, "rope_parameters", None))
         self.hidden_size: int = text.hidden_size
+        self.across = across
+        if across and not self.masks:
+            raise ValueError(
+                "policy.pack_prompts=true needs an attention mask over all pairs of tokens, which this model does not "
+                f"take (attention {text._attn_implementation!r}, layers {sorted(self.kinds) or 'of one kind'}); use "
+                "policy.attention=sdpa and a model whose layers are full or sliding attention, or leave it out"
+            )
         self.exact: dict[tuple[bool, bool], bool] = {}
 
-    def mask(self, completion: Tensor, depth: Tensor) -> Any:
+    def mask(self, completion: Tensor, depth: Tensor, owner: Tensor) -> Any:
         """Return the attention mask in the form that the model accepts: one per kind of layer if it has two kinds."""
         if self.window is None:
-            return annotate_mask(packed_mask(completion, depth), completion)
-        narrow = packed_mask(completion, depth, self.window)
-        return {"full_attention": packed_mask(completion, depth), "sliding_attention": narrow} if self.kinds else narrow
+            return annotate_mask(packed_mask(completion, depth, owner), completion, owner)
+        narrow = packed_mask(completion, depth, owner, self.window)
+        full = packed_mask(completion, depth, owner)
+        return {"full_attention": full, "sliding_attention": narrow} if self.kinds else narrow
 
     def count_common(self, ids: Tensor, attention: Tensor) -> int:
         """Count the first tokens of all prompts that are worth a pass of their own in sampling.
@@ -75,7 +87,7 @@ class PrefixSharing:
         have a new case: such a case is not shared until it is scored with gathered weights.
         """
         key = self.regime(tokens)
-        if key not in self.exact and _is_sharded(network):
+        if key not in self.exact and is_sharded(network):
             return False
         if key not in self.exact:
             reason = self._compare(_select_longest(tokens.lengths), score, network)
@@ -92,7 +104,8 @@ class PrefixSharing:
             with torch.no_grad(), _in_fp32(network):
                 alone = score([[(row,) for sequence in sequences for row in sequence]])
                 try:
-                    found = float((alone - score([sequences])).abs().max())
+                    joined = [tuple(row for sequence in sequences for row in sequence)] if self.across else sequences
+                    found = float((alone - score([joined])).abs().max())
                 except torch.OutOfMemoryError:
                     raise
                 except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
@@ -116,7 +129,7 @@ def _low_precision(network: nn.Module) -> list[Tensor]:
     return [tensor for tensor in every if tensor.dtype in (torch.bfloat16, torch.float16)]
 
 
-def _is_sharded(network: nn.Module) -> bool:
+def is_sharded(network: nn.Module) -> bool:
     """Whether the weights are sharded and not gathered at present."""
     return any(hasattr(parameter, "to_local") for parameter in network.parameters())
 

@@ -16,10 +16,12 @@ from mmrl.policies.text.packing.packed_inputs import annotate_mask, packed_mask
 from mmrl.policies.text.packing.plan import (
     Lengths,
     PackingCost,
+    fill_sequences,
     plan_packing,
     prefix_groups,
     sequence_size,
     shares_prefix,
+    split_by_prompt,
 )
 from mmrl.policies.text.packing.prefix_sharing import _select_longest
 from mmrl.policies.text.policy import TextPolicy
@@ -139,10 +141,36 @@ def test_no_mask_is_larger_than_allowed(monkeypatch):
 def test_who_sees_whom():
     """Two completions of two and one tokens at a prompt of two, after one filling."""
     completion, depth = torch.tensor([[-1, 0, 0, 1, 1, 2]]), torch.tensor([[0, 0, 1, 2, 3, 2]])
+    owner = torch.tensor([[-1, 0, 0, 0, 0, 0]])
     seen = [[0], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 2, 5]]
-    assert [row.nonzero().flatten().tolist() for row in packed_mask(completion, depth)[0, 0]] == seen
+    assert [row.nonzero().flatten().tolist() for row in packed_mask(completion, depth, owner)[0, 0]] == seen
     near = [[0], [1], [1, 2], [2, 3], [3, 4], [2, 5]]
-    assert [row.nonzero().flatten().tolist() for row in packed_mask(completion, depth, 2)[0, 0]] == near
+    assert [row.nonzero().flatten().tolist() for row in packed_mask(completion, depth, owner, 2)[0, 0]] == near
+
+
+def test_who_sees_whom_across_prompts():
+    """Prompts of two and one tokens, then two completions of the first and one of the second."""
+    owner, completion = torch.tensor([[0, 0, 1, 0, 0, 0, 1]]), torch.tensor([[0, 0, 0, 1, 2, 2, 1]])
+    depth = torch.tensor([[0, 1, 0, 2, 2, 3, 1]])
+    seen = [[0], [0, 1], [2], [0, 1, 3], [0, 1, 4], [0, 1, 4, 5], [2, 6]]
+    mask = packed_mask(completion, depth, owner)
+    assert [row.nonzero().flatten().tolist() for row in mask[0, 0]] == seen
+    marked = annotate_mask(mask, completion, owner)
+    assert marked.head == 3 and not marked.causal
+
+
+def test_short_prompts_fill_up_long_sequences():
+    """One sequence of 100 tokens beside twenty of 10: in one pass, 3 sequences of 100 tokens in place of 21."""
+    of = lengths((60, [41]), *((6, [5]),) * 20)
+    filled = fill_sequences(of, COST)
+    assert sorted(row for sequence in filled for row in sequence) == list(range(21))
+    assert [sequence_size(sequence, of)[0] for sequence in filled] == [100, 100, 100] and len(filled[0]) == 1
+    assert len(split_by_prompt(filled[1], of)) == 10
+    (packed,) = plan_packing(of, COST, True, True, across=True)
+    assert len(packed) == 3
+    (apart,) = plan_packing(of, COST, True, True)
+    assert len(apart) == 21
+    assert plan_packing(of, COST, False, True, across=True) == plan_packing(of, COST, False, True)
 
 
 # ---------------------------------------------------------------- the same loss and gradient
@@ -220,11 +248,15 @@ def packings(of: Lengths):
     alone = [[(row,)] for row in range(len(of.prompt))]
     together = [tuple(group) for group in groups]
     halves = [tuple(group[i : i + 2]) for group in groups for i in range(0, len(group), 2)]
+    everything = tuple(row for group in groups for row in group)
     return alone, {
         "plain": [[sequence for packed in alone for sequence in packed]],
         "shared": [together],
         "one after another": [[sequence] for sequence in together],
         "halves": [halves[:2], halves[2:]],
+        "across prompts": [[everything]],
+        "across some prompts": [[together[0], together[1] + together[2]]],
+        "without sharing": [[everything[::2] + everything[1::2]]],
     }
 
 
@@ -285,6 +317,37 @@ def test_completions_that_begin_alike_are_read_alike(kind, tmp_path):
     assert policy.extract_tokens(batch.with_columns(**kept)).lengths.text is None
     hotter = batch["temperature"] * (1 + (torch.arange(batch.rows) == 0))
     assert policy.extract_tokens(batch.with_columns(temperature=hotter)).lengths.text is None
+
+
+@pytest.mark.parametrize("one_pass", [True, False], ids=["one pass", "passes"])
+def test_prompts_share_a_sequence_where_it_is_cheaper(one_pass):
+    """One long question and eleven short ones: fewer tokens, and the log-probs of every row alone."""
+    torch.manual_seed(0)
+    policy = decided(TextPolicy(config=TINY, pack_prompts=True, value_head=True), 3.0)
+    texts = [QUESTIONS[0], *(f"{number}+4=" for number in range(11))]
+    prompts = [Prompt(f"text/train/{i}", ({"role": "user", "content": text},)) for i, text in enumerate(texts)]
+    engine = LocalEngine()
+    engine.sync(policy, 0)
+    done = engine.sample([Request(one.observation, i) for i, one in enumerate(prompts)], Sampling(max_tokens=9))
+    batch = collate([Episode(one, i, 0, [Turn(each)]) for i, (one, each) in enumerate(zip(prompts, done))], policy)
+    policy.one_pass = one_pass
+    tokens = policy.extract_tokens(batch)
+    chosen = policy.choose_packing(tokens, batch)
+    assert any(len(split_by_prompt(sequence, tokens.lengths)) > 1 for packed in chosen for sequence in packed)
+    policy.prefix_sharing.across = False
+    assert total(chosen, tokens.lengths, COST) < total(policy.choose_packing(tokens, batch), tokens.lengths, COST)
+    first = score_and_backward(policy, batch, packings(tokens.lengths)[0])
+    packed = score_and_backward(policy, batch, chosen)
+    assert_close(packed[0].logprobs, first[0].logprobs, atol=1e-5, rtol=1e-5)
+    assert_close(packed[2], first[2], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{"attention": "eager"}, {"config": {"model_type": "bloom", "hidden_size": 32}}])
+def test_packing_prompts_is_refused_where_no_mask_is_taken(options):
+    with pytest.raises(
+        ValueError, match=r"policy\.pack_prompts=true needs an attention mask.*use policy\.attention=sdpa"
+    ):
+        TextPolicy(**{"config": dict(TINY), **options}, pack_prompts=True)
 
 
 def test_another_completion_changes_nothing():
@@ -359,9 +422,9 @@ def test_a_mask_that_is_wrong_by_little_is_noticed_in_half_precision(caplog):
     policy = policy.to(torch.bfloat16).float()
     right = policy.prefix_sharing.mask
 
-    def wrong(completion, depth):
+    def wrong(completion, depth, owner):
         asks, offers = completion[:, None, :, None], (completion == 0) & (depth == 0)
-        return annotate_mask(right(completion, depth) & ~((asks > 0) & offers[:, None, None]), completion)
+        return annotate_mask(right(completion, depth, owner) & ~((asks > 0) & offers[:, None, None]), completion, owner)
 
     tokens = policy.extract_tokens(batch)
     sequences = _select_longest(tokens.lengths)
