@@ -1,10 +1,20 @@
-"""Parameters of constructors, through **kwargs that are passed to a base class."""
+"""Classes of import paths, and parameters of their constructors, through **kwargs that are passed to a base class."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from typing import Any
+
+from hydra.utils import get_class
+
+
+def import_class(path: str | None) -> Any:
+    """Import the class of a `_target_`; None if it cannot be imported."""
+    try:
+        return get_class(path) if path else None
+    except Exception:  # the typed parser reports it with a better message
+        return None
 
 
 def constructor_parameters(part: Callable[..., Any]) -> dict[str, inspect.Parameter]:
