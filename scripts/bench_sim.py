@@ -17,6 +17,7 @@ with --camera SIZE:
 with --workers N ...: nothing of the above, but of any simulator with a box of actions, --set KEY=VALUE its options
   in_process_decisions_per_second   decisions of all environments, in this process
   workers_N_decisions_per_second    with sim.workers=N; workers_N_ratio is that over the first
+  alone_decisions_per_second        in place of the first for a guest: in its own Python, without mmrl
 """
 
 from __future__ import annotations
@@ -69,11 +70,14 @@ def bench(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def bench_workers(chosen: argparse.Namespace) -> dict[str, Any]:
-    from benchmark.spread import compare_processes
+    from benchmark.spread import compare_guest, compare_processes
+
+    from sims.workers.guest import GuestSim
 
     options = {name: yaml.safe_load(value) for name, value in (word.split("=", 1) for word in chosen.set)}
     sim = instantiate(OmegaConf.load(CONF / f"{chosen.sim}.yaml"), **options)
-    measured = compare_processes(sim, chosen.num_envs, chosen.workers, chosen.seconds)
+    compare = compare_guest if isinstance(sim, GuestSim) else compare_processes
+    measured = compare(sim, chosen.num_envs, chosen.workers, chosen.seconds)
     return measured | {"sim": chosen.sim, "set": options, "num_envs": chosen.num_envs, "seconds": chosen.seconds}
 
 

@@ -20,7 +20,7 @@ from mmrl.commands.evaluation.arguments import parse
 from mmrl.config.compose import compose
 from mmrl.config.preflight import check_folder
 from mmrl.config.renamed import find_new_name
-from mmrl.config.workers import spread_sim
+from mmrl.config.signatures import spread_sim
 from mmrl.datasets.lerobot.writer import LeRobotWriter
 from mmrl.datasets.recording import Actor, ExpertActor, PolicyActor
 from mmrl.datasets.recording import record as record_episodes

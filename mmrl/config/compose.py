@@ -28,8 +28,7 @@ from mmrl.config.paths import resolve_tool_functions
 from mmrl.config.renamed import check_argument_names, check_names, find_new_name
 from mmrl.config.reward_functions import KEY as REWARD
 from mmrl.config.reward_functions import replace_reward
-from mmrl.config.signatures import import_class
-from mmrl.config.workers import split_workers, spread_sim
+from mmrl.config.signatures import import_class, split_workers, spread_sim
 from mmrl.errors import ConfigError
 
 SHORT = {

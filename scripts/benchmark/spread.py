@@ -1,13 +1,23 @@
-"""Speed of a simulator in this process beside that of its environments in other processes."""
+"""Speed of a simulator in one process alone beside that of its environments in other processes."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
+import sims
 from benchmark.sim import rates
 from sims.workers import WorkerSim
+from sims.workers.guest import GuestSim
+
+_ROUNDS = 5
 
 
 class Played:
@@ -44,3 +54,28 @@ def compare_processes(sim: Any, num_envs: int, counts: list[int], seconds: float
     out = {f"{name}_decisions_per_second": round(rate, 1) for name, rate in measured.items()}
     first = measured["in_process"]
     return out | {f"{name}_ratio": round(rate / first, 3) for name, rate in measured.items() if name != "in_process"}
+
+
+def compare_guest(sim: GuestSim, num_envs: int, counts: list[int], seconds: float) -> dict[str, float]:
+    """The same for a guest; its side alone is one process of its own Python, started anew for every slice."""
+    program = sim.program()
+    script = str(Path(__file__).with_name("guest_alone.py"))
+    slice_s = seconds / _ROUNDS / (1 + len(counts))
+    folders = json.dumps([str(path) for path in sims.__path__])
+    command = [str(program.python), script, folders, json.dumps(program.description), str(num_envs), str(slice_s)]
+    rates_by_side: dict[str, list[float]] = {"alone": [], **{f"workers_{count}": [] for count in counts}}
+    played = {f"workers_{count}": Played(replace(sim, workers=count).make(num_envs)) for count in counts}
+    for _ in range(_ROUNDS):
+        alone = subprocess.run(command, capture_output=True, text=True, check=True, env=program.variables())
+        rates_by_side["alone"].append(float(alone.stdout))
+        for name, side in played.items():
+            before, start = side.decisions, time.perf_counter()
+            while time.perf_counter() < start + slice_s:
+                side.decide()
+            rates_by_side[name].append((side.decisions - before) / (time.perf_counter() - start))
+    for side in played.values():
+        side.env.close()
+    measured = {name: median(values) for name, values in rates_by_side.items()}
+    out = {f"{name}_decisions_per_second": round(rate, 1) for name, rate in measured.items()}
+    first = measured["alone"]
+    return out | {f"{name}_ratio": round(rate / first, 3) for name, rate in measured.items() if name != "alone"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 import traceback
 from multiprocessing.connection import Connection
 from typing import Any
@@ -66,7 +68,8 @@ class Host:
         """Build the simulator; returns its name, sizes, contract, task names, and whether it has an expert."""
         self.sim = build(description)
         known = {"name": self.sim.name, "sizes": self.sim.sizes(), "contract": self.sim.contract()}
-        return {**known, "tasks": list(getattr(self.sim, "tasks", [])), "expert": hasattr(self.sim, "expert")}
+        tasks = {name: list(getattr(self.sim, name, [])) for name in ("tasks", "held_out_tasks")}
+        return {**known, **tasks, "expert": hasattr(self.sim, "expert")}
 
     def do_make(self, num_envs: int) -> dict[str, Any]:
         """Make environments; returns their spaces and what else a vector environment states."""
@@ -157,7 +160,15 @@ def _to_tensors(state: Any) -> Any:
     return type(state)(_to_tensors(part) for part in state) if isinstance(state, (list, tuple)) else state
 
 
+def _follow_parent(parent: int) -> None:
+    """End this process when its parent has ended; one that hangs in a step does not see the connection end."""
+    while os.getppid() == parent:
+        time.sleep(5.0)
+    os._exit(1)
+
+
 def main(connection: int, memory: int) -> None:
     """Serve on the connection and the memory of these descriptors."""
+    threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
     Host(Connection(connection), memory).serve()
     os._exit(0)  # what a simulator left running, such as threads of a renderer, does not keep the process

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from gymnasium.vector import VectorEnv
 
 from mmrl.types import Sim
-from sims.host.tasks import choose_task
+from sims.host.tasks import task_of
 from sims.workers.process import Program, open_workers
 from sims.workers.python import find_python
 from sims.workers.sim import check_workers, run_expert
@@ -45,7 +45,7 @@ class GuestSim(Sim):
 
     def __post_init__(self) -> None:
         check_workers(self.workers, self.timeout_s)
-        self._stated()  # errors of the guest's constructor are those of this one
+        self._statement()  # errors of the guest's constructor are those of this one
 
     def guest_arguments(self) -> dict[str, Any]:
         """Arguments of the guest's class."""
@@ -57,30 +57,30 @@ class GuestSim(Sim):
         python = find_python(self.python, self.environment, self.make_target)
         return Program({"_target_": self.guest, **self.guest_arguments()}, python, self.timeout_s)
 
-    def _stated(self) -> Mapping[str, Any]:
+    def _statement(self) -> Mapping[str, Any]:
         program = self.program()
         return _ask(str(program.python), json.dumps(program.description, sort_keys=True))
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        return self._stated()["name"]
+        return self._statement()["name"]
 
     def make(self, num_envs: int) -> VectorEnv:
         return WorkerVectorEnv(self.program(), num_envs, min(self.workers, num_envs))
 
     def sizes(self) -> dict[str, Any]:
-        return dict(self._stated()["sizes"])
+        return dict(self._statement()["sizes"])
 
     def contract(self) -> dict[str, Any]:
-        return dict(self._stated()["contract"])
+        return dict(self._statement()["contract"])
 
     def task_of(self, seed: int) -> str:
-        """The task of an initial state: `sims.host.tasks.choose_task` among the guest's."""
-        tasks = self._stated()["tasks"]
-        return tasks[choose_task(seed, len(tasks))] if tasks else self.name
+        """The task of an initial state, by `sims.host.tasks.task_of` from the guest's."""
+        stated = self._statement()
+        return task_of(seed, stated["tasks"], stated["held_out_tasks"]) if stated["tasks"] else self.name
 
     def __getattr__(self, name: str) -> Any:
-        if name == "expert" and self._stated()["expert"]:
+        if name == "expert" and self._statement()["expert"]:
             return run_expert
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 

@@ -31,7 +31,7 @@ def test_it_states_itself_and_nothing_else_is_imported(guest):
     sim = guest(options={"size": 3})
     assert isinstance(sim, Sim) and sim.name == "fragile"
     assert (sim.sizes(), sim.contract()) == ({"action_dims": 3}, {"sim": "fragile", "size": 3})
-    assert not {module.split(".")[0] for module in sim._stated()["modules"]} & {"torch", "mmrl", "hydra"}
+    assert not {module.split(".")[0] for module in sim._statement()["modules"]} & {"torch", "mmrl", "hydra"}
     tasks = {prompt.info["task"] for prompt in map(SimTask(sim, count=30).__getitem__, range(30))}
     assert tasks == {"left", "right"}
     env = sim.make(2)
