@@ -7,6 +7,7 @@ import torch
 from mmrl.policies.base import Action
 from mmrl.rollouts.env.double_buffered import DoubleBufferedRollout
 from mmrl.rollouts.env.episodic import EpisodicRollout
+from mmrl.rollouts.env.fixed_horizon import FixedHorizon
 from sims.gym import GymSim
 from sims.tabletop import Reach
 from sims.task import SimTask
@@ -70,3 +71,15 @@ def test_a_process_that_dies_costs_the_episodes_that_it_played(kind):
         died = any(turn.completion.output == DIE for turn in episode.turns)
         assert episode.ended == "error" if died else len(episode.turns) == 6 or episode.ended == "error"
         assert episode.ended == "error" or np.isclose(task.score(episode)["steps"], 6)
+
+
+def test_a_fixed_horizon_goes_on_after_a_death_and_counts_it():
+    task = SimTask(WorkerSim(GymSim("tests.sims.workers.fragile:Fragile-v0"), 2), count=64)
+    rollout = FixedHorizon(num_envs=4, horizon=10, max_errors=40)
+    policy = Deadly(shape=(), key="state")
+    segments = rollout.collect([(i, task[i]) for i in range(4)], context(task, policy))
+    assert sum(len(segment.turns) for segment in segments) == 40
+    errors = rollout.metrics()["sim_errors"]
+    assert errors >= 2 and sum(segment.ended == "error" for segment in segments) <= errors
+    assert all("SIGKILL" in segment.info["error"] for segment in segments if segment.ended == "error")
+    assert rollout._env.venv.pool.restarts >= 1
