@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hydra.utils import get_class
@@ -76,3 +76,25 @@ def spread_sim(data: dict[str, Any]) -> None:
                 f"sim.workers={workers}: rollout.{name}={rollout[name]} environments occupy at most so many processes"
             )
     task["sim"] = {"_target_": _WORKERS, **options, "sim": sim} if options.get("workers") else sim
+
+
+def pass_workers(config: Mapping[str, Any], arguments: Sequence[str]) -> list[str]:
+    """Point LightningCLI arguments of a simulator at the one inside, where a run's configuration spreads it.
+
+    Args:
+        config: of the run, its parts as {class_path, init_args}.
+        arguments: --data.task.sim.KEY=VALUE is that of the simulator, except the options of its processes.
+    """
+    node: Any = config
+    for name in ("data", "task", "sim"):
+        node = (node.get(name) or {}) if isinstance(node, Mapping) else {}
+        kind = node.get("class_path") if isinstance(node, Mapping) else None
+        node = node.get("init_args") or {} if kind else node
+    prefix = "--data.task.sim."
+    own = tuple(f"{prefix}{name}=" for name in _OPTIONS)
+    return [
+        f"{prefix}sim.{argument.removeprefix(prefix)}"
+        if kind == _WORKERS and argument.startswith(prefix) and not argument.startswith(own)
+        else argument
+        for argument in arguments
+    ]

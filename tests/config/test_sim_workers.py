@@ -3,6 +3,7 @@
 import pytest
 
 from mmrl.config.compose import compose, to_lightning
+from mmrl.config.signatures import pass_workers
 from mmrl.errors import ConfigError
 
 WORDS = ("recipe=ppo_control", "sim.id=CartPole-v1")
@@ -30,3 +31,10 @@ def test_more_processes_than_environments_are_refused():
 def test_sizes_and_interpolations_are_those_of_the_simulator():
     words = ["recipe=sac_pixels", "sim=reach", "sim.workers=2", "sim.image_size=40"]
     assert to_lightning(compose(words))["model"]["init_args"]["policy"]["init_args"]["image_size"] == 40
+
+
+def test_arguments_of_a_run_that_is_measured_reach_the_simulator_inside():
+    arguments = ["--data.task.sim.level=hard", "--data.task.sim.workers=3", "--data.engine.max_rows=2"]
+    config = to_lightning(compose([*WORDS, "sim.workers=2"]))
+    assert pass_workers(config, arguments) == ["--data.task.sim.sim.level=hard", *arguments[1:]]
+    assert pass_workers(to_lightning(compose(WORDS)), arguments) == arguments
