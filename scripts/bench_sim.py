@@ -14,6 +14,10 @@ with --camera SIZE:
   frames_ratio                the first over the second; frames_cpu_ratio per second of the CPU
   renderer_frames_per_second  the renderer alone, between which nothing moves: no environment can reach it
   control_steps_per_frame     of the whole environment
+with --workers N ...: nothing of the above, but of any simulator with a box of actions, --set KEY=VALUE its options
+  in_process_decisions_per_second   decisions of all environments, in this process
+  workers_N_decisions_per_second    with sim.workers=N; workers_N_ratio is that over the first
+  alone_decisions_per_second        in place of the first for a guest: in its own Python, without mmrl
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import yaml
 from benchmark.process import versions
 from benchmark.sim import Bare, Whole, rates
 from hydra.utils import instantiate
@@ -64,6 +69,18 @@ def bench(chosen: argparse.Namespace) -> dict[str, Any]:
     )
 
 
+def bench_workers(chosen: argparse.Namespace) -> dict[str, Any]:
+    from benchmark.spread import compare_guest, compare_processes
+
+    from sims.workers.guest import GuestSim
+
+    options = {name: yaml.safe_load(value) for name, value in (word.split("=", 1) for word in chosen.set)}
+    sim = instantiate(OmegaConf.load(CONF / f"{chosen.sim}.yaml"), **options)
+    compare = compare_guest if isinstance(sim, GuestSim) else compare_processes
+    measured = compare(sim, chosen.num_envs, chosen.workers, chosen.seconds)
+    return measured | {"sim": chosen.sim, "set": options, "num_envs": chosen.num_envs, "seconds": chosen.seconds}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sim", default="push", help="a file of conf/sim")
@@ -73,7 +90,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="of measuring, all sides together")
     parser.add_argument("--threads", type=int, default=0, help="0 takes all CPUs")
     parser.add_argument("--renderer", default="ray", help="ray, egl, osmesa or auto")
-    print(json.dumps(bench(parser.parse_args())), flush=True)
+    parser.add_argument("--workers", type=int, nargs="+", help="numbers of processes to compare with this one")
+    parser.add_argument("--set", nargs="*", default=[], help="KEY=VALUE options of the simulator, with --workers")
+    chosen = parser.parse_args()
+    print(json.dumps(bench_workers(chosen) if chosen.workers else bench(chosen)), flush=True)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from mmrl.config.part_errors import explain_error, place_of
 from mmrl.config.paths import resolve_inputs
 from mmrl.config.preflight import check_config, check_numbers, check_seed
 from mmrl.config.renamed import check_argument_names
+from mmrl.config.signatures import pass_workers
 from mmrl.config.wiring import check_wiring
 from mmrl.config.yaml_files import check_yaml
 from mmrl.errors import ConfigError
@@ -260,6 +261,8 @@ def load_run(config: str | Path, arguments: Sequence[str] = (), loggers: bool = 
         loggers: build the loggers of the run too.
     """
     config = Path(config)
-    check_argument_names(enter_project_of(config), arguments)
+    read = enter_project_of(config)
+    check_argument_names(read, arguments)
+    arguments = pass_workers(read, arguments)
     none = [] if loggers else ["--trainer.logger=false"]
     return CLI(["--config", str(config), *none, "--trainer.callbacks=null", *arguments])

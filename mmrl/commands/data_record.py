@@ -20,6 +20,7 @@ from mmrl.commands.evaluation.arguments import parse
 from mmrl.config.compose import compose
 from mmrl.config.preflight import check_folder
 from mmrl.config.renamed import find_new_name
+from mmrl.config.signatures import spread_sim
 from mmrl.datasets.lerobot.writer import LeRobotWriter
 from mmrl.datasets.recording import Actor, ExpertActor, PolicyActor
 from mmrl.datasets.recording import record as record_episodes
@@ -89,7 +90,9 @@ def _expert(given: dict[str, str], more: Sequence[str], noise: float) -> Source:
     if not any(argument.startswith("sim=") for argument in more):
         raise ConfigError("name what is recorded: sim=NAME (see `mmrl list sims`), or run=RUN_FOLDER")
     node = OmegaConf.select(compose(["task=sim", *more]), "data.task")
-    task = instantiate(OmegaConf.to_container(node, resolve=True, throw_on_missing=True), _convert_="object")
+    data: Any = {"task": OmegaConf.to_container(node, resolve=True, throw_on_missing=True)}
+    spread_sim(data)
+    task = instantiate(data["task"], _convert_="object")
     if not hasattr(task.sim, "expert"):
         raise ConfigError(f"sim {task.sim.name!r} has no scripted expert; record a trained policy with run=RUN_FOLDER")
     sim = task.sim.stepwise()

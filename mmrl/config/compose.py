@@ -18,7 +18,7 @@ from typing import Any
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.errors import HydraException
-from hydra.utils import get_class, instantiate
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
@@ -28,6 +28,7 @@ from mmrl.config.paths import resolve_tool_functions
 from mmrl.config.renamed import check_argument_names, check_names, find_new_name
 from mmrl.config.reward_functions import KEY as REWARD
 from mmrl.config.reward_functions import replace_reward
+from mmrl.config.signatures import import_class, split_workers, spread_sim
 from mmrl.errors import ConfigError
 
 SHORT = {
@@ -71,11 +72,12 @@ OmegaConf.register_new_resolver("captured", _choose_captured, replace=True)
 def _sim_size(name: str, *, _root_: DictConfig) -> Any:
     """Resolve ${sim:action_dims}: the simulator's value for that argument of a policy."""
     node = OmegaConf.select(_root_, "data.task.sim")
-    if node is None and hasattr(_class(OmegaConf.select(_root_, "data.task._target_")), "sizes"):
+    if node is None and hasattr(import_class(OmegaConf.select(_root_, "data.task._target_")), "sizes"):
         node = _root_.data.task  # a task that gives the sizes without a simulator
     if node is None:
         raise ConfigError(f"policy.{name} comes from a simulator and there is none: name one with sim=..., or set it")
     plain: Any = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
+    plain, _ = split_workers(plain)
     sizes = _sizes(json.dumps(plain, sort_keys=True))
     if name not in sizes:
         raise ConfigError(f"{plain['_target_']} does not state policy.{name} (it states {sorted(sizes)}): set it")
@@ -90,14 +92,6 @@ def _sizes(sim: str) -> dict[str, Any]:
     except Exception as error:  # Hydra wraps the simulator's error
         cause = " ".join(str(error.__cause__ or error).split())
         raise ConfigError(f"data.task.sim ({node['_target_']}): {cause}") from error
-
-
-def _class(path: str | None) -> Any:
-    """Import the class of a `_target_`; None if it cannot be imported."""
-    try:
-        return get_class(path) if path else None
-    except Exception:  # the typed parser reports it with a better message
-        return None
 
 
 def _build_processor(
@@ -176,7 +170,7 @@ def finish(cfg: DictConfig, choices: Mapping[str, Any], arguments: Sequence[str]
     chosen = {group: choices[group] for group in groups() if choices.get(group)}
     plain: Any = OmegaConf.to_container(cfg, resolve=False)
     cfg = OmegaConf.create({name: node for name, node in plain.items() if name != "hydra"})
-    drop_leftovers(cfg, to_hydra_overrides(arguments), chosen.get("recipe"), _class, SHORT)
+    drop_leftovers(cfg, to_hydra_overrides(arguments), chosen.get("recipe"), import_class, SHORT)
     own: Any = OmegaConf.to_container(cfg, resolve=False)
     check_argument_names(own, arguments, SHORT)
     check_names(own)
@@ -218,6 +212,7 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
     for key in ("run_dir", "ckpt_path"):
         if plain.get(key) is not None and not isinstance(plain[key], str):
             plain[key] = _text(key, plain[key])
+    spread_sim(plain["data"])
     out = {root: to_class_path(plain[root]) for root in ROOTS}
     for name in ("callbacks", "logger"):  # named in conf/, so that each can be overridden; Lightning takes a list
         named = out["trainer"].get(name)

@@ -1,10 +1,26 @@
-"""Parameters of constructors, through **kwargs that are passed to a base class."""
+"""Parameters of the classes of import paths, and the options that every simulator takes beside its own."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from hydra.utils import get_class
+
+from mmrl.errors import ConfigError
+
+_WORKERS = "sims.workers.WorkerSim"
+"""Wraps a simulator, so that all simulators have its options without declaring them."""
+_OPTIONS = ("workers", "timeout_s")
+
+
+def import_class(path: str | None) -> Any:
+    """Import the class of a `_target_`; None if it cannot be imported."""
+    try:
+        return get_class(path) if path else None
+    except Exception:  # the typed parser reports it with a better message
+        return None
 
 
 def constructor_parameters(part: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -23,3 +39,62 @@ def constructor_parameters(part: Callable[..., Any]) -> dict[str, inspect.Parame
             variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
             return {name: parameter for name, parameter in found.items() if parameter.kind not in variadic}
     return found
+
+
+def split_workers(sim: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split a simulator's node into its own arguments and those of its processes.
+
+    Args:
+        sim: {_target_, argument: value}.
+    """
+    kind = import_class(sim.get("_target_"))
+    own = constructor_parameters(kind) if isinstance(kind, type) else {}
+    options = {name: sim[name] for name in _OPTIONS if name in sim and name not in own}
+    if not options.get("workers"):  # 0 steps in this process; a time limit alone stays, and is refused by the parser
+        options = {"workers": options["workers"]} if "workers" in options else {}
+    return {name: value for name, value in sim.items() if name not in options}, options
+
+
+def spread_sim(data: dict[str, Any]) -> None:
+    """Wrap the simulator of a data module with sim.workers=N above 0, in place.
+
+    Args:
+        data: {task: {sim: ...}, rollout: ...}, nodes with `_target_`, without interpolations.
+
+    Raises:
+        ConfigError: there are fewer environments than processes.
+    """
+    task = data.get("task")
+    if not isinstance(task, dict) or not isinstance(task.get("sim"), dict):
+        return
+    sim, options = split_workers(task["sim"])
+    rollout = data.get("rollout") or {}
+    workers = task["sim"].get("workers")
+    for name in ("num_envs", "max_envs"):
+        if isinstance(workers, int) and isinstance(rollout.get(name), int) and workers > rollout[name]:
+            raise ConfigError(
+                f"sim.workers={workers}: rollout.{name}={rollout[name]} environments occupy at most so many processes"
+            )
+    task["sim"] = {"_target_": _WORKERS, **options, "sim": sim} if options.get("workers") else sim
+
+
+def pass_workers(config: Mapping[str, Any], arguments: Sequence[str]) -> list[str]:
+    """Point LightningCLI arguments of a simulator at the one inside, where a run's configuration spreads it.
+
+    Args:
+        config: of the run, its parts as {class_path, init_args}.
+        arguments: --data.task.sim.KEY=VALUE is that of the simulator, except the options of its processes.
+    """
+    node: Any = config
+    for name in ("data", "task", "sim"):
+        node = (node.get(name) or {}) if isinstance(node, Mapping) else {}
+        kind = node.get("class_path") if isinstance(node, Mapping) else None
+        node = node.get("init_args") or {} if kind else node
+    prefix = "--data.task.sim."
+    own = tuple(f"{prefix}{name}=" for name in _OPTIONS)
+    return [
+        f"{prefix}sim.{argument.removeprefix(prefix)}"
+        if kind == _WORKERS and argument.startswith(prefix) and not argument.startswith(own)
+        else argument
+        for argument in arguments
+    ]

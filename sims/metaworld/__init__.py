@@ -1,0 +1,1 @@
+"""Meta-World under a Python environment of its own: `make metaworld`."""

@@ -1,0 +1,104 @@
+"""Meta-World under a Python of its own: states by seed, experts, images, recordings."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mmrl.commands.data_record import record
+from mmrl.datasets.lerobot.reader import LeRobotDataset
+from mmrl.types import Sim
+from sims.task import SimTask, split_of
+from tests.sims.workers.equality import assert_equal, play
+
+pytest.importorskip("msgpack")
+from sims.host.tasks import task_of
+from sims.metaworld.sim import MetaWorldSim
+from sims.workers.process import SimulatorError
+from sims.workers.python import find_python
+
+try:
+    find_python(None, MetaWorldSim.environment, MetaWorldSim.make_target)
+except ValueError as error:
+    pytestmark = pytest.mark.skip(reason=str(error))
+
+TEN = (
+    *("reach-v3", "push-v3", "pick-place-v3", "door-open-v3", "drawer-open-v3", "drawer-close-v3"),
+    *("button-press-topdown-v3", "peg-insert-side-v3", "window-open-v3", "window-close-v3"),
+)
+
+
+def solve(sim, count):
+    """Whether the expert reaches the goal from each of the first held-out states, and its numbers of steps."""
+    task, env = SimTask(sim, split="held_out"), sim.make(count)
+    env.reset(seed=[task[i].info["seed"] for i in range(count)])
+    live, success, steps = np.ones(count, bool), np.zeros(count), np.zeros(count, int)
+    while live.any():
+        _, _, terminated, truncated, infos = env.step(sim.expert(env))
+        steps += live
+        over = live & (terminated | truncated)
+        success[over] = infos["scores"]["success"][over]
+        live &= ~over
+    env.close()
+    return success, steps
+
+
+def test_a_benchmark_states_what_its_runs_depend_on():
+    sim = MetaWorldSim("MT10", chunk=5, max_steps=150)
+    assert isinstance(sim, Sim) and sim.name == "metaworld-MT10"
+    assert sim.sizes() == {"action_dims": 4, "chunk": 5, "proprio_dims": 39}
+    contract = sim.contract()
+    assert (contract["mujoco"], contract["metaworld"], contract["max_steps"]) == ("3.3.0", "3.1.1", 150)
+    assert contract == json.loads(json.dumps(contract))
+    assert {sim.task_of(seed) for seed in range(200)} == set(TEN)
+    with pytest.raises(SimulatorError, match=r"sim.task='reach' is none of MT10"):
+        MetaWorldSim("reach")
+    with pytest.raises(SimulatorError, match=r"set sim.chunk=1, not 5"):
+        sim.expert(reset(sim.make(1)))
+
+
+def reset(env):
+    env.reset(seed=[0])
+    return env
+
+
+def test_results_are_functions_of_seeds_and_not_of_processes():
+    """Also where environments were other tasks' before, and images are drawn."""
+    sims = [MetaWorldSim("MT10", chunk=3, max_steps=9, image_size=16, workers=workers) for workers in (1, 2)]
+    assert_equal(*(play(sim, 4, 10) for sim in sims))
+
+
+def test_a_hidden_goal_and_tasks_of_held_out_states():
+    sim = MetaWorldSim("ML10", max_steps=5)
+    train, held_out = (
+        {SimTask(sim, split=split)[i].info["task"] for i in range(99)} for split in ("train", "held_out")
+    )
+    assert len(train) == 10 and len(held_out) == 5 and not train & held_out
+    assert all(task_of(seed, ["a"], ["b"]) == {"train": "a", "held_out": "b"}[split_of(seed)] for seed in range(9))
+    env = sim.make(1)
+    seen, _ = env.reset(seed=[2])
+    assert not seen["proprio"][0, -3:].any() and seen["proprio"][0, :3].any()
+    assert sim.expert(env).shape == (1, 1, 4)
+    env.close()
+
+
+def test_the_expert_solves_reach():
+    success, steps = solve(MetaWorldSim("reach-v3"), 5)
+    assert success.all() and steps.max() < 200
+
+
+@pytest.mark.slow
+def test_experts_solve_nine_of_ten_episodes_of_ten_tasks():
+    outcomes = [solve(MetaWorldSim(task), 10)[0].mean() for task in TEN]
+    assert np.mean(outcomes) >= 0.9
+
+
+def test_recorded_episodes_are_read_back(tmp_path):
+    out = tmp_path / "reach"
+    record(["sim=metaworld", "sim.task=reach-v3", "sim.image_size=32", "num_episodes=3", f"out={out}"])
+    dataset = LeRobotDataset(out)
+    assert len(dataset) == 3 and all(dataset.success(i) for i in range(3))
+    episode = dataset.read(0)
+    assert episode.instruction == "reach" and episode.actions.shape == (dataset.lengths()[0], 4)
+    assert episode.observations["proprio"].shape == (dataset.lengths()[0], 39) and "image" in episode.observations
+    assert dataset.contract == MetaWorldSim("reach-v3", image_size=32).contract()

@@ -1,0 +1,106 @@
+"""Simulators under another Python, which has neither mmrl nor torch."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mmrl.types import Sim
+from sims.gym import GymSim
+from sims.task import SimTask
+from tests.sims.workers import fragile
+from tests.sims.workers.equality import assert_equal, play
+
+pytest.importorskip("msgpack")
+from sims.workers import process
+from sims.workers.guest import GuestSim, NamedGuest
+from sims.workers.process import SimulatorError
+
+
+@pytest.fixture
+def guest(bare_python, tmp_path, monkeypatch):
+    """Makes guests of fragile.py, which is in the working directory alone."""
+    shutil.copy(fragile.__file__, tmp_path / "walk.py")
+    monkeypatch.chdir(tmp_path)
+    return lambda **given: NamedGuest("walk:Guest", python=bare_python, **given)
+
+
+def test_it_states_itself_and_nothing_else_is_imported(guest):
+    sim = guest(options={"size": 3})
+    assert isinstance(sim, Sim) and sim.name == "fragile"
+    assert (sim.sizes(), sim.contract()) == ({"action_dims": 3}, {"sim": "fragile", "size": 3})
+    assert not {module.split(".")[0] for module in sim._statement()["modules"]} & {"torch", "mmrl", "hydra"}
+    tasks = {prompt.info["task"] for prompt in map(SimTask(sim, count=30).__getitem__, range(30))}
+    assert tasks == {"left", "right"}
+    env = sim.make(2)
+    env.reset(seed=[0, 1])
+    assert (sim.expert(env) == fragile.GO).all() and env.render(1).shape == (4, 4, 3)
+    env.close()
+
+
+def test_results_do_not_depend_on_processes_and_interpreters(bare_python):
+    registered = "sims.host.registered:Registered"
+    one = GymSim("Pendulum-v1", max_episode_steps=7)
+    options = {"id": "Pendulum-v1", "max_episode_steps": 7}
+    expected = play(one, 5, 20)
+    for workers in (1, 3):
+        sim = NamedGuest(registered, options, python=bare_python, workers=workers)
+        assert sim.sizes() == one.sizes() and sim.contract() == one.contract()
+        assert_equal(expected, play(sim, 5, 20))
+
+
+def test_errors_of_the_other_side_have_their_last_line(guest, bare_python, tmp_path):
+    with pytest.raises(SimulatorError, match=r"walk:Guest: ValueError: size must be at least 1, got 0"):
+        guest(options={"size": 0})
+    with pytest.raises(SimulatorError, match=r"nowhere:It: ModuleNotFoundError: No module named 'nowhere'"):
+        NamedGuest("nowhere:It", python=bare_python)
+    with pytest.raises(ValueError, match="there is no such file"):
+        NamedGuest("walk:Guest", python=str(tmp_path / "python"))
+    with pytest.raises(ValueError, match=r"sim.python is missing"):
+        NamedGuest("walk:Guest")
+    site = next(Path(bare_python).parents[1].glob("lib/python*/site-packages/msgpack"))
+    aside = site.rename(site.with_name("aside"))
+    try:
+        with pytest.raises(SimulatorError, match=r"exit code 1: ModuleNotFoundError: No module named 'msgpack'"):
+            guest(options={"size": 5})
+    finally:
+        aside.rename(site)
+
+
+def test_another_protocol_is_refused(guest, monkeypatch):
+    monkeypatch.setattr(process, "PROTOCOL", 99)
+    with pytest.raises(SimulatorError, match=r"speaks version \d+ of the simulator protocol, this mmrl version 99"):
+        guest(options={"size": 7})
+
+
+def test_failures_are_errors_of_their_episodes(guest):
+    env = guest(workers=2).make(4)
+    begun, infos = env.reset(seed=[0, 1, 2, 3])
+    assert infos["task"].tolist() == ["count"] * 4
+    actions = np.array([fragile.GO, fragile.RAISE, fragile.DIE, fragile.GO])
+    _, _, _, truncated, infos = env.step(actions)
+    assert truncated.tolist() == [False, True, True, True]
+    assert infos["error"][1] == "ValueError: a broken joint" and "SIGKILL" in infos["error"][2]
+    again, _ = env.reset(seed=[0, 1, 2, 3], options={"reset_mask": truncated})
+    assert (again["state"][1:] == begun["state"][1:]).all() and again["state"][0, 1] == 1
+    env.close()
+
+
+class Walk(GuestSim):
+    """A guest with an environment folder of its own."""
+
+    guest = "walk:Guest"
+    environment = ".venv-walk"
+    make_target = "walk"
+
+    def guest_arguments(self):
+        return {}
+
+
+def test_the_environment_is_found_beside_the_run(guest, bare_python, tmp_path):
+    with pytest.raises(ValueError, match=r"no .venv-walk/bin/python: run `make walk`"):
+        Walk()
+    (tmp_path / ".venv-walk").symlink_to(Path(bare_python).parents[1])
+    assert json.dumps(Walk().contract()) == '{"sim": "fragile", "size": 1}'
