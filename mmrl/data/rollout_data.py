@@ -158,8 +158,7 @@ class RolloutData(L.LightningDataModule):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        rank, size = parallel.rank_and_size()
-        states = state["rollout"]
+        (rank, size), states = parallel.rank_and_size(), state["rollout"]
         if len(states) != size and isinstance(self.rollout, ContinuingRollout):
             states = [self.rollout.share_states(states, each, size) for each in range(size)]
         elif len(states) != size and any(one != states[0] for one in states):
