@@ -38,6 +38,8 @@ def build_folder(arguments: Sequence[str]) -> list[str]:
     keys = {word.partition("=")[0] for word in words}
     if "policy.path" in keys and "policy" not in keys:
         words.append("policy=text")
+    if "sim" in keys and not keys & {"recipe", "task"}:
+        words += [f"{group}=sim" for group in ("task", "evaluation") if group not in keys]
     words += [f"{key}={value}" for key, value in _DEFAULTS.items() if key not in keys]
     if "run_dir" not in keys:
         words.append(f"run_dir=runs/evaluate/{time.strftime('%Y%m%d-%H%M%S')}")
