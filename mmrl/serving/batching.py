@@ -63,20 +63,27 @@ class Batcher:
 
     async def run(self) -> None:
         """Serve requests until the task is cancelled; the event loop stays free while the policy runs."""
-        loop = asyncio.get_running_loop()
         while True:
             waiting = [await self._queue.get()]
             await asyncio.sleep(0)  # lets clients whose message has arrived join this call
             while not self._queue.empty() and len(waiting) < self._max_batch:
                 waiting.append(self._queue.get_nowait())
-            groups: dict[Sampling, list[_Waiting]] = {}
-            for each in waiting:
-                groups.setdefault(each.sampling, []).append(each)
-            for sampling, group in groups.items():
-                requests = [each.request for each in group]
-                results = await loop.run_in_executor(self._thread, self._sample, requests, sampling)
-                for each, result in zip(group, results):
-                    _resolve(each.future, result)
+            try:
+                await self._serve(waiting)
+            except Exception as error:  # otherwise all clients would wait forever
+                for each in waiting:
+                    _resolve(each.future, error)
+
+    async def _serve(self, waiting: Sequence[_Waiting]) -> None:
+        """Sample the requests, in one call for each decode."""
+        groups: dict[Sampling, list[_Waiting]] = {}
+        for each in waiting:
+            groups.setdefault(each.sampling, []).append(each)
+        for sampling, group in groups.items():
+            requests = [each.request for each in group]
+            results = await asyncio.get_running_loop().run_in_executor(self._thread, self._sample, requests, sampling)
+            for each, result in zip(group, results):
+                _resolve(each.future, result)
 
     def close(self) -> None:
         """End the policy's thread after its present call."""

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,8 @@ class PolicyServer:
         max_batch: int = 32,
         report: Callable[[str], None] = print,
     ):
-        self._policy, self._sampling, self._seed, self._report = policy, sampling, seed, report
+        self._policy, self._seed, self._report = policy, seed, report
+        self._sampling = replace(sampling, stop=tuple(sampling.stop))  # hashable; a configuration has a list
         self._token = None if token is None else token.encode()
         engine = LocalEngine(max_rows=max_batch)
         engine.sync(policy, 0)

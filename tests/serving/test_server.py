@@ -27,7 +27,8 @@ def policy():
 
 @pytest.fixture(scope="module")
 def running(policy):
-    with serve(policy, contract={"sim": "reach"}) as running:
+    listed = Sampling(stop=[])  # as of a run's config.yaml
+    with serve(policy, contract={"sim": "reach"}, sampling=listed) as running:
         yield running
 
 
@@ -153,6 +154,20 @@ def test_a_message_beyond_the_limit_closes_its_connection_alone(running, monkeyp
         with connect(small.url) as connection:
             connection.recv()
             assert ask(connection, observation())["actions"].shape == (4, 3)
+
+
+def test_a_failure_beside_the_policy_is_answered_too(policy, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr("mmrl.serving.batching.Batcher._sample", fail)
+    with serve(policy) as running:
+        for _ in range(2):
+            with connect(running.url) as connection:
+                connection.recv()
+                connection.send(pack(observation()))
+                assert connection.recv(timeout=20) == "RuntimeError: no memory"
+    assert any("Traceback" in line for line in running.lines)
 
 
 def test_a_bad_request_of_a_batch_has_its_own_error(policy):
