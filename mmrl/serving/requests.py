@@ -11,7 +11,12 @@ import numpy as np
 from mmrl.policies.remote.wire import SAMPLING, SEED, WireError
 from mmrl.types import Sampling
 
-_TYPES = {"temperature": (int, float), "top_k": (int,), "top_p": (int, float), "min_p": (int, float)}
+_TYPES: dict[str, tuple[type, ...]] = {
+    "temperature": (int, float),
+    "top_k": (int,),
+    "top_p": (int, float),
+    "min_p": (int, float),
+}
 _TYPES |= {"max_tokens": (int,), "decode": (str,)}
 
 

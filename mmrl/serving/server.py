@@ -140,7 +140,7 @@ class PolicyServer:
         return {"actions": actions, "server_timing": {"infer_ms": 1000 * served.seconds, "batch": served.rows}}
 
     async def _refuse(self, connection: ServerConnection, error: Exception) -> None:
-        """Send the error as a text and close; errors that nobody wrote for a user are reported with their traceback."""
+        """Send the error as a text and close; an error of the program is also reported with its traceback."""
         expected = isinstance(error, ValueError) or is_user_error(error)
         text = " ".join(f"{type(error).__name__}: {error}".split())
         self._report(f"client {connection.remote_address}: {_printable(text)}")
