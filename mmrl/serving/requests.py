@@ -12,12 +12,10 @@ from mmrl.policies.remote.wire import SAMPLING, SEED, WireError
 from mmrl.types import Sampling
 
 _TYPES: dict[str, tuple[type, ...]] = {
-    "temperature": (int, float),
-    "top_k": (int,),
-    "top_p": (int, float),
-    "min_p": (int, float),
+    **dict.fromkeys(("temperature", "top_p", "min_p"), (int, float)),
+    **dict.fromkeys(("top_k", "max_tokens"), (int,)),
+    "decode": (str,),
 }
-_TYPES |= {"max_tokens": (int,), "decode": (str,)}
 
 
 def read_request(
