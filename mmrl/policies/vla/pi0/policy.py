@@ -147,6 +147,9 @@ class Pi0Policy(ChainPolicy):
 
     # ---------------------------------------------------------------- inputs
 
+    def observation_names(self) -> tuple[str, ...]:
+        return self.processor.names_before((*self.cameras, "proprio", "instruction"))
+
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """Convert {camera uint8 [H, W, 3], "proprio" [P], "instruction"} to images [cameras, H, W, 3] and ids [L]."""
         raw = self.processor.encode(raw)
