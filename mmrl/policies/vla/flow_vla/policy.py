@@ -49,7 +49,8 @@ class FlowVLAPolicy(ChainPolicy):
         cameras: observations that are images, in the order in which the model reads them.
         horizon: control steps that the model predicts; None for the checkpoint's chunk_size. No weight depends on
             it, and the cost of a transition grows with it.
-        reader: hub id or folder of tokenizer and image processor where `path` has none; None for `path`.
+        reader: hub id or folder of what `path` lacks: tokenizer and image processor of pi0, tokenizer and sizes of the
+            vision-language model of SmolVLA; None for what the checkpoint has or names.
         timesteps_per_sample: denoising timesteps drawn for each demonstrated row, in one pass.
         freeze_vision: the image tower and its projection stay fixed.
         freeze_context: the whole vision-language model stays fixed and is read without gradient; the expert learns.

@@ -40,7 +40,7 @@ class SmolVLANetwork(FlowVLANetwork):
         file = find_file(path, WEIGHTS)
         if file is None:
             raise ValueError(f"{path} has no {WEIGHTS}; {REMEDY}")
-        fill(model, network_weights(read_weights(file, REMEDY), vlm_config.tie_word_embeddings), str(file))
+        fill(model, network_weights(read_weights(file, REMEDY)), str(file))
         return model.train()
 
     @staticmethod
@@ -111,14 +111,11 @@ class SmolVLANetwork(FlowVLANetwork):
         self.context.model.vision_model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
-def network_weights(given: Mapping[str, Tensor], tied: bool) -> dict[str, Tensor]:
+def network_weights(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Select the network's weights of a checkpoint and remove the prefix of their names.
 
     Statistics of older checkpoints, saved among the weights, are left out, and the prefix of torch.compile is removed.
-
-    Args:
-        given: of model.safetensors.
-        tied: whether word embeddings and output layer are one weight, of which a file may have one name only.
+    Word embeddings and output layer may be one weight, saved under one of its two names.
     """
     found = {
         name.removeprefix(_PREFIX).removeprefix("_orig_mod."): value
@@ -126,6 +123,6 @@ def network_weights(given: Mapping[str, Tensor], tied: bool) -> dict[str, Tensor
         if name.startswith(_PREFIX)
     }
     for name, other in (_TIED, _TIED[::-1]):
-        if tied and name not in found and other in found:
+        if name not in found and other in found:
             found[name] = found[other]
     return found

@@ -62,6 +62,14 @@ def write_scales(folder: Path, settings: SmolVLASettings, scales: Mapping[str, S
         for kind, scale in scales.items()
         for name, value in _statistics(scale).items()
     }
+    for name, steps in _pipelines(settings, config, modes).items():
+        _write_pipeline(folder, name, steps, flat)
+
+
+def _pipelines(
+    settings: SmolVLASettings, config: Mapping[str, Any], modes: Mapping[str, str]
+) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+    """Return the steps of lerobot's two processors for SmolVLA: registered name and arguments."""
     output = {**(config.get("output_features") or {})}
     features = {**(config.get("input_features") or {}), **output}
     tokenizer = {
@@ -72,21 +80,19 @@ def write_scales(folder: Path, settings: SmolVLASettings, scales: Mapping[str, S
         "truncation": True,
         "tokenizer_name": settings.vlm_model_name,
     }
-    device = {"device": config.get("device") or "cpu", "float_dtype": None}
-    before = [
+    before: list[tuple[str, dict[str, Any]]] = [
         ("rename_observations_processor", {"rename_map": {}}),
         ("to_batch_processor", {}),
         ("smolvla_new_line_processor", {}),
         ("tokenizer_processor", tokenizer),
-        ("device_processor", device),
+        ("device_processor", {"device": config.get("device") or "cpu", "float_dtype": None}),
         (_STATES[_BEFORE], {"eps": 1e-8, "features": features, "norm_map": modes}),
     ]
-    after = [
+    after: list[tuple[str, dict[str, Any]]] = [
         (_STATES[_AFTER], {"eps": 1e-8, "features": output, "norm_map": modes}),
         ("device_processor", {"device": "cpu", "float_dtype": None}),
     ]
-    for name, steps in ((_BEFORE, before), (_AFTER, after)):
-        _write_pipeline(folder, name, steps, flat)
+    return {_BEFORE: before, _AFTER: after}
 
 
 def _write_pipeline(folder: Path, name: str, steps: list[tuple[str, dict[str, Any]]], flat: Mapping[str, Any]) -> None:
