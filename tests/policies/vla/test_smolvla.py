@@ -1,6 +1,6 @@
 """SmolVLA in lerobot's format: it computes what lerobot computes, learns where it may, and is saved as it came."""
 
-import importlib.util
+import importlib
 import itertools
 import json
 import sys
@@ -60,21 +60,25 @@ def test_images_keep_their_proportion():
     assert bool((pixels[..., :32, :] == -1).all()) and bool((pixels[..., 32:, :] == 1).all())
 
 
-def test_ids_end_with_a_line_break_and_are_cut(tmp_path):
+def test_ids_end_with_a_line_break_and_are_cut():
     policy = smolvla_policy()
-    tokenizer = policy.reading.tokenizer
-    assert tokenizer.decode(policy.encode(raws(1)[0])["input_ids"]) == "reach the red cube\n"
+    assert policy.reading.tokenizer.decode(policy.encode(raws(1)[0])["input_ids"]) == "reach the red cube\n"
     assert torch.equal(policy.reading.ids("go\n"), policy.reading.ids("go"))
     assert len(policy.reading.ids("reach " * 40)) == 48
 
 
-@pytest.mark.skipif(importlib.util.find_spec("lerobot") is None, reason="lerobot is not installed")
-def test_actions_and_loss_are_those_of_lerobot(tmp_path, monkeypatch):
+@pytest.fixture
+def lerobot(monkeypatch):
+    """The package, without the imports of all its policies, of which some do not load everywhere."""
+    package = pytest.importorskip("lerobot")
+    policies = types.ModuleType("lerobot.policies")
+    policies.__path__ = [f"{package.__path__[0]}/policies"]
+    monkeypatch.setitem(sys.modules, "lerobot.policies", policies)
+    return package
+
+
+def test_actions_and_loss_are_those_of_lerobot(tmp_path, monkeypatch, lerobot):
     """With the same noise, for the checkpoint and for what mmrl saves of it."""
-    lerobot = pytest.importorskip("lerobot")
-    package = types.ModuleType("lerobot.policies")  # its own imports every policy, and not all of them load everywhere
-    package.__path__ = [f"{lerobot.__path__[0]}/policies"]
-    monkeypatch.setitem(sys.modules, "lerobot.policies", package)
     from lerobot.policies.smolvla import smolvlm_with_expert
     from lerobot.policies.smolvla.modeling_smolvla import SmolVLAPolicy as Original
 
@@ -105,6 +109,29 @@ def test_actions_and_loss_are_those_of_lerobot(tmp_path, monkeypatch):
             share = time[:, None, None]
             found, _ = policy.predict(prefix, share * noise + (1 - share) * chunk, time)
         assert_close((found - (noise - chunk)).square(), loss, atol=1e-4, rtol=1e-5)
+
+
+def test_lerobot_reads_the_processors(tmp_path, lerobot):
+    """Tokens, state and actions of its pipelines, which it builds from the files of an export."""
+    importlib.import_module("lerobot.policies.smolvla.processor_smolvla")  # registers a step
+    from lerobot.processor import PolicyProcessorPipeline
+    from lerobot.processor.converters import policy_action_to_transition, transition_to_policy_action
+
+    state = Scale("mean_std", (0.25,) * 13, (2.0,) * 13)
+    action = Scale("min_max", (0.5, 1.0, 0.0), (2.0, 0.25, 1.0), (True, True, False))
+    policy = smolvla_policy(processor=Processor(vectors={"proprio": state}, action=action))
+    policy.save_pretrained(tmp_path)
+    before = PolicyProcessorPipeline.from_pretrained(tmp_path, config_filename="policy_preprocessor.json")
+    raw = raws(1)[0]
+    image = torch.from_numpy(raw["image"]).movedim(-1, 0).float() / 255
+    given = {"observation.state": torch.from_numpy(raw["proprio"]), "observation.images.image": image}
+    found, own = before({**given, "task": raw["instruction"]}), policy.encode(raw)
+    assert torch.equal(found["observation.language.tokens"][0], own["input_ids"])
+    assert_close(found["observation.state"][0], own["proprio"])
+    ways = {"to_transition": policy_action_to_transition, "to_output": transition_to_policy_action}
+    after = PolicyProcessorPipeline.from_pretrained(tmp_path, config_filename="policy_postprocessor.json", **ways)
+    chunk = torch.randn(5, 3)
+    assert_close(after(chunk).numpy(), policy.processor.decode(chunk.numpy()))
 
 
 def test_a_checkpoint_in_the_published_layout_is_loaded_by_its_names():
