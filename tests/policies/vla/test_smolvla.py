@@ -220,6 +220,25 @@ def test_an_export_is_the_same_policy(tmp_path):
     assert set(load_file(tmp_path / "model.safetensors")) == set(load_file(f"{smolvla_folder()}/model.safetensors"))
 
 
+def test_an_export_names_the_observations_and_actions(tmp_path):
+    """Images of a checkpoint keep their names where there are as many cameras; sizes are those of the simulator."""
+    smolvla_policy(action_dims=2, proprio_dims=9).save_pretrained(tmp_path / "one")
+    config = json.loads((tmp_path / "one" / "config.json").read_text())
+    assert {name: part["shape"] for name, part in config["input_features"].items()} == {
+        "observation.state": [9],
+        "observation.images.image": [3, 32, 32],
+    }
+    assert config["output_features"]["action"]["shape"] == [2]
+    policy = smolvla_policy(cameras=("front", "wrist")).eval()
+    rows = [{**raw, "front": raw["image"], "wrist": raw["image"][::-1].copy()} for raw in raws(2)]
+    observation = policy.collate([policy.encode(raw) for raw in rows])
+    prefix = policy.encode_context(observation).prefix
+    assert prefix[0].shape[1] == 2 * 4 + observation["input_ids"].shape[1] + 1  # images, words, state
+    policy.save_pretrained(tmp_path / "two")
+    names = set(json.loads((tmp_path / "two" / "config.json").read_text())["input_features"])
+    assert names == {"observation.state", "observation.images.front", "observation.images.wrist"}
+
+
 def test_a_frozen_context_is_read_without_gradient_and_the_state_learns():
     policy = smolvla_policy(freeze_context=True, value_head=True)
     out = policy(sampled(policy))

@@ -107,11 +107,11 @@ class FlowVLAReading(ABC):
     Args:
         path: hub id or folder of the checkpoint.
         reader: hub id or folder of tokenizer and image processor; None for the checkpoint's own.
-        cameras: number of images per observation.
+        cameras: names of the images of an observation, in the order in which the model reads them.
     """
 
     @abstractmethod
-    def __init__(self, path: str, reader: str | None, cameras: int): ...
+    def __init__(self, path: str, reader: str | None, cameras: Sequence[str]): ...
 
     @property
     @abstractmethod
@@ -131,5 +131,12 @@ class FlowVLAReading(ABC):
         """Return the checkpoint's statistics as a `policy.processor`; None if it has none."""
 
     @abstractmethod
-    def save(self, folder: Path, units: Processor) -> None:
-        """Save tokenizer, image settings and statistics in the checkpoint's own format, after `FlowVLANetwork.save`."""
+    def save(self, folder: Path, units: Processor, proprio_dims: int, action_dims: int) -> None:
+        """Save tokenizer, image settings and statistics in the checkpoint's own format, after `FlowVLANetwork.save`.
+
+        Args:
+            folder: that has the model.
+            units: `policy.processor`.
+            proprio_dims: length of the proprioception vector.
+            action_dims: A, numbers per control step.
+        """

@@ -102,7 +102,7 @@ class FlowVLAPolicy(ChainPolicy):
         self.action_dims, self.chunk, self.proprio_dims = action_dims, chunk, proprio_dims
         self.cameras = tuple(cameras)
         with checkpoint_error(path):
-            self.reading = self.reading_class(path, reader, len(self.cameras))
+            self.reading = self.reading_class(path, reader, self.cameras)
             model = self.network_class.load(path, reader, horizon, dtype, attention)
         self.network = self.network_class(model)
         sizes = self.network.sizes
@@ -211,7 +211,7 @@ class FlowVLAPolicy(ChainPolicy):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.network_class.save(merge_lora(self.model), folder)
-        self.reading.save(folder, self.processor)
+        self.reading.save(folder, self.processor, self.proprio_dims, self.action_dims)
         heads = {
             f"{name}.{key}": value.detach().contiguous().cpu()
             for name in HEADS

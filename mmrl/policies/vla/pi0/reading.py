@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from mmrl.policies.vla.scale import Scale
 class Pi0Reading(FlowVLAReading):
     """The tokenizer and image processor of a pi0 checkpoint, or of its PaliGemma."""
 
-    def __init__(self, path: str, reader: str | None, cameras: int):
+    def __init__(self, path: str, reader: str | None, cameras: Sequence[str]):
         self.processor: Any = PI0Processor.from_pretrained(reader or path)
-        self.cameras = cameras
+        self.cameras = len(cameras)
         self._ids: dict[str, Tensor] = {}
 
     @property
@@ -50,7 +51,7 @@ class Pi0Reading(FlowVLAReading):
             action=_scale(own.actions_mean, own.actions_std),
         )
 
-    def save(self, folder: Path, units: Processor) -> None:
+    def save(self, folder: Path, units: Processor, proprio_dims: int, action_dims: int) -> None:
         """Save the processor in transformers' format, with the statistics that the format supports."""
         state = units.vectors.get("proprio", Scale())
         for name, scale in (("state", state), ("actions", units.action)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,15 @@ from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import refuse_empty
 from mmrl.policies.vla.flow_vla.network import FlowVLAReading
 from mmrl.policies.vla.scale import Scale
-from mmrl.policies.vla.smolvla.settings import WEIGHTS, find_file, read_settings, vlm_source
+from mmrl.policies.vla.smolvla.settings import WEIGHTS, find_file, read_settings, vlm_source, write_features
 from mmrl.policies.vla.smolvla.statistics import read_scales, write_scales
 
 
 class SmolVLAReading(FlowVLAReading):
     """The tokenizer of the vision-language model, lerobot's image transform, and the checkpoint's statistics."""
 
-    def __init__(self, path: str, reader: str | None, cameras: int):
-        self.path, self.settings = path, read_settings(path)
+    def __init__(self, path: str, reader: str | None, cameras: Sequence[str]):
+        self.path, self.settings, self.cameras = path, read_settings(path), tuple(cameras)
         source = vlm_source(path, reader, self.settings)
         self.vlm_config: Any = AutoConfig.from_pretrained(source)
         self.tokenizer: Any = refuse_empty(AutoTokenizer.from_pretrained(source))
@@ -54,8 +55,9 @@ class SmolVLAReading(FlowVLAReading):
         state = scales["STATE"]
         return Processor(vectors={} if state.kind == "identity" else {"proprio": state}, action=scales["ACTION"])
 
-    def save(self, folder: Path, units: Processor) -> None:
+    def save(self, folder: Path, units: Processor, proprio_dims: int, action_dims: int) -> None:
         """Save lerobot's processors with the units; tokenizer and configuration of the language model under vlm/."""
+        write_features(folder, self.settings, self.cameras, proprio_dims, action_dims)
         write_scales(folder, self.settings, {"STATE": units.vectors.get("proprio", Scale()), "ACTION": units.action})
         self.vlm_config.save_pretrained(folder / "vlm")
         self.tokenizer.save_pretrained(folder / "vlm")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -109,3 +111,20 @@ def vlm_source(path: str, reader: str | None, settings: SmolVLASettings) -> str:
     """
     added = Path(path) / "vlm"
     return reader or (str(added) if added.is_dir() else settings.vlm_model_name)
+
+
+def write_features(
+    folder: Path, settings: SmolVLASettings, cameras: Sequence[str], proprio_dims: int, action_dims: int
+) -> None:
+    """Write the sizes of observations and actions to config.json.
+
+    Names of images are kept where the checkpoint has as many as there are cameras.
+    """
+    config = read_json_object(folder / CONFIG, REMEDY)
+    images = {n: part for n, part in (config.get("input_features") or {}).items() if part.get("type") == "VISUAL"}
+    if len(images) != len(cameras):
+        width, height = settings.resize_imgs_with_padding or (512, 512)
+        images = {f"observation.images.{name}": {"type": "VISUAL", "shape": [3, height, width]} for name in cameras}
+    config["input_features"] = {"observation.state": {"type": "STATE", "shape": [proprio_dims]}, **images}
+    config["output_features"] = {"action": {"type": "ACTION", "shape": [action_dims]}}
+    (folder / CONFIG).write_text(json.dumps(config, indent=4) + "\n")
