@@ -74,7 +74,7 @@ class Pi0Network(FlowVLANetwork):
         return self.model.dtype
 
     @property
-    def context(self) -> nn.Module:
+    def context(self) -> Any:
         return self.model.model.vlm
 
     @property

@@ -35,13 +35,14 @@ class VLMWithExpert(nn.Module):
         narrow.hidden_size = int(text.hidden_size * settings.expert_width_multiplier)
         narrow.intermediate_size = expert_intermediate_size(narrow.hidden_size)
         narrow.vocab_size, narrow.pad_token_id = 1, None
-        self.lm_expert: Any = LlamaModel(narrow)
-        self.lm_expert.embed_tokens = None
+        expert: Any = LlamaModel(narrow)
+        expert.embed_tokens = None
         width = text.num_key_value_heads * text.head_dim
-        for number, layer in enumerate(self.lm_expert.layers):
+        for number, layer in enumerate(expert.layers):
             if not settings.attends_to_actions(number):
                 layer.self_attn.k_proj = nn.Linear(width, width, bias=text.attention_bias)
                 layer.self_attn.v_proj = nn.Linear(width, width, bias=text.attention_bias)
+        self.lm_expert: Any = expert
 
 
 class SmolVLA(nn.Module):

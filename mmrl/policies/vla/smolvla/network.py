@@ -65,7 +65,7 @@ class SmolVLANetwork(FlowVLANetwork):
         return self.model.state_proj.weight.dtype
 
     @property
-    def context(self) -> nn.Module:
+    def context(self) -> Any:
         return self.model.vlm_with_expert.vlm
 
     @property
