@@ -1,4 +1,4 @@
-"""`mmrl fit|evaluate|new|data|list|doctor|completion`, also as `python -m mmrl`."""
+"""`mmrl fit|evaluate|serve|new|data|list|doctor|completion`, also as `python -m mmrl`."""
 
 from __future__ import annotations
 

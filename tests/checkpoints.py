@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
+from torch import nn
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
+    LlamaModel,
     PI0Config,
     PI0ForConditionalGeneration,
     PI0ImageProcessor,
@@ -22,6 +27,8 @@ from transformers import (
     Qwen3VLConfig,
     Qwen3VLProcessor,
     Qwen3VLVideoProcessor,
+    SmolVLMConfig,
+    SmolVLMForConditionalGeneration,
 )
 
 from mmrl.policies.text.tiny import character_tokenizer, llava_parts, special_ids
@@ -199,6 +206,88 @@ def pi0(folder: str | Path, image_size: int = 56, chunk_size: int = 8, **changes
     return _saved(config, processor, folder, PI0ForConditionalGeneration)
 
 
+def smolvla(folder: str | Path, **changes: Any) -> Path:
+    """A SmolVLA as lerobot publishes it, with three of four language layers; `changes` are entries of config.json.
+
+    The folder smolvlm2/ has configuration and tokenizer of the vision-language model, which config.json names.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer: Any = character_tokenizer("<image>", ("<fake_token_around_image>", "<global-img>"))
+    vlm_config = SmolVLMConfig(
+        text_config={
+            "model_type": "llama",
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 8,
+            "rms_norm_eps": 1e-5,
+            "initializer_range": 32**-0.5,
+            **special_ids(tokenizer),
+        },
+        vision_config={
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "image_size": 64,
+            "patch_size": 16,
+        },
+        scale_factor=2,
+        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    vlm_config.save_pretrained(folder / "smolvlm2")
+    tokenizer.save_pretrained(folder / "smolvlm2")
+    feature = {"observation.state": ("STATE", [13]), "observation.images.image": ("VISUAL", [3, 32, 32])}
+    config = {
+        "type": "smolvla",
+        "n_obs_steps": 1,
+        "normalization_mapping": {"VISUAL": "IDENTITY", "STATE": "MEAN_STD", "ACTION": "MEAN_STD"},
+        "input_features": {name: {"type": kind, "shape": shape} for name, (kind, shape) in feature.items()},
+        "output_features": {"action": {"type": "ACTION", "shape": [3]}},
+        "device": "cpu",
+        "chunk_size": 8,
+        "n_action_steps": 8,
+        "max_state_dim": 16,
+        "max_action_dim": 8,
+        "resize_imgs_with_padding": [64, 64],
+        "vlm_model_name": str(folder / "smolvlm2"),
+        "num_vlm_layers": 3,
+        **changes,
+    }
+    (folder / "config.json").write_text(json.dumps(config, indent=4))
+    weights = {f"model.{name}": value for name, value in _smolvla_weights(vlm_config, config).items()}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def _smolvla_weights(vlm_config: Any, config: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Random weights with the names and shapes of the published checkpoint, without the prefix `model.`."""
+    torch.manual_seed(0)
+    text = copy.deepcopy(vlm_config.text_config)
+    wide, keys = text.hidden_size, text.num_key_value_heads * text.head_dim
+    narrow = int(wide * config.get("expert_width_multiplier", 0.75))
+    vlm = SmolVLMForConditionalGeneration(vlm_config)
+    vlm.model.text_model.layers = vlm.model.text_model.layers[: config["num_vlm_layers"]]
+    text.hidden_size, text.intermediate_size, text.num_hidden_layers = narrow, 256, config["num_vlm_layers"]
+    expert: Any = LlamaModel(text)
+    expert.embed_tokens = None
+    for layer in expert.layers[1::2]:
+        layer.self_attn.k_proj, layer.self_attn.v_proj = (nn.Linear(keys, keys, bias=False) for _ in range(2))
+    heads = {
+        "state_proj": nn.Linear(config["max_state_dim"], wide),
+        "action_in_proj": nn.Linear(config["max_action_dim"], narrow),
+        "action_out_proj": nn.Linear(narrow, config["max_action_dim"]),
+        "action_time_mlp_in": nn.Linear(2 * narrow, narrow),
+        "action_time_mlp_out": nn.Linear(narrow, narrow),
+    }
+    parts = {"vlm_with_expert.vlm": vlm, "vlm_with_expert.lm_expert": expert, **heads}
+    return {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()}
+
+
 def _saved(config: Any, processor: Any, folder: str | Path, kind: Any = None) -> Path:
     torch.manual_seed(0)
     sees = hasattr(processor, "image_processor")
@@ -210,7 +299,7 @@ def _saved(config: Any, processor: Any, folder: str | Path, kind: Any = None) ->
 
 
 if __name__ == "__main__":
-    makers = (qwen2, qwen2_sliding, llava, qwen2_5_vl, qwen3_vl, pi0)
+    makers = (qwen2, qwen2_sliding, llava, qwen2_5_vl, qwen3_vl, pi0, smolvla)
     kinds: dict[str, Any] = {make.__name__: make for make in makers}
     if len(sys.argv) != 3 or sys.argv[1] not in kinds:
         raise SystemExit(f"usage: python -m tests.checkpoints {{{','.join(kinds)}}} FOLDER")

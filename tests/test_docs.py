@@ -1,8 +1,10 @@
 """The pages show what there is: tables, recipes and commands; the how-to guides are executed block by block."""
 
 import importlib.util
+import os
 import re
 import shlex
+import subprocess
 import sys
 from itertools import dropwhile
 from pathlib import Path
@@ -88,6 +90,7 @@ class Guide:
 
     def __init__(self) -> None:
         self.fitted = False
+        self.server: subprocess.Popen[str] | None = None
         self.names: dict[str, object] = {}
 
     def run(self, language: str, title: str, text: str) -> None:
@@ -114,6 +117,8 @@ class Guide:
         elif program.startswith("scripts/launch/"):
             assert (ROOT / program).is_file()
             CLI(to_lightning(compose(rest)), build=False)
+        elif program == "mmrl" and rest[0] == "serve" and "--help" not in rest:
+            self._serve(rest)
         elif program == "mmrl" and rest[0] == "fit" and "--config" not in rest:
             self._fit(rest[1:])
         elif program == "mmrl":
@@ -126,6 +131,19 @@ class Guide:
             assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE), words
         else:
             assert words == ["export", "PYTHONPATH=$PWD"] or program in ("pip", "tensorboard"), words
+
+    def _serve(self, words: list[str]) -> None:
+        """Start the server as a process of its own, which `close` ends."""
+        pytest.importorskip("msgpack")
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        command = [sys.executable, "-P", "-m", "mmrl", *words]
+        self.server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        assert self.server.stdout is not None and "serving at" in self.server.stdout.readline()
+
+    def close(self) -> None:
+        if self.server is not None:
+            self.server.terminate()
+            assert self.server.wait(20) == 0
 
     def _fit(self, words: list[str]) -> None:
         if words[0] == "--multirun":  # the first run of a sweep is composed
@@ -152,6 +170,7 @@ def test_every_block_of_a_how_to_guide_works(page, tmp_path, monkeypatch):
             title = re.search(r'title="(.+?)"', options)
             guide.run(language, title[1] if title else "", text)
     finally:
+        guide.close()
         for name, module in list(sys.modules.items()):
             if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
                 del sys.modules[name]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.capture.phase import CapturedPhase
@@ -48,7 +51,7 @@ class CapturedPhasedLearner(PhasedLearner):
         ctx.log(metrics)
         if name in self.gradient_phases:
             for parameter, part in zip(self._own_parameters[name], gradient):
-                parameter.grad = part
+                parameter.grad = None if part is None else _in_layout_of(parameter, part)
             self._step(name)
         return batch.with_columns(**columns)
 
@@ -57,3 +60,13 @@ class CapturedPhasedLearner(PhasedLearner):
             step(optimizer.optimizer, self.trainer)
         else:
             super().step_optimizer(optimizer)
+
+
+def _in_layout_of(parameter: Tensor, gradient: Tensor) -> Tensor:
+    """Return a gradient with the strides of its parameter, as a backward pass accumulates it.
+
+    torch's fused optimisers read both in the order of memory, and the gradient of a convolution of images [N, H, W, C]
+    has its channels last.
+    """
+    same = gradient.stride() == parameter.stride()
+    return gradient if same else torch.empty_like(parameter).copy_(gradient)

@@ -18,7 +18,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from mmrl import parallel
 from mmrl.callbacks.warm_start import WarmStart
 from mmrl.config.parser_errors import format_parser_error, is_from_callback
-from mmrl.config.part_checks import check_decodes, check_parts
+from mmrl.config.part_checks import check_decodes, check_parts, check_trainable
 from mmrl.config.part_errors import explain_error, place_of
 from mmrl.config.paths import resolve_inputs
 from mmrl.config.preflight import check_config, check_numbers, check_seed
@@ -177,6 +177,7 @@ class CLI(LightningCLI):
         Args:
             trust: also load pickled objects from ckpt_path and warm_start.checkpoint; their author can run any code.
         """
+        check_trainable(getattr(self.model, "policy", None))
         path = self.config.ckpt_path
         self.checkpoints.trust = trust
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]

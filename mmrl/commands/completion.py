@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from mmrl.commands import COMMANDS
 from mmrl.commands.catalogue.listing import PARTS, plural
-from mmrl.commands.data import RECORD_OPTIONS
+from mmrl.commands.data import RECORD_OPTIONS, SERVE_OPTIONS
 from mmrl.commands.evaluation.arguments import OPTIONS
 from mmrl.commands.plan import OPTIONS as PLAN_OPTIONS
 from mmrl.commands.show import OPTIONS as SHOW_OPTIONS
@@ -83,8 +83,12 @@ def _complete_key(last: str, before: Sequence[str]) -> list[str]:
     if command == "evaluate":
         folders = [] if given else find_run_folders()
         return [*folders, *(f"{name}=" for name in OPTIONS), *(f"{slot}." for slot in (*SHORT, *ROOTS)), "--help"]
-    if command in ("chat", "push"):
-        options = {"chat": ("checkpoint=", "decode=", "seed="), "push": ("repo=", "private=", "endpoint=", "--dry-run")}
+    if command in ("chat", "push", "serve"):
+        options = {
+            "chat": ("checkpoint=", "decode=", "seed="),
+            "push": ("repo=", "private=", "endpoint=", "--dry-run"),
+            "serve": tuple(f"{name}=" for name in SERVE_OPTIONS),
+        }
         return [*([] if given else find_run_folders()), *options[command], "--help"]
     if command == "show":
         folders = [] if given else find_run_folders()

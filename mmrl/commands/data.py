@@ -13,6 +13,8 @@ RECORD_OPTIONS = (
     *("num_episodes", "out", "run", "policy", "checkpoint", "decode", "noise", "video", "format", "offset", "split"),
 )
 
+SERVE_OPTIONS = ("host", "port", "token_file", "checkpoint", "decode", "seed", "device", "max_batch", "trust")
+
 
 def data(arguments: Sequence[str]) -> None:
     """Run record or inspect; without arguments print the usage."""

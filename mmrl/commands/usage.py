@@ -9,6 +9,7 @@ USAGE = """mmrl: reinforcement learning for text, vision-language and vision-lan
   mmrl evaluate RUN_FOLDER                                measure a run's checkpoints on held-out problems
   mmrl show RUN_FOLDER                                    what the policy wrote: prompts, completions, scores
   mmrl chat RUN_FOLDER                                    talk to a text or vision-language policy
+  mmrl serve RUN_FOLDER                                   answer observations with actions, over websockets
   mmrl push RUN_FOLDER repo=USER/NAME                     upload the policy with a model card to the Hugging Face Hub
   mmrl data record|inspect ...                            record or inspect episodes of robots
   mmrl new task|reward|recipe|sim NAME                    write one of your own, with its test
@@ -146,6 +147,29 @@ Options:
 
 Example:
   echo "12+34=" | mmrl chat runs/mine
+""",
+    "serve": """mmrl serve: answer observations with a run's actions, over websockets in openpi's wire format
+
+  mmrl serve RUN_FOLDER [OPTION=VALUE ...]
+
+A client sends observations, a msgpack map with numpy arrays, and receives {"actions": [H, A]}. openpi's client can ask
+it, and policy=remote evaluates it in a simulator. GET /healthz answers 200. Needs pip install 'mmrl-lightning[serve]'.
+
+Options:
+  host=127.0.0.1       address to listen at; one that other machines can reach needs a token
+  port=8000            0 takes a free one
+  token_file=FILE      token that clients must send; default: the environment variable MMRL_SERVE_TOKEN, if it is set
+  checkpoint=last      last, start or a file
+  decode=mean          of clients that name none: sample, argmax, mean or a decode of the run's evaluation, whose first
+                       one is the default
+  seed=0               of the draws of clients that send no seeds
+  device=cpu           of the weights, as torch names it
+  max_batch=32         most observations of one call of the policy, over all clients
+  trust=true           also load pickled objects from a checkpoint: whoever wrote it can run any code here
+
+Examples:
+  mmrl serve runs/demo
+  mmrl evaluate recipe=demo_vla policy=remote policy.url=ws://127.0.0.1:8000 count=64
 """,
     "push": """mmrl push: upload a run's policy with a model card to the Hugging Face Hub
 

@@ -118,3 +118,10 @@ def check_decodes(policy: Any, data: Any) -> None:
             policy.check_sampling(sampling)
         except ValueError as error:
             raise ConfigError(f"{key}: {error}") from error
+
+
+def check_trainable(policy: Any) -> None:
+    """Refuse to train a policy that says it cannot be trained (`Policy.not_trainable`)."""
+    reason = getattr(policy, "not_trainable", None)
+    if reason is not None:
+        raise ConfigError(f"model.policy ({type(policy).__name__}) cannot be trained: {reason}")

@@ -158,8 +158,7 @@ class RolloutData(L.LightningDataModule):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        rank, size = parallel.rank_and_size()
-        states = state["rollout"]
+        (rank, size), states = parallel.rank_and_size(), state["rollout"]
         if len(states) != size and isinstance(self.rollout, ContinuingRollout):
             states = [self.rollout.share_states(states, each, size) for each in range(size)]
         elif len(states) != size and any(one != states[0] for one in states):
@@ -187,8 +186,6 @@ class RolloutData(L.LightningDataModule):
         ctx = self._context(learner)
         collected = self._next_collection(ctx)
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
-        if not self.staleness:
-            self.engine.release_memory()  # before the weights are gathered
         with parallel.precision(self.trainer), gather_weights(ctx.policy):
             batch = self._rows(collected, ctx)
             self._finish_collection(ctx)
@@ -211,8 +208,10 @@ class RolloutData(L.LightningDataModule):
         )
 
     def _next_collection(self, ctx: Context) -> Collected:
-        """Return the collection of this iteration."""
-        return self._collect(ctx, self.iteration)
+        """Return the collection of this iteration; the engine's memory is free before the weights are gathered."""
+        collected = self._collect(ctx, self.iteration)
+        self.engine.release_memory()
+        return collected
 
     def _finish_collection(self, ctx: Context) -> None:
         """Start what runs beside the learn step, when the rows of an iteration are complete."""
@@ -223,7 +222,7 @@ class RolloutData(L.LightningDataModule):
             self.engine.report()  # drop counts of the evaluation before this iteration
             started = time.perf_counter()
             self.engine.sync(ctx.policy, version)
-            synced = time.perf_counter()
+            took = {"time/sync": (synced := time.perf_counter()) - started}
             collector = PromptCollector(self.task, self.rollout, self.reward, self.curriculum, ctx)
             sampling = [ctx.policy] if self.rollout.samples and self.engine.uses_policy else []
             # switched and gathered once, not in every decision
@@ -234,8 +233,7 @@ class RolloutData(L.LightningDataModule):
                     episodes = transform(episodes, collector.ctx)
         sampled_everywhere = parallel.gather([e.light() for e in sampled])
         metrics = collector.metrics(sampled_everywhere, episodes, time.perf_counter() - synced)
-        metrics["time/sync"] = synced - started
-        return Collected(episodes, sampled, sampled_everywhere, self.engine.report() | metrics, ctx.policy)
+        return Collected(episodes, sampled, sampled_everywhere, self.engine.report() | metrics | took, ctx.policy)
 
     def _annotate(self, batch: Batch, ctx: Context) -> Batch:
         """Apply the annotators of the pipeline in order."""

@@ -47,6 +47,7 @@ class Policy(nn.Module, ABC):
     optional: tuple[str, ...] = ("value_head",)  # modules that a checkpoint may lack, or have in excess
     capturable: Literal["decode_steps", "contexts"] | None = None  # the part of acting that `mmrl.capture` can replay
     captured: Any = None  # replacement of that part while acting, from `mmrl.capture`; None for the network itself
+    not_trainable: str | None = None  # why `mmrl fit` must refuse the policy; None where it can be trained
     one_pass: bool = False  # whether `forward` must call the network exactly once, as sharded weights require
 
     @classmethod
@@ -76,6 +77,10 @@ class Policy(nn.Module, ABC):
     @abstractmethod
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """Convert one raw observation to tensors without a batch axis. A missing input is refused by name."""
+
+    def observation_names(self) -> tuple[str, ...]:
+        """Return the names of the raw observations that `encode` reads; empty where they are not known in advance."""
+        return ()
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Refuse a simulator whose observations or actions do not fit; called before the first step in it."""

@@ -18,6 +18,8 @@ from mmrl.types import Observation, PolicyOutput, Sampling
 class NoPolicy(Policy):
     """Stand in where a configuration needs a policy and the rollout asks none; acting and training are refused."""
 
+    not_trainable = "it has no network; choose a policy that has one"
+
     def __init__(self) -> None:
         super().__init__()
         self.unused = nn.Parameter(torch.zeros(1))  # strategies and optimisers need one

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -122,6 +122,11 @@ class Processor:
                 )
             seen[name] = step.apply(seen[name])
         return seen
+
+    def names_before(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the robot's or dataset's names of observations, given the policy's: the inverse of `names`."""
+        inverse = {policy: robot for robot, policy in self.names.items()}
+        return tuple(inverse.get(name, name) for name in names)
 
     def decode(self, action: Any) -> np.ndarray:
         """Convert the network's action to the robot's command, float32 [..., A]."""

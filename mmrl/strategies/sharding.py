@@ -102,7 +102,7 @@ def collect_weights(policy: Any) -> Iterator[Any]:
         value = _whole(parameter)  # one parameter at a time
         if first:
             whole[id(kept)] = nn.Parameter(value.cpu(), parameter.requires_grad)
-    with _filled(plain, whole):
+    with _fill(plain, whole):
         yield plain if first else None
 
 
@@ -125,7 +125,7 @@ def gather_blocks(policy: Any) -> Iterator[Any]:
         parts.setdefault(owners.get(id(kept), -1), []).append((own, kept))
     for part in parts.values():
         whole = {id(kept): nn.Parameter(_whole(own), own.requires_grad) for own, kept in part}
-        with _filled(plain, whole):
+        with _fill(plain, whole):
             yield plain
 
 
@@ -140,7 +140,7 @@ def _whole(parameter: nn.Parameter) -> torch.Tensor:
 
 
 @contextmanager
-def _filled(plain: Any, whole: dict[int, nn.Parameter]) -> Iterator[None]:
+def _fill(plain: Any, whole: dict[int, nn.Parameter]) -> Iterator[None]:
     """Replace parameters inside the context, under each of their names.
 
     Args:

@@ -10,8 +10,6 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from metaworld.env_dict import ALL_V3_ENVIRONMENTS, ML10_V3, MT10_V3, MT25_V3, MT50_V3
-from metaworld.policies import ENV_POLICY_MAP
 from sims.host.tasks import task_of
 from sims.metaworld.images import RayCamera
 
@@ -21,7 +19,22 @@ STATE = 39
 LONGEST = 500
 """Control steps after which Meta-World wants a reset."""
 warnings.filterwarnings("ignore", message="Constant")  # of experts whose actions are clipped, as ours are
-_SETS = {"MT10": MT10_V3, "MT25": MT25_V3, "MT50": MT50_V3, "ML10": ML10_V3["train"]}
+
+
+def list_tasks() -> tuple[dict[str, Any], dict[str, list[str]], list[str]]:
+    """Classes of the 50 tasks by name, the names in each benchmark, and those of ML10's test tasks.
+
+    The package is imported here, as this file is also read where Meta-World is not installed.
+    """
+    from metaworld import env_dict
+
+    benchmarks = {"MT10": env_dict.MT10_V3, "MT25": env_dict.MT25_V3, "MT50": env_dict.MT50_V3}
+    benchmarks["ML10"] = env_dict.ML10_V3["train"]
+    return (
+        dict(env_dict.ALL_V3_ENVIRONMENTS),
+        {name: list(tasks) for name, tasks in benchmarks.items()},
+        list(env_dict.ML10_V3["test"]),
+    )
 
 
 class MetaWorld:
@@ -39,14 +52,15 @@ class MetaWorld:
     def __init__(
         self, task: str, chunk: int = 1, max_steps: int = LONGEST, image_size: int = 0, dense_reward: float = 0
     ):
-        if task not in ALL_V3_ENVIRONMENTS and task not in _SETS:
-            raise ValueError(f"sim.task={task!r} is none of {', '.join(_SETS)}, {', '.join(ALL_V3_ENVIRONMENTS)}")
+        self._classes, benchmarks, test_tasks = list_tasks()
+        if task not in self._classes and task not in benchmarks:
+            raise ValueError(f"sim.task={task!r} is none of {', '.join(benchmarks)}, {', '.join(self._classes)}")
         if chunk < 1 or not 1 <= max_steps <= LONGEST or image_size < 0:
             raise ValueError(f"sim.chunk must be at least 1, sim.max_steps 1 to {LONGEST}, sim.image_size at least 0")
         self.task, self.chunk, self.max_steps = task, chunk, max_steps
         self.image_size, self.dense_reward = image_size, dense_reward
-        self.tasks = tuple(_SETS.get(task, [task]))
-        self.held_out_tasks = tuple(ML10_V3["test"]) if task == "ML10" else self.tasks
+        self.tasks = tuple(benchmarks.get(task, [task]))
+        self.held_out_tasks = tuple(test_tasks) if task == "ML10" else self.tasks
         self.sees_goal = task != "ML10"
         self._free: dict[str, list[Any]] = {}  # environments without an episode, by task
         self._experts: dict[str, Any] = {}
@@ -73,6 +87,8 @@ class MetaWorld:
             raise ValueError(f"Meta-World's experts plan single control steps: set sim.chunk=1, not {self.chunk}")
         name = env.unwrapped.playing  # type: ignore[attr-defined]
         if name not in self._experts:
+            from metaworld.policies import ENV_POLICY_MAP
+
             self._experts[name] = ENV_POLICY_MAP[name]()
         action = self._experts[name].get_action(env.unwrapped.full_state)  # type: ignore[attr-defined]
         return np.clip(np.asarray(action, np.float32), -1, 1)[None]
@@ -81,7 +97,7 @@ class MetaWorld:
         """An environment of a task; give it back with `give_back`."""
         if self._free.get(name):
             return self._free[name].pop()
-        env = ALL_V3_ENVIRONMENTS[name]()
+        env = self._classes[name]()
         env._partially_observable = False  # the goal is hidden by us, as the experts see it
         env.__dict__.pop("sawyer_observation_space", None)
         env._freeze_rand_vec, env.seeded_rand_vec, env._set_task_called = False, True, True

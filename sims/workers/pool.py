@@ -38,7 +38,9 @@ class WorkerPool:
         self._memory = tempfile.TemporaryFile(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: SIM115
         self.workers, _ = open_workers(program, count, self._memory.fileno())
         try:
-            self.made, *_ = [self._make(k) for k in range(count)]
+            for k in range(count):
+                self._send_make(k)
+            self.made, *_ = [worker.receive(timeout_s=START_S) for worker in self.workers]
             self.observation_space: spaces.Space = build_space(self.made["observation"])
             self._layout = plan_layout(self.observation_space, num_envs)
             self._memory.truncate(self._layout[1])
@@ -50,9 +52,8 @@ class WorkerPool:
             self.close()
             raise
 
-    def _make(self, k: int) -> dict[str, Any]:
-        rows = self.parts[k]
-        return self.workers[k].ask("make", timeout_s=START_S, num_envs=rows.stop - rows.start)
+    def _send_make(self, k: int) -> None:
+        self.workers[k].send("make", num_envs=self.parts[k].stop - self.parts[k].start)
 
     def _map(self, k: int) -> None:
         self.workers[k].ask("map", first=self.parts[k].start, layout=self._layout[0], size=self._layout[1])
@@ -103,7 +104,8 @@ class WorkerPool:
         """Start a process again that died, with new environments, which must be reset."""
         self.workers[k].kill()
         (self.workers[k],), _ = open_workers(self.program, 1, self._memory.fileno())
-        self._make(k)
+        self._send_make(k)
+        self.workers[k].receive(timeout_s=START_S)
         self._map(k)
         self.failures[k] = None
         self.restarts += 1

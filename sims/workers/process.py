@@ -97,23 +97,29 @@ class Worker:
             )
         except OSError as error:
             here.close()
+            os.close(stderr)
             raise ValueError(f"sim.python={program.python}: cannot be started: {error}") from error
         finally:
             there.close()
         self._stderr = stderr
         self.connection = Connection(here.detach())
 
+    def begin(self) -> None:
+        """Send the requests of the start at once, so that several processes start side by side; `open` waits."""
+        self.send("hello")
+        self.send("build", description=self.program.description)
+        self.send("release_stderr", descriptor=self._stderr)
+
     def open(self) -> dict[str, Any]:
-        """Wait until it runs, check its protocol and build the simulator; returns what `Host.do_build` returns."""
-        hello = self.ask("hello", timeout_s=START_S)
+        """Wait for the start and check the protocol; returns what `Host.do_build` returns."""
+        hello = self.receive(timeout_s=START_S)
         if hello["protocol"] != PROTOCOL:
-            self.kill()
             raise SimulatorError(
                 f"{self.program.name}: {hello['python']} speaks version {hello['protocol']} of the simulator protocol, "
                 f"this mmrl version {PROTOCOL}; use the sims/host of one installation"
             )
-        built = self.ask("build", timeout_s=START_S, description=self.program.description)
-        self.ask("release_stderr", descriptor=self._stderr)
+        built = self.receive(timeout_s=START_S)
+        self.receive()
         os.close(self._stderr)
         self._output.close()
         return {**built, "modules": hello["modules"]}
@@ -203,6 +209,8 @@ def open_workers(program: Program, count: int, memory: int) -> tuple[list[Worker
     """
     workers: Sequence[Worker] = [Worker(program, memory) for _ in range(count)]
     try:
+        for worker in workers:
+            worker.begin()
         return list(workers), [worker.open() for worker in workers]
     except Exception as error:
         for worker in workers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -96,8 +96,9 @@ def describe(value: Any) -> Any:
         }
     if isinstance(value, Mapping):
         return {name: describe(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(describe(part) for part in value)
+    if isinstance(value, Sequence) and not isinstance(value, str):  # a list of OmegaConf is none of Python's
+        parts = [describe(part) for part in value]
+        return tuple(parts) if isinstance(value, tuple) else parts
     if value is None or isinstance(value, bool | int | float | str | np.ndarray):
         return value
     raise TypeError(f"sim.workers: a simulator's argument {value!r:.80} cannot be sent to another process")

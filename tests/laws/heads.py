@@ -14,10 +14,11 @@ from mmrl.policies.base import Policy
 from mmrl.policies.vla.chains import CPS, DDIM, DDPM, Chain, FlowNoise, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from mmrl.policies.vla.flow import ActionFlowPolicy
 from mmrl.policies.vla.pi0.policy import Pi0Policy
+from mmrl.policies.vla.smolvla.policy import SmolVLAPolicy
 from mmrl.policies.vla.token import ActionTokenPolicy
 from mmrl.rng import Noise
 from mmrl.types import Sampling
-from tests.checkpoints import pi0
+from tests.checkpoints import pi0, smolvla
 
 SMALL = dict(hidden_size=32, layers=1, heads=2, intermediate_size=48, visual_tokens=2)
 CHAINS: dict[str, Chain] = {
@@ -33,6 +34,7 @@ CHAINS: dict[str, Chain] = {
     "mean_flow": MeanFlow(),
     "gaussian": GaussianChunk(),
     "pi0": FlowSDE(steps=3),
+    "smolvla": FlowSDE(steps=3),
 }
 
 
@@ -50,6 +52,19 @@ def pi0_policy(chain: Chain = CHAINS["pi0"], **given) -> Pi0Policy:
     )
 
 
+@functools.cache
+def smolvla_folder() -> str:
+    """A checkpoint in lerobot's format: 8 control steps of 8 dimensions."""
+    return str(smolvla(tempfile.mkdtemp(prefix="smolvla")))
+
+
+def smolvla_policy(chain: Chain = CHAINS["smolvla"], **given) -> SmolVLAPolicy:
+    """The checkpoint as a policy in the same environment as the others."""
+    sizes = dict(action_dims=3, chunk=5, proprio_dims=13)
+    given = {"path": smolvla_folder(), "chain": chain, "freeze_context": False, "timesteps_per_sample": 8} | given
+    return SmolVLAPolicy(**{**sizes, **given})
+
+
 TOKENS = {"tokens": "equal", "openvla_tokens": "openvla"}
 HEADS: dict[str, Callable[..., Policy]] = {
     **{
@@ -63,6 +78,7 @@ HEADS: dict[str, Callable[..., Policy]] = {
         for name, chain in CHAINS.items()
     },
     "pi0": pi0_policy,
+    "smolvla": smolvla_policy,
 }
 STILL = lambda **given: ActionFlowPolicy(FlowODE(), expert_layers=1, **SMALL, **given)  # noqa: E731
 

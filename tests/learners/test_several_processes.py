@@ -116,7 +116,7 @@ RUNS = {
     ),
     # environments that go on, learned from in minibatches
     "control": (
-        *("recipe=ppo_control", "policy.hidden=[16]", "data.rollout.num_envs=5", "data.rollout.horizon=16"),
+        *("recipe=ppo_control", "policy.hidden=[64, 64]", "data.rollout.num_envs=5", "data.rollout.horizon=16"),
         *("data.num_prompts=3", "data.update_epochs=1", "data.num_minibatches=2", "data.evaluation.count=3"),
     ),
     # answers that are given: nothing is sampled for learning

@@ -119,7 +119,7 @@ def resident_memory() -> int:
 
 
 def is_free(port: int, host: str = "") -> bool:
-    """Whether nobody listens at a TCP port of this machine."""
+    """Whether a TCP port of this machine is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: closed connections do not count
         try:

@@ -81,7 +81,9 @@ def build_trainer(options: Mapping[str, Any]) -> Trainer:
     chosen = {name: options[name] for name in HARDWARE if options.get(name) is not None}
     if isinstance(chosen.get("strategy"), Mapping):
         chosen["strategy"] = build_nested(chosen["strategy"])
-    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    quiet: dict[str, Any] = dict.fromkeys(
+        ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
+    )
     try:
         return Trainer(**chosen, **quiet)
     except Exception as error:  # what Lightning finds wrong with devices or strategy

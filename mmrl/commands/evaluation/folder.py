@@ -18,6 +18,8 @@ BASELINES = {
     "policy=random": ["policy=no_policy", "evaluation.rollout._target_=mmrl.rollouts.text.scripted.Guess"],
 }
 """Words in which the task answers in place of a policy: its expert, the ceiling, or random answers, the floor."""
+_OF_SIM = ["task=sim", "evaluation=sim", "data.reward.weights.exact=null"]
+"""Words of an evaluation in a simulator where neither a recipe nor a task is named."""
 _DEFAULTS = {"capture": "false", "trainer.callbacks.warm_start.stages": "null"}
 
 
@@ -38,6 +40,8 @@ def build_folder(arguments: Sequence[str]) -> list[str]:
     keys = {word.partition("=")[0] for word in words}
     if "policy.path" in keys and "policy" not in keys:
         words.append("policy=text")
+    if "sim" in keys and not keys & {"recipe", "task"}:
+        words += [word for word in _OF_SIM if word.partition("=")[0] not in keys]
     words += [f"{key}={value}" for key, value in _DEFAULTS.items() if key not in keys]
     if "run_dir" not in keys:
         words.append(f"run_dir=runs/evaluate/{time.strftime('%Y%m%d-%H%M%S')}")

@@ -36,6 +36,14 @@ def launcher_variables() -> Iterator[None]:
                 os.environ[name] = value
 
 
+def keep_training_group() -> None:
+    """Let an engine that shuts down leave the process group of several training processes as it is."""
+    from vllm.v1.engine import core
+
+    if rank_and_size()[1] > 1:
+        core.cleanup_dist_env_and_memory = leave_groups
+
+
 def leave_groups() -> None:
     """Destroy vLLM's process groups; the group of several training processes stays."""
     from vllm.distributed import cleanup_dist_env_and_memory, parallel_state

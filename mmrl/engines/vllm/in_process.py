@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt, EngineWeights
-from mmrl.engines.vllm.colocation import launcher_variables, leave_groups
+from mmrl.engines.vllm.colocation import keep_training_group, launcher_variables, leave_groups
 from mmrl.engines.vllm.options import engine_options
 from mmrl.engines.vllm.ranks import raise_together
 from mmrl.engines.vllm.sampling import parse_finish_reason, parse_support, sampling_fields
@@ -115,6 +115,7 @@ class InProcess(Backend):
             options["load_format"] = EMPTY
         if rank_and_size()[1] > 1:
             options["distributed_executor_backend"] = "external_launcher"  # beside the training processes' group
+            keep_training_group()
         return options
 
     def _start(self, folder: Path, version: int, options: dict[str, Any]) -> None:

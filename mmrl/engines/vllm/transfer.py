@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from vllm import _custom_ops
+from vllm.config import ModelConfig
 from vllm.distributed.weight_transfer.base import (
     WeightTransferEngine,
     WeightTransferInitInfo,
@@ -45,6 +46,11 @@ class EmptyLoader(DummyModelLoader):
     def __init__(self, load_config: Any):
         super().__init__(load_config)
         _custom_ops._supports_onednn = False
+
+    def load_weights(self, model: nn.Module, model_config: ModelConfig) -> None:
+        """Set parameters to zero; buffers, which checkpoints lack, keep the values of their modules."""
+        for parameter in model.parameters():
+            parameter.data.zero_()
 
 
 @dataclass

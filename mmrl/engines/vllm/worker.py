@@ -59,7 +59,8 @@ class Questions:
         """
         model = self.get_model()  # type: ignore[attr-defined]
         found = layout(model, headers)
-        self._mmrl_layouts()[IN_MEMORY] = found
+        if not found.problems:  # tensors that are refused leave the model as it was
+            self._mmrl_layouts()[IN_MEMORY] = found
         dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in model_tensors(model).values()}
         return {"problems": found.problems, "dtypes": sorted(dtypes)}
 

@@ -124,6 +124,9 @@ class ActionPolicy(Policy):
             )
         return {"image": image, "instruction": self._spelt[text], "proprio": proprio}
 
+    def observation_names(self) -> tuple[str, ...]:
+        return self.processor.names_before(("image", "proprio", "instruction"))
+
     @torch.no_grad()
     def cache_features(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
         return {"visual": self._look(observation)[0]} if self.freeze_vision else {}

@@ -211,8 +211,7 @@ class SegmentBuilder:
     Args:
         name: of the task.
         wanted: decisions to learn from; later ones only tell what follows.
-        num_envs: environments over all processes. Segments are numbered by the step after which they end and then by
-            environment, so that their order is that of one process.
+        num_envs: environments over all processes.
     """
 
     def __init__(self, name: str, wanted: int, num_envs: int):
@@ -269,13 +268,17 @@ class SegmentBuilder:
             self._following.append((segment, observation))
 
     def finish(self, ctx: Context) -> list[Episode]:
-        """Return all segments, with a bootstrap value where they did not terminate."""
+        """Return all segments, with a bootstrap value where they did not terminate. Collective.
+
+        Those of all processes are numbered by the step after which they end and then by environment, as in one process.
+        """
         if self._following:
             values = ctx.engine.predict_values([observation for _, observation in self._following])
             for (segment, observation), value in zip(self._following, values):
                 segment.following, segment.bootstrap_value = ctx.policy.encode(observation), value
+        numbers = {key: i for i, key in enumerate(sorted(parallel.gather([each.group for each, _ in self._segments])))}
         for segment, rows in self._segments:
-            segment.turns = self._table.turns(rows)
+            segment.group, segment.turns = numbers[segment.group], self._table.turns(rows)
         return [segment for segment, _ in self._segments]
 
     def _close(self, trajectory: EnvTrajectory, ended: Ended, after: int = 0) -> Episode | None:

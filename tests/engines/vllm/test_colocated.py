@@ -225,7 +225,8 @@ def test_a_run_with_a_vllm_in_each_process_is_that_of_one(strategy, tmp_path):
     chosen = (
         "engine=vllm",
         "engine.backend.cache_gib=0.25",
-        "engine.backend.max_model_len=128",
+        "policy.config.num_attention_heads=1",  # a head has 32 numbers
+        "policy.config.num_key_value_heads=1",
         "trainer.max_epochs=2",
     )
     alone = command(tmp_path / "alone", *chosen)

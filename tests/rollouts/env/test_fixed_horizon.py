@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from mmrl import parallel
 from mmrl.annotators.gae import GAE
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
@@ -259,21 +260,26 @@ def test_draws_depend_on_the_env_and_not_on_the_envs_beside_it():
     assert many["tests/Walk-v0/env/0"] != many["tests/Walk-v0/env/1"]
 
 
-def test_processes_share_out_the_envs_and_number_their_segments_as_one_process_does():
+def test_processes_share_out_the_envs_and_number_their_segments_as_one_process_does(monkeypatch):
     task, policy = walk("disabled", limit=4, bonus=True), valued([0.0] * 5)
 
     def collect(**where):
         prompts = [(slot, task[5 + slot]) for slot in range(2)][where.get("rank", 0) :: where.get("world_size", 1)]
         return FixedHorizon(3, 10).collect(prompts, context(task, policy, **where))
 
-    whole, parts = collect(), [collect(rank=rank, world_size=2) for rank in range(2)]
+    whole, known = collect(), []
+    monkeypatch.setattr(parallel, "gather", lambda own: known.extend(own) or own)
+    for rank in range(2):
+        collect(rank=rank, world_size=2)
+    monkeypatch.setattr(parallel, "gather", lambda own: known)
+    parts = [collect(rank=rank, world_size=2) for rank in range(2)]
     assert [sorted(rows_of(part)) for part in parts] == [
         ["tests/Walk-v0/env/0", "tests/Walk-v0/env/2"],
         ["tests/Walk-v0/env/1"],
     ]
     together = sorted((segment for part in parts for segment in part), key=lambda segment: segment.group)
     same(together, whole)
-    assert [segment.group for segment in whole] == sorted({segment.group for segment in whole})
+    assert [segment.group for segment in whole] == list(range(len(whole)))
 
 
 def test_refusals():

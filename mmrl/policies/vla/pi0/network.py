@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
-from transformers import Cache
+from transformers import Cache, PI0ForConditionalGeneration
 from transformers.cache_utils import DynamicLayer
 
 from mmrl.policies.text.cache import cache_argument
+from mmrl.policies.text.loading import load_model, save_model
 from mmrl.policies.vla.chain import Prefix
+from mmrl.policies.vla.flow_vla.network import Context, FlowVLANetwork, Sizes
 
 
 class PageLayer(DynamicLayer):
@@ -41,31 +44,48 @@ class PageLayer(DynamicLayer):
         self.keys, self.values = keys, values
 
 
-class Pi0Network:
+class Pi0Network(FlowVLANetwork):
     """The two halves of a `PI0ForConditionalGeneration`, called as its own forward and sampler call them.
 
-    Time is 1 at the noise and 0 at the action, the velocity is noise - action. Image and words attend to each
-    other, the state token attends to them and itself, the action tokens attend to everything.
-
-    Args:
-        model: of transformers.
+    Image and words attend to each other, the state token attends to them and itself, the action tokens attend to
+    everything.
     """
 
-    def __init__(self, model: Any):
-        self.model = model
+    @classmethod
+    def load(cls, path: str, reader: str | None, horizon: int | None, dtype: str, attention: str) -> nn.Module:
+        unread = ("model.dit.embed_tokens", "dit.embed_tokens")  # unused by the forward pass
+        changes = {} if horizon is None else {"chunk_size": horizon}
+        options = {"dtype": dtype, "attn_implementation": attention, **changes}
+        model = load_model(PI0ForConditionalGeneration, path, unread, **options)
+        return model.train()  # training mode, as of new modules; transformers loads in evaluation mode
+
+    @staticmethod
+    def save(model: Any, folder: Path) -> None:
+        save_model(model, folder)
 
     @property
-    def context(self) -> nn.Module:
-        """Return the vision-language model."""
+    def sizes(self) -> Sizes:
+        config = self.model.config
+        widths = config.vlm_config.text_config.hidden_size, config.dit_config.hidden_size
+        return Sizes(config.chunk_size, config.max_action_dim, config.max_state_dim, *widths)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.model.dtype
+
+    @property
+    def context(self) -> Any:
         return self.model.model.vlm
 
-    def read(self, inputs: Mapping[str, Tensor], state: Tensor) -> tuple[Prefix, Tensor]:
-        """Encode the context: return the expert's cache, and the features [N, L, D] of the context's tokens.
+    @property
+    def vision(self) -> Sequence[nn.Module]:
+        return self.context.vision_tower, self.context.multi_modal_projector
 
-        Args:
-            inputs: input_ids and attention_mask [N, L], pixel_values [N, cameras, 3, H, W].
-            state: proprioception [N, P], filled up with zeros to the model's width.
-        """
+    @property
+    def unused(self) -> Sequence[nn.Module]:
+        return (self.model.model.dit.embed_tokens,)  # the expert reads embeddings
+
+    def read(self, inputs: Mapping[str, Tensor], state: Tensor) -> Context:
         body, mask, pixels = self.model.model, inputs["attention_mask"], inputs["pixel_values"]
         cache: Any = Cache(layer_class_to_replicate=PageLayer)
         with torch.set_grad_enabled(torch.is_grad_enabled() and any(p.requires_grad for p in body.vlm.parameters())):
@@ -82,10 +102,10 @@ class Pi0Network:
         layers = [part for layer in cache.layers for part in (layer.keys, layer.values)]
         # the last layer's attention output is unused; this keeps its weights in the graph
         layers[-1] = layers[-1] + 0 * hidden.sum()
-        return (mask, pad(state, (0, self.model.config.max_state_dim - state.shape[1])), *layers), hidden
+        filled = pad(state, (0, self.model.config.max_state_dim - state.shape[1]))
+        return Context((mask, filled, *layers), hidden, mask)
 
     def decode_actions(self, prefix: Prefix, x: Tensor, time: Tensor) -> Tensor:
-        """Compute features [M, S, E] of the action tokens from noisy actions x [M, S, D] at times [M]."""
         mask, state, *layers = prefix
         dtype = self.model.action_out_proj.weight.dtype
         tokens = self.model.embed_action_time(state.to(dtype), x.to(dtype), time)
@@ -93,17 +113,13 @@ class Pi0Network:
         out = self.model.model(action_embeds=tokens, attention_mask=mask, **{cache_argument(self.model.model): cache})
         return out.last_hidden_state[:, -x.shape[1] :]
 
-    def velocity(self, found: Tensor) -> Tensor:
-        """Compute the velocity [M, S, D] from the features of the action tokens."""
-        return self.model.action_out_proj(found)
+    def velocity(self, features: Tensor) -> Tensor:
+        return self.model.action_out_proj(features)
 
-
-def enable_gradient_checkpointing(model: Any) -> None:
-    """Recompute layers in the backward pass instead of storing their activations.
-
-    By default transformers removes the cache from such layers, as its caches grow at every run; a PageLayer does not.
-    """
-    model.gradient_checkpointing_enable({"use_reentrant": False})
-    for part in (model.model.vlm.language_model, model.model.dit):
-        for layer in part.layers:
-            layer._can_checkpoint_with_cache = True
+    def enable_gradient_checkpointing(self) -> None:
+        # by default transformers removes the cache from such layers, as its caches grow at every run; a PageLayer does
+        # not
+        self.model.gradient_checkpointing_enable({"use_reentrant": False})
+        for part in (self.context.language_model, self.model.model.dit):
+            for layer in part.layers:
+                layer._can_checkpoint_with_cache = True

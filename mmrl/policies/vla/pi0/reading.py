@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +11,20 @@ from torch import Tensor
 from transformers import PI0Processor
 
 from mmrl.policies.processor import Processor
+from mmrl.policies.vla.flow_vla.network import FlowVLAReading
 from mmrl.policies.vla.scale import Scale
 
 
-class Pi0Reading:
-    """The tokenizer and image processor of a checkpoint.
+class Pi0Reading(FlowVLAReading):
+    """The tokenizer and image processor of a pi0 checkpoint, or of its PaliGemma."""
 
-    Args:
-        path: hub id or folder that has them.
-        cameras: number of images per observation.
-    """
-
-    def __init__(self, path: str, cameras: int):
-        self.processor: Any = PI0Processor.from_pretrained(path)
-        self.cameras = cameras
+    def __init__(self, path: str, reader: str | None, cameras: Sequence[str]):
+        self.processor: Any = PI0Processor.from_pretrained(reader or path)
+        self.cameras = len(cameras)
         self._ids: dict[str, Tensor] = {}
 
     @property
     def pad_id(self) -> int:
-        """Id that pads shorter instructions; the attention mask excludes it."""
         return self.processor.tokenizer.pad_token_id or 0
 
     def ids(self, instruction: str) -> Tensor:
@@ -41,13 +37,11 @@ class Pi0Reading:
         return self._ids[instruction]
 
     def pixels(self, images: Tensor) -> Tensor:
-        """Normalise uint8 images [N, cameras, H, W, 3] to pixels [N, cameras, 3, h, w], on their device."""
         flat = list(images.flatten(0, 1).movedim(-1, 1))
         pixels = self.processor.image_processor(flat, return_tensors="pt")["pixel_values"]
         return pixels.to(images.device).unflatten(0, images.shape[:2])
 
     def units(self) -> Processor | None:
-        """Return the checkpoint's statistics as a `policy.processor`; None if it has none."""
         own = self.processor
         if own.state_mean is None and own.actions_mean is None:
             return None
@@ -57,7 +51,7 @@ class Pi0Reading:
             action=_scale(own.actions_mean, own.actions_std),
         )
 
-    def save(self, folder: Path, units: Processor) -> None:
+    def save(self, folder: Path, units: Processor, proprio_dims: int, action_dims: int) -> None:
         """Save the processor in transformers' format, with the statistics that the format supports."""
         state = units.vectors.get("proprio", Scale())
         for name, scale in (("state", state), ("actions", units.action)):

@@ -1,0 +1,126 @@
+"""`mmrl serve`: answer observations with a run's policy, over websockets."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mmrl.api.loaded_policy import load_policy
+from mmrl.commands.data import SERVE_OPTIONS as OPTIONS
+from mmrl.commands.data import parse_count, parse_switch, split_options
+from mmrl.compatibility import read_contract
+from mmrl.errors import ConfigError
+from mmrl.policies.remote.token import TOKEN, read_token
+from mmrl.policies.remote.wire import require_packages
+from mmrl.serving.server import PolicyServer
+
+
+@dataclass(frozen=True)
+class ServeRequest:
+    """What the command line asks for.
+
+    Args:
+        run: folder.
+        host: address to listen at; one that other machines reach needs a token.
+        port: 0 takes a free one.
+        token: that clients must send.
+        checkpoint: last, start or a file.
+        decode: of requests that name none; None for the first one of the run's evaluation.
+        seed: of the draws of requests that name none.
+        device: of the weights.
+        max_batch: most requests of one call of the policy.
+        trust: whether pickled objects in a checkpoint may be loaded.
+    """
+
+    run: str
+    host: str = "127.0.0.1"
+    port: int = 8000
+    token: str | None = None
+    checkpoint: str = "last"
+    decode: str | None = None
+    seed: int = 0
+    device: str = "cpu"
+    max_batch: int = 32
+    trust: bool = False
+
+
+def parse(arguments: Sequence[str]) -> ServeRequest:
+    """Parse what follows `mmrl serve`: a run folder, then key=value."""
+    given, places = split_options(arguments, OPTIONS)
+    if len(places) != 1 or places[0].startswith("-"):
+        raise ConfigError(f"give one run folder, got {places}; options are {', '.join(f'{name}=' for name in OPTIONS)}")
+    port = parse_count(given, "port", 8000, 0)
+    if port > 65535:
+        raise ConfigError(f"port={port}: must be at most 65535")
+    host, token = given.get("host", "127.0.0.1"), read_token(given.get("token_file"), "token_file")
+    if token is None and not _is_loopback(host):
+        raise ConfigError(
+            f"host={host}: other machines can reach this address, so a token is needed; give token_file=FILE or the "
+            f"environment variable {TOKEN}"
+        )
+    return ServeRequest(
+        run=places[0],
+        host=host,
+        port=port,
+        token=token,
+        checkpoint=given.get("checkpoint", "last"),
+        decode=given.get("decode"),
+        seed=parse_count(given, "seed", 0, 0),
+        device=given.get("device", "cpu"),
+        max_batch=parse_count(given, "max_batch", 32, 1),
+        trust=parse_switch(given, "trust", False),
+    )
+
+
+def serve(arguments: Sequence[str]) -> None:
+    """Serve a run's policy until Ctrl-C or SIGTERM."""
+    request = parse(arguments)
+    require_packages()
+    loaded = load_policy(
+        request.run, request.checkpoint, request.decode, request.seed, request.device, trust=request.trust
+    )
+    contract = read_contract(request.run)
+    if not contract or "sim" not in contract:
+        raise ConfigError(
+            f"{request.run}: its task has no simulator, so its policy has no actions to serve; `mmrl chat` talks to it"
+        )
+    server = PolicyServer(
+        loaded.policy, loaded.sampling, request.seed, contract, request.token, request.max_batch, _report
+    )
+    try:
+        asyncio.run(_serve(server, request))
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
+            raise
+        raise ConfigError(f"host={request.host} port={request.port}: {error.strerror}; choose another port=") from error
+
+
+async def _serve(server: PolicyServer, request: ServeRequest) -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    address = f"[{request.host}]" if ":" in request.host else request.host
+
+    def announce(port: int) -> None:
+        token = "with a token" if request.token else "without a token"
+        print(f"{request.run}: serving at ws://{address}:{port} {token}; Ctrl-C ends it", flush=True)
+
+    await server.serve(request.host, request.port, announce, stop)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _report(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,28 @@
+"""Token of a policy server, from a file or the environment; never from the configuration, which is written to disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from mmrl.errors import ConfigError
+
+TOKEN = "MMRL_SERVE_TOKEN"
+
+
+def read_token(file: str | None, key: str) -> str | None:
+    """Read the token of a file, or of the environment variable MMRL_SERVE_TOKEN; None where neither is given.
+
+    Args:
+        file: path, or None.
+        key: the option that names the file, for messages.
+    """
+    if file is None:
+        return os.environ.get(TOKEN, "").strip() or None
+    try:
+        token = Path(file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{key}={file}: cannot be read ({error})") from error
+    if not token or not (token.isascii() and token.isprintable()):
+        raise ConfigError(f"{key}={file}: must hold one line of ASCII characters")
+    return token

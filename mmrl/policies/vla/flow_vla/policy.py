@@ -1,0 +1,227 @@
+"""Base class of flow VLAs on a pretrained vision-language model, for cloning and RL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from mmrl.batch import pad_stack
+from mmrl.policies.base import require_inputs
+from mmrl.policies.processor import Processor
+from mmrl.policies.text.loading import checkpoint_error, merge_lora
+from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
+from mmrl.policies.vla.chains import Chain
+from mmrl.policies.vla.chains.base import check_teacher
+from mmrl.policies.vla.flow_vla.loading import action_padding, add_lora_to_open, freeze, resolve_processor
+from mmrl.policies.vla.flow_vla.network import FlowVLANetwork, FlowVLAReading, Sizes
+from mmrl.policies.vla.value import StateValue
+from mmrl.policies.weights import fill, read_weights
+from mmrl.types import Observation
+
+HEADS = ("value_head", "log_std")  # mmrl's modules beside the pretrained model
+OWN, EXTRA = "mmrl_policy.json", "mmrl_heads.safetensors"
+
+
+class FlowVLAPolicy(ChainPolicy):
+    """Flow VLA: a vision-language model reads images and an instruction once, an action expert denoises the chunk.
+
+    A subclass names two classes: `network_class` calls the pretrained model, `reading_class` computes its inputs.
+
+    The chain has the model's whole state, `horizon` steps of all its dimensions; the `chunk` first steps of the
+    simulator's dimensions are choices, the others follow the flow without noise, and nothing is trained on them. See
+    ChainPolicy. Cloning repeats a demonstrated chunk's last action up to the model's horizon; the chain samples the
+    timesteps (Beta(1.5, 1) as in pi0).
+
+    Args:
+        path: hub id or folder of a checkpoint.
+        chain: a flow, since the model predicts a velocity.
+        teacher: sampler of a frozen copy whose chunks are the distillation targets; None for `chain`.
+        action_dims: A, numbers per control step, at most the model's max_action_dim.
+        chunk: H, control steps per decision, at most the horizon.
+        proprio_dims: length of the proprioception vector, at most the model's max_state_dim.
+        cameras: observations that are images, in the order in which the model reads them.
+        horizon: control steps that the model predicts; None for the checkpoint's chunk_size. No weight depends on
+            it, and the cost of a transition grows with it.
+        reader: hub id or folder of what `path` lacks: tokenizer and image processor of pi0, tokenizer and sizes of the
+            vision-language model of SmolVLA; None for what the checkpoint has or names.
+        timesteps_per_sample: denoising timesteps drawn for each demonstrated row, in one pass.
+        freeze_vision: the image tower and its projection stay fixed.
+        freeze_context: the whole vision-language model stays fixed and is read without gradient; the expert learns.
+        lora: arguments of `peft.LoraConfig`, for the linear layers of every part that is not frozen; exports are
+            merged. None trains all weights of those parts.
+        gradient_checkpointing: trade time for memory in the learn step.
+        value_head: predict the return of the state, per row, from the mean of the context and proprioception.
+        critic: whether that gradient trains the context too ("shared") or not ("detached").
+        dtype: of the loaded weights, as transformers names it; the compute precision is the Trainer's.
+        attention: transformers attention implementation.
+        processor: between the simulator or dataset and the network; None for what the checkpoint says.
+    """
+
+    optional = HEADS
+    network_class: ClassVar[type[FlowVLANetwork]]
+    reading_class: ClassVar[type[FlowVLAReading]]
+
+    def __init__(
+        self,
+        path: str,
+        chain: Chain,
+        teacher: Chain | None = None,
+        action_dims: int = 7,
+        chunk: int = 5,
+        proprio_dims: int = 8,
+        cameras: Sequence[str] = ("image",),
+        horizon: int | None = None,
+        reader: str | None = None,
+        timesteps_per_sample: int = 1,
+        freeze_vision: bool = False,
+        freeze_context: bool = True,
+        lora: dict[str, Any] | None = None,
+        gradient_checkpointing: bool = False,
+        value_head: bool = False,
+        critic: Literal["shared", "detached"] = "detached",
+        dtype: str = "float32",
+        attention: str = "sdpa",
+        processor: Processor | None = None,
+    ):
+        super().__init__()
+        if chain.prediction_type != "velocity":
+            raise ValueError(
+                f"policy.chain {type(chain).__name__} needs a network that predicts the {chain.prediction_type}, "
+                "but this policy predicts a velocity: take FlowSDE, CPS, FlowNoise or FlowODE"
+            )
+        check_teacher(chain, teacher)
+        self.path, self.chain, self.teacher = path, chain, teacher
+        self.timesteps_per_sample, self.critic = timesteps_per_sample, critic
+        self.action_dims, self.chunk, self.proprio_dims = action_dims, chunk, proprio_dims
+        self.cameras = tuple(cameras)
+        with checkpoint_error(path):
+            self.reading = self.reading_class(path, reader, self.cameras)
+            model = self.network_class.load(path, reader, horizon, dtype, attention)
+        self.network = self.network_class(model)
+        sizes = self.network.sizes
+        self.horizon = sizes.horizon
+        self.action_padding = action_padding(sizes, action_dims, chunk, proprio_dims)
+        self.processor = resolve_processor(Path(path) / OWN, self.reading, processor)
+        # actions of simulators and scaled ranges are bounded by 1, actions scaled by mean and std are not
+        self.bound = None if self.processor.action.kind == "mean_std" else 1.0
+        if gradient_checkpointing:
+            self.network.enable_gradient_checkpointing()
+        self.model: Any = add_lora_to_open(freeze(self.network, freeze_vision, freeze_context), lora)
+        self._add_heads(sizes, value_head)
+
+    def _add_heads(self, sizes: Sizes, value_head: bool) -> None:
+        """Add the critic, and the std head of a chain that predicts it; load saved ones."""
+        width = sizes.context_width
+        self.value_head = StateValue(width + self.proprio_dims, min(width, 512)) if value_head else None
+        self.log_std = nn.Linear(sizes.expert_width, sizes.action_dims) if self.chain.predicts_std else None
+        if self.log_std is not None:  # the initial std is the middle of its range
+            nn.init.zeros_(self.log_std.weight)
+            nn.init.zeros_(self.log_std.bias)
+        file = Path(self.path) / EXTRA
+        saved = read_weights(file, "save the policy there again") if file.is_file() else {}
+        for name in HEADS:
+            part = {key.removeprefix(f"{name}."): value for key, value in saved.items() if key.startswith(f"{name}.")}
+            if part and getattr(self, name) is not None:
+                fill(getattr(self, name), part, f"{file}: {name}")
+
+    # ---------------------------------------------------------------- inputs
+
+    def observation_names(self) -> tuple[str, ...]:
+        return self.processor.names_before((*self.cameras, "proprio", "instruction"))
+
+    def encode(self, raw: Mapping[str, Any]) -> Observation:
+        """Convert {camera uint8 [H, W, 3], "proprio" [P], "instruction"} to images [cameras, H, W, 3] and ids [L]."""
+        raw = self.processor.encode(raw)
+        require_inputs(raw, (*self.cameras, "proprio", "instruction"), self)
+        images = [torch.as_tensor(np.asarray(raw[name])) for name in self.cameras]
+        for name, image in zip(self.cameras, images):
+            if image.dtype != torch.uint8 or image.dim() != 3 or image.shape[2] != 3:
+                raise ValueError(
+                    f"observation {name!r} must be uint8 [H, W, 3], got {image.dtype} {tuple(image.shape)}"
+                )
+            if image.shape != images[0].shape:
+                raise ValueError(
+                    f"cameras {self.cameras[0]!r} and {name!r} have images of {tuple(images[0].shape)} and "
+                    f"{tuple(image.shape)}; give them one size with policy.processor.images"
+                )
+        proprio = torch.as_tensor(np.asarray(raw["proprio"], dtype=np.float32))
+        if proprio.shape != (self.proprio_dims,):
+            raise ValueError(
+                f"observation 'proprio' has shape {tuple(proprio.shape)}, "
+                f"but policy.proprio_dims is {self.proprio_dims}"
+            )
+        ids = self.reading.ids(str(raw["instruction"]))
+        return {"images": torch.stack(images), "input_ids": ids, "proprio": proprio}
+
+    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
+        """Collate rows; shorter instructions are padded at the end."""
+        ids = [row["input_ids"] for row in observations]
+        return {
+            "images": torch.stack([torch.as_tensor(row["images"]) for row in observations]),
+            "input_ids": pad_stack(ids, self.reading.pad_id),
+            "attention_mask": pad_stack([torch.ones_like(row) for row in ids]),
+            "proprio": torch.stack([torch.as_tensor(row["proprio"]) for row in observations]),
+        }
+
+    def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
+        """Return the chunk [H, A]: a chain without transitions."""
+        real = np.asarray(output, dtype=np.float32)
+        if real.shape != (self.chunk, self.action_dims):
+            raise ValueError(
+                f"a demonstrated action has shape {real.shape}, but the policy's chunk and action_dims make "
+                f"({self.chunk}, {self.action_dims})"
+            )
+        return torch.as_tensor(self.processor.encode_action(real))
+
+    def contract(self) -> dict[str, Any]:
+        """Return the processor, the cameras, and the shape of an action."""
+        sizes = {"action.chunk": self.chunk, "action.dims": self.action_dims, "action.horizon": self.horizon}
+        return {**self.processor.contract(), "cameras": list(self.cameras), **sizes}
+
+    # ---------------------------------------------------------------- the network of the chain
+
+    def encode_context(self, observation: Mapping[str, Any]) -> EncodedContext:
+        require_inputs(observation, ("images", "input_ids", "attention_mask", "proprio"), self)
+        proprio = observation["proprio"].float()
+        inputs = {
+            "input_ids": observation["input_ids"],
+            "attention_mask": observation["attention_mask"],
+            "pixel_values": self.reading.pixels(observation["images"]).to(self.network.dtype),
+        }
+        prefix, hidden, mask = self.network.read(inputs, proprio)
+        if self.value_head is None:
+            return EncodedContext(prefix)
+        hidden = hidden if self.critic == "shared" else hidden.detach()
+        mean = (hidden * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+        return EncodedContext(prefix, self.value_head(torch.cat([mean.float(), proprio], dim=-1)))
+
+    def predict(
+        self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        found = self.network.decode_actions(prefix, x, time)
+        log_std = None if self.log_std is None else self.log_std(found.to(self.log_std.weight.dtype)).float()
+        return self.network.velocity(found).float(), log_std
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Save model and inputs in the checkpoint's format, adapters merged, with mmrl's heads and policy.processor."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.network_class.save(merge_lora(self.model), folder)
+        self.reading.save(folder, self.processor, self.proprio_dims, self.action_dims)
+        heads = {
+            f"{name}.{key}": value.detach().contiguous().cpu()
+            for name in HEADS
+            if getattr(self, name) is not None
+            for key, value in getattr(self, name).state_dict().items()
+        }
+        if heads:
+            save_file(heads, folder / EXTRA)
+        own = {"class": type(self).__name__, "processor": self.processor.to_dict()}
+        (folder / OWN).write_text(json.dumps(own, indent=2) + "\n")
