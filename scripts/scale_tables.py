@@ -42,10 +42,11 @@ def scaling_table(lines: list[Line]) -> str:
     )
     rows = []
     for line in select(lines, "scaling"):
+        strategy = " ".join(f"`{word}`" for word in (line["strategy"], *line["settings"]["word"]))
         for phase, name in NAMES.items():
             one, two = (median(each[phase] for each in line["seconds"][runs]) for runs in ("one", "two"))
             ratios = [f"{line[kind][phase]:.2f}" for kind in ("weak", "strong", "beside", "of_beside")]
-            rows.append((f"`{line['strategy']}`", name, f"{one:.2f}", f"{two:.2f}", *ratios))
+            rows.append((strategy, name, f"{one:.2f}", f"{two:.2f}", *ratios))
     return format_table(head, rows)
 
 
