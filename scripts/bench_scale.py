@@ -74,7 +74,7 @@ def compare(runs: dict[str, list[Run]]) -> dict[str, Any]:
         "beside": ratio("one", "beside"),
         "of_beside": ratio("beside", "two"),
         "balance": {what: round(median(run.balance(what) for run in runs["two"]), 3) for what in ("tokens", "learned")},
-        "seconds": {name: [_rounded(each) for each in rounds] for name, rounds in seconds.items()},
+        "seconds": {name: [_round_values(each) for each in rounds] for name, rounds in seconds.items()},
     }
 
 
@@ -82,7 +82,7 @@ def _phases(run: Run) -> dict[str, float]:
     return {**run.seconds, "iteration": run.iteration}
 
 
-def _rounded(seconds: dict[str, float]) -> dict[str, float]:
+def _round_values(seconds: dict[str, float]) -> dict[str, float]:
     return {name: round(value, 4) for name, value in seconds.items()}
 
 

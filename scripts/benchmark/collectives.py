@@ -45,7 +45,7 @@ class Used:
 class CountCollectives(TorchDispatchMode):
     """Count the collectives that are called inside, by phase and kind; nothing overlaps them then.
 
-    Every collective is preceded by a barrier, so that waiting for another rank is told from sending, and is waited for.
+    A barrier stands before every collective, so that waiting for another rank and sending are timed apart.
     Collectives of Python objects, by which ranks exchange episodes and numbers, are among them. FSDP2's copies between
     parameters and the buffers of its collectives are of the kind "copies".
     """
