@@ -84,6 +84,6 @@ OTHERS: list[Row] = [
     ("list recipes policies", "'policies'", "mmrl list recipes"),
     ("completion fish", "fish", "bash or zsh"),
     ("list recipe=grpo", "'recipe=grpo'", "Groups are"),
-    ("doctor fix", "no arguments", "fix"),
+    ("doctor fix", "key=value", "fix"),
 ]
 """`mmrl ''` is the word that is empty."""
