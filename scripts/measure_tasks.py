@@ -1,10 +1,12 @@
 """Measure floor and ceiling of tasks and store them, for `mmrl list tasks`: python scripts/measure_tasks.py [NAME ...]
 
-The scores of the expert, of random answers and of the commonest answer go into docs/results/tasks/NAME.json.
+The scores of the expert, of random answers and of the commonest answer go into docs/results/tasks/NAME.json. The laws
+of tasks measure them again, so that `--count 128` problems in place of 256 are right where one takes long.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -16,9 +18,9 @@ from mmrl.experiments.results import FOLDER
 from tests.laws.task_examples import CHOICES, ENVIRONMENTS, build_task, names
 
 
-def measure(name: str) -> None:
-    """Measure one option of conf/task and write its file."""
-    row = measure_baselines(build_task(name)).plain()
+def measure(name: str, count: int) -> None:
+    """Measure one option of conf/task on `count` problems and write its file."""
+    row = measure_baselines(build_task(name), count).plain()
     path = FOLDER / "tasks" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(row) + "\n")
@@ -26,5 +28,9 @@ def measure(name: str) -> None:
 
 
 if __name__ == "__main__":
-    for option in sys.argv[1:] or sorted((set(names()) | ENVIRONMENTS) - CHOICES):
-        measure(option)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="options of conf/task; all by default")
+    parser.add_argument("--count", type=int, default=256, help="problems")
+    chosen = parser.parse_args()
+    for option in chosen.names or sorted((set(names()) | ENVIRONMENTS) - CHOICES):
+        measure(option, chosen.count)
