@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from gymnasium.vector import VectorEnv
 
 from mmrl.types import Sim
+from sims.host.states import state_of
 from sims.host.tasks import task_of
 from sims.workers.process import Program, open_workers
 from sims.workers.python import find_python
@@ -74,9 +75,16 @@ class GuestSim(Sim):
     def contract(self) -> dict[str, Any]:
         return dict(self._statement()["contract"])
 
+    def stored_states(self, split: str) -> int:
+        """How many stored initial states a split has; 0 where states are made from their seeds alone."""
+        states = self._statement()["states"]
+        return len(states[split]) if states else 0
+
     def task_of(self, seed: int) -> str:
-        """The task of an initial state, by `sims.host.tasks.task_of` from the guest's."""
+        """The task of an initial state, from the guest's stored states or its tasks."""
         stated = self._statement()
+        if stated["states"]:
+            return state_of(seed, stated["states"])[0]
         return task_of(seed, stated["tasks"], stated["held_out_tasks"]) if stated["tasks"] else self.name
 
     def __getattr__(self, name: str) -> Any:
