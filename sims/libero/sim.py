@@ -28,8 +28,6 @@ class LiberoSim(GuestSim):
         renderer: ray (surfaces in plain colours, without OpenGL), egl or osmesa (with textures).
         orientation: of images: upright; robosuite (upside down, as robosuite gives them); rotated, which is that turned
             by 180 degrees, as OpenVLA and other published policies expect them.
-        gripper: robosuite (the seventh number closes the gripper at +1 and opens it at -1) or openvla (opens it above
-            0.5, as the outputs of OpenVLA's policies).
     """
 
     suite: str = "object"
@@ -43,7 +41,6 @@ class LiberoSim(GuestSim):
     cameras: tuple[str, ...] = ("agent",)
     renderer: str = "ray"
     orientation: str = "upright"
-    gripper: str = "robosuite"
 
     guest: ClassVar[str] = "sims.libero.guest:Libero"
     environment: ClassVar[str | None] = ".venv-libero"

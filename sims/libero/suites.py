@@ -15,6 +15,7 @@ STEP_LIMITS = {"object": 280, "spatial": 220, "goal": 300, "10": 520, "90": 400}
 """Control steps of an episode: the longest demonstration and some more, as in the evaluation of OpenVLA."""
 PERTURBATIONS = {"none": "", "language": "_lan", "object": "_object", "position": "_swap", "task": "_task"}
 """Suffixes of LIBERO-PRO's suites."""
+_REWORDED = ("language", "task")
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,14 @@ class TaskFiles:
 
     Args:
         name: of the task, with the perturbation behind a plus sign.
-        definition: its file in BDDL, which has the sentence, the objects and the goal.
+        sentence: the instruction, from the name of the task's file as in published data; None where a perturbation
+            words it, and the definition has it.
+        definition: its file in BDDL, which has the objects, the goal and a sentence.
         states: file of the stored initial states.
     """
 
     name: str
+    sentence: str | None
     definition: str
     states: str
 
@@ -59,6 +63,7 @@ def list_tasks(suite: str, perturbation: str = "none") -> list[TaskFiles]:
     return [
         TaskFiles(
             f"{task.name}{mark}",
+            None if perturbation in _REWORDED else task.language,
             os.path.join(folders["bddl_files"], task.problem_folder, task.bddl_file),
             os.path.join(folders["init_states"], task.problem_folder, task.init_states_file),
         )
