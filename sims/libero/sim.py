@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from sims.workers.guest import GuestSim
@@ -41,6 +41,7 @@ class LiberoSim(GuestSim):
     cameras: tuple[str, ...] = ("agent",)
     renderer: str = "ray"
     orientation: str = "upright"
+    timeout_s: float = field(default=300.0, kw_only=True)  # the first steps compile, and a reset builds scenes
 
     guest: ClassVar[str] = "sims.libero.guest:Libero"
     environment: ClassVar[str | None] = ".venv-libero"

@@ -61,6 +61,8 @@ def test_the_task_poses_each_state_once_and_draws_where_there_are_none():
 
 
 def test_a_configuration_chooses_the_task_from_its_simulator():
+    pytest.importorskip("msgpack")
+
     def find_task(*words):
         return to_lightning(compose([*words, "policy.path=null"]))["data"]["init_args"]["task"]["class_path"]
 
