@@ -10,7 +10,8 @@ import numpy as np
 from gymnasium import spaces
 
 from sims.host.states import state_of
-from sims.libero.scene import CONTROL_HZ, OPEN, EpisodeState
+from sims.libero.domain import CONTROL_HZ
+from sims.libero.scene import OPEN, EpisodeState
 
 if TYPE_CHECKING:
     from sims.libero.expert import PickAndPlace

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
-import os
-import warnings
 from typing import Any
 
 import numpy as np
 
-from sims.libero.lean import flatten_textures
+from sims.libero.domain import build_env
 from sims.libero.suites import TaskFiles
 
-CONTROL_HZ = 20
+_TRIALS = 100
 OPEN = -1.0
 """The gripper's action that opens it; +1 closes it."""
 
@@ -32,7 +29,7 @@ class Scene:
     def __init__(self, files: TaskFiles, renderer: str):
         self.files, self.states = files, files.load_states()
         with contextlib.redirect_stdout(io.StringIO()):
-            self.env = _build_env(files.definition, lean=renderer == "ray")
+            self.env = build_env(files.definition, lean=renderer == "ray")
         self.robot = self.env.robots[0]
         words = self.env.parsed_problem["language_instruction"]
         self.sentence = files.sentence or (words if isinstance(words, str) else " ".join(words))
@@ -61,12 +58,7 @@ class Scene:
         """
         if not 0 <= number < len(self.states):
             raise IndexError(f"task {self.files.name!r} has {len(self.states)} stored states, asked for {number}")
-        drawn = np.random.get_state()
-        np.random.seed(0)
-        try:
-            self.env.reset()
-        finally:
-            np.random.set_state(drawn)
+        self._reset()
         self.robot.gripper.current_action = np.zeros(2)
         self.env.sim.set_state_from_flattened(self.states[number])
         self.env.sim.forward()
@@ -74,6 +66,23 @@ class Scene:
         self.active = EpisodeState(self)
         self.active.save()
         return self.active
+
+    def _reset(self) -> None:
+        """Reset the package's environment with the draws of one seed; it draws again where objects do not fit."""
+        from robosuite.utils.errors import RandomizationError
+
+        drawn = np.random.get_state()
+        np.random.seed(0)
+        try:
+            for _ in range(_TRIALS):
+                try:
+                    self.env.reset()
+                    return
+                except RandomizationError:
+                    continue
+            raise RuntimeError(f"the objects of task {self.files.name!r} could not be placed in {_TRIALS} draws")
+        finally:
+            np.random.set_state(drawn)
 
     def camera(self, name: str, size: int) -> Any:
         """A camera of the scene, with `draw(data)`."""
@@ -157,44 +166,3 @@ def _axis_angle(quaternion: np.ndarray) -> np.ndarray:
     real = float(np.clip(quaternion[3], -1, 1))
     length = np.sqrt(1 - real * real)
     return np.zeros(3) if length < 1e-9 else quaternion[:3] * 2 * np.arccos(real) / length
-
-
-def _build_env(definition: str, lean: bool) -> Any:
-    """robosuite's environment of a task, without its observations, which are read from the state instead."""
-    _import_quietly()
-    import robosuite
-
-    import libero.libero.envs.bddl_utils as parser
-    from libero.libero.envs import TASK_MAPPING
-
-    domain = TASK_MAPPING[parser.get_problem_info(definition)["problem_name"]]
-
-    def initialise(self: Any, xml_string: Any = None) -> None:
-        domain._initialize_sim(self, flatten_textures(xml_string or self.model.get_xml()))
-
-    # the class checks that its name is that of the problem
-    kind = type(domain.__name__, (domain,), {"_initialize_sim": initialise}) if lean else domain
-    env = kind(
-        definition,
-        robots=["Panda"],
-        controller_configs=robosuite.load_controller_config(default_controller="OSC_POSE"),
-        initialization_noise=None,
-        use_camera_obs=False,
-        has_offscreen_renderer=False,
-        control_freq=CONTROL_HZ,
-        ignore_done=True,
-        hard_reset=False,
-        camera_names=["agentview", "robot0_eye_in_hand"],
-    )
-    env._observables.clear()
-    return env
-
-
-def _import_quietly() -> None:
-    """Import robosuite, which names a GL back end when it is imported, without its advice about a macro file."""
-    # any back end but EGL, which robosuite imports unasked; nothing is drawn with this name
-    os.environ.setdefault("MUJOCO_GL", "glx")
-    warnings.filterwarnings("ignore", module="glfw")
-    logging.getLogger("robosuite_logs").setLevel(logging.ERROR)
-    with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
-        import robosuite  # noqa: F401
