@@ -16,7 +16,7 @@ from sims.host.states import state_of
 from sims.host.tasks import task_of
 from sims.workers.process import Program, open_workers
 from sims.workers.python import find_python
-from sims.workers.sim import check_workers, run_expert
+from sims.workers.sim import check_workers, describe, run_expert
 from sims.workers.vector import WorkerVectorEnv
 
 
@@ -51,7 +51,8 @@ class GuestSim(Sim):
     def guest_arguments(self) -> dict[str, Any]:
         """Arguments of the guest's class."""
         own = {field.name for field in fields(GuestSim)}
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in own}
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in own}
+        return {name: describe(value) for name, value in given.items()}  # plain lists in place of OmegaConf's
 
     def program(self) -> Program:
         """What the processes run."""

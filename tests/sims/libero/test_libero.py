@@ -9,6 +9,7 @@ import pytest
 
 import sims
 from mmrl.commands.data_record import record
+from mmrl.config.compose import compose, to_lightning
 from mmrl.datasets.lerobot.reader import LeRobotDataset
 from mmrl.types import Sim
 from sims.states import StoredStateTask
@@ -179,6 +180,15 @@ def test_the_expert_solves_milk_and_refuses_other_goals():
     with pytest.raises(SimulatorError, match="puts one object into or onto another"):
         sim.expert(env)
     env.close()
+
+
+def test_a_configuration_takes_sizes_and_states_from_the_simulator():
+    words = ["recipe=flow_bc", "sim=libero", "sim.tasks=[milk, 0]", "sim.chunk=8"]
+    config = to_lightning(compose(words))
+    policy, task = config["model"]["init_args"]["policy"]["init_args"], config["data"]["init_args"]["task"]
+    assert (policy["action_dims"], policy["chunk"], policy["proprio_dims"]) == (7, 8, 8)
+    assert task["class_path"] == "sims.states.StoredStateTask"
+    assert task["init_args"]["sim"]["init_args"]["tasks"] == ["milk", 0]
 
 
 @pytest.mark.slow
