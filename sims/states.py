@@ -18,10 +18,10 @@ class StoredStateTask(SimTask):
     """
 
     def __len__(self) -> int:
-        return min(self.count, self._stored() or self.count)
+        return min(self.count, self._count_states() or self.count)
 
     def __getitem__(self, index: int) -> Prompt:
-        if not self._stored():
+        if not self._count_states():
             return super().__getitem__(index)
         if not 0 <= index < len(self):
             raise IndexError(f"task {self.name!r} has {len(self)} stored initial states, asked for {index}")
@@ -29,5 +29,5 @@ class StoredStateTask(SimTask):
         info = {"seed": seed, "task": self.sim.task_of(seed)}
         return Prompt(key=f"{self.name}/{self.split}/{index}", info=info)
 
-    def _stored(self) -> int:
+    def _count_states(self) -> int:
         return self.sim.stored_states(self.split)  # type: ignore[attr-defined]

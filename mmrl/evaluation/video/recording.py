@@ -95,7 +95,7 @@ class VideoSim(Sim):
         return self
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "sim":
+        if name.startswith("__") or "sim" not in vars(self):
             raise AttributeError(name)
         return getattr(self.sim, name)  # expert, stored_states and other methods
 
