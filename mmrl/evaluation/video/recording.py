@@ -95,7 +95,7 @@ class VideoSim(Sim):
         return self
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "sim" not in vars(self):
+        if name.startswith("__") or not vars(self):  # a copy that has nothing yet
             raise AttributeError(name)
         return getattr(self.sim, name)  # expert, stored_states and other methods
 
