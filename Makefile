@@ -124,4 +124,7 @@ $(VENV_METAWORLD)/.metaworld: | $(VENV_METAWORLD)/bin/python
 
 $(VENV_LIBERO)/.libero: | $(VENV_LIBERO)/bin/python
 	$(VENV_LIBERO)/bin/python -m pip install --quiet $(LIBERO)
+	@# the package asks for the OpenCV with windows, whose import needs libGL
+	$(VENV_LIBERO)/bin/python -m pip uninstall --quiet --yes opencv-python
+	$(VENV_LIBERO)/bin/python -m pip install --quiet --no-deps --force-reinstall 'opencv-python-headless<5'
 	@touch $@
