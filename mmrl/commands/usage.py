@@ -89,6 +89,7 @@ Examples:
 
   mmrl evaluate RUN_FOLDER|FILE.ckpt [OPTION=VALUE ...] [KEY=VALUE ...]
   mmrl evaluate task=NAME policy.path=MODEL [GROUP=OPTION ...] [OPTION=VALUE ...] [KEY=VALUE ...]   without a run
+  mmrl evaluate sim=NAME policy=random|expert [OPTION=VALUE ...] [KEY=VALUE ...]   random actions, or the sim's expert
 
 Options:
   checkpoint=last      last, start, another name in the run's checkpoints folder, or a file

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from sims.host.tasks import task_of
-from sims.metaworld.images import RayCamera
+from sims.metaworld.images import UprightCamera
 
 CONTROL_HZ = 80
 STATE = 39
@@ -134,7 +134,7 @@ class MetaWorldEnv(gymnasium.Env):
         self.playing = ""
         self.full_state = np.zeros(STATE)  # with the goal
         self._env: Any = None
-        self._camera: RayCamera | None = None
+        self._camera: UprightCamera | None = None
         self._steps = 0
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -173,7 +173,7 @@ class MetaWorldEnv(gymnasium.Env):
     def render(self, size: int = 256) -> np.ndarray:  # type: ignore[override]
         """Image of the camera "corner2", uint8 [size, size, 3]."""
         if self._camera is None or self._camera.size != size:
-            self._camera = RayCamera(self._env.model, "corner2", size)
+            self._camera = UprightCamera(self._env.model, "corner2", size)
         return self._camera.draw(self._env.data)
 
     def close(self) -> None:
