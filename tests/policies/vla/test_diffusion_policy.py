@@ -192,6 +192,14 @@ def test_ddpm_is_that_of_lerobot(tmp_path, lerobot, monkeypatch):
     assert_close(found, expected, atol=1e-5, rtol=0)
 
 
+def test_lerobot_loads_a_new_policy(tmp_path, lerobot):
+    from lerobot.policies.diffusion.modeling_diffusion import DiffusionPolicy as Original
+
+    build(settings={"use_separate_rgb_encoder_per_camera": True}).save_pretrained(tmp_path)
+    original = Original.from_pretrained(tmp_path, strict=True)
+    assert original.config.n_action_steps == 5 and original.diffusion.num_inference_steps == 5
+
+
 def test_numbers_are_those_that_lerobot_computed():
     """With weights by a formula: the sampled chunk of lerobot 0.4.4."""
     policy = build(DDIM(4, 20, spacing="leading", refit_epsilon=False), settings={"n_obs_steps": 2})

@@ -64,7 +64,9 @@ class LeRobotSettings:
     def save(self, folder: Path, changes: Mapping[str, Any]) -> None:
         """Write config.json; `changes` are entries that are not those of the checkpoint any more."""
         own = {name: getattr(self, name) for name in self.entries()}
-        content = {"type": self.kind, **self.raw, **own, **self.features.to_json(), **changes}
+        # without an entry LeRobot takes weights of ImageNet, which it would download before it reads ours
+        given = {"pretrained_backbone_weights": None, **self.raw}
+        content = {"type": self.kind, **given, **own, **self.features.to_json(), **changes}
         (folder / CONFIG).write_text(json.dumps(content, indent=4) + "\n")
 
 
