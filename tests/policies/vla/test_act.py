@@ -265,7 +265,7 @@ def test_cloned_and_trained_from_rewards_by_words(tmp_path):
         "data.num_minibatches=1",
     ]
     clone = ["recipe=flow_bc", *small, "objective=act", f"run_dir='{tmp_path}/clone'"]
-    train = ["recipe=gaussian_grpo", *small, f"policy.path='{tmp_path}/clone/policy'", f"run_dir='{tmp_path}/train'"]
+    train = ["recipe=flow_reach_ppo", *small, f"policy.path='{tmp_path}/clone/policy'", f"run_dir='{tmp_path}/train'"]
     weights = []
     for words in (clone, train):
         CLI(to_lightning(compose(words))).fit()
