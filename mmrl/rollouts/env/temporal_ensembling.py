@@ -83,8 +83,8 @@ class TemporalEnsemblingVectorEnv(VectorWrapper):
         self.single_action_space = spaces.Box(low, high, dtype=step.dtype)  # type: ignore[arg-type]
         self.action_space = batch_space(self.single_action_space, env.num_envs)
         # of each control step that is still to come: the sum of weighted actions, and the number of chunks in it
-        self._sums = np.zeros(self.action_space.shape, np.float64)  # type: ignore[arg-type]
-        self._counts = np.zeros(self.action_space.shape[:2], np.int64)  # type: ignore[index]
+        self._sums = np.zeros((env.num_envs, *low.shape))
+        self._counts = np.zeros((env.num_envs, chunk), np.int64)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         begun = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from mmrl.evaluation.video.recording import VideoSim
 from mmrl.rollouts.env.temporal_ensembling import TemporalEnsemblingRollout, TemporalEnsemblingVectorEnv
 from mmrl.types import Completion, Context, Sampling
 from sims.tabletop.sims import Reach
@@ -67,6 +68,10 @@ def test_episodes_ask_at_every_control_step():
     episode = TemporalEnsemblingRollout(bootstrap=False).collect([(0, task[0])], ctx)[0]
     assert len(episode.turns) == 6 and episode.ended == "time"
     assert all(turn.completion.action_mask.all() for turn in episode.turns)
+    recorded = VideoSim(task.sim, 1, 16)
+    seen = replace(ctx, task=SimTask(recorded))
+    TemporalEnsemblingRollout(bootstrap=False).collect([(0, seen.task[0])], seen)
+    assert len(recorded.videos[0].frames) == 7
     with pytest.raises(ValueError, match="train with rollout=env"):
         TemporalEnsemblingRollout().collect([(0, task[0])], replace(ctx, purpose="train"))
     with pytest.raises(ValueError, match="single actions"):

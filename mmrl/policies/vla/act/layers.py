@@ -16,17 +16,15 @@ class Layer(nn.Module):
 
     Args:
         settings: of the checkpoint.
-        norms: LayerNorms: 2, and 3 with cross-attention.
     """
 
-    def __init__(self, settings: ACTSettings, norms: int):
+    def __init__(self, settings: ACTSettings):
         super().__init__()
         width = settings.dim_model
         self.self_attn = nn.MultiheadAttention(width, settings.n_heads, batch_first=True)
         self.linear1 = nn.Linear(width, settings.dim_feedforward)
         self.linear2 = nn.Linear(settings.dim_feedforward, width)
-        for number in range(1, norms + 1):
-            setattr(self, f"norm{number}", nn.LayerNorm(width))
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.pre_norm, self.activation = settings.pre_norm, gelu if settings.feedforward_activation == "gelu" else relu
 
     def attend(self, x: Tensor, place: Tensor, padded: Tensor | None = None) -> Tensor:
@@ -41,9 +39,6 @@ class Layer(nn.Module):
 class EncoderLayer(Layer):
     """Self-attention and MLP."""
 
-    def __init__(self, settings: ACTSettings):
-        super().__init__(settings, norms=2)
-
     def forward(self, x: Tensor, place: Tensor, padded: Tensor | None = None) -> Tensor:
         if self.pre_norm:
             x = x + self.attend(self.norm1(x), place, padded)
@@ -56,7 +51,8 @@ class DecoderLayer(Layer):
     """Self-attention of the action queries, cross-attention to the encoder's tokens, and MLP."""
 
     def __init__(self, settings: ACTSettings):
-        super().__init__(settings, norms=3)
+        super().__init__(settings)
+        self.norm3 = nn.LayerNorm(settings.dim_model)
         self.multihead_attn = nn.MultiheadAttention(settings.dim_model, settings.n_heads, batch_first=True)
 
     def forward(self, x: Tensor, tokens: Tensor, place: Tensor, token_place: Tensor) -> Tensor:

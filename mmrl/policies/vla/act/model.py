@@ -63,7 +63,7 @@ class ACT(nn.Module):
             state: [N, P].
         """
         maps = self.encoder_img_feat_input_proj(self.backbone(pixels.flatten(0, 1))["map"])
-        place = image_positions(*maps.shape[2:], maps.shape[1], maps.device)
+        place = image_positions(maps.shape[2], maps.shape[3], maps.shape[1], maps.device)
         images = maps.flatten(2).transpose(1, 2).unflatten(0, pixels.shape[:2]).flatten(1, 2)
         tokens = torch.cat([self.encoder_robot_state_input_proj(state)[:, None], images], dim=1)
         return tokens, place.repeat(pixels.shape[1], 1)

@@ -76,6 +76,7 @@ class DiffusionPolicy(LeRobotPolicy, ChainPolicy):
     optional = ("value_head",)
     settings_class = DiffusionSettings
     chain: Diffusion
+    teacher: Diffusion | None
 
     def __init__(
         self,

@@ -18,10 +18,10 @@ class LevelEmbedding(nn.Module):
 
     def __init__(self, dims: int):
         super().__init__()
-        self.half = dims // 2
+        self.rates = dims // 2
 
     def forward(self, level: Tensor) -> Tensor:
-        rate = torch.exp(torch.arange(self.half, device=level.device) * -(math.log(10_000) / (self.half - 1)))
+        rate = torch.exp(torch.arange(self.rates, device=level.device) * -(math.log(10_000) / (self.rates - 1)))
         angle = level[:, None] * rate
         return torch.cat([angle.sin(), angle.cos()], dim=-1)
 
