@@ -27,9 +27,9 @@ class Layer(nn.Module):
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.pre_norm, self.activation = settings.pre_norm, gelu if settings.feedforward_activation == "gelu" else relu
 
-    def attend(self, x: Tensor, place: Tensor, padded: Tensor | None = None) -> Tensor:
-        """Self-attention of x [N, L, D]; `place` is added to queries and keys, `padded` [N, L] keys are left out."""
-        at = x + place
+    def attend(self, x: Tensor, positions: Tensor, padded: Tensor | None = None) -> Tensor:
+        """Self-attention of x [N, L, D]; `positions` is added to queries and keys, `padded` [N, L] keys are left out."""
+        at = x + positions
         return self.self_attn(at, at, x, key_padding_mask=padded, need_weights=False)[0]
 
     def mlp(self, x: Tensor) -> Tensor:
@@ -39,11 +39,11 @@ class Layer(nn.Module):
 class EncoderLayer(Layer):
     """Self-attention and MLP."""
 
-    def forward(self, x: Tensor, place: Tensor, padded: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, positions: Tensor, padded: Tensor | None = None) -> Tensor:
         if self.pre_norm:
-            x = x + self.attend(self.norm1(x), place, padded)
+            x = x + self.attend(self.norm1(x), positions, padded)
             return x + self.mlp(self.norm2(x))
-        x = self.norm1(x + self.attend(x, place, padded))
+        x = self.norm1(x + self.attend(x, positions, padded))
         return self.norm2(x + self.mlp(x))
 
 
@@ -55,18 +55,18 @@ class DecoderLayer(Layer):
         self.norm3 = nn.LayerNorm(settings.dim_model)
         self.multihead_attn = nn.MultiheadAttention(settings.dim_model, settings.n_heads, batch_first=True)
 
-    def forward(self, x: Tensor, tokens: Tensor, place: Tensor, token_place: Tensor) -> Tensor:
+    def forward(self, x: Tensor, tokens: Tensor, positions: Tensor, token_positions: Tensor) -> Tensor:
         if self.pre_norm:
-            x = x + self.attend(self.norm1(x), place)
-            x = x + self.look(self.norm2(x), tokens, place, token_place)
+            x = x + self.attend(self.norm1(x), positions)
+            x = x + self.look(self.norm2(x), tokens, positions, token_positions)
             return x + self.mlp(self.norm3(x))
-        x = self.norm1(x + self.attend(x, place))
-        x = self.norm2(x + self.look(x, tokens, place, token_place))
+        x = self.norm1(x + self.attend(x, positions))
+        x = self.norm2(x + self.look(x, tokens, positions, token_positions))
         return self.norm3(x + self.mlp(x))
 
-    def look(self, x: Tensor, tokens: Tensor, place: Tensor, token_place: Tensor) -> Tensor:
+    def look(self, x: Tensor, tokens: Tensor, positions: Tensor, token_positions: Tensor) -> Tensor:
         """Cross-attention of x [N, S, D] to tokens [N, L, D]."""
-        return self.multihead_attn(x + place, tokens + token_place, tokens, need_weights=False)[0]
+        return self.multihead_attn(x + positions, tokens + token_positions, tokens, need_weights=False)[0]
 
 
 class Encoder(nn.Module):
@@ -77,9 +77,9 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(settings) for _ in range(layers))
         self.norm = nn.LayerNorm(settings.dim_model) if settings.pre_norm else nn.Identity()
 
-    def forward(self, x: Tensor, place: Tensor, padded: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, positions: Tensor, padded: Tensor | None = None) -> Tensor:
         for layer in self.layers:
-            x = layer(x, place, padded)
+            x = layer(x, positions, padded)
         return self.norm(x)
 
 
@@ -91,13 +91,13 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.n_decoder_layers))
         self.norm = nn.LayerNorm(settings.dim_model)
 
-    def forward(self, x: Tensor, tokens: Tensor, place: Tensor, token_place: Tensor) -> Tensor:
+    def forward(self, x: Tensor, tokens: Tensor, positions: Tensor, token_positions: Tensor) -> Tensor:
         for layer in self.layers:
-            x = layer(x, tokens, place, token_place)
+            x = layer(x, tokens, positions, token_positions)
         return self.norm(x)
 
 
-def sine_positions(count: int, dims: int) -> Tensor:
+def sine_embedding_1d(count: int, dims: int) -> Tensor:
     """Position embeddings [count, D]: sine and cosine of position / 10000^(2 floor(i / 2) / D) in turn.
 
     Source: Vaswani et al., "Attention Is All You Need", 2017, section 3.5, arXiv:1706.03762.
@@ -106,18 +106,15 @@ def sine_positions(count: int, dims: int) -> Tensor:
     return _waves(torch.arange(count, dtype=torch.float64)[:, None] * rate).float()
 
 
-def image_positions(height: int, width: int, dims: int, device: torch.device) -> Tensor:
+def sine_embedding_2d(height: int, width: int, dims: int) -> Tensor:
     """Position embeddings [h w, D] of a feature map: D / 2 numbers for the row and D / 2 for the column.
 
     Rows and columns are counted from 1 and scaled to (0, 2 pi].
     Source: Carion et al., "End-to-End Object Detection with Transformers", 2020, appendix A.4, arXiv:2005.12872.
     """
     half = dims // 2
-    rate = 10_000 ** (2 * (torch.arange(half, dtype=torch.float32, device=device) // 2) / half)
-    rows, columns = (
-        _waves(torch.arange(1, n + 1, device=device)[:, None] / (n + 1e-6) * 2 * math.pi / rate)
-        for n in (height, width)
-    )
+    rate = 10_000 ** (2 * (torch.arange(half, dtype=torch.float32) // 2) / half)
+    rows, columns = (_waves(torch.arange(1, n + 1)[:, None] / (n + 1e-6) * 2 * math.pi / rate) for n in (height, width))
     grid = (rows[:, None].expand(-1, width, -1), columns[None].expand(height, -1, -1))
     return torch.cat(grid, dim=-1).flatten(0, 1)
 

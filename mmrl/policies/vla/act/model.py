@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torchvision.models._utils import IntermediateLayerGetter
 from torchvision.ops.misc import FrozenBatchNorm2d
 
-from mmrl.policies.vla.act.layers import Decoder, Encoder, image_positions, sine_positions
+from mmrl.policies.vla.act.layers import Decoder, Encoder, sine_embedding_1d, sine_embedding_2d
 from mmrl.policies.vla.act.settings import ACTSettings
+from mmrl.policies.vla.lerobot.resnet import feature_size
 
 
 class ACT(nn.Module):
@@ -25,6 +26,9 @@ class ACT(nn.Module):
         settings: of the checkpoint.
     """
 
+    vae_encoder_pos_enc: Tensor
+    image_position_embedding: Tensor
+
     def __init__(self, settings: ACTSettings):
         super().__init__()
         self.settings = settings
@@ -35,7 +39,7 @@ class ACT(nn.Module):
             self.vae_encoder_robot_state_input_proj = nn.Linear(state, width)
             self.vae_encoder_action_input_proj = nn.Linear(actions, width)
             self.vae_encoder_latent_output_proj = nn.Linear(width, 2 * settings.latent_dim)
-            self.register_buffer("vae_encoder_pos_enc", sine_positions(settings.chunk_size + 2, width)[None])
+            self.register_buffer("vae_encoder_pos_enc", sine_embedding_1d(settings.chunk_size + 2, width)[None])
         net: Any = torchvision.models.get_model(
             settings.vision_backbone,
             weights=None,
@@ -49,39 +53,39 @@ class ACT(nn.Module):
         self.encoder_latent_input_proj = nn.Linear(settings.latent_dim, width)
         self.encoder_img_feat_input_proj = nn.Conv2d(net.fc.in_features, width, kernel_size=1)
         self.encoder_1d_feature_pos_embed = nn.Embedding(2, width)
+        size = feature_size(settings.features.image_size, 4 if settings.replace_final_stride_with_dilation else 5)
+        positions = sine_embedding_2d(*size, width).repeat(len(settings.features.images), 1)
+        self.register_buffer("image_position_embedding", positions, persistent=False)
         self.decoder_pos_embed = nn.Embedding(settings.chunk_size, width)
         self.action_head = nn.Linear(width, actions)
         for weight in (*self.encoder.parameters(), *self.decoder.parameters()):
             if weight.dim() > 1:
                 nn.init.xavier_uniform_(weight)
 
-    def read(self, pixels: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the tokens [N, 1 + L, D] of state and images, and the images' position embeddings [L, D].
+    def read(self, pixels: Tensor, state: Tensor) -> Tensor:
+        """Compute the tokens [N, 1 + L, D] of state and images.
 
         Args:
             pixels: [N, cameras, 3, H, W], normalised.
             state: [N, P].
         """
         maps = self.encoder_img_feat_input_proj(self.backbone(pixels.flatten(0, 1))["map"])
-        place = image_positions(maps.shape[2], maps.shape[3], maps.shape[1], maps.device)
         images = maps.flatten(2).transpose(1, 2).unflatten(0, pixels.shape[:2]).flatten(1, 2)
-        tokens = torch.cat([self.encoder_robot_state_input_proj(state)[:, None], images], dim=1)
-        return tokens, place.repeat(pixels.shape[1], 1)
+        return torch.cat([self.encoder_robot_state_input_proj(state)[:, None], images], dim=1)
 
-    def decode(self, tokens: Tensor, place: Tensor, latent: Tensor | None = None) -> Tensor:
+    def decode(self, tokens: Tensor, latent: Tensor | None = None) -> Tensor:
         """Compute features [N, S, D] of the action queries; without a latent [N, Z] it is 0.
 
         Args:
             tokens: of `read`.
-            place: of `read`.
             latent: of the demonstrated actions.
         """
         latent = tokens.new_zeros(len(tokens), self.settings.latent_dim) if latent is None else latent
         x = torch.cat([self.encoder_latent_input_proj(latent)[:, None], tokens], dim=1)
-        token_place = torch.cat([self.encoder_1d_feature_pos_embed.weight, place])
+        token_positions = torch.cat([self.encoder_1d_feature_pos_embed.weight, self.image_position_embedding])
         queries = self.decoder_pos_embed.weight
         start = queries.new_zeros(len(tokens), *queries.shape)
-        return self.decoder(start, self.encoder(x, token_place), queries, token_place)
+        return self.decoder(start, self.encoder(x, token_positions), queries, token_positions)
 
     def posterior(self, state: Tensor, actions: Tensor, padded: Tensor) -> tuple[Tensor, Tensor]:
         """Compute mean and log-variance [N, Z] of the latent of demonstrated actions [N, S, A].

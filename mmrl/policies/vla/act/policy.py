@@ -99,17 +99,16 @@ class ACTPolicy(LeRobotPolicy, ChainPolicy):
     def encode_context(self, observation: Mapping[str, Any]) -> EncodedContext:
         require_inputs(observation, ("images", "proprio"), self)
         pixels = self.pixels(observation["images"])[:, 0]
-        tokens, place = self.model.read(pixels, observation["proprio"][:, 0])
-        prefix = tokens, place.expand(len(tokens), -1, -1)
+        tokens = self.model.read(pixels, observation["proprio"][:, 0])
         if self.value_head is None:
-            return EncodedContext(prefix)
+            return EncodedContext((tokens,))
         seen = tokens if self.critic == "shared" else tokens.detach()
-        return EncodedContext(prefix, self.value_head(seen.mean(dim=1)))
+        return EncodedContext((tokens,), self.value_head(seen.mean(dim=1)))
 
     def predict(
         self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        features = self.model.decode(prefix[0], prefix[1][0])
+        features = self.model.decode(prefix[0])
         log_std = None if self.log_std is None else self.log_std(features).float()
         return self.model.action_head(features).float(), log_std
 
@@ -140,8 +139,8 @@ class ACTPolicy(LeRobotPolicy, ChainPolicy):
             noise = Noise(batch["row_seed"][rows].cpu().numpy()).normal(self.settings.latent_dim).to(mean.device)
             latent = mean + (log_variance / 2).exp() * noise
             kl = kl.index_put((rows,), latent_kl(mean, log_variance))
-        tokens, place = select_prefix(prefix, rows)
-        error = self._core(self.model.action_head(self.model.decode(tokens, place[0], latent)).float() - whole)
+        (tokens,) = select_prefix(prefix, rows)
+        error = self._core(self.model.action_head(self.model.decode(tokens, latent)).float() - whole)
         out = torch.zeros((*batch["action"].shape, 1), device=error.device)
         steps = torch.arange(self.chunk, device=rows.device)
         return {"denoising_error": out.index_put((rows[:, None], steps[None]), error[..., None]), "latent_kl": kl}

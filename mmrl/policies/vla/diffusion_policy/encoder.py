@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torchvision.transforms.functional import center_crop, resize
 
 from mmrl.policies.vla.diffusion_policy.settings import DiffusionSettings
+from mmrl.policies.vla.lerobot.resnet import feature_size
 
 
 class SpatialSoftmax(nn.Module):
@@ -79,11 +80,3 @@ def replace_batch_norm(module: nn.Module) -> None:
             setattr(module, name, nn.GroupNorm(part.num_features // 16, part.num_features))
         else:
             replace_batch_norm(part)
-
-
-def feature_size(image_size: tuple[int, int]) -> tuple[int, int]:
-    """Return height and width of a ResNet's last feature map: five times half the size, rounded up."""
-    height, width = image_size
-    for _ in range(5):
-        height, width = (height + 1) // 2, (width + 1) // 2
-    return height, width
