@@ -28,7 +28,7 @@ class Layer(nn.Module):
         self.pre_norm, self.activation = settings.pre_norm, gelu if settings.feedforward_activation == "gelu" else relu
 
     def attend(self, x: Tensor, positions: Tensor, padded: Tensor | None = None) -> Tensor:
-        """Self-attention of x [N, L, D]; `positions` is added to queries and keys, `padded` [N, L] keys are left out."""
+        """Self-attention of x [N, L, D]; queries and keys have `positions` added, `padded` [N, L] keys are ignored."""
         at = x + positions
         return self.self_attn(at, at, x, key_padding_mask=padded, need_weights=False)[0]
 
