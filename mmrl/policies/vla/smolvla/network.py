@@ -15,8 +15,9 @@ from transformers import AutoConfig
 
 from mmrl.policies.vla.chain import Prefix
 from mmrl.policies.vla.flow_vla.network import Context, FlowVLANetwork, Sizes
+from mmrl.policies.vla.lerobot.files import CONFIG, WEIGHTS, find_file
 from mmrl.policies.vla.smolvla.model import SmolVLA
-from mmrl.policies.vla.smolvla.settings import CONFIG, REMEDY, WEIGHTS, find_file, read_settings, vlm_source
+from mmrl.policies.vla.smolvla.settings import REMEDY, read_settings, vlm_source
 from mmrl.policies.weights import fill, read_weights
 
 _PREFIX = "model."  # of the network's weights in a checkpoint

@@ -9,12 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import hf_hub_download
-from huggingface_hub.errors import EntryNotFoundError
-
+from mmrl.policies.vla.lerobot.files import CONFIG, find_file
 from mmrl.strict_json import read_json_object
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
 REMEDY = "give a folder or hub id of a SmolVLA that lerobot or mmrl saved (policy.path)"
 
 
@@ -65,17 +62,6 @@ class SmolVLASettings:
         executed = min(int(self.raw.get("n_action_steps", self.chunk_size)), self.chunk_size)
         own = {part.name: getattr(self, part.name) for part in dataclasses.fields(self) if part.name != "raw"}
         return {"type": "smolvla", **self.raw, **own, "n_action_steps": executed}
-
-
-def find_file(path: str, name: str) -> Path | None:
-    """Return a file of a folder or, downloaded, of a hub repository; None if it has no such file."""
-    if Path(path).is_dir():
-        file = Path(path) / name
-        return file if file.is_file() else None
-    try:
-        return Path(hf_hub_download(path, name))
-    except EntryNotFoundError:
-        return None
 
 
 def read_settings(path: str, horizon: int | None = None) -> SmolVLASettings:
