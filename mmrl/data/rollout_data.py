@@ -28,6 +28,7 @@ from mmrl.data.context import build_context
 from mmrl.data.loader import IterationLoader
 from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
 from mmrl.data.parity import Parity, measure_staleness
+from mmrl.data.transform_state import collect_states, copy_stateful, load_states
 from mmrl.engines.base import Engine
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation_mode import evaluation_mode
@@ -102,6 +103,7 @@ class RolloutData(L.LightningDataModule):
         self.weighting, self.curriculum, self.sampling = weighting, curriculum, sampling
         self.annotators = {name: (annotators or {})[name] for name in pipeline or []}  # those that run, in order
         self.transforms = transforms or {}
+        self._spare_transforms = copy_stateful(self.transforms)  # for rows that are not trained on
         self.check_sizes()
         self.scheduled = ScheduledScalars(schedules or {})
         self.evaluation, self.parity = evaluation, parity
@@ -163,10 +165,11 @@ class RolloutData(L.LightningDataModule):
         return {**own, "annotators": annotators, "start": start, **self._collection_state()}
 
     def _collection_state(self) -> dict[str, Any]:
-        """State that collections change: curriculum and rollout."""
+        """State that collections change: curriculum, rollout and transforms."""
         return {
             "curriculum": self.curriculum.state_dict(),
             "rollout": parallel.gather([self.rollout.state_dict()]),
+            "transforms": collect_states(self.transforms),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -186,6 +189,7 @@ class RolloutData(L.LightningDataModule):
         if self.evaluation is not None:
             self.evaluation.load_state_dict(state.get("start", {}))
         self.curriculum.load_state_dict(state["curriculum"])
+        load_states(self.transforms, state.get("transforms", {}))
         self.rollout.load_state_dict(states[rank] if rank < len(states) else states[0])
 
     # ---------------------------------------------------------------- one iteration
@@ -266,7 +270,7 @@ class RolloutData(L.LightningDataModule):
     def _rows(self, collected: Collected, ctx: Context) -> Batch:
         """Collate the rows to learn from, and check their staleness and parity."""
         started = time.perf_counter()
-        batch = learnable(collected.episodes, collected.sampled, ctx, list(self.transforms.values()))
+        batch = learnable(collected.episodes, collected.sampled, ctx, self._spare_transforms)
         check_columns(batch, ("behavior_logprobs", "values", "reward", "bootstrap_value"), "the rollout", self.trainer)
         self.metrics |= measure_staleness(batch, ctx, self.staleness)
         if self.parity is not None:

@@ -82,8 +82,8 @@ class EntropyBand(Controller):
     """Raise a coefficient while the entropy is below a band, lower it while it is above.
 
     For the coefficient of the term `Entropy`, an entropy bonus. Below `low` the coefficient grows by `step`, above
-    `high` it falls by `step`, within [0, max_value]. Source: Skywork Open Reasoner 1, 2025, section 4 (adaptive
-    entropy control, with low = high), arXiv:2505.22312.
+    `high` it falls by `step`, within [0, max_value]. Source: Skywork Open Reasoner 1, 2025, adaptive entropy control,
+    with one target in place of a band, arXiv:2505.22312.
 
     Args:
         start: first coefficient.

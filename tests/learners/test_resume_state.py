@@ -1,8 +1,9 @@
-"""Schedules in runs: every iteration has its values, also after a resume and with asynchronous collection."""
+"""Schedules and transforms with a state: a resumed run is the uninterrupted one, and collection may be asynchronous."""
 
 import pytest
 import yaml
 
+from mmrl.runs.checkpoint_file import read_checkpoint
 from tests.learners.test_resume import same
 from tests.tiny_recipes import fit
 
@@ -16,7 +17,7 @@ RUN = (
     "model.scheduler.total_iters=20",
     "trainer.check_val_every_n_epoch=2",
     "data.num_prompts=3",
-    "data.transforms.drop_zero_variance=null",
+    "data.transforms={drop_zero_variance: null, third: {_target_: tests.transforms.test_state.LeaveOutThird}}",
 )
 LAST = 4
 
@@ -48,15 +49,21 @@ def test_every_iteration_has_its_values(whole):
     assert config["sampling"]["temperature"] == pytest.approx(0.7)
 
 
-def test_a_resumed_run_has_the_values_of_the_uninterrupted_one(whole, tmp_path):
+def test_a_resumed_run_is_the_uninterrupted_one(whole, tmp_path):
     fit(tmp_path / "first", *RUN, "trainer.max_epochs=2")
     checkpoint = f"ckpt_path='{tmp_path / 'first/checkpoints/last.ckpt'}'"
-    same(whole[1], fit(tmp_path / "second", *RUN, f"trainer.max_epochs={LAST}", checkpoint))
+    second = fit(tmp_path / "second", *RUN, f"trainer.max_epochs={LAST}", checkpoint)
+    same(whole[1], second)
+    assert second["data"]["transforms"] == whole[1]["data"]["transforms"]
+    assert second["data"]["transforms"]["third"]["iterations"] == LAST
 
 
 def test_asynchronous_collection_has_the_values_of_its_own_iteration(tmp_path):
+    """The state in a checkpoint is the one after the rows that were trained on, not of what is under way."""
     pipeline = ("objective=decoupled", "data.pipeline=[old, importance, group_advantage]")
-    more = ("data=async", "data.staleness=2", *pipeline, f"trainer.max_epochs={LAST}")
-    done = fit(tmp_path, *RUN, *more)
+    more = ("data=async", "data.staleness=2", *pipeline, "trainer.callbacks.checkpoint.every_n_epochs=2")
+    done = fit(tmp_path, *RUN, *more, f"trainer.max_epochs={LAST}")
     assert scheduled(done, "data.sampling.max_tokens") == [5, 2, 5, 2] == longest(done)
     assert scheduled(done, "data.reward.weights.exact") == [1, 0.75, 0.5, 0.25]
+    state = read_checkpoint(tmp_path / "checkpoints/epoch=1.ckpt")["AsyncRolloutData"]["transforms"]
+    assert state["third"]["iterations"] == 2 and done["data"]["transforms"]["third"]["iterations"] == LAST
