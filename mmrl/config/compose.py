@@ -30,6 +30,7 @@ from mmrl.config.reward_functions import KEY as REWARD
 from mmrl.config.reward_functions import replace_reward
 from mmrl.config.signatures import choose_state_task, import_class, split_workers, spread_sim
 from mmrl.errors import ConfigError
+from mmrl.schedules.extraction import extract_schedules
 
 SHORT = {
     "policy": "model.policy",
@@ -219,6 +220,7 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
         named = out["trainer"].get(name)
         if isinstance(named, dict) and "class_path" not in named:
             out["trainer"][name] = list(named.values())
+    extract_schedules(out)
     return {
         "seed_everything": plain["seed"],
         "run_dir": plain["run_dir"],
