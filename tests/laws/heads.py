@@ -13,12 +13,14 @@ from mmrl.batch import Batch
 from mmrl.policies.base import Policy
 from mmrl.policies.vla.chains import CPS, DDIM, DDPM, Chain, FlowNoise, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from mmrl.policies.vla.flow import ActionFlowPolicy
+from mmrl.policies.vla.openvla.policy import OpenVLAPolicy
 from mmrl.policies.vla.pi0.policy import Pi0Policy
 from mmrl.policies.vla.smolvla.policy import SmolVLAPolicy
 from mmrl.policies.vla.token import ActionTokenPolicy
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 from tests.checkpoints import pi0, smolvla
+from tests.openvla_checkpoint import openvla
 
 SMALL = dict(hidden_size=32, layers=1, heads=2, intermediate_size=48, visual_tokens=2)
 CHAINS: dict[str, Chain] = {
@@ -65,11 +67,23 @@ def smolvla_policy(chain: Chain = CHAINS["smolvla"], **given) -> SmolVLAPolicy:
     return SmolVLAPolicy(**{**sizes, **given})
 
 
-TOKENS = {"tokens": "equal", "openvla_tokens": "openvla"}
+@functools.cache
+def openvla_folder() -> str:
+    """A checkpoint in the published layout, with 32 action tokens and without statistics."""
+    return str(openvla(tempfile.mkdtemp(prefix="openvla")))
+
+
+def openvla_policy(**given) -> OpenVLAPolicy:
+    """The checkpoint as a policy in the same environment as the others."""
+    return OpenVLAPolicy(**{"path": openvla_folder(), "action_dims": 3, "chunk": 5, **given})
+
+
+LAYOUTS = {"tokens": "equal", "openvla_tokens": "openvla"}
+TOKENS = {*LAYOUTS, "openvla"}
 HEADS: dict[str, Callable[..., Policy]] = {
     **{
         name: lambda layout=layout, **given: ActionTokenPolicy(bins=16, layout=layout, **SMALL, **given)
-        for name, layout in TOKENS.items()
+        for name, layout in LAYOUTS.items()
     },
     **{
         name: lambda chain=chain, **given: ActionFlowPolicy(
@@ -79,6 +93,7 @@ HEADS: dict[str, Callable[..., Policy]] = {
     },
     "pi0": pi0_policy,
     "smolvla": smolvla_policy,
+    "openvla": openvla_policy,
 }
 STILL = lambda **given: ActionFlowPolicy(FlowODE(), expert_layers=1, **SMALL, **given)  # noqa: E731
 
