@@ -14,6 +14,7 @@ from mmrl.policies.base import Policy
 from mmrl.policies.vla.chains import CPS, DDIM, DDPM, Chain, FlowNoise, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from mmrl.policies.vla.flow import ActionFlowPolicy
 from mmrl.policies.vla.openvla.policy import OpenVLAPolicy
+from mmrl.policies.vla.openvla_oft.policy import OpenVLAOFTPolicy, OpenVLAOFTRegressionPolicy
 from mmrl.policies.vla.pi0.policy import Pi0Policy
 from mmrl.policies.vla.smolvla.policy import SmolVLAPolicy
 from mmrl.policies.vla.token import ActionTokenPolicy
@@ -21,6 +22,7 @@ from mmrl.rng import Noise
 from mmrl.types import Sampling
 from tests.checkpoints import pi0, smolvla
 from tests.openvla_checkpoint import openvla
+from tests.openvla_oft_checkpoint import openvla_oft
 
 SMALL = dict(hidden_size=32, layers=1, heads=2, intermediate_size=48, visual_tokens=2)
 CHAINS: dict[str, Chain] = {
@@ -37,6 +39,7 @@ CHAINS: dict[str, Chain] = {
     "gaussian": GaussianChunk(),
     "pi0": FlowSDE(steps=3),
     "smolvla": FlowSDE(steps=3),
+    "openvla_oft_l1": GaussianChunk(),
 }
 
 
@@ -78,8 +81,26 @@ def openvla_policy(**given) -> OpenVLAPolicy:
     return OpenVLAPolicy(**{"path": openvla_folder(), "action_dims": 3, "chunk": 5, **given})
 
 
+@functools.cache
+def openvla_oft_folder() -> str:
+    """The same checkpoint with a projector of proprioception and an L1 head."""
+    return str(openvla_oft(tempfile.mkdtemp(prefix="openvla_oft")))
+
+
+def openvla_oft_policy(**given) -> OpenVLAOFTPolicy:
+    """The checkpoint with action tokens as a policy in the same environment as the others."""
+    sizes = dict(action_dims=3, chunk=5, proprio_dims=13)
+    return OpenVLAOFTPolicy(**{"path": openvla_oft_folder(), **sizes, **given})
+
+
+def openvla_oft_l1_policy(chain: Chain = CHAINS["openvla_oft_l1"], **given) -> OpenVLAOFTRegressionPolicy:
+    """The checkpoint with its L1 head as a policy in the same environment as the others."""
+    sizes = dict(action_dims=3, chunk=5, proprio_dims=13)
+    return OpenVLAOFTRegressionPolicy(**{"path": openvla_oft_folder(), "chain": chain, **sizes, **given})
+
+
 LAYOUTS = {"tokens": "equal", "openvla_tokens": "openvla"}
-TOKENS = {*LAYOUTS, "openvla"}
+TOKENS = {*LAYOUTS, "openvla", "openvla_oft"}
 HEADS: dict[str, Callable[..., Policy]] = {
     **{
         name: lambda layout=layout, **given: ActionTokenPolicy(bins=16, layout=layout, **SMALL, **given)
@@ -94,6 +115,8 @@ HEADS: dict[str, Callable[..., Policy]] = {
     "pi0": pi0_policy,
     "smolvla": smolvla_policy,
     "openvla": openvla_policy,
+    "openvla_oft": openvla_oft_policy,
+    "openvla_oft_l1": openvla_oft_l1_policy,
 }
 STILL = lambda **given: ActionFlowPolicy(FlowODE(), expert_layers=1, **SMALL, **given)  # noqa: E731
 

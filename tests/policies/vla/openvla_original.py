@@ -21,13 +21,13 @@ from transformers import PreTrainedTokenizerFast
 PACKAGE = "vla_arena.models.openvla.prismatic.extern.hf"  # of PyPI's vla-arena, which has the original's files
 
 
-def load(kind: str, package: str = PACKAGE):
-    """Import a module of the original alone, without the packages around it, which import much more."""
+def load(kind: str | None, package: str = PACKAGE):
+    """Import a module of the original alone, without the packages around it, which import much more; None for none."""
     place = next(Path(entry) for entry in sys.path if (Path(entry) / package.split(".")[0]).is_dir())
     for depth in range(1, package.count(".") + 2):
         name = ".".join(package.split(".")[:depth])
         sys.modules.setdefault(name, types.ModuleType(name)).__path__ = [str(place / name.replace(".", "/"))]
-    return importlib.import_module(f"{package}.{kind}_prismatic")
+    return None if kind is None else importlib.import_module(f"{package}.{kind}_prismatic")
 
 
 def build_small_encoders(config: dict) -> None:

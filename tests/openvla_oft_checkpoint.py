@@ -1,0 +1,30 @@
+"""A tiny random OpenVLA-OFT with the published files: `python -m tests.checkpoints openvla_oft FOLDER`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from mmrl.policies.vla.openvla_oft.model import ProprioProjector, RegressionHead
+from tests.openvla_checkpoint import openvla
+
+
+def openvla_oft(folder: str | Path, proprio_dims: int = 13, action_dims: int = 3, **changes: Any) -> Path:
+    """The tiny OpenVLA with a projector of proprioception and an L1 head, in files as its authors' training saves them.
+
+    `changes` are entries of config.json.
+    """
+    folder = openvla(folder, **changes)
+    torch.manual_seed(1)
+    width = 32
+    parts: dict[str, nn.Module] = {
+        "proprio_projector": ProprioProjector(proprio_dims, width), "action_head": RegressionHead(action_dims, width)
+    }  # fmt: skip
+    for name, part in parts.items():
+        # saved in a process of several, whose names have a prefix
+        state = {f"module.{key}": value for key, value in part.state_dict().items()}
+        torch.save(state, folder / f"{name}--150000_checkpoint.pt")
+    return folder
