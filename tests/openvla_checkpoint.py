@@ -61,6 +61,10 @@ def openvla(folder: str | Path, **changes: Any) -> Path:
     }
     (folder / "config.json").write_text(json.dumps(config, indent=2))
     tokenizer.save_pretrained(folder)
+    own = {"tokenizer_class": "LlamaTokenizer", "processor_class": "PrismaticProcessor", "model_max_length": 2048}
+    own |= {"add_bos_token": True, "add_eos_token": False, "legacy": False, "padding_side": "right"}
+    special = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<PAD>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(own | special, indent=2))
     count = 2 if config["use_fused_vision_backbone"] else 1
     pixels = {
         "image_processor_type": "PrismaticImageProcessor",

@@ -47,6 +47,9 @@ def load_network(build: Callable[[], Any], path: str, dtype: str, apart: tuple[s
     model.language_model.tie_weights()  # changes nothing where they are not tied
     llama = model.language_model.model
     llama.rotary_emb = type(llama.rotary_emb)(llama.config)  # its buffer is not in the file
+    empty = [name for name, buffer in model.named_buffers() if buffer.is_meta]
+    if empty:
+        raise ValueError(f"{path}: {empty[0]} is in no file, and mmrl does not compute it; take another image encoder")
     return model.train()
 
 
