@@ -14,7 +14,8 @@ from mmrl.policies.base import Policy
 from mmrl.policies.vla.chains import CPS, DDIM, DDPM, Chain, FlowNoise, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from mmrl.policies.vla.flow import ActionFlowPolicy
 from mmrl.policies.vla.openvla.policy import OpenVLAPolicy
-from mmrl.policies.vla.openvla_oft.policy import OpenVLAOFTPolicy, OpenVLAOFTRegressionPolicy
+from mmrl.policies.vla.openvla_oft.continuous import OpenVLAOFTDiffusionPolicy, OpenVLAOFTRegressionPolicy
+from mmrl.policies.vla.openvla_oft.policy import OpenVLAOFTPolicy
 from mmrl.policies.vla.pi0.policy import Pi0Policy
 from mmrl.policies.vla.smolvla.policy import SmolVLAPolicy
 from mmrl.policies.vla.token import ActionTokenPolicy
@@ -41,6 +42,9 @@ CHAINS: dict[str, Chain] = {
     "smolvla": FlowSDE(steps=3),
     "openvla_oft_l1": GaussianChunk(),
 }
+
+
+DIFFUSION = DDIM(steps=5, levels=50)
 
 
 @functools.cache
@@ -97,6 +101,18 @@ def openvla_oft_l1_policy(chain: Chain = CHAINS["openvla_oft_l1"], **given) -> O
     """The checkpoint with its L1 head as a policy in the same environment as the others."""
     sizes = dict(action_dims=3, chunk=5, proprio_dims=13)
     return OpenVLAOFTRegressionPolicy(**{"path": openvla_oft_folder(), "chain": chain, **sizes, **given})
+
+
+def openvla_oft_diffusion_policy(chain: Chain = DIFFUSION, **given) -> OpenVLAOFTDiffusionPolicy:
+    """The checkpoint with a diffusion head as a policy in the same environment as the others."""
+    sizes = dict(action_dims=3, chunk=5, proprio_dims=13)
+    return OpenVLAOFTDiffusionPolicy(**{"path": openvla_oft_diffusion_folder(), "chain": chain, **sizes, **given})
+
+
+@functools.cache
+def openvla_oft_diffusion_folder() -> str:
+    """The same checkpoint with a projector of noisy actions and a diffusion head."""
+    return str(openvla_oft(tempfile.mkdtemp(prefix="openvla_oft"), diffusion=True))
 
 
 LAYOUTS = {"tokens": "equal", "openvla_tokens": "openvla"}

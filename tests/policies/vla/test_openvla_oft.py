@@ -14,11 +14,12 @@ from torch.testing import assert_close
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
-from mmrl.policies.vla.chains import DDIM
-from mmrl.rng import Noise
-from mmrl.types import Sampling
+from mmrl.policies.vla.chains import DDIM, GaussianChunk
 from tests.laws.heads import (
+    demonstrated,
     openvla_folder,
+    openvla_oft_diffusion_folder,
+    openvla_oft_diffusion_policy,
     openvla_oft_folder,
     openvla_oft_l1_policy,
     openvla_oft_policy,
@@ -38,22 +39,24 @@ def two_views(count: int) -> list[dict]:
     return [{**raw, "wrist": raw["image"][::-1].copy()} for raw in raws(count)]
 
 
-def component(name: str) -> dict[str, torch.Tensor]:
-    (file,) = Path(openvla_oft_folder()).glob(f"{name}--*checkpoint.pt")
+def component(name: str, folder: str | None = None) -> dict[str, torch.Tensor]:
+    (file,) = Path(folder or openvla_oft_folder()).glob(f"{name}--*checkpoint.pt")
     return {key.removeprefix("module."): value for key, value in torch.load(file, weights_only=True).items()}
 
 
-def hidden_by_hand(policy, observation, row: int) -> torch.Tensor:
+def hidden_by_hand(policy, observation, row: int, actions=None, time=None) -> torch.Tensor:
     """Features [15, 32] that the numbers of one row are read from, from the equations."""
     reference = Reference(policy.path, causal=not policy.bidirectional)
     own, silu = component("proprio_projector"), torch.nn.functional
+    actions = torch.zeros(15, 32) if actions is None else actions
+    time = torch.zeros(0, 32) if time is None else time
     ids = observation["input_ids"][row, : observation["attention_mask"][row].sum()]
     pixels = policy.reading.pixels(observation["images"])[row]
     proprio = silu.linear(observation["proprio"][row], own["fc1.weight"], own["fc1.bias"])
     proprio = silu.linear(silu.gelu(proprio), own["fc2.weight"], own["fc2.bias"])
     words, stop = reference.embed(ids), reference.embed(torch.tensor([2]))
-    parts = [words[:1], *(reference.patches(view) for view in pixels), proprio[None], words[1:]]
-    tokens = torch.cat([*parts, torch.zeros(15, 32), stop])
+    parts = [words[:1], *(reference.patches(view) for view in pixels), proprio[None], time, words[1:]]
+    tokens = torch.cat([*parts, actions, stop])
     first = len(tokens) - 17  # the empty token, which the first number is read from
     return reference.llama(tokens)[first : first + 15]
 
@@ -72,12 +75,14 @@ def test_logits_and_regression_are_those_of_the_equations(bidirectional):
         for row in range(3):
             hidden = hidden_by_hand(tokens, observation, row)
             assert_close(logits[row], reference.logits(hidden), atol=1e-5, rtol=0)
-            assert_close(mean[row], regression_by_hand(head, hidden.view(5, 96)), atol=1e-5, rtol=0)
+            assert_close(mean[row], perceptron(head, hidden.view(5, 96), "model"), atol=1e-5, rtol=0)
 
 
-def regression_by_hand(own: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+def perceptron(own: dict[str, torch.Tensor], x: torch.Tensor, place: str) -> torch.Tensor:
+    """Two residual blocks between two linear layers."""
+
     def part(name: str, x: torch.Tensor, kind) -> torch.Tensor:
-        weight, bias = own[f"model.{name}.weight"], own[f"model.{name}.bias"]
+        weight, bias = own[f"{place}.{name}.weight"], own[f"{place}.{name}.bias"]
         return kind(x, x.shape[-1:], weight, bias) if kind is torch.layer_norm else kind(x, weight, bias)
 
     linear = torch.nn.functional.linear
@@ -87,17 +92,40 @@ def regression_by_hand(own: dict[str, torch.Tensor], x: torch.Tensor) -> torch.T
     return part("fc2", part("layer_norm2", x, torch.layer_norm), linear)
 
 
+def test_noise_is_that_of_the_equations():
+    """Noisy numbers in place of the placeholders, and the timestep after proprioception."""
+    policy = openvla_oft_diffusion_policy(cameras=CAMERAS).eval()
+    observation = policy.collate([policy.encode(raw) for raw in two_views(3)])
+    x, timestep = torch.randn(3, 5, 3), torch.tensor([49.0, 20.0, 0.0])
+    own = torch.load(f"{policy.path}/noisy_action_projector--150000_checkpoint.pt", weights_only=True)
+    first, second = ([own[f"module.{name}.{part}"] for part in ("weight", "bias")] for name in ("fc1", "fc2"))
+    linear = torch.nn.functional.linear
+    with torch.no_grad():
+        noise, _ = policy.predict(policy.encode_context(observation).prefix, x, (timestep + 1) / 50)
+        for row in range(3):
+            actions = linear(torch.nn.functional.gelu(linear(x[row].reshape(15, 1), *first)), *second)
+            angle = timestep[row] / 10_000 ** (torch.arange(16) / 15)
+            time = torch.cat([angle.sin(), angle.cos()])
+            hidden = hidden_by_hand(policy, observation, row, actions, time[None])
+            head = component("action_head", policy.path)
+            assert_close(
+                noise[row], perceptron(head, hidden.view(5, 96), "noise_predictor.mlp_resnet"), atol=1e-5, rtol=0
+            )
+
+
 @pytest.mark.parametrize("bidirectional", [True, False])
-def test_actions_are_those_of_the_original(tmp_path, bidirectional):
-    """Greedy tokens, regressed actions and features of modeling_prismatic.py of OpenVLA-OFT."""
+@pytest.mark.parametrize("diffusion", [True, False])
+def test_actions_are_those_of_the_original(tmp_path, bidirectional, diffusion):
+    """Regressed actions, noise and features of modeling_prismatic.py of OpenVLA-OFT."""
     if ORIGINAL not in os.environ:
         pytest.skip(f"{ORIGINAL} names no folders with transformers 4.40.1, timm 0.9.16 and the original's files")
     own = {"proprio": {"q01": [-1.0] * 13, "q99": [1.0] * 13, "mask": [True] * 13}}
-    folder = openvla_oft(tmp_path / "made", n_action_bins=32, norm_stats={"robot": {**ROBOT, **own}})
+    folder = openvla_oft(tmp_path / "made", diffusion=diffusion, norm_stats={"robot": {**ROBOT, **own}})
     options = {"path": str(folder), "cameras": CAMERAS, "bidirectional": bidirectional}
-    tokens, numbers = openvla_oft_policy(**options).eval(), openvla_oft_l1_policy(**options).eval()
-    given = two_views(3)
-    observation = tokens.collate([tokens.encode(raw) for raw in given])
+    build = openvla_oft_diffusion_policy if diffusion else openvla_oft_l1_policy
+    policy, given = build(**options).eval(), two_views(3)
+    observation = policy.collate([policy.encode(raw) for raw in given])
+    x, timestep = torch.randn(3, 5, 3), torch.tensor([49.0, 20.0, 0.0])
     np.savez(
         tmp_path / "in",
         images=np.stack([[raw[name] for name in CAMERAS] for raw in given]),
@@ -106,19 +134,21 @@ def test_actions_are_those_of_the_original(tmp_path, bidirectional):
         dims=3,
         chunk=5,
         bidirectional=bidirectional,
+        x=x.numpy(),
+        timestep=timestep.numpy(),
     )
-    numbers.save_pretrained(tmp_path / "saved")
+    policy.save_pretrained(tmp_path / "saved")
     script = Path(__file__).parent / "openvla_oft_original.py"
     for place in (folder, tmp_path / "saved"):
         command = [sys.executable, script, place, tmp_path / "in.npz", tmp_path / "out.npz"]
         subprocess.run(command, env={**os.environ, "PYTHONPATH": os.environ[ORIGINAL]}, check=True)
         want = np.load(tmp_path / "out.npz")
         with torch.no_grad():
-            hidden = tokens.network.decode(tokens._prepare(observation), 15)
+            hidden = policy.network.decode(policy._prepare(observation), 15)
+            prefix = policy.encode_context(observation).prefix
+            found, _ = policy.predict(prefix, x, (timestep + 1) / 50)
         assert_close(hidden.numpy(), want["hidden"], atol=1e-5, rtol=0)
-        mean = numbers.act(observation, Sampling(decode="mean"), Noise(range(3)))
-        scaled = numbers.processor.action.invert(want["regression"])
-        assert_close(np.stack(mean.output), scaled, atol=1e-4, rtol=1e-5)
+        assert_close(found.numpy(), want["noise" if diffusion else "regression"], atol=1e-5, rtol=0)
 
 
 def test_numbers_are_independent_given_the_context():
@@ -177,14 +207,16 @@ def test_a_new_component_is_trained(caplog):
 
 def test_what_is_not_computed_is_refused(tmp_path):
     folder = openvla_oft(tmp_path)
-    for name, message in (("noisy_action_projector", "a diffusion head"), ("vision_backbone", "FiLM")):
-        file = folder / f"{name}--50000_checkpoint.pt"
-        torch.save({}, file)
-        with pytest.raises(ValueError, match=message):
-            openvla_oft_policy(path=str(folder))
-        file.unlink()
-    with pytest.raises(ValueError, match="predicts the epsilon"):
+    torch.save({}, folder / "vision_backbone--50000_checkpoint.pt")
+    with pytest.raises(ValueError, match="FiLM"):
+        openvla_oft_policy(path=str(folder))
+    for build in (openvla_oft_policy, openvla_oft_l1_policy):
+        with pytest.raises(ValueError, match=r"a diffusion head: set policy=openvla_oft_diffusion"):
+            build(path=openvla_oft_diffusion_folder())
+    with pytest.raises(ValueError, match="predicts the epsilon, but this head predicts the mean: take GaussianChunk"):
         openvla_oft_l1_policy(DDIM())
+    with pytest.raises(ValueError, match="predicts the mean, but this head predicts the epsilon: take DDIM or DDPM"):
+        openvla_oft_diffusion_policy(GaussianChunk())
 
 
 def test_heads_are_trained_as_a_whole_beside_adapters(tmp_path):
@@ -199,7 +231,20 @@ def test_heads_are_trained_as_a_whole_beside_adapters(tmp_path):
     assert_close(policy(batch).logprobs, openvla_oft_l1_policy(path=str(tmp_path)).eval()(batch).logprobs)
 
 
-@pytest.mark.parametrize("build", [openvla_oft_policy, openvla_oft_l1_policy])
+def test_the_diffusion_head_samples_learns_and_is_saved(tmp_path):
+    """Scores are those of sampling, demonstrations give an error of the noise, and an export is the same policy."""
+    policy = openvla_oft_diffusion_policy(value_head=True).eval()
+    batch = sampled(policy)
+    out = policy(batch)
+    assert_close(out.logprobs, batch["behavior_logprobs"], atol=1e-4, rtol=0)
+    error = policy(demonstrated(policy, np.zeros((2, 5, 3), np.float32))).extra["denoising_error"]
+    assert error.shape == (2, 5, 3, 1) and error.abs().mean() > 0.1
+    policy.save_pretrained(tmp_path)
+    again = openvla_oft_diffusion_policy(path=str(tmp_path), value_head=True).eval()(batch)
+    assert torch.equal(out.logprobs, again.logprobs) and torch.equal(out.values, again.values)
+
+
+@pytest.mark.parametrize("build", [openvla_oft_policy, openvla_oft_l1_policy, openvla_oft_diffusion_policy])
 def test_every_open_parameter_is_in_the_graph(build):
     policy = build(value_head=True)
     out = policy(sampled(policy))
@@ -215,8 +260,9 @@ def test_every_open_parameter_is_in_the_graph(build):
         ["policy=openvla_oft", "recipe=demo_vla", "policy.proprio_dims=13"],
         ["policy=openvla_oft_l1", "recipe=flow_bc", "objective.terms.imitation.power=1"],
         ["policy=openvla_oft_l1", "recipe=gaussian_grpo"],
+        ["policy=openvla_oft_diffusion", "recipe=flow_bc"],
     ],
-    ids=["grpo", "clone_l1", "grpo_l1"],
+    ids=["grpo", "clone_l1", "grpo_l1", "clone_diffusion"],
 )
 def test_trained_by_words(tmp_path, words):
     small = ["policy.lora.r=4", "trainer.max_epochs=1", "data.num_prompts=4", "data.num_minibatches=1"]

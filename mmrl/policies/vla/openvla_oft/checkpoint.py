@@ -18,11 +18,7 @@ from mmrl.policies.weights import check_fits
 
 log = logging.getLogger(__name__)
 
-COMPONENTS = ("proprio_projector", "action_head")
-_REFUSED = {
-    "noisy_action_projector": "a diffusion head, which mmrl does not compute; take one with tokens or the L1 head",
-    "vision_backbone": "FiLM in its image encoders, which mmrl does not compute; take one without",
-}
+COMPONENTS = ("proprio_projector", "action_head", "noisy_action_projector")
 _SUFFIX = "latest_checkpoint.pt"
 
 
@@ -38,10 +34,11 @@ def load_oft(build: Any, path: str, dtype: str) -> OpenVLAOFT:
         ValueError: the checkpoint has parts that this network does not compute.
     """
     names = _list_files(path)
-    for name, reason in _REFUSED.items():
-        if _find(names, name):
-            raise ValueError(f"{path} has {reason}")
+    if _find(names, "vision_backbone"):
+        raise ValueError(f"{path} has FiLM in its image encoders, which mmrl does not compute; take one without")
     model: Any = load_network(build, path, dtype, COMPONENTS)
+    if _find(names, "noisy_action_projector") and model.noisy_action_projector is None:
+        raise ValueError(f"{path} has a diffusion head: set policy=openvla_oft_diffusion")
     if torch.get_default_device().type == "meta":
         return model
     for name in COMPONENTS:

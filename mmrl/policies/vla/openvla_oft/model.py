@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,17 +12,19 @@ from torch.nn.functional import gelu, relu
 from mmrl.policies.vla.openvla.model import OpenVLA
 from mmrl.policies.vla.openvla.settings import OpenVLASettings
 
+Head = Literal["tokens", "regression", "diffusion"]
 
-class ProprioProjector(nn.Module):
-    """Perceptron from proprioception [N, P] to a token [N, width]."""
 
-    def __init__(self, proprio_dims: int, width: int):
+class TokenProjector(nn.Module):
+    """Perceptron from numbers [..., features] to tokens [..., width]: of proprioception, and of noisy actions."""
+
+    def __init__(self, features: int, width: int):
         super().__init__()
-        self.fc1 = nn.Linear(proprio_dims, width)
+        self.fc1 = nn.Linear(features, width)
         self.fc2 = nn.Linear(width, width)
 
-    def forward(self, proprio: Tensor) -> Tensor:
-        return self.fc2(gelu(self.fc1(proprio)))
+    def forward(self, numbers: Tensor) -> Tensor:
+        return self.fc2(gelu(self.fc1(numbers)))
 
 
 class ResidualBlock(nn.Module):
@@ -65,6 +68,20 @@ class RegressionHead(nn.Module):
         return self.model(features)
 
 
+class NoiseHead(nn.Module):
+    """Noise [A] in every control step of a noisy chunk, from the features of its A tokens."""
+
+    def __init__(self, action_dims: int, width: int):
+        super().__init__()
+        self.noise_predictor = nn.ModuleDict(
+            {"mlp_resnet": ResidualPerceptron(action_dims * width, width, action_dims)}
+        )
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Compute noise [N, H, A] from features [N, H, A * width]."""
+        return self.noise_predictor["mlp_resnet"](features)
+
+
 class OpenVLAOFT(OpenVLA):
     """OpenVLA that decodes a chunk in one pass, from placeholders at the places of the action tokens.
 
@@ -74,17 +91,39 @@ class OpenVLAOFT(OpenVLA):
         settings: of the checkpoint.
         attention: transformers attention implementation of the language model.
         proprio_dims: length of the proprioception vector; 0 without one.
-        regression_dims: A, with a head that predicts numbers; 0 without one.
+        head: what a chunk is read from: logits of the action tokens, or numbers or their noise that a head predicts.
+        action_dims: A, for the head.
     """
 
-    def __init__(self, settings: OpenVLASettings, attention: str, proprio_dims: int = 0, regression_dims: int = 0):
+    def __init__(
+        self,
+        settings: OpenVLASettings,
+        attention: str,
+        proprio_dims: int = 0,
+        head: Head = "tokens",
+        action_dims: int = 0,
+    ):
         super().__init__(settings, attention)
-        width = settings.text_config.hidden_size
-        self.proprio_projector: Any = ProprioProjector(proprio_dims, width) if proprio_dims else None
-        self.action_head: Any = RegressionHead(regression_dims, width) if regression_dims else None
+        width, heads = settings.text_config.hidden_size, {"regression": RegressionHead, "diffusion": NoiseHead}
+        self.proprio_projector: Any = TokenProjector(proprio_dims, width) if proprio_dims else None
+        self.action_head: Any = heads[head](action_dims, width) if head in heads else None
+        self.noisy_action_projector: Any = TokenProjector(1, width) if head == "diffusion" else None
 
-    def embed_placeholders(self, rows: int, count: int, stop_id: int) -> Tensor:
-        """Embed `count` placeholders, which are zero, and the end token: [rows, count + 1, width]."""
+    def embed_stop(self, rows: int, stop_id: int) -> Tensor:
+        """Embed the end token: [rows, 1, width]."""
         embed = self.language_model.model.embed_tokens
-        stop = embed(torch.full((rows, 1), stop_id, device=embed.weight.device))
-        return torch.cat([stop.new_zeros(rows, count, stop.shape[2]), stop], dim=1)
+        return embed(torch.full((rows, 1), stop_id, device=embed.weight.device))
+
+    def embed_noisy(self, x: Tensor, timestep: Tensor) -> tuple[Tensor, Tensor]:
+        """Embed noisy chunks x [M, H, A] and timesteps [M]: tokens [M, H * A, width] and [M, 1, width]."""
+        dtype = self.noisy_action_projector.fc1.weight.dtype
+        actions = self.noisy_action_projector(x.flatten(1)[..., None].to(dtype))
+        return actions, embed_timestep(timestep, actions.shape[2]).to(dtype)[:, None]
+
+
+def embed_timestep(timestep: Tensor, width: int) -> Tensor:
+    """Compute sines and cosines [M, width] of timesteps [M] with wavelengths from 2 pi to 20,000 pi."""
+    half = width // 2
+    frequency = torch.exp(torch.arange(half, device=timestep.device) * (-math.log(10_000) / (half - 1)))
+    angle = timestep[:, None].float() * frequency
+    return torch.cat([angle.sin(), angle.cos()], dim=1)

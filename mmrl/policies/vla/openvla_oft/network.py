@@ -12,8 +12,8 @@ from torch.nn.functional import pad
 
 from mmrl.policies.vla.openvla.network import OpenVLANetwork
 from mmrl.policies.vla.openvla.settings import read_settings
-from mmrl.policies.vla.openvla_oft.checkpoint import load_oft, save_oft
-from mmrl.policies.vla.openvla_oft.model import OpenVLAOFT
+from mmrl.policies.vla.openvla_oft.checkpoint import COMPONENTS, load_oft, save_oft
+from mmrl.policies.vla.openvla_oft.model import Head, OpenVLAOFT
 from mmrl.policies.vla.token_vla.network import Choose, Scores
 
 STOP = 2
@@ -27,19 +27,20 @@ class OpenVLAOFTNetwork(OpenVLANetwork):
     Args:
         model: of `load_parallel`.
         bidirectional: every token attends to every other one; False keeps the causal attention of OpenVLA.
+        cameras: number of images.
     """
 
-    def __init__(self, model: Any, bidirectional: bool = True):
+    def __init__(self, model: Any, bidirectional: bool = True, cameras: int = 1):
         super().__init__(model)
-        self.bidirectional = bidirectional
+        self.bidirectional, self.cameras = bidirectional, cameras
 
     @classmethod
     def load_parallel(
-        cls, path: str, dtype: str, attention: str, proprio_dims: int, regression_dims: int = 0
+        cls, path: str, dtype: str, attention: str, proprio_dims: int, head: Head = "tokens", action_dims: int = 0
     ) -> nn.Module:
         """Load the checkpoint with the components that are asked for; arguments as of `OpenVLAOFT` and `load`."""
         settings = read_settings(path)
-        return load_oft(lambda: OpenVLAOFT(settings, attention, proprio_dims, regression_dims), path, dtype)
+        return load_oft(lambda: OpenVLAOFT(settings, attention, proprio_dims, head, action_dims), path, dtype)
 
     @classmethod
     def load(cls, path: str, dtype: str, attention: str) -> nn.Module:
@@ -51,12 +52,19 @@ class OpenVLAOFTNetwork(OpenVLANetwork):
 
     @property
     def unused(self) -> Sequence[nn.Module]:
-        regresses = self.model.action_head is not None
-        return [*super().unused, *([self.model.language_model.lm_head] if regresses else [])]
+        writes = self.model.action_head is None
+        return [*super().unused, *([] if writes else [self.model.language_model.lm_head])]
+
+    @property
+    def image_tokens(self) -> int:
+        """Return the number of tokens between the first word and the others: patches, and proprioception."""
+        patches = self.model.vision_backbone.featurizer.patch_embed.num_patches
+        return self.cameras * patches + (self.model.proprio_projector is not None)
 
     @property
     def whole(self) -> Sequence[nn.Module]:
-        return [part for part in (self.model.proprio_projector, self.model.action_head) if part is not None]
+        parts = (getattr(self.model, name) for name in COMPONENTS)
+        return [part for part in parts if part is not None]
 
     def score(self, inputs: Mapping[str, Tensor], chosen: Tensor) -> Scores:
         hidden = self.decode(inputs, chosen.shape[1])
@@ -73,10 +81,27 @@ class OpenVLAOFTNetwork(OpenVLANetwork):
     def decode(self, inputs: Mapping[str, Tensor], count: int) -> Tensor:
         """Compute features [N, count, width] that the numbers of a chunk are read from."""
         context, mask = self.embed(inputs)
-        rest = self.model.embed_placeholders(len(context), count, STOP).to(context.dtype)
-        mask = pad(mask, (0, count + 1), value=1)
-        hidden = self.run(torch.cat([context, rest], dim=1), mask)
+        return self.read_actions(context, mask, context.new_zeros(len(context), count, context.shape[2]))
+
+    def read_actions(self, context: Tensor, mask: Tensor, actions: Tensor) -> Tensor:
+        """Run the language model on contexts, embedded actions [N, T, width] and the end token: features of actions.
+
+        Args:
+            context: [N, S, width], the last word at the end.
+            mask: [N, S].
+            actions: zeros, or noisy actions.
+        """
+        count = actions.shape[1]
+        tokens = torch.cat([context, actions.to(context.dtype), self.model.embed_stop(len(context), STOP)], dim=1)
+        hidden = self.run(tokens, pad(mask, (0, count + 1), value=1))
         return hidden[:, -count - 2 : -2]
+
+    def decode_noisy(self, context: Tensor, mask: Tensor, x: Tensor, timestep: Tensor) -> Tensor:
+        """Compute features [M, H * A, width] of noisy chunks x [M, H, A]; the timestep is a token before the words."""
+        actions, time = self.model.embed_noisy(x, timestep)
+        place = 1 + self.image_tokens
+        tokens = torch.cat([context[:, :place], time.to(context.dtype), context[:, place:]], dim=1)
+        return self.read_actions(tokens, torch.cat([mask[:, :1], mask], dim=1), actions)
 
     def embed_images(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Embed what comes after the first word: the patches of all images, and proprioception where it is read."""
