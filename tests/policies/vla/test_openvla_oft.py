@@ -266,7 +266,8 @@ def test_every_open_parameter_is_in_the_graph(build):
 )
 def test_trained_by_words(tmp_path, words):
     small = ["policy.lora.r=4", "trainer.max_epochs=1", "data.num_prompts=4", "data.num_minibatches=1"]
-    small += [*QUIET, "data.evaluation=null", "engine.max_rows=8"]
-    CLI(to_lightning(compose([*words, *small, f"policy.path='{openvla_oft_folder()}'", f"run_dir='{tmp_path}'"]))).fit()
+    small += [*QUIET, "data.evaluation=null", "engine.max_rows=8", f"run_dir='{tmp_path}'"]
+    folder = openvla_oft_diffusion_folder() if "policy=openvla_oft_diffusion" in words else openvla_oft_folder()
+    CLI(to_lightning(compose([*words, *small, f"policy.path='{folder}'"]))).fit()
     saved = {file.name for file in (tmp_path / "policy").iterdir()}
     assert {"model.safetensors", "proprio_projector--latest_checkpoint.pt", "config.json"} <= saved
