@@ -32,6 +32,8 @@ from transformers import (
 )
 
 from mmrl.policies.text.tiny import character_tokenizer, llava_parts, special_ids
+from tests.openvla_checkpoint import openvla
+from tests.openvla_oft_checkpoint import openvla_oft
 
 VISION_TOKENS = ("<|vision_start|>", "<|vision_end|>", "<|video_pad|>")
 TEMPLATE = (
@@ -299,7 +301,7 @@ def _saved(config: Any, processor: Any, folder: str | Path, kind: Any = None) ->
 
 
 if __name__ == "__main__":
-    makers = (qwen2, qwen2_sliding, llava, qwen2_5_vl, qwen3_vl, pi0, smolvla)
+    makers = (qwen2, qwen2_sliding, llava, qwen2_5_vl, qwen3_vl, pi0, smolvla, openvla, openvla_oft)
     kinds: dict[str, Any] = {make.__name__: make for make in makers}
     if len(sys.argv) != 3 or sys.argv[1] not in kinds:
         raise SystemExit(f"usage: python -m tests.checkpoints {{{','.join(kinds)}}} FOLDER")

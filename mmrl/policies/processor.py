@@ -183,6 +183,23 @@ class Processor:
         return kept
 
 
+def check_chunk(output: Any, chunk: int, action_dims: int) -> np.ndarray:
+    """Return a demonstrated chunk as float32 [H, A]; refuse another shape, and numbers that are not finite."""
+    real = np.asarray(output, dtype=np.float32)
+    if real.shape != (chunk, action_dims):
+        raise ValueError(
+            f"a demonstrated action has shape {real.shape}, but the policy's chunk and action_dims make "
+            f"({chunk}, {action_dims})"
+        )
+    if not np.isfinite(real).all():
+        step, number = np.argwhere(~np.isfinite(real))[0].tolist()
+        raise ValueError(
+            f"a demonstrated action is {real[step, number]} in control step {step}, dimension {number}: no "
+            "choice stands for it; repair or drop the episode (`mmrl data inspect` lists such numbers)"
+        )
+    return real
+
+
 def refuse_other(saved: Mapping[str, Any] | None, own: Mapping[str, Any], where: str) -> None:
     """Refuse weights of a policy with another contract.
 

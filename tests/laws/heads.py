@@ -13,12 +13,17 @@ from mmrl.batch import Batch
 from mmrl.policies.base import Policy
 from mmrl.policies.vla.chains import CPS, DDIM, DDPM, Chain, FlowNoise, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from mmrl.policies.vla.flow import ActionFlowPolicy
+from mmrl.policies.vla.openvla.policy import OpenVLAPolicy
+from mmrl.policies.vla.openvla_oft.continuous import OpenVLAOFTDiffusionPolicy, OpenVLAOFTRegressionPolicy
+from mmrl.policies.vla.openvla_oft.policy import OpenVLAOFTPolicy
 from mmrl.policies.vla.pi0.policy import Pi0Policy
 from mmrl.policies.vla.smolvla.policy import SmolVLAPolicy
 from mmrl.policies.vla.token import ActionTokenPolicy
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 from tests.checkpoints import pi0, smolvla
+from tests.openvla_checkpoint import openvla
+from tests.openvla_oft_checkpoint import openvla_oft
 
 SMALL = dict(hidden_size=32, layers=1, heads=2, intermediate_size=48, visual_tokens=2)
 CHAINS: dict[str, Chain] = {
@@ -35,7 +40,11 @@ CHAINS: dict[str, Chain] = {
     "gaussian": GaussianChunk(),
     "pi0": FlowSDE(steps=3),
     "smolvla": FlowSDE(steps=3),
+    "openvla_oft_l1": GaussianChunk(),
 }
+
+
+DIFFUSION = DDIM(steps=5, levels=50)
 
 
 @functools.cache
@@ -65,11 +74,53 @@ def smolvla_policy(chain: Chain = CHAINS["smolvla"], **given) -> SmolVLAPolicy:
     return SmolVLAPolicy(**{**sizes, **given})
 
 
-TOKENS = {"tokens": "equal", "openvla_tokens": "openvla"}
+@functools.cache
+def openvla_folder() -> str:
+    """A checkpoint in the published layout, with 32 action tokens and without statistics."""
+    return str(openvla(tempfile.mkdtemp(prefix="openvla")))
+
+
+def openvla_policy(**given) -> OpenVLAPolicy:
+    """The checkpoint as a policy in the same environment as the others."""
+    return OpenVLAPolicy(**{"path": openvla_folder(), "action_dims": 3, "chunk": 5, **given})
+
+
+@functools.cache
+def openvla_oft_folder() -> str:
+    """The same checkpoint with a projector of proprioception and an L1 head."""
+    return str(openvla_oft(tempfile.mkdtemp(prefix="openvla_oft")))
+
+
+def openvla_oft_policy(**given) -> OpenVLAOFTPolicy:
+    """The checkpoint with action tokens as a policy in the same environment as the others."""
+    sizes = dict(action_dims=3, chunk=5, proprio_dims=13)
+    return OpenVLAOFTPolicy(**{"path": openvla_oft_folder(), **sizes, **given})
+
+
+def openvla_oft_l1_policy(chain: Chain = CHAINS["openvla_oft_l1"], **given) -> OpenVLAOFTRegressionPolicy:
+    """The checkpoint with its L1 head as a policy in the same environment as the others."""
+    sizes = dict(action_dims=3, chunk=5, proprio_dims=13)
+    return OpenVLAOFTRegressionPolicy(**{"path": openvla_oft_folder(), "chain": chain, **sizes, **given})
+
+
+def openvla_oft_diffusion_policy(chain: Chain = DIFFUSION, **given) -> OpenVLAOFTDiffusionPolicy:
+    """The checkpoint with a diffusion head as a policy in the same environment as the others."""
+    sizes = dict(action_dims=3, chunk=5, proprio_dims=13)
+    return OpenVLAOFTDiffusionPolicy(**{"path": openvla_oft_diffusion_folder(), "chain": chain, **sizes, **given})
+
+
+@functools.cache
+def openvla_oft_diffusion_folder() -> str:
+    """The same checkpoint with a projector of noisy actions and a diffusion head."""
+    return str(openvla_oft(tempfile.mkdtemp(prefix="openvla_oft"), diffusion=True))
+
+
+LAYOUTS = {"tokens": "equal", "openvla_tokens": "openvla"}
+TOKENS = {*LAYOUTS, "openvla", "openvla_oft"}
 HEADS: dict[str, Callable[..., Policy]] = {
     **{
         name: lambda layout=layout, **given: ActionTokenPolicy(bins=16, layout=layout, **SMALL, **given)
-        for name, layout in TOKENS.items()
+        for name, layout in LAYOUTS.items()
     },
     **{
         name: lambda chain=chain, **given: ActionFlowPolicy(
@@ -79,6 +130,9 @@ HEADS: dict[str, Callable[..., Policy]] = {
     },
     "pi0": pi0_policy,
     "smolvla": smolvla_policy,
+    "openvla": openvla_policy,
+    "openvla_oft": openvla_oft_policy,
+    "openvla_oft_l1": openvla_oft_l1_policy,
 }
 STILL = lambda **given: ActionFlowPolicy(FlowODE(), expert_layers=1, **SMALL, **given)  # noqa: E731
 

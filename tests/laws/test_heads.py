@@ -187,8 +187,8 @@ def test_cloning_brings_the_policy_to_the_demonstration(head):
     policy = build_policy(head, freeze_vision=True).train()
     chunk = np.random.default_rng(1).uniform(-0.8, 0.8, (1, 5, 3)).astype(np.float32).repeat(2, axis=0)
     batch = demonstrated(policy, chunk)
-    terms = {"tokens": SmoothedNegativeLogLikelihood(1.0), "openvla_tokens": NegativeLogLikelihood()}
-    term = terms.get(head, DenoisingLoss())
+    likelihood = SmoothedNegativeLogLikelihood(1.0) if head == "tokens" else NegativeLogLikelihood()
+    term = likelihood if head in TOKENS else DenoisingLoss()
     rate = 2e-3 if head == "pi0" else 5e-3  # deeper than the others
     optimizer = torch.optim.Adam([p for p in policy.parameters() if p.requires_grad], lr=rate)
     before = sampled(policy, 2, sampling=Sampling(decode="mean"))["output"].numpy()

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from mmrl.policies.base import Policy, require_inputs
-from mmrl.policies.processor import Processor
+from mmrl.policies.processor import Processor, check_chunk
 from mmrl.policies.text.loading import checkpoint_error
 from mmrl.policies.vla.instruction_tokenizer import WORDS, instruction_tokenizer
 from mmrl.policies.vla.transformer import ContextTransformer
@@ -193,19 +193,7 @@ class ActionPolicy(Policy):
 
     def _encode_chunk(self, output: Any) -> Tensor:
         """Encode a demonstrated chunk as float32 [H, A], in the policy's units."""
-        real = torch.as_tensor(np.asarray(output, dtype=np.float32))
-        if real.shape != (self.chunk, self.action_dims):
-            raise ValueError(
-                f"a demonstrated action has shape {tuple(real.shape)}, but the policy's chunk and action_dims make "
-                f"({self.chunk}, {self.action_dims})"
-            )
-        if not real.isfinite().all():
-            step, number = (~real.isfinite()).nonzero()[0].tolist()
-            raise ValueError(
-                f"a demonstrated action is {real[step, number].item()} in control step {step}, dimension {number}: no "
-                "choice stands for it; repair or drop the episode (`mmrl data inspect` lists such numbers)"
-            )
-        return torch.as_tensor(self.processor.encode_action(real.numpy()))
+        return torch.as_tensor(self.processor.encode_action(check_chunk(output, self.chunk, self.action_dims)))
 
     @classmethod
     def _read_config(cls, path: str) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -81,3 +82,37 @@ def draw_bins(logits: Tensor, sampling: Sampling, noise: Noise) -> tuple[Tensor,
         greedy=sampling.decode == "argmax",
     )
     return chosen.view(shape), logprobs.view(shape), None if support_ids is None else support_ids.view(*shape, -1)
+
+
+class BinChoice(NamedTuple):
+    """Chosen bins, the numbers to act with, and what scoring them again needs."""
+
+    ids: Tensor  # [N, T]
+    values: Tensor  # [N, T] in [-1, 1]
+    logprobs: Tensor  # [N, T] nats
+    support_ids: Tensor | None  # [N, T, K]
+
+
+def choose_bins(
+    logits: Tensor, centres: Tensor, encode: Callable[[Tensor], Tensor], sampling: Sampling, noise: Noise
+) -> BinChoice:
+    """Sample bins from logits [N, T, B] and decode them.
+
+    decode="mean" acts with the expectation over the bins and stores the bin that contains it.
+
+    Args:
+        logits: [N, T, B].
+        centres: [B] the number that each bin stands for.
+        encode: returns the bins that contain numbers [N, T].
+        sampling: temperature, truncation and decode.
+        noise: one uniform number per choice is drawn.
+    """
+    chosen, logprobs, support_ids = draw_bins(logits, sampling, noise)
+    values = centres[chosen]
+    if sampling.decode == "mean":
+        temperature = logits.new_full((len(logits),), sampling.temperature)
+        every = choice_logprobs(logits, temperature, support_ids)
+        values = every.exp() @ centres
+        chosen = encode(values)
+        logprobs = every.gather(2, chosen[..., None])[..., 0]
+    return BinChoice(chosen, values, logprobs, support_ids)

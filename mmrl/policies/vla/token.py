@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from mmrl.policies.vla.bins import (
     Layout,
     bin_centres,
     choice_logprobs,
-    draw_bins,
+    choose_bins,
     entropy_nats,
     to_bins,
     without_twins,
@@ -58,18 +59,12 @@ class ActionTokenPolicy(ActionPolicy):
 
     @torch.no_grad()
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
-        """Sample a chunk. decode="mean" acts with the expectation over the bins and stores the bin that contains it."""
+        """Sample a chunk; `choose_bins` says what the decodes do."""
         visual, _ = self._look(observation)
         logits, values = self._think(visual, observation)
-        chosen, logprobs, support_ids = draw_bins(logits, sampling, noise)
         centres = bin_centres(self.bins, logits.device, self.layout)
-        real = centres[chosen]
-        if sampling.decode == "mean":
-            temperature = logits.new_full((len(logits),), sampling.temperature)
-            every = choice_logprobs(logits, temperature, support_ids)
-            real = every.exp() @ centres
-            chosen = to_bins(real, self.bins, self.layout)
-            logprobs = every.gather(2, chosen[..., None])[..., 0]
+        encode = partial(to_bins, bins=self.bins, layout=self.layout)
+        chosen, real, logprobs, support_ids = choose_bins(logits, centres, encode, sampling, noise)
         return Action(
             action=chosen,
             behavior_logprobs=logprobs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,20 @@ def freeze(network: FlowVLANetwork, freeze_vision: bool, freeze_context: bool) -
     return remove_dropout(network.model)
 
 
-def add_lora_to_open(model: nn.Module, lora: dict[str, Any] | None) -> nn.Module:
-    """Add adapters to the linear layers that are not frozen; None leaves the model unchanged."""
+def add_lora_to_open(model: nn.Module, lora: dict[str, Any] | None, whole: Sequence[nn.Module] = ()) -> nn.Module:
+    """Add adapters to the linear layers that are not frozen; None leaves the model unchanged.
+
+    Args:
+        model: to change.
+        lora: arguments of `peft.LoraConfig`.
+        whole: parts without adapters, all of whose weights are trained.
+    """
     if lora is None:
         return model
-    open_layers = [n for n, m in model.named_modules() if isinstance(m, nn.Linear) and m.weight.requires_grad]
-    return add_lora(model, {"target_modules": open_layers, **lora})
+    apart = {inner for part in whole for inner in part.modules()}
+    layers = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear) and m not in apart}
+    open_layers = [name for name, layer in layers.items() if layer.weight.requires_grad]
+    adapted = add_lora(model, {"target_modules": open_layers, **lora})
+    for part in whole:
+        part.requires_grad_(True)
+    return adapted

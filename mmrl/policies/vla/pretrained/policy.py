@@ -1,0 +1,154 @@
+"""Inputs and files of VLA policies whose network is a pretrained vision-language model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from mmrl.batch import pad_stack
+from mmrl.policies.base import Policy, require_inputs
+from mmrl.policies.processor import Processor, check_chunk
+from mmrl.policies.text.loading import checkpoint_error, merge_lora
+from mmrl.policies.vla.flow_vla.loading import add_lora_to_open, freeze, resolve_processor
+from mmrl.policies.weights import fill, read_weights
+from mmrl.types import Observation
+
+OWN, EXTRA = "mmrl_policy.json", "mmrl_heads.safetensors"
+
+
+class PretrainedVLA(Policy):
+    """A VLA whose reading computes inputs as the checkpoint's own processor does.
+
+    `heads` names modules of this project beside the pretrained model; they have a file of their own in an export.
+    """
+
+    heads: tuple[str, ...] = ()
+    path: str
+    reading: Any  # a FlowVLAReading
+    network: Any  # calls the pretrained model; its class saves it
+    model: Any  # the pretrained model, with adapters
+    cameras: tuple[str, ...]
+    action_dims: int
+    proprio_dims: int  # 0 where the model reads no proprioception
+    processor: Processor
+
+    def _load(self, reader: str | None, dtype: str, attention: str) -> tuple[Any, Any]:
+        """Load the checkpoint: network and reading. Arguments as of the subclass."""
+        raise NotImplementedError
+
+    def _resolve(self, given: Processor | None) -> Processor:
+        """Return the given processor, or what the checkpoint says."""
+        return resolve_processor(Path(self.path) / OWN, self.reading, given)
+
+    def _build(
+        self,
+        reader: str | None,
+        dtype: str,
+        attention: str,
+        processor: Processor | None,
+        gradient_checkpointing: bool,
+        freeze_vision: bool,
+        lora: dict[str, Any] | None,
+    ) -> None:
+        """Load the checkpoint, resolve its units, freeze what is not trained and add adapters."""
+        with checkpoint_error(self.path):
+            self.network, self.reading = self._load(reader, dtype, attention)
+        self.processor = self._resolve(processor)
+        dims = len(self.processor.action.mask)
+        if dims not in (0, self.action_dims):
+            raise ValueError(
+                f"policy.action_dims={self.action_dims}, but the statistics of policy.path={self.path} are of {dims}: "
+                "take those of a robot with as many, or set policy.processor"
+            )
+        if gradient_checkpointing:
+            self.network.enable_gradient_checkpointing()
+        self.model = add_lora_to_open(freeze(self.network, freeze_vision, False), lora, self.network.whole)
+
+    def observation_names(self) -> tuple[str, ...]:
+        return self.processor.names_before(self._inputs)
+
+    def encode(self, raw: Mapping[str, Any]) -> Observation:
+        """Convert {camera uint8 [H, W, 3], "proprio" [P], "instruction"} to images [cameras, H, W, 3] and ids [L]."""
+        raw = self.processor.encode(raw)
+        require_inputs(raw, self._inputs, self)
+        images = [torch.as_tensor(np.asarray(raw[name])) for name in self.cameras]
+        for name, image in zip(self.cameras, images):
+            if image.dtype != torch.uint8 or image.dim() != 3 or image.shape[2] != 3:
+                raise ValueError(
+                    f"observation {name!r} must be uint8 [H, W, 3], got {image.dtype} {tuple(image.shape)}"
+                )
+            if image.shape != images[0].shape:
+                raise ValueError(
+                    f"cameras {self.cameras[0]!r} and {name!r} have images of {tuple(images[0].shape)} and "
+                    f"{tuple(image.shape)}; give them one size with policy.processor.images"
+                )
+        encoded = {"images": torch.stack(images), "input_ids": self.reading.ids(str(raw["instruction"]))}
+        return encoded | ({"proprio": self._proprio(raw["proprio"])} if self.proprio_dims else {})
+
+    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
+        """Collate rows; shorter instructions are padded at the end."""
+        ids = [torch.as_tensor(row["input_ids"]) for row in observations]
+        stacked = ("images", "proprio") if self.proprio_dims else ("images",)
+        return {
+            "input_ids": pad_stack(ids, self.reading.pad_id),
+            "attention_mask": pad_stack([torch.ones_like(row) for row in ids]),
+            **{name: torch.stack([torch.as_tensor(row[name]) for row in observations]) for name in stacked},
+        }
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Save model and inputs in the checkpoint's format, adapters merged, with mmrl's heads and policy.processor."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        type(self.network).save(merge_lora(self.model), folder)
+        self.reading.save(folder, self.processor, self.proprio_dims, self.action_dims)
+        heads = {
+            f"{name}.{key}": value.detach().contiguous().cpu()
+            for name in self.heads
+            if getattr(self, name) is not None
+            for key, value in getattr(self, name).state_dict().items()
+        }
+        if heads:
+            save_file(heads, folder / EXTRA)
+        own = {"class": type(self).__name__, "processor": self.processor.to_dict()}
+        (folder / OWN).write_text(json.dumps(own, indent=2) + "\n")
+
+    @property
+    def _inputs(self) -> tuple[str, ...]:
+        return (*self.cameras, *(("proprio",) if self.proprio_dims else ()), "instruction")
+
+    def _proprio(self, given: Any) -> Tensor:
+        proprio = torch.as_tensor(np.asarray(given, dtype=np.float32))
+        if proprio.shape != (self.proprio_dims,):
+            raise ValueError(
+                f"observation 'proprio' has shape {tuple(proprio.shape)}, "
+                f"but policy.proprio_dims is {self.proprio_dims}"
+            )
+        return proprio
+
+    def _prepare(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Compute the network's inputs from a collated observation."""
+        require_inputs(observation, ("images", "input_ids", "attention_mask"), self)
+        inputs = {name: observation[name] for name in ("input_ids", "attention_mask")}
+        inputs["pixel_values"] = self.reading.pixels(observation["images"]).to(self.network.dtype)
+        return inputs | ({"proprio": observation["proprio"].float()} if self.proprio_dims else {})
+
+    def _scale_demonstration(self, output: Any) -> Tensor:
+        """Return a demonstrated chunk [H, A] in the network's units."""
+        return torch.as_tensor(self.processor.encode_action(check_chunk(output, self.chunk, self.action_dims)))
+
+    def _load_heads(self) -> None:
+        """Load the heads that an export has."""
+        file = Path(self.path) / EXTRA
+        saved = read_weights(file, "save the policy there again") if file.is_file() else {}
+        for name in self.heads:
+            head: nn.Module | None = getattr(self, name)
+            part = {key.removeprefix(f"{name}."): value for key, value in saved.items() if key.startswith(f"{name}.")}
+            if part and head is not None:
+                fill(head, part, f"{file}: {name}")
