@@ -38,7 +38,7 @@ def list_tasks() -> tuple[dict[str, Any], dict[str, list[str]], list[str]]:
 
 
 @functools.cache
-def with_copied_model(env_class: type) -> type:
+def derive_copying_class(env_class: type) -> type:
     """A subclass whose environments copy one model of the scene; to read its files takes 0.1 s each time."""
 
     class CopiedModel(env_class):  # type: ignore[misc]
@@ -114,7 +114,7 @@ class MetaWorld:
         """An environment of a task; give it back with `give_back`."""
         if self._free.get(name):
             return self._free[name].pop()
-        env = with_copied_model(self._classes[name])()
+        env = derive_copying_class(self._classes[name])()
         env._partially_observable = False  # the goal is hidden by us, as the experts see it
         env.__dict__.pop("sawyer_observation_space", None)
         env._freeze_rand_vec, env.seeded_rand_vec, env._set_task_called = False, True, True
