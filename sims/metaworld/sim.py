@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
-import numpy as np
-
-from mmrl.datasets.recording import ExpertActor, record
 from sims.metaworld.sizes import LONGEST, sizes
+from sims.workers.demonstrations import Demo, demonstrate
 from sims.workers.guest import GuestSim
 from sims.workers.python import find_python
 from sims.workers.sim import check_workers
-
-_TRIES = 5
-_NOISE_STEP = 0.1  # in actions, added at each further try
 
 
 @dataclass(frozen=True)
@@ -58,25 +52,13 @@ class MetaWorldSim(GuestSim):
     def stepwise(self) -> MetaWorldSim:
         return replace(self, chunk=1)
 
-    def demonstrate(self, seeds: Sequence[int], noise: float = 0.0) -> list[list[tuple[dict[str, Any], np.ndarray]]]:
+    def demonstrate(self, seeds: Sequence[int], noise: float = 0.0) -> list[Demo]:
         """Record the expert from the states of `seeds`: (raw observation, chunk [chunk, 4]) from every control step.
 
-        The expert may take LONGEST control steps, whatever max_steps is. From a state where it fails it tries again
-        with more noise.
+        The expert may take LONGEST control steps, whatever max_steps is.
 
         Args:
             seeds: of the initial states.
             noise: standard deviation of what is added to the executed actions, in actions.
-
-        Raises:
-            RuntimeError: the expert failed from a state at every try.
         """
-        sim, found, left = replace(self.stepwise(), max_steps=LONGEST), {}, list(dict.fromkeys(seeds))
-        for attempt in range(_TRIES):
-            make_actor = partial(ExpertActor, sim, noise=noise + _NOISE_STEP * attempt)
-            for batch in record(sim, left, make_actor):
-                found |= {episode.seed: episode for episode in batch.episodes if episode.success}
-            left = [seed for seed in left if seed not in found]
-        if left:
-            raise RuntimeError(f"Meta-World's expert failed from {len(left)} states, seed {left[0]} is the first")
-        return [[(step.raw, step.output) for step in found[seed].decisions(self.chunk, 1)] for seed in seeds]
+        return demonstrate(replace(self, chunk=1, max_steps=LONGEST), seeds, self.chunk, noise)
