@@ -59,6 +59,8 @@ SMALL = {
             "tiny_gaussian_vla",
             "tiny_mean_flow_vla",
             "tiny_one_step_vla",
+            "tiny_state_vla",
+            "tiny_state_flow_vla",
         )
     },
     "smollm2": ("policy.path=null", f"policy.config={{model_type: llama, {', '.join(TEXT).replace('=', ': ')}}}"),
@@ -80,6 +82,8 @@ STAND_INS = {
     "browser_clicks": ("data.task._target_=tests.tiny_recipes.Pages",),
 }
 """Words that replace tasks of conf/task whose packages or programs are not installed everywhere."""
+SIM_STAND_INS = {"metaworld": ("data.task.sim._target_=tests.sims.metaworld.stand_in.StandIn",)}
+"""Words that replace simulators of conf/sim whose Python environment is not made everywhere."""
 TAGS = ("_target_=mmrl.tools.call_parser.TagParser", "open_tag=<tool_call>", "close_tag=</tool_call>")
 
 
@@ -111,6 +115,7 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
         *TINY,
         *SMALL[plain.choices.policy],
         *STAND_INS.get(plain.choices.task, ()),
+        *SIM_STAND_INS.get(plain.choices.get("sim"), ()),
         f"run_dir='{folder}'",
     ]
     if plain.data.group_size > 1:
