@@ -21,11 +21,17 @@ from mmrl.annotators.role_advantage import RoleAdvantage
 from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.annotators.values import Values
 from mmrl.batch import Batch
+from mmrl.methods.copg import CoPGLoss
 from mmrl.methods.deep_search import CentredValues
 from mmrl.methods.dppo import DenoisingSurrogate
+from mmrl.methods.kimi import MirrorDescentLoss
 from mmrl.methods.laser.self_reward import MixedAdvantage, SelfReward, SelfRewardLoss
+from mmrl.methods.lite_ppo import BatchScaledAdvantage
 from mmrl.methods.metra import ConstraintPenalty, DualLoss, RepresentationLoss
+from mmrl.methods.nsr import SignedAdvantage
 from mmrl.methods.oreo import PathPolicy, PathValue
+from mmrl.methods.p3o import PairwiseSurrogate
+from mmrl.methods.pacs import PACSLoss
 from mmrl.methods.prime import OutcomeCrossEntropy, ProcessAdvantage
 from mmrl.methods.rl100 import DistillationTarget
 from mmrl.methods.rl_plus import MixtureSurrogate
@@ -72,6 +78,8 @@ ANNOTATORS = [
         for baseline in ("mean", "leave_one_out")
     ),
     Example(GroupAdvantage(None, None)),
+    Example(SignedAdvantage()),
+    Example(BatchScaledAdvantage()),
     Example(RoleAdvantage()),
     Example(RoleAdvantage(("group", "is_first"), scale=False)),
     Example(SegmentAdvantage(0.9)),
@@ -145,6 +153,10 @@ TERMS = [
     *(Example(GKDLoss(beta)) for beta in (0.0, 0.3, 1.0)),
     Example(KTOLoss(desirable_weight=1.5, undesirable_weight=0.5)),
     Example(BradleyTerryLoss(), per_row=True),
+    *(Example(MirrorDescentLoss(0.5, baseline)) for baseline in ("mean", "log_mean_exp")),
+    Example(CoPGLoss(0.5)),
+    *(Example(PairwiseSurrogate(0.2, clipping)) for clipping in ("separate", "joint")),
+    *(Example(PACSLoss(0.5, balanced)) for balanced in (True, False)),
     Example(RepresentationLoss()),
     Example(ConstraintPenalty()),
     Example(DualLoss()),
