@@ -22,6 +22,7 @@ from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.annotators.values import Values
 from mmrl.batch import Batch
 from mmrl.methods.copg import CoPGLoss
+from mmrl.methods.critical_tokens import CertaintyWeightedKL, CertaintyWeights, certainty
 from mmrl.methods.deep_search import CentredValues
 from mmrl.methods.dppo import DenoisingSurrogate
 from mmrl.methods.kimi import MirrorDescentLoss
@@ -96,6 +97,7 @@ ANNOTATORS = [
     *(Example(KLPenalty(0.1, level)) for level in ("token", "sequence")),
     Example(MismatchedKL(rows=3), scores=True),
     Example(ReferenceLogprobs(rows=3), scores=True),
+    Example(CertaintyWeights(power=2.0, intercept=-0.1, rows=3), scores=True),
     Example(OldLogprobs(rows=3), scores=True),
     Example(DistillationTarget(rows=3), scores=True),
     Example(Logprobs(column="other_logprobs", model="reference", rows=3), scores=True),
@@ -137,6 +139,7 @@ TERMS = [
     *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
     Example(KL(context="blind", cap=0.5)),
     Example(KL(old="behavior_logprobs")),
+    Example(CertaintyWeightedKL("k2")),
     Example(NegativeLogLikelihood(context="blind")),
     Example(Entropy()),
     Example(HintNegativeLogLikelihood()),
@@ -218,6 +221,7 @@ class Tabular(nn.Module):
         extra = {
             "choice_logprobs": choices,
             "denoising_error": error,
+            "certainty": certainty(self.logits[state]),
             "nucleus_entropy": nucleus_entropy(self.logits[state], 0.95, batch["temperature"]),
             "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
             "q": self.logits[state],
@@ -253,6 +257,7 @@ def rows(per_row: bool) -> Batch:
             "values",
             "returns",
             "penalty_slope",
+            "kl_weights",
             "reward_logprobs",
             "token_rewards",
         )
