@@ -18,6 +18,7 @@ from mmrl.columns import table
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import CONF, compose, to_lightning
 from mmrl.experiments.results import format_table
+from tests.quick_python import quick_python
 from tests.tasks.browser.installed import require_browser
 from tests.test_recipes import SMALL, shrink
 
@@ -136,7 +137,7 @@ class Guide:
         """Start the server as a process of its own, which `close` ends."""
         pytest.importorskip("msgpack")
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-        command = [sys.executable, "-P", "-m", "mmrl", *words]
+        command = [quick_python(), "-P", "-m", "mmrl", *words]
         self.server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert self.server.stdout is not None and "serving at" in self.server.stdout.readline()
 

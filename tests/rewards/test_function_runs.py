@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import torch
 import mmrl
 from mmrl.__main__ import main
 from mmrl.runs.checkpoint_file import read_weights
+from tests.quick_python import quick_python
 from tests.tiny_recipes import QUIET, TEXT, override
 
 WORDS = (*(word for word in TEXT if "reward" not in word), *(word for word in QUIET if "logger" not in word),
@@ -19,6 +19,7 @@ WORDS = (*(word for word in TEXT if "reward" not in word), *(word for word in QU
          "trainer.check_val_every_n_epoch=1", "scheduler=constant")  # fmt: skip
 FILE = """
 import torch
+from tests.quick_python import quick_python
 
 
 def score(completion, answer):
@@ -67,7 +68,7 @@ def weights(folder: str) -> dict[str, torch.Tensor]:
 
 def test_two_processes_give_the_same_rewards():
     assert main(["fit", *words("run_dir=one", "trainer.max_epochs=1")]) == 0
-    both = [sys.executable, "-m", "mmrl", "fit", *words("run_dir=two", "trainer.max_epochs=1", "trainer.devices=2")]
+    both = [quick_python(), "-m", "mmrl", "fit", *words("run_dir=two", "trainer.max_epochs=1", "trainer.devices=2")]
     environment = {**os.environ, "PYTHONPATH": str(Path(mmrl.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     ran = subprocess.run([*both, "trainer.strategy=ddp"], env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[-3000:]
