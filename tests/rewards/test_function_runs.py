@@ -18,11 +18,8 @@ WORDS = (*(word for word in TEXT if "reward" not in word), *(word for word in QU
          "trainer.logger.tensorboard=null", "reward=[rewards.py:score,rewards.py:rank]", "reward.weights={rank: 0.5}",
          "trainer.check_val_every_n_epoch=1", "scheduler=constant")  # fmt: skip
 FILE = """
-import torch
-from tests.quick_python import quick_python
-
-
 def score(completion, answer):
+    import torch
     return {"distinct": len(set(completion)) / 8, "short": torch.tensor(len(completion) < 8)}
 
 
@@ -111,7 +108,7 @@ def test_a_parameter_without_a_column_is_refused_before_the_first_rollout(capsys
     [
         (["reward=rewards.py:scroe"], 2, "rewards.py has no 'scroe'; did you mean 'score'?"),
         (["reward=rewards.py:fails"], 1, "reward function rewards.py: fails raised ZeroDivisionError: division by zero "
-                                         "(rewards.py, line 14: return 1 / 0); it was given the completion"),
+                                         "(rewards.py, line 12: return 1 / 0); it was given the completion"),
         (["reward=rewards.py:hangs", "reward.timeout_s=1"], 1, "rewards.py: hangs took longer than 1 s and was killed"),
         (["reward=rewards.py:short"], 1, "rewards.py: short returned a list of 1 values for 4 completions"),
         (["reward=rewards.py:needs"], 1, "rewards.py:needs: needs has a parameter 'level', and '"),
