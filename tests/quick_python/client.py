@@ -1,4 +1,4 @@
-"""Asks the server for a program and lives as long as it: `client.py SOCKET PYTHON ARGUMENTS...`, standard library only.
+"""Ask the server for a program and wait for its end: `client.py SOCKET PYTHON ARGUMENTS...`, standard library only.
 
 The client forwards signals to the program, ends with its exit status, and takes it along where it is killed.
 """

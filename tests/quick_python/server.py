@@ -1,4 +1,4 @@
-"""Imports once what programs import, then forks a process for each: `server.py SOCKET PROGRAM`.
+"""Import once what programs import, then fork a process for each: `server.py SOCKET PROGRAM`.
 
 A second process stands between the server and each program: it passes the client's signals on, kills the program and
 its process group when the client is gone, and sends the exit status.
