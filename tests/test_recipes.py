@@ -1,6 +1,5 @@
 """Every recipe: a header, few lines, typed and wired, its own, and one iteration of it at a tiny size."""
 
-import copy
 import functools
 import math
 
@@ -163,7 +162,7 @@ def test_a_recipe_has_a_header_and_is_short(recipe):
 def test_no_two_recipes_are_the_same():
     seen: dict[str, str] = {}
     for recipe in RECIPES:
-        plain = OmegaConf.to_container(copy.deepcopy(plain_of(recipe)), resolve=True)
+        plain = OmegaConf.to_container(plain_of(recipe), resolve=True)
         key = repr({root: plain[root] for root in ("trainer", "model", "data")})
         assert key not in seen, f"{recipe} and {seen[key]} make the same run"
         seen[key] = recipe
@@ -172,7 +171,7 @@ def test_no_two_recipes_are_the_same():
 @functools.cache
 def parse(words: tuple[str, ...]) -> None:
     """These words, and those of the warm-start stages that they name, make a run."""
-    cfg = compose(words)
+    cfg = compose_words(words)
     CLI(to_lightning(cfg), build=False)
     plain = OmegaConf.to_container(cfg, resolve=True)
     start = (plain["trainer"].get("callbacks") or {}).get("warm_start") or {}

@@ -251,6 +251,8 @@ Example:
 """,
 }
 
+PLAN_OPTIONS = ("--memory", "--prompt-tokens", "--response-tokens", "--from")
+
 
 def format_versions() -> str:
     """Versions of mmrl and of what decides its numbers, without importing them."""

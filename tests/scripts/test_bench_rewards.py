@@ -3,14 +3,15 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.quick_python import quick_python
 
 ROOT = Path(__file__).parents[2]
 
 
 def run(*words):
-    command = [sys.executable, str(ROOT / "scripts" / "bench_rewards.py"), *words]
+    command = [quick_python(), str(ROOT / "scripts" / "bench_rewards.py"), *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
 
