@@ -78,10 +78,6 @@ class VideoSim(Sim):
         self._made.append(env)
         return RecordVideo(env, self.videos, self.size)
 
-    def stepwise(self) -> VideoSim:
-        self.sim = self.sim.stepwise()
-        return self
-
     def close(self) -> None:
         """Close all environments."""
         while self._made:
