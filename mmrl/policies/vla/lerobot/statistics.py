@@ -4,54 +4,77 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from mmrl.policies.vla.lerobot.files import REMEDY, find_file
 from mmrl.policies.vla.scale import STATISTICS, Kind, Scale
-from mmrl.policies.vla.smolvla.settings import REMEDY, SmolVLASettings, find_file
 from mmrl.policies.weights import read_weights
 from mmrl.strict_json import read_json_object
 
 FEATURES = {"STATE": "observation.state", "ACTION": "action"}
 MODES: dict[str, Kind] = {"IDENTITY": "identity", "MEAN_STD": "mean_std", "MIN_MAX": "min_max", "QUANTILES": "quantile"}
+NORMALIZER, UNNORMALIZER = "normalizer_processor", "unnormalizer_processor"
+EPSILON = 1e-8  # range that lerobot gives to a dimension whose two quantiles or extremes are equal
+DEVICE = "device_processor"
 _BEFORE, _AFTER = "policy_preprocessor", "policy_postprocessor"
-_STATES = {_BEFORE: "normalizer_processor", _AFTER: "unnormalizer_processor"}
 _BUFFER = re.compile(r"(?:un)?normalize_\w+\.(?:[\w.-]+?[._])?buffer_(observation_state|action)\.(\w+)")
 
 
-def read_scales(path: str, settings: SmolVLASettings, weights: Path | None) -> dict[str, Scale]:
+class Step(NamedTuple):
+    """A step of lerobot's processors."""
+
+    name: str  # under which it is registered
+    config: Mapping[str, Any] = {}  # arguments
+    artifacts: Mapping[str, str] = {}  # arguments that are files or folders of the checkpoint
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step's entry of a processor file."""
+        entry = {"registry_name": self.name, "config": dict(self.config)}
+        return {**entry, "artifacts": dict(self.artifacts)} if self.artifacts else entry
+
+
+UNNORMALIZE = [Step(UNNORMALIZER), Step(DEVICE, {"device": "cpu", "float_dtype": None})]
+"""Steps of the postprocessors."""
+
+
+def read_scales(path: str, config: Mapping[str, Any], weights: Path | None, mode: str) -> dict[str, Scale]:
     """Return the scales of "STATE" and "ACTION"; identity where the checkpoint has no finite statistics.
 
     They are in policy_preprocessor.json and the file that it names; in older checkpoints among the weights.
 
     Args:
         path: folder or hub id of the checkpoint.
-        settings: of the checkpoint.
-        weights: model.safetensors.
+        config: of config.json, whose normalization_mapping counts where the preprocessor has none.
+        weights: model.safetensors; None if statistics are never among the weights.
+        mode: name of the normalisation, such as QUANTILES, where neither file says it.
     """
-    modes, statistics = dict(settings.raw.get("normalization_mapping") or {}), _read_buffers(weights)
-    file = find_file(path, f"{_BEFORE}.json")
-    for step in [] if file is None else read_json_object(file, REMEDY)["steps"]:
-        if step.get("registry_name") == _STATES[_BEFORE]:
+    modes, statistics = dict(config.get("normalization_mapping") or {}), _read_buffers(weights)
+    for step in read_steps(path):
+        if step.get("registry_name") == NORMALIZER:
             modes |= step.get("config", {}).get("norm_map", {})
             saved = find_file(path, step["state_file"]) if "state_file" in step else None
             statistics |= {} if saved is None else _nest(read_weights(saved, REMEDY))
-    return {
-        kind: _scale(modes.get(kind, "MEAN_STD"), statistics.get(name, {}), name) for kind, name in FEATURES.items()
-    }
+    return {kind: _scale(modes.get(kind, mode), statistics.get(name, {}), name) for kind, name in FEATURES.items()}
 
 
-def write_scales(folder: Path, settings: SmolVLASettings, scales: Mapping[str, Scale]) -> None:
+def read_steps(path: str) -> list[dict[str, Any]]:
+    """Return the steps of policy_preprocessor.json; empty if the checkpoint has none."""
+    file = find_file(path, f"{_BEFORE}.json")
+    return [] if file is None else read_json_object(file, REMEDY)["steps"]
+
+
+def write_scales(folder: Path, inputs: Sequence[Step], scales: Mapping[str, Scale]) -> None:
     """Write lerobot's pre- and post-processor and the statistics of the scales; replace the modes in config.json.
 
     Args:
-        folder: that has config.json.
-        settings: of the checkpoint.
+        folder: that has config.json with its features.
+        inputs: steps of the preprocessor; NORMALIZER gets its arguments here.
         scales: of "STATE" and "ACTION". Dimensions that a mask leaves out get statistics that change nothing.
     """
     modes = {"VISUAL": "IDENTITY", **{kind: _mode(scale) for kind, scale in scales.items()}}
@@ -62,45 +85,25 @@ def write_scales(folder: Path, settings: SmolVLASettings, scales: Mapping[str, S
         for kind, scale in scales.items()
         for name, value in _statistics(scale).items()
     }
-    for name, steps in _pipelines(settings, config, modes).items():
-        _write_pipeline(folder, name, steps, flat)
+    output = dict(config.get("output_features") or {})
+    features = {NORMALIZER: {**(config.get("input_features") or {}), **output}, UNNORMALIZER: output}
+    for name, steps in ((_BEFORE, inputs), (_AFTER, UNNORMALIZE)):
+        filled = [
+            Step(step.name, {"eps": EPSILON, "features": features[step.name], "norm_map": modes})
+            if step.name in features
+            else step
+            for step in steps
+        ]
+        _write_pipeline(folder, name, filled, flat)
 
 
-def _pipelines(
-    settings: SmolVLASettings, config: Mapping[str, Any], modes: Mapping[str, str]
-) -> dict[str, list[tuple[str, dict[str, Any]]]]:
-    """Return the steps of lerobot's two processors for SmolVLA: registered name and arguments."""
-    output = {**(config.get("output_features") or {})}
-    features = {**(config.get("input_features") or {}), **output}
-    tokenizer = {
-        "max_length": settings.tokenizer_max_length,
-        "task_key": "task",
-        "padding_side": "right",
-        "padding": config.get("pad_language_to", "longest"),
-        "truncation": True,
-        "tokenizer_name": settings.vlm_model_name,
-    }
-    before: list[tuple[str, dict[str, Any]]] = [
-        ("rename_observations_processor", {"rename_map": {}}),
-        ("to_batch_processor", {}),
-        ("smolvla_new_line_processor", {}),
-        ("tokenizer_processor", tokenizer),
-        ("device_processor", {"device": config.get("device") or "cpu", "float_dtype": None}),
-        (_STATES[_BEFORE], {"eps": 1e-8, "features": features, "norm_map": modes}),
-    ]
-    after: list[tuple[str, dict[str, Any]]] = [
-        (_STATES[_AFTER], {"eps": 1e-8, "features": output, "norm_map": modes}),
-        ("device_processor", {"device": "cpu", "float_dtype": None}),
-    ]
-    return {_BEFORE: before, _AFTER: after}
-
-
-def _write_pipeline(folder: Path, name: str, steps: list[tuple[str, dict[str, Any]]], flat: Mapping[str, Any]) -> None:
+def _write_pipeline(folder: Path, name: str, steps: Sequence[Step], flat: Mapping[str, Any]) -> None:
     """Write NAME.json, and the statistics beside it."""
-    entries: list[dict[str, Any]] = [{"registry_name": kind, "config": config} for kind, config in steps]
-    place = next(number for number, (kind, _) in enumerate(steps) if kind == _STATES[name])
+    entries = [step.to_json() for step in steps]
+    scaling = (NORMALIZER, UNNORMALIZER)
+    place, kind = next((number, step.name) for number, step in enumerate(steps) if step.name in scaling)
     if flat:
-        entries[place]["state_file"] = f"{name}_step_{place}_{_STATES[name]}.safetensors"
+        entries[place]["state_file"] = f"{name}_step_{place}_{kind}.safetensors"
         save_file(dict(flat), folder / entries[place]["state_file"])
     (folder / f"{name}.json").write_text(json.dumps({"name": name, "steps": entries}, indent=2) + "\n")
 
@@ -129,7 +132,16 @@ def _scale(mode: str, statistics: Mapping[str, np.ndarray], name: str) -> Scale:
     needed = STATISTICS.get(MODES[mode], ())
     if not needed or not all(part in statistics and np.isfinite(statistics[part]).all() for part in needed):
         return Scale()
-    return Scale.of(MODES[mode], statistics, name=name)
+    return Scale.of(MODES[mode], _open_ranges(MODES[mode], statistics), name=name)
+
+
+def _open_ranges(kind: Kind, statistics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Give constant dimensions the range that lerobot divides by; the standard deviation needs none."""
+    found = {name: value.astype(np.float64) for name, value in statistics.items()}
+    if kind in ("quantile", "min_max"):
+        low, high = (found[name] for name in STATISTICS[kind])
+        found[STATISTICS[kind][1]] = np.where(high == low, low + EPSILON, high)
+    return found
 
 
 def _mode(scale: Scale) -> str:
