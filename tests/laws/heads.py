@@ -14,11 +14,14 @@ from mmrl.policies.base import Policy
 from mmrl.policies.vla.chains import CPS, DDIM, DDPM, Chain, FlowNoise, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from mmrl.policies.vla.flow import ActionFlowPolicy
 from mmrl.policies.vla.pi0.policy import Pi0Policy
+from mmrl.policies.vla.pi0_fast.policy import Pi0FastPolicy
+from mmrl.policies.vla.pi05.policy import Pi05Policy
 from mmrl.policies.vla.smolvla.policy import SmolVLAPolicy
 from mmrl.policies.vla.token import ActionTokenPolicy
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 from tests.checkpoints import pi0, smolvla
+from tests.pi_checkpoints import pi0_fast, pi05
 
 SMALL = dict(hidden_size=32, layers=1, heads=2, intermediate_size=48, visual_tokens=2)
 CHAINS: dict[str, Chain] = {
@@ -35,6 +38,7 @@ CHAINS: dict[str, Chain] = {
     "gaussian": GaussianChunk(),
     "pi0": FlowSDE(steps=3),
     "smolvla": FlowSDE(steps=3),
+    "pi05": FlowSDE(steps=3),
 }
 
 
@@ -65,6 +69,30 @@ def smolvla_policy(chain: Chain = CHAINS["smolvla"], **given) -> SmolVLAPolicy:
     return SmolVLAPolicy(**{**sizes, **given})
 
 
+@functools.cache
+def pi05_folder() -> str:
+    """A checkpoint in lerobot's format: 8 control steps of 8 dimensions."""
+    return str(pi05(tempfile.mkdtemp(prefix="pi05")))
+
+
+def pi05_policy(chain: Chain = CHAINS["pi05"], **given) -> Pi05Policy:
+    """The checkpoint as a policy in the same environment as the others."""
+    sizes = dict(action_dims=3, chunk=5, proprio_dims=13)
+    given = {"path": pi05_folder(), "chain": chain, "freeze_context": False, "timesteps_per_sample": 8} | given
+    return Pi05Policy(**{**sizes, **given})
+
+
+@functools.cache
+def pi0_fast_folder() -> str:
+    """A checkpoint in lerobot's format: 8 control steps of the simulator's dimensions."""
+    return str(pi0_fast(tempfile.mkdtemp(prefix="pi0_fast")))
+
+
+def pi0_fast_policy(**given) -> Pi0FastPolicy:
+    """The checkpoint as a policy in the same environment as the others."""
+    return Pi0FastPolicy(**{"path": pi0_fast_folder(), **dict(action_dims=3, chunk=5, proprio_dims=13), **given})
+
+
 TOKENS = {"tokens": "equal", "openvla_tokens": "openvla"}
 HEADS: dict[str, Callable[..., Policy]] = {
     **{
@@ -79,6 +107,7 @@ HEADS: dict[str, Callable[..., Policy]] = {
     },
     "pi0": pi0_policy,
     "smolvla": smolvla_policy,
+    "pi05": pi05_policy,
 }
 STILL = lambda **given: ActionFlowPolicy(FlowODE(), expert_layers=1, **SMALL, **given)  # noqa: E731
 
