@@ -16,15 +16,17 @@ from mmrl.policies.base import Policy, require_inputs
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import checkpoint_error
 from mmrl.policies.vla.lerobot.features import Features
-from mmrl.policies.vla.lerobot.files import WEIGHTS, find_file
+from mmrl.policies.vla.lerobot.files import WEIGHTS, find_file, need_file
 from mmrl.policies.vla.lerobot.settings import LeRobotSettings
-from mmrl.policies.vla.lerobot.statistics import read_scales, write_processors
+from mmrl.policies.vla.lerobot.statistics import DEVICE, NORMALIZER, Step, read_scales, write_scales
 from mmrl.policies.vla.scale import Scale
 from mmrl.policies.weights import fill, read_weights
 from mmrl.strict_json import read_json_object
 from mmrl.types import Observation
 
 OWN, HEADS = "mmrl_policy.json", "mmrl_heads.safetensors"
+INPUTS = (Step("rename_observations_processor", {"rename_map": {}}), Step("to_batch_processor"))
+"""First steps of the pre-processor."""
 IMAGENET = Scale("mean_std", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Statistics of images in [0, 1] that LeRobot trains new policies with."""
 
@@ -64,7 +66,7 @@ class LeRobotPolicy(Policy):
             with checkpoint_error(path):
                 self.settings = self.settings_class.read(path)
                 names = self.settings.features.images
-                scales = read_scales(path, self.settings.raw, find_file(path, WEIGHTS), names)
+                scales = read_scales(path, self.settings.raw, find_file(path, WEIGHTS), "MEAN_STD", names)
             self.settings.features.check(cameras, self.proprio_dims, self.action_dims, f"policy.path={path}")
             images = [scales[name] for name in names]
             saved = _read_processor(path, scales)
@@ -78,9 +80,7 @@ class LeRobotPolicy(Policy):
         """Load the weights of the checkpoint."""
         if self.path is None:
             return
-        file, remedy = find_file(self.path, WEIGHTS), "save the policy there again"
-        if file is None:
-            raise ValueError(f"policy.path={self.path} has no {WEIGHTS}; {remedy}")
+        file, remedy = need_file(self.path, WEIGHTS), "save the policy there again"
         given = {name.replace("._orig_mod.", "."): part for name, part in read_weights(file, remedy).items()}
         given = {name: part for name, part in given.items() if not name.startswith(("normalize_", "unnormalize_"))}
         heads = find_file(self.path, HEADS)
@@ -173,7 +173,9 @@ class LeRobotPolicy(Policy):
         self.settings.save(folder, self._save_changes())
         state = self.processor.vectors.get("proprio", Scale())
         images = dict(zip(self.settings.features.images, self.image_scales))
-        write_processors(folder, {"STATE": state, "ACTION": self.processor.action, **images})
+        device = {"device": self.settings.raw.get("device") or "cpu", "float_dtype": None}
+        steps = [*INPUTS, Step(DEVICE, device), Step(NORMALIZER)]
+        write_scales(folder, steps, {"STATE": state, "ACTION": self.processor.action, **images})
         weights = {name: value.detach().contiguous().cpu() for name, value in self.state_dict().items()}
         heads = {name: value for name, value in weights.items() if name.startswith(self.optional)}
         plain = {name: value for name, value in weights.items() if name not in heads}

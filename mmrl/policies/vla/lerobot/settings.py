@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from mmrl.policies.vla.lerobot.features import Features
-from mmrl.policies.vla.lerobot.files import CONFIG, find_file
-from mmrl.strict_json import read_json_object
+from mmrl.policies.vla.lerobot.files import CONFIG, read_config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,15 +39,9 @@ class LeRobotSettings:
         Raises:
             ValueError: it is of another policy, or of a variant that mmrl does not compute.
         """
-        remedy = f"give a folder or hub id of a policy of type {cls.kind} that lerobot or mmrl saved (policy.path)"
-        file = find_file(path, CONFIG)
-        if file is None:
-            raise ValueError(f"policy.path={path} has no {CONFIG}; {remedy}")
-        raw = read_json_object(file, remedy)
-        if raw.get("type") != cls.kind:
-            raise ValueError(f"{file} is of type {raw.get('type')!r}, not {cls.kind}; {remedy}")
+        raw = read_config(path, cls.kind)
         given = {name: _freeze(raw[name]) for name in cls.entries() if name in raw}
-        return cls(features=Features.read(raw, str(file)), raw=raw, **given)
+        return cls(features=Features.read(raw, f"{path}/{CONFIG}"), raw=raw, **given)
 
     @classmethod
     def of(cls, features: Features, given: Mapping[str, Any]) -> Self:

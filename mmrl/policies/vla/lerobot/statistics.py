@@ -6,29 +6,45 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from mmrl.policies.vla.lerobot.files import CONFIG, find_file
+from mmrl.policies.vla.lerobot.files import REMEDY, find_file
 from mmrl.policies.vla.scale import STATISTICS, Kind, Scale
 from mmrl.policies.weights import read_weights
 from mmrl.strict_json import read_json_object
 
 FEATURES = {"STATE": "observation.state", "ACTION": "action"}
 MODES: dict[str, Kind] = {"IDENTITY": "identity", "MEAN_STD": "mean_std", "MIN_MAX": "min_max", "QUANTILES": "quantile"}
-REMEDY = "give a folder or hub id of a policy that lerobot or mmrl saved (policy.path)"
-Step = tuple[str, dict[str, Any]]
-"""A step of a processor: registered name and arguments."""
+NORMALIZER, UNNORMALIZER = "normalizer_processor", "unnormalizer_processor"
+EPSILON = 1e-8  # range that lerobot gives to a dimension whose two quantiles or extremes are equal
+DEVICE = "device_processor"
 _BEFORE, _AFTER = "policy_preprocessor", "policy_postprocessor"
-_STATES = {_BEFORE: "normalizer_processor", _AFTER: "unnormalizer_processor"}
 _BUFFER = re.compile(r"(?:un)?normalize_\w+\.(?:[\w.-]+?[._])?buffer_(observation_\w+|action)\.(\w+)")
 
 
+class Step(NamedTuple):
+    """A step of lerobot's processors."""
+
+    name: str  # under which it is registered
+    config: Mapping[str, Any] = {}  # arguments
+    artifacts: Mapping[str, str] = {}  # arguments that are files or folders of the checkpoint
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step's entry of a processor file."""
+        entry = {"registry_name": self.name, "config": dict(self.config)}
+        return {**entry, "artifacts": dict(self.artifacts)} if self.artifacts else entry
+
+
+UNNORMALIZE = [Step(UNNORMALIZER), Step(DEVICE, {"device": "cpu", "float_dtype": None})]
+"""Steps of the postprocessors."""
+
+
 def read_scales(
-    path: str, config: Mapping[str, Any], weights: Path | None, images: Sequence[str] = ()
+    path: str, config: Mapping[str, Any], weights: Path | None, mode: str, images: Sequence[str] = ()
 ) -> dict[str, Scale]:
     """Return the scales of "STATE", "ACTION" and images; identity where the checkpoint has no finite statistics.
 
@@ -36,66 +52,65 @@ def read_scales(
 
     Args:
         path: folder or hub id of the checkpoint.
-        config: content of its config.json.
-        weights: model.safetensors.
-        images: names of the image features, each with a scale of its 3 channels.
+        config: of config.json, whose normalization_mapping counts where the preprocessor has none.
+        weights: model.safetensors; None if statistics are never among the weights.
+        mode: name of the normalisation, such as QUANTILES, where neither file says it.
+        images: names of image features, each with a scale of its 3 channels.
     """
     modes, statistics = dict(config.get("normalization_mapping") or {}), _read_buffers(weights)
-    file = find_file(path, f"{_BEFORE}.json")
-    for step in [] if file is None else read_json_object(file, REMEDY)["steps"]:
-        if step.get("registry_name") == _STATES[_BEFORE]:
+    for step in read_steps(path):
+        if step.get("registry_name") == NORMALIZER:
             modes |= step.get("config", {}).get("norm_map", {})
             saved = find_file(path, step["state_file"]) if "state_file" in step else None
             statistics |= {} if saved is None else _nest(read_weights(saved, REMEDY))
-    found = {
-        kind: _scale(modes.get(kind, "MEAN_STD"), statistics.get(_flatten(name), {}), name)
-        for kind, name in FEATURES.items()
-    }
-    visual = modes.get("VISUAL", "IDENTITY")
-    return found | {name: _scale(visual, statistics.get(_flatten(name), {}), name) for name in images}
+    features = [(kind, name, modes.get(kind, mode)) for kind, name in FEATURES.items()]
+    features += [(name, name, modes.get("VISUAL", "IDENTITY")) for name in images]
+    return {kind: _scale(own, statistics.get(_flatten(name), {}), name) for kind, name, own in features}
 
 
-def write_processors(folder: Path, scales: Mapping[str, Scale], steps: Sequence[Step] = ()) -> None:
+def read_steps(path: str) -> list[dict[str, Any]]:
+    """Return the steps of policy_preprocessor.json; empty if the checkpoint has none."""
+    file = find_file(path, f"{_BEFORE}.json")
+    return [] if file is None else read_json_object(file, REMEDY)["steps"]
+
+
+def write_scales(folder: Path, inputs: Sequence[Step], scales: Mapping[str, Scale]) -> None:
     """Write lerobot's pre- and post-processor and the statistics of the scales; replace the modes in config.json.
 
     Args:
-        folder: that has config.json.
-        scales: of "STATE", "ACTION" and of images, by the name of their feature; without images they are not
+        folder: that has config.json with its features.
+        inputs: steps of the preprocessor; NORMALIZER gets its arguments here.
+        scales: of "STATE" and "ACTION", and of images by the name of their feature; without the latter, images are not
             normalised. Dimensions that a mask leaves out get statistics that change nothing.
-        steps: of the pre-processor, between the batch axis and the device.
     """
     visual = [_mode(scale) for name, scale in scales.items() if name not in FEATURES]
     modes = {"VISUAL": visual[0] if visual else "IDENTITY", **{kind: _mode(scales[kind]) for kind in FEATURES}}
-    config = read_json_object(folder / CONFIG, REMEDY) | {"normalization_mapping": modes}
-    (folder / CONFIG).write_text(json.dumps(config, indent=4) + "\n")
+    config = read_json_object(folder / "config.json", REMEDY) | {"normalization_mapping": modes}
+    (folder / "config.json").write_text(json.dumps(config, indent=4) + "\n")
     flat = {
         f"{FEATURES.get(kind, kind)}.{name}": torch.from_numpy(value if kind in FEATURES else value[:, None, None])
         for kind, scale in scales.items()
         for name, value in _statistics(scale).items()
     }
-    output = {**(config.get("output_features") or {})}
-    features = {**(config.get("input_features") or {}), **output}
-    before: list[Step] = [
-        ("rename_observations_processor", {"rename_map": {}}),
-        ("to_batch_processor", {}),
-        *steps,
-        ("device_processor", {"device": config.get("device") or "cpu", "float_dtype": None}),
-        (_STATES[_BEFORE], {"eps": 1e-8, "features": features, "norm_map": modes}),
-    ]
-    after: list[Step] = [
-        (_STATES[_AFTER], {"eps": 1e-8, "features": output, "norm_map": modes}),
-        ("device_processor", {"device": "cpu", "float_dtype": None}),
-    ]
-    for name, part in ((_BEFORE, before), (_AFTER, after)):
-        _write_pipeline(folder, name, part, flat)
+    output = dict(config.get("output_features") or {})
+    features = {NORMALIZER: {**(config.get("input_features") or {}), **output}, UNNORMALIZER: output}
+    for name, steps in ((_BEFORE, inputs), (_AFTER, UNNORMALIZE)):
+        filled = [
+            Step(step.name, {"eps": EPSILON, "features": features[step.name], "norm_map": modes})
+            if step.name in features
+            else step
+            for step in steps
+        ]
+        _write_pipeline(folder, name, filled, flat)
 
 
-def _write_pipeline(folder: Path, name: str, steps: list[Step], flat: Mapping[str, Any]) -> None:
+def _write_pipeline(folder: Path, name: str, steps: Sequence[Step], flat: Mapping[str, Any]) -> None:
     """Write NAME.json, and the statistics beside it."""
-    entries: list[dict[str, Any]] = [{"registry_name": kind, "config": config} for kind, config in steps]
-    place = next(number for number, (kind, _) in enumerate(steps) if kind == _STATES[name])
+    entries = [step.to_json() for step in steps]
+    scaling = (NORMALIZER, UNNORMALIZER)
+    place, kind = next((number, step.name) for number, step in enumerate(steps) if step.name in scaling)
     if flat:
-        entries[place]["state_file"] = f"{name}_step_{place}_{_STATES[name]}.safetensors"
+        entries[place]["state_file"] = f"{name}_step_{place}_{kind}.safetensors"
         save_file(dict(flat), folder / entries[place]["state_file"])
     (folder / f"{name}.json").write_text(json.dumps({"name": name, "steps": entries}, indent=2) + "\n")
 
@@ -129,7 +144,16 @@ def _scale(mode: str, statistics: Mapping[str, np.ndarray], name: str) -> Scale:
     needed = STATISTICS.get(MODES[mode], ())
     if not needed or not all(part in statistics and np.isfinite(statistics[part]).all() for part in needed):
         return Scale()
-    return Scale.of(MODES[mode], statistics, name=name)
+    return Scale.of(MODES[mode], _open_ranges(MODES[mode], statistics), name=name)
+
+
+def _open_ranges(kind: Kind, statistics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Give constant dimensions the range that lerobot divides by; the standard deviation needs none."""
+    found = {name: value.astype(np.float64) for name, value in statistics.items()}
+    if kind in ("quantile", "min_max"):
+        low, high = (found[name] for name in STATISTICS[kind])
+        found[STATISTICS[kind][1]] = np.where(high == low, low + EPSILON, high)
+    return found
 
 
 def _mode(scale: Scale) -> str:

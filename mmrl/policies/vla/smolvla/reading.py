@@ -14,10 +14,10 @@ from transformers import AutoConfig, AutoTokenizer
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import refuse_empty
 from mmrl.policies.vla.flow_vla.network import FlowVLAReading
-from mmrl.policies.vla.lerobot.files import WEIGHTS, find_file
-from mmrl.policies.vla.lerobot.statistics import Step, read_scales, write_processors
+from mmrl.policies.vla.lerobot.files import WEIGHTS, find_file, write_features
+from mmrl.policies.vla.lerobot.statistics import read_scales, write_scales
 from mmrl.policies.vla.scale import Scale
-from mmrl.policies.vla.smolvla.settings import read_settings, vlm_source, write_features
+from mmrl.policies.vla.smolvla.settings import input_steps, read_settings, vlm_source
 
 
 class SmolVLAReading(FlowVLAReading):
@@ -50,7 +50,7 @@ class SmolVLAReading(FlowVLAReading):
         return (flat * 2 - 1).unflatten(0, images.shape[:2])
 
     def units(self) -> Processor | None:
-        scales = read_scales(self.path, self.settings.raw, find_file(self.path, WEIGHTS))
+        scales = read_scales(self.path, self.settings.raw, find_file(self.path, WEIGHTS), "MEAN_STD")
         if all(scale.kind == "identity" for scale in scales.values()):
             return None
         state = scales["STATE"]
@@ -58,23 +58,13 @@ class SmolVLAReading(FlowVLAReading):
 
     def save(self, folder: Path, units: Processor, proprio_dims: int, action_dims: int) -> None:
         """Save lerobot's processors with the units; tokenizer and configuration of the language model under vlm/."""
-        write_features(folder, self.settings, self.cameras, proprio_dims, action_dims)
-        scales = {"STATE": units.vectors.get("proprio", Scale()), "ACTION": units.action}
-        write_processors(folder, scales, self._steps())
+        size = self.settings.resize_imgs_with_padding or (512, 512)
+        write_features(folder, size, self.cameras, proprio_dims, action_dims)
+        write_scales(
+            folder, input_steps(self.settings), {"STATE": units.vectors.get("proprio", Scale()), "ACTION": units.action}
+        )
         self.vlm_config.save_pretrained(folder / "vlm")
         self.tokenizer.save_pretrained(folder / "vlm")
-
-    def _steps(self) -> list[Step]:
-        """Return the steps of lerobot's pre-processor that make tokens."""
-        tokenizer = {
-            "max_length": self.settings.tokenizer_max_length,
-            "task_key": "task",
-            "padding_side": "right",
-            "padding": self.settings.raw.get("pad_language_to", "longest"),
-            "truncation": True,
-            "tokenizer_name": self.settings.vlm_model_name,
-        }
-        return [("smolvla_new_line_processor", {}), ("tokenizer_processor", tokenizer)]
 
 
 def resize_with_padding(images: Tensor, width: int, height: int) -> Tensor:
