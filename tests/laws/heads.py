@@ -162,6 +162,8 @@ HEADS: dict[str, Callable[..., Policy]] = {
     "openvla_oft_l1": openvla_oft_l1_policy,
     "pi05": pi05_policy,
 }
+SIMILAR = ("openvla_oft", "openvla_oft_l1")
+"""Heads that differ from another one, "openvla" and "gaussian", in what their own tests check."""
 STILL = lambda **given: ActionFlowPolicy(FlowODE(), expert_layers=1, **SMALL, **given)  # noqa: E731
 
 

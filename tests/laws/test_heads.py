@@ -15,10 +15,17 @@ from mmrl.policies.vla.bins import bin_centres, to_bins
 from mmrl.rng import Noise
 from mmrl.rollouts.env.episodic import mask_unplayed
 from mmrl.types import Completion, Sampling
-from tests.laws.heads import CHAINS, HEADS, TOKENS, build_policy, demonstrated, raws, sampled
+from tests.laws.heads import CHAINS, HEADS, SIMILAR, TOKENS, build_policy, demonstrated, raws, sampled
 
-heads = pytest.mark.parametrize("head", HEADS)
-chains = pytest.mark.parametrize("head", CHAINS)
+
+def parametrize(names) -> pytest.MarkDecorator:
+    """One test for each head; heads whose parts other heads have too are slow."""
+    return pytest.mark.parametrize(
+        "head", [pytest.param(name, marks=[pytest.mark.slow] if name in SIMILAR else []) for name in names]
+    )
+
+
+heads, chains = parametrize(HEADS), parametrize(CHAINS)
 
 
 def slopes(policy, loss) -> list[torch.Tensor]:

@@ -294,8 +294,23 @@ def test_an_export_is_the_same_policy(tmp_path):
     assert new["norm_stats"]["mmrl"]["action"]["mask"] == [False] * 3  # actions in the simulator's units
 
 
+def test_tied_weights_are_one(tmp_path):
+    """A checkpoint whose output layer is its word embeddings, which published ones are not."""
+    folder = openvla(tmp_path / "made")
+    config, weights = json.loads((folder / "config.json").read_text()), load_file(folder / "model.safetensors")
+    config["text_config"]["tie_word_embeddings"] = True
+    (folder / "config.json").write_text(json.dumps(config))
+    del weights["language_model.lm_head.weight"]
+    save_file(weights, folder / "model.safetensors")
+    policy = openvla_policy(path=str(folder))
+    llama = policy.model.language_model
+    assert llama.lm_head.weight is llama.model.embed_tokens.weight
+    policy.save_pretrained(tmp_path / "saved")
+    assert load_file(tmp_path / "saved" / "model.safetensors").keys() == weights.keys()
+
+
 def test_half_precision_scores_what_it_drew():
-    policy = openvla_policy(dtype="bfloat16").eval()
+    policy = openvla_policy(dtype="bfloat16", lora={"r": 2}).eval()
     batch = sampled(policy)
     assert policy.network.dtype == torch.bfloat16 and batch["behavior_logprobs"].dtype == torch.float32
     assert (policy(batch).logprobs - batch["behavior_logprobs"]).abs().max() < 0.2

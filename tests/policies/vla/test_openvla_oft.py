@@ -244,6 +244,15 @@ def test_the_diffusion_head_samples_learns_and_is_saved(tmp_path):
     assert torch.equal(out.logprobs, again.logprobs) and torch.equal(out.values, again.values)
 
 
+@pytest.mark.parametrize("build", [openvla_oft_policy, openvla_oft_l1_policy])
+def test_scoring_again_gives_ratio_one(build):
+    policy = build().eval()
+    batch = sampled(policy)
+    assert_close(policy(batch).logprobs, batch["behavior_logprobs"], atol=1e-4, rtol=0)
+    row = batch.select(torch.tensor([4]))  # without the padding that it was sampled with
+    assert_close(policy(row).logprobs, row["behavior_logprobs"], atol=1e-4, rtol=0)
+
+
 @pytest.mark.parametrize("build", [openvla_oft_policy, openvla_oft_l1_policy, openvla_oft_diffusion_policy])
 def test_every_open_parameter_is_in_the_graph(build):
     policy = build(value_head=True)

@@ -38,7 +38,9 @@ def load_network(build: Callable[[], Any], path: str, dtype: str, apart: tuple[s
         model = build().to(kind)
     if torch.get_default_device().type == "meta":
         return model.train()
-    given = {name: value.to(kind) for name, value in read_published(path).items()}
+    given = read_published(path)
+    for name in given:  # one by one, so that there are never two copies
+        given[name] = given[name].to(kind)
     tied = model.settings.text_config.tie_word_embeddings
     for name, other in (_TIED, _TIED[::-1]) if tied else ():
         given.setdefault(name, given[other])  # one weight, saved under one of its two names
@@ -65,13 +67,14 @@ def read_published(path: str) -> dict[str, Tensor]:
 
 def save_network(model: Any, folder: Path, apart: tuple[str, ...] = ()) -> None:
     """Save weights under the published names, in shards of at most 5 GB, and config.json; without those `apart`."""
+    settings = model.settings
+    left_out = (*apart, *_TIED[:1]) if settings.text_config.tie_word_embeddings else apart
     weights = {
-        name.replace(_OURS, _PUBLISHED): value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        name.replace(_OURS, _PUBLISHED): value.detach().cpu().contiguous()
         for name, value in model.state_dict().items()
-        if not name.startswith(apart)
+        if not name.startswith(left_out)
     }
     save_torch_state_dict(weights, folder, max_shard_size="5GB")
-    settings = model.settings
     dtype = str(model.language_model.dtype).removeprefix("torch.")
     config = {**settings.raw, "norm_stats": settings.norm_stats, "torch_dtype": dtype}
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
