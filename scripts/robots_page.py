@@ -21,7 +21,7 @@ from mmrl.experiments.results import FOLDER, read_result
 
 PAGE = FOLDER.parent / "robots.md"
 RECIPES = (
-    *("ppo_metaworld", "flow_ppo_metaworld", "mt10_metaworld"),
+    *("ppo_metaworld", "flow_ppo_metaworld"),
     *("demo_vla", "ppo_vla", "push_vla", "push_ppo_vla", "suite_vla"),
     *("flow_sde_grpo", "flow_noise_grpo", "flow_push", "flow_sde_ppo"),
 )
@@ -81,6 +81,8 @@ def render_page(folder: Path = FOLDER) -> str:
     table += [_join(_format_row(recipe, result)) for recipe, result in results.items()]
     text = HEAD + "\n".join(table) + "\n" + ABOUT
     ours = {recipe: result for recipe, result in results.items() if recipe.endswith("_metaworld")}
+    if missing := [f"`{recipe}`" for recipe in RECIPES if recipe not in results]:
+        text += f"\nNot measured yet: {', '.join(missing)}.\n"
     if ours:
         text += TASKS + "".join(f"{_join(row)}\n" for recipe in ours for row in _list_tasks(recipe, ours[recipe]))
     protocols = read_protocols(folder)
