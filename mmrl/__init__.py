@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mmrl.policies.base import Policy
     from mmrl.rewards.base import Reward
     from mmrl.rollouts.base import Rollout
+    from mmrl.rows.base import RowTransform
+    from mmrl.schedules.base import Schedule
     from mmrl.tools.base import Tool
     from mmrl.transforms.base import EpisodeTransform
     from mmrl.types import Episode, Prompt, Sampling, Sim, Task
@@ -50,6 +52,8 @@ _MODULES = {
     "policies.base": ("Policy",),
     "rewards.base": ("Reward",),
     "rollouts.base": ("Rollout",),
+    "rows.base": ("RowTransform",),
+    "schedules.base": ("Schedule",),
     "tools.base": ("Tool",),
     "transforms.base": ("EpisodeTransform",),
     "types": ("Episode", "Prompt", "Sampling", "Sim", "Task"),
@@ -72,8 +76,10 @@ __all__ = [
     "Reward",
     "Rollout",
     "RolloutData",
+    "RowTransform",
     "Run",
     "Sampling",
+    "Schedule",
     "Sim",
     "Task",
     "Term",

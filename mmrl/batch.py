@@ -138,6 +138,29 @@ def pad_stack(rows: Sequence[Tensor], value: float | bool = 0, left: bool = Fals
     return out
 
 
+def concatenate_columns(columns: Sequence[Tensor | Ragged], value: float = 0, left: bool = False) -> Tensor | Ragged:
+    """Concatenate one column of several batches; tensors of other widths are padded with `value`, as in `pad_stack`."""
+    if isinstance(columns[0], Ragged):
+        ragged = [column for column in columns if isinstance(column, Ragged)]
+        starts = [sum(len(before.sizes) for before in ragged[:i]) for i in range(len(ragged))]
+        index = torch.cat([column.index + start for column, start in zip(ragged, starts)])
+        return Ragged(torch.cat([c.items for c in ragged]), torch.cat([c.sizes for c in ragged]), index)
+    tensors = [column for column in columns if isinstance(column, Tensor)]
+    trailing = [max(column.shape[axis] for column in tensors) for axis in range(1, tensors[0].dim())]
+    return torch.cat([_widen(column, trailing, value, left) for column in tensors])
+
+
+def _widen(column: Tensor, trailing: Sequence[int], value: float, left: bool) -> Tensor:
+    if list(column.shape[1:]) == list(trailing):
+        return column
+    out = column.new_full((len(column), *trailing), value)
+    region: list[Any] = [slice(None), *(slice(None, size) for size in column.shape[1:])]
+    if left:
+        region[1] = slice(trailing[0] - column.shape[1], None)
+    out[tuple(region)] = column
+    return out
+
+
 def add_prefix(prefix: str, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Rename tensors to "<prefix>/<name>", detached."""
     return {f"{prefix}/{name}": part.detach() for name, part in parts.items()}

@@ -120,7 +120,10 @@ class CapturedLearner(Learner):
             }
 
         if all(isinstance(column, Tensor) for column in minibatch.values()):
-            key = (self.policy.training, *self.objective.disabled_terms())  # what their code asks beside the columns
+            scheduled = getattr(getattr(self.trainer, "datamodule", None), "scheduled", None)
+            constants = () if scheduled is None else scheduled.constants
+            # what their code asks beside the columns
+            key = (self.policy.training, *self.objective.disabled_terms(), *constants)
             found = self._graph(compute, minibatch, key)
         else:
             found = compute(minibatch)

@@ -232,7 +232,7 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
 
 
 NAMED_PARTS = (
-    *("callbacks", "logger", "stages", "annotators", "transforms", "terms", "phases", "models"),
+    *("callbacks", "logger", "stages", "annotators", "transforms", "rows", "terms", "phases", "models"),
     *("evaluators", "sampling", "weights", "statistics", "auxiliary_models", "frozen_models"),
 )
 """Dictionaries of named parts: a recipe takes one out by setting it to null."""

@@ -19,7 +19,7 @@ from mmrl.types import Sampling
 _PARTS = ("curriculum", "parity", "weighting", "sampling", "reward")
 _PLAIN = {"sampling": Sampling, "parity": Parity}
 """Parts of one class, which a configuration need not name."""
-_NAMED = ("annotators", "transforms")
+_NAMED = ("annotators", "transforms", "rows")
 _NULL = ("None", "Optional", "Any", "_empty")
 """Marks in the annotation of an argument that may be null."""
 

@@ -68,6 +68,9 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         need(annotator.contexts(), contexts, part, "takes the choices in context {missing}; data.transforms gives none")
         need(annotator.models(), models, part, MODELS)
         columns |= annotator.writes()
+    for name, spec in (module.get("rows") or {}).items():
+        reads = build_nested(spec).reads() if spec is not None else frozenset()
+        need(reads, columns, f"data.rows.{name}", "reads {missing}, and no part before it writes them")
     weighting = build(module["weighting"])
     need(weighting.reads(), columns, "the weighting", "reads {missing}, and no part writes them")
     objective = learner["objective"].get("init_args", learner["objective"])

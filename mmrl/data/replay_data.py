@@ -56,6 +56,7 @@ class ReplayData(RolloutData):
             annotators=None,
             pipeline=None,
             parity=None,
+            rows=None,
             update_epochs=1,
             num_minibatches=1,
             max_empty_iterations=5,

@@ -1,4 +1,4 @@
-"""The iteration: select -> collect -> score -> reshape -> collate -> annotate -> weigh -> learn.
+"""The iteration: select -> collect -> score -> reshape -> collate -> annotate -> choose rows -> weigh -> learn.
 
 Reinforcement learning here is supervised learning on data that the policy makes, so the loop is a data module: one
 Lightning epoch is one iteration, and the training loader collects when it is iterated. The loader is sized, because
@@ -28,13 +28,15 @@ from mmrl.data.context import build_context
 from mmrl.data.loader import IterationLoader
 from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
 from mmrl.data.parity import Parity, measure_staleness
-from mmrl.data.transform_state import collect_states, copy_stateful, load_states
+from mmrl.data.row_transforms import apply_rows
+from mmrl.data.states import collect_states, copy_stateful, load_rollout, load_states
 from mmrl.engines.base import Engine
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation_mode import evaluation_mode
 from mmrl.objectives.weighting import Weighting
 from mmrl.rewards.base import Reward
-from mmrl.rollouts.base import ContinuingRollout, Rollout
+from mmrl.rollouts.base import Rollout
+from mmrl.rows.base import RowTransform
 from mmrl.schedules.base import Schedule
 from mmrl.schedules.scheduled import ScheduledScalars
 from mmrl.strategies.sharding import gather_weights
@@ -59,6 +61,7 @@ class RolloutData(L.LightningDataModule):
         annotators: named annotators.
         pipeline: their names, in the order in which they run.
         transforms: applied to the episodes between scoring and collation, by name, run in the order given.
+        rows: applied to the annotated rows before they are weighted, by name, run in the order given.
         evaluation: what is measured on the held-out split, and how; None for nothing.
         parity: compares the engine's log-probs with the learner's; None to trust the engine.
         num_prompts: problems per iteration, over all ranks.
@@ -86,6 +89,7 @@ class RolloutData(L.LightningDataModule):
         annotators: dict[str, Annotator] | None = None,
         pipeline: list[str] | None = None,
         transforms: dict[str, EpisodeTransform] | None = None,
+        rows: dict[str, RowTransform] | None = None,
         evaluation: HeldOut | None = None,
         parity: Parity | None = None,
         num_prompts: int = 32,
@@ -102,7 +106,7 @@ class RolloutData(L.LightningDataModule):
         self.task, self.rollout, self.engine, self.reward = task, rollout, engine, reward
         self.weighting, self.curriculum, self.sampling = weighting, curriculum, sampling
         self.annotators = {name: (annotators or {})[name] for name in pipeline or []}  # those that run, in order
-        self.transforms = transforms or {}
+        self.transforms, self.rows = transforms or {}, rows or {}
         self._spare_transforms = copy_stateful(self.transforms)  # for rows that are not trained on
         self.check_sizes()
         self.scheduled = ScheduledScalars(schedules or {})
@@ -162,7 +166,8 @@ class RolloutData(L.LightningDataModule):
         annotators = {name: annotator.state_dict() for name, annotator in self.annotators.items()}
         start = {} if self.evaluation is None else self.evaluation.state_dict()
         own = {"iteration": self.iteration, "empty": self.empty.state_dict(), "schedules": self.scheduled.state_dict()}
-        return {**own, "annotators": annotators, "start": start, **self._collection_state()}
+        rows = {name: part.state_dict() for name, part in self.rows.items()}
+        return {**own, "annotators": annotators, "rows": rows, "start": start, **self._collection_state()}
 
     def _collection_state(self) -> dict[str, Any]:
         """State that collections change: curriculum, rollout and transforms."""
@@ -173,14 +178,6 @@ class RolloutData(L.LightningDataModule):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        (rank, size), states = parallel.rank_and_size(), state["rollout"]
-        if len(states) != size and isinstance(self.rollout, ContinuingRollout):
-            states = [self.rollout.share_states(states, each, size) for each in range(size)]
-        elif len(states) != size and any(one != states[0] for one in states):
-            raise ValueError(
-                f"the checkpoint holds simulator states of {len(states)} processes, this run has {size}; "
-                "resume with the same trainer.devices"
-            )
         self.iteration = state["iteration"]
         self.empty.load_state_dict(state.get("empty", {}))
         self.scheduled.load_state_dict(state.get("schedules", {}))
@@ -190,7 +187,9 @@ class RolloutData(L.LightningDataModule):
             self.evaluation.load_state_dict(state.get("start", {}))
         self.curriculum.load_state_dict(state["curriculum"])
         load_states(self.transforms, state.get("transforms", {}))
-        self.rollout.load_state_dict(states[rank] if rank < len(states) else states[0])
+        load_rollout(self.rollout, state["rollout"])
+        for name, part in self.rows.items():
+            part.load_state_dict(state.get("rows", {}).get(name, {}))
 
     # ---------------------------------------------------------------- one iteration
 
@@ -208,8 +207,11 @@ class RolloutData(L.LightningDataModule):
             self._finish_collection(ctx)
             batch = self._annotate(batch, ctx)
         notify_rollout_end(self.trainer, collected, batch, ctx)
+        batch, metrics = apply_rows(self.rows, batch, ctx, self.staleness)
+        self.metrics |= metrics
         learner.report(self.metrics)
-        if self.empty.observe(collected.sampled_everywhere, int(self.metrics["rollout/rows"]), ctx.iteration):
+        trained = int(metrics.get("rows/trained", self.metrics["rollout/rows"]))
+        if self.empty.observe(collected.sampled_everywhere, trained, ctx.iteration):
             self.trainer.should_stop = True
         self.iteration += 1
         yield from split_update_epochs(

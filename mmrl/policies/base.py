@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from mmrl.batch import Batch, Ragged, pad_stack
+from mmrl.batch import Batch, Ragged, concatenate_columns, pad_stack
 from mmrl.columns import is_ragged, pad_value
 from mmrl.rng import Noise
 from mmrl.types import Ended, Observation, PolicyOutput, Sampling
@@ -49,6 +49,7 @@ class Policy(nn.Module, ABC):
     capturable: Literal["decode_steps", "contexts"] | None = None  # the part of acting that `mmrl.capture` can replay
     captured: Any = None  # replacement of that part while acting, from `mmrl.capture`; None for the network itself
     not_trainable: str | None = None  # why `mmrl fit` must refuse the policy; None where it can be trained
+    pads_left: bool = False  # whether `collate` pads tokens at the start of a row
     one_pass: bool = False  # whether `forward` must call the network exactly once, as sharded weights require
 
     @classmethod
@@ -184,9 +185,26 @@ class Policy(nn.Module, ABC):
         """Collate rows to a batch: equal shapes are stacked, others padded at the end."""
         return {name: pad_stack([torch.as_tensor(row[name]) for row in observations]) for name in observations[0]}
 
+    def concatenate(self, parts: Sequence[Mapping[str, Tensor | Ragged]]) -> Mapping[str, Tensor | Ragged]:
+        """Concatenate collated observations; rows of other lengths are padded with 0 where `collate` pads."""
+        out = {}
+        for name in dict.fromkeys(name for part in parts for name in part):
+            like = next(part[name] for part in parts if name in part)
+            columns = [part[name] if name in part else _no_items(part, like) for part in parts]
+            out[name] = concatenate_columns(columns, left=self.pads_left)
+        return out
+
     @abstractmethod
     def save_pretrained(self, folder: str | Path) -> None:
         """Save the policy in a folder, from which `path=folder` loads it."""
+
+
+def _no_items(part: Mapping[str, Tensor | Ragged], like: Tensor | Ragged) -> Ragged:
+    """Return a ragged column without items for the rows of a part, such as images where no row has one."""
+    if not isinstance(like, Ragged):
+        raise ValueError(f"observations of one batch differ in their columns, one has {sorted(part)} alone")
+    rows = len(next(iter(part.values())))
+    return Ragged(like.items[:0], torch.zeros(1, dtype=torch.long), torch.zeros(rows, dtype=torch.long))
 
 
 def copy_policy(policy: Policy) -> Policy:

@@ -11,6 +11,7 @@ from mmrl.schedules.extraction import COLLECTION, CONTEXT, LEARNING
 from mmrl.schedules.scalars import get_scalar, with_scalar
 
 T = TypeVar("T")
+TERMS = "model.objective.terms."
 LONGEST = 10_000  # iterations whose values are tried before training
 
 
@@ -28,6 +29,7 @@ class ScheduledScalars:
         self.schedules = dict(schedules)
         self.roots: dict[str, Any] = {}  # data module and learner, once `bind` knows them
         self.plain: dict[str, float] = {}  # the numbers of the configuration
+        self.constants: tuple[tuple[str, float], ...] = ()  # numbers of the loss terms, which captured graphs freeze
         self._iterations = 1
 
     def bind(self, data: Any, learner: Any, iterations: int | None) -> None:
@@ -80,6 +82,7 @@ class ScheduledScalars:
         """Give the parts of the learn step their values; returns metrics of these."""
         learned = {**_below("data", values, LEARNING), **_below("model", values, ("objective",))}
         self._set(learned)
+        self.constants = tuple(item for item in learned.items() if item[0].startswith(TERMS))
         return _metrics(learned)
 
     def restore(self) -> None:

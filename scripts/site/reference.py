@@ -53,6 +53,7 @@ SLOTS = (
         "`objective.terms.NAME._target_=CLASS`, `objective.coefficients.NAME=NUMBER`.",
         ("mmrl.objectives.objective.Term",),
     ),
+    Slot("rows", "`data.rows.NAME._target_=CLASS`.", ("mmrl.rows.base.RowTransform",)),
     Slot(
         "schedules",
         "In the place of a number: `sampling.temperature='{_target_: CLASS, ...}'`.",

@@ -1,8 +1,10 @@
-"""Schedules and transforms with a state: a resumed run is the uninterrupted one, and collection may be asynchronous."""
+"""Schedules, transforms and rows with a state: a resumed run is the uninterrupted one."""
 
 import pytest
 import yaml
+from torch.testing import assert_close
 
+from mmrl.rows.replay import STRIDE
 from mmrl.runs.checkpoint_file import read_checkpoint
 from tests.learners.test_resume import same
 from tests.tiny_recipes import fit
@@ -18,6 +20,8 @@ RUN = (
     "trainer.check_val_every_n_epoch=2",
     "data.num_prompts=3",
     "data.transforms={drop_zero_variance: null, third: {_target_: tests.transforms.test_state.LeaveOutThird}}",
+    "data.rows.replay={_target_: mmrl.rows.replay.ReplayRows, groups: 2, max_age: 2}",
+    "data.rows.select={_target_: mmrl.rows.select.SelectByAdvantage, fraction: 0.75}",
 )
 LAST = 4
 
@@ -27,8 +31,9 @@ def scheduled(done: dict, name: str) -> list[float]:
 
 
 def longest(done: dict) -> list[int]:
-    """The longest completion of each iteration, of which each has two minibatches."""
-    by_batch = [max((len(actions) for _, actions in rows), default=0) for rows in done["minibatches"]]
+    """The longest completion that each iteration sampled; it has two minibatches."""
+    own = [[len(actions) for group, actions in rows if group < STRIDE] for rows in done["minibatches"]]
+    by_batch = [max(lengths, default=0) for lengths in own]
     return [max(pair) for pair in zip(by_batch[::2], by_batch[1::2])]
 
 
@@ -44,6 +49,8 @@ def test_every_iteration_has_its_values(whole):
     assert scheduled(done, "data.sampling.max_tokens") == [5, 2, 5, 2] == longest(done)
     assert scheduled(done, "data.reward.weights.exact") == [1, 0.75, 0.5, 0.25]
     assert scheduled(done, "model.objective.coefficients.entropy") == pytest.approx([0.5, 0.4, 0.3, 0.2])
+    ages = [metrics["rows/staleness"] for metrics in done["metrics"] if "rows/staleness" in metrics]
+    assert ages[0] == 0 and min(ages[1:]) > 0
     config = yaml.safe_load((folder / "config.yaml").read_text())["data"]["init_args"]
     assert config["sampling"]["max_tokens"] == 2 and len(config["schedules"]) == 4
     assert config["sampling"]["temperature"] == pytest.approx(0.7)
@@ -55,6 +62,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(whole, tmp_path):
     second = fit(tmp_path / "second", *RUN, f"trainer.max_epochs={LAST}", checkpoint)
     same(whole[1], second)
     assert second["data"]["transforms"] == whole[1]["data"]["transforms"]
+    assert_close(second["data"]["rows"], whole[1]["data"]["rows"], atol=0, rtol=0)
     assert second["data"]["transforms"]["third"]["iterations"] == LAST
 
 

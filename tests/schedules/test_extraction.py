@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from torch.testing import assert_close
 
 from mmrl.errors import ConfigError
 from mmrl.objectives.objective import Objective
@@ -12,6 +13,7 @@ from mmrl.schedules import Linear
 from mmrl.schedules.extraction import extract_schedules
 from mmrl.schedules.scheduled import ScheduledScalars
 from mmrl.types import Sampling
+from tests.tiny_recipes import fit
 
 
 def linear(start, end, iterations=2):
@@ -91,6 +93,7 @@ def test_parts_get_their_values():
         scalars.update_learning(scalars.values(1))
         one, low = learner.objective.coefficient("policy"), learner.objective.terms["policy"].clip_low
         assert 0.75 in (float(one), low)
+        assert scalars.constants == (((key, 0.75),) if "terms" in key else ())
 
 
 def test_the_context_gets_its_own():
@@ -110,3 +113,20 @@ def test_the_context_gets_its_own():
 def test_every_value_is_tried_before_training(key, message):
     with pytest.raises(ValueError, match=message):
         bound(key, Linear(1, 0, 2))
+
+
+@pytest.mark.slow
+def test_a_captured_update_has_the_numbers_of_its_iteration(tmp_path, monkeypatch):
+    """At a ratio of 1 a clip range makes no difference, so comparing the first update of an iteration is not enough."""
+    run = (
+        *("recipe=ppo_control", "model.scheduler.total_iters=4000", "data.num_prompts=4", "data.update_epochs=10"),
+        *("data.num_minibatches=4", "data.evaluation=null", "data.rollout.num_envs=3", "data.rollout.horizon=16"),
+        "trainer.max_epochs=5",
+        "objective.terms.policy.clip_high={_target_: mmrl.schedules.Linear, start: 0.001, end: 0.3, iterations: 4}",
+        "objective.coefficients.value={_target_: mmrl.schedules.Linear, start: 0.5, end: 0.0, iterations: 3}",
+    )
+    one = fit(tmp_path / "replayed", *run, "capture=true")
+    monkeypatch.setattr("mmrl.capture.graph.MIN_CALLS", 10**9)
+    other = fit(tmp_path / "computed", *run, "capture=true")
+    assert_close(one["weights"], other["weights"], atol=0, rtol=0)
+    assert one["metrics"] == other["metrics"]

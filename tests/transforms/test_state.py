@@ -7,7 +7,7 @@ import torch
 
 from mmrl import parallel
 from mmrl.data import collate
-from mmrl.data.transform_state import collect_states, copy_stateful, is_equal, load_states
+from mmrl.data.states import collect_states, copy_stateful, is_equal, load_states
 from mmrl.groups import group_episodes
 from mmrl.transforms.base import StatefulTransform
 from mmrl.transforms.filter import DropZeroVariance

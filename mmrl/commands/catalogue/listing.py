@@ -32,6 +32,7 @@ PARTS = {
     "weighting": ("mmrl.objectives", "mmrl.objectives.weighting.Weighting"),
     "reward": ("mmrl.rewards", "mmrl.rewards.base.Reward"),
     "transform": ("mmrl.transforms", "mmrl.transforms.base.EpisodeTransform"),
+    "row": ("mmrl.rows", "mmrl.rows.base.RowTransform"),
     "schedule": ("mmrl.schedules", "mmrl.schedules.base.Schedule"),
     "evaluator": ("mmrl.evaluation", "mmrl.evaluation.base.Evaluator"),
     "callback": ("mmrl.callbacks", "lightning.Callback"),

@@ -60,6 +60,7 @@ class TextPolicy(ServedPolicy):
 
     auto_model: Any = AutoModelForCausalLM
     model: Any
+    pads_left = True
 
     def __init__(
         self,

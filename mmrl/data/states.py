@@ -1,4 +1,4 @@
-"""The states of transforms in checkpoints, equal in all processes."""
+"""The states of transforms, rollouts and row transforms in checkpoints."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mmrl import parallel
+from mmrl.rollouts.base import ContinuingRollout, Rollout
 from mmrl.transforms.base import EpisodeTransform, StatefulTransform
 
 
@@ -42,6 +43,24 @@ def load_states(transforms: Mapping[str, EpisodeTransform], states: Mapping[str,
 def copy_stateful(transforms: Mapping[str, EpisodeTransform]) -> list[EpisodeTransform]:
     """Return the transforms in order, with copies of those that have a state, for rows that must not change it."""
     return [copy.deepcopy(part) if isinstance(part, StatefulTransform) else part for part in transforms.values()]
+
+
+def load_rollout(rollout: Rollout, states: Sequence[dict[str, Any]]) -> None:
+    """Restore this process's state of the rollout.
+
+    Args:
+        rollout: of this run.
+        states: of each process of the run that saved them.
+    """
+    rank, size = parallel.rank_and_size()
+    if len(states) != size and isinstance(rollout, ContinuingRollout):
+        states = [rollout.share_states(states, each, size) for each in range(size)]
+    elif len(states) != size and any(one != states[0] for one in states):
+        raise ValueError(
+            f"the checkpoint holds simulator states of {len(states)} processes, this run has {size}; "
+            "resume with the same trainer.devices"
+        )
+    rollout.load_state_dict(states[rank] if rank < len(states) else states[0])
 
 
 def is_equal(one: Any, other: Any) -> bool:
