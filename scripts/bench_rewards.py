@@ -1,9 +1,10 @@
-"""Speed of verifiers and reward functions: python scripts/bench_rewards.py [NAME ...] [--seconds 2].
+"""Speed of verifiers, reward functions and generators: python scripts/bench_rewards.py [NAME ...] [--seconds 2].
 
 One JSON line on stdout for each: name, items_per_second (completions scored), count (completions of a batch); or name
-and missing, where a package is not installed. The verifier of a task scores a batch in which each problem of 8 has the
-expert's answer and the answers to seven other problems; the rate is the median over batches. Sandboxed programs run on
-all cores, and each batch runs them again; everything else runs in this process.
+and missing, where a package is not installed. The verifier of a task, task/NAME, scores a batch in which each problem
+of 8 has the expert's answer and the answers to seven other problems; problems/NAME generates 64 problems with what they
+show. The rate is the median over batches. Sandboxed programs run on all cores, and each batch runs them again;
+everything else runs in this process.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tasks.code import runner
 from tests.laws.task_examples import build_task, names
 
 PROBLEMS = 8
+BATCH = 64
 TEXT = "<think>\n" + "First add the numbers, then halve the sum. " * 20 + "\n</think>\n<answer>\\boxed{12.5}</answer>"
 
 
@@ -42,6 +44,25 @@ def build_verifier(name: str) -> tuple[Callable[[], object], int]:
         return task.scores(episodes)
 
     return score, len(episodes)
+
+
+def build_generator(name: str) -> tuple[Callable[[], object], int]:
+    """Return a function that generates a batch of a task's problems with their images, and the size of the batch."""
+    task = build_task(name)
+    start = 0
+
+    def generate() -> object:
+        nonlocal start
+        start += BATCH
+        return [task[index % len(task)].images for index in range(start, start + BATCH)]
+
+    return generate, BATCH
+
+
+def build(name: str) -> tuple[Callable[[], object], int]:
+    """Return what "task/NAME" or "problems/NAME" times, and the size of its batch."""
+    kind, _, task = name.partition("/")
+    return build_verifier(task) if kind == "task" else build_generator(task)
 
 
 def build_functions() -> dict[str, tuple[Callable[[], object], int]]:
@@ -74,7 +95,7 @@ def measure(score: Callable[[], object], count: int, seconds: float) -> float:
 
 def main() -> None:
     functions = build_functions()
-    tasks = [f"task/{name}" for name in names()]
+    tasks = [f"{kind}/{name}" for kind in ("task", "problems") for name in names()]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"of {', '.join([*functions, *tasks])}; all by default"
@@ -85,7 +106,7 @@ def main() -> None:
         parser.error(f"{unknown[0]!r} is none of {', '.join([*functions, *tasks])}")
     for name in chosen.names or [*functions, *tasks]:
         try:
-            score, count = functions[name] if name in functions else build_verifier(name.removeprefix("task/"))
+            score, count = functions[name] if name in functions else build(name)
             row = {"name": name, "items_per_second": round(measure(score, count, chosen.seconds), 1), "count": count}
         except ModuleNotFoundError as error:
             row = {"name": name, "missing": str(error)}

@@ -14,6 +14,10 @@ with --camera SIZE:
   frames_ratio                the first over the second; frames_cpu_ratio per second of the CPU
   renderer_frames_per_second  the renderer alone, between which nothing moves: no environment can reach it
   control_steps_per_frame     of the whole environment
+of a guest (libero, metaworld), with its options in --set:
+  steps_per_second            control steps of all environments in one process, random actions, resets included
+  raw_steps_per_second        of one environment of the package in its own Python, without mmrl
+with --camera SIZE the same with an image after every step: frames_per_second, raw_frames_per_second
 with --workers N ...: nothing of the above, but of any simulator with a box of actions, --set KEY=VALUE its options
   in_process_decisions_per_second   decisions of all environments, in this process
   workers_N_decisions_per_second    with sim.workers=N; workers_N_ratio is that over the first
@@ -33,13 +37,16 @@ from benchmark.sim import Bare, Whole, rates
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+GUESTS = ("libero", "metaworld")
 CONF = Path(__file__).resolve().parents[1] / "conf" / "sim"
 
 
 def bench(chosen: argparse.Namespace) -> dict[str, Any]:
     words = OmegaConf.load(CONF / f"{chosen.sim}.yaml")
+    if chosen.sim in GUESTS:
+        return bench_guest(chosen)
     if not words["_target_"].startswith("sims.tabletop."):
-        raise SystemExit(f"--sim {chosen.sim}: only tabletop simulators have a mujoco.batch to compare with")
+        raise SystemExit(f"--sim {chosen.sim}: only tabletop simulators and {GUESTS} have a bare side to compare with")
 
     def build(**options: Any) -> Whole:
         shared = {"renderer": chosen.renderer, "threads": chosen.threads, "level": chosen.level}
@@ -69,12 +76,25 @@ def bench(chosen: argparse.Namespace) -> dict[str, Any]:
     )
 
 
+def bench_guest(chosen: argparse.Namespace) -> dict[str, Any]:
+    from benchmark.guest import compare_bare
+
+    sim = instantiate(OmegaConf.load(CONF / f"{chosen.sim}.yaml"), **read_options(chosen))
+    measured = compare_bare(sim, chosen.sim, chosen.num_envs, chosen.camera, chosen.seconds)
+    arguments = {name: getattr(chosen, name) for name in ("sim", "num_envs", "camera", "seconds")}
+    return measured | arguments | {"contract": sim.contract()}
+
+
+def read_options(chosen: argparse.Namespace) -> dict[str, Any]:
+    return {name: yaml.safe_load(value) for name, value in (word.split("=", 1) for word in chosen.set)}
+
+
 def bench_workers(chosen: argparse.Namespace) -> dict[str, Any]:
     from benchmark.spread import compare_guest, compare_processes
 
     from sims.workers.guest import GuestSim
 
-    options = {name: yaml.safe_load(value) for name, value in (word.split("=", 1) for word in chosen.set)}
+    options = read_options(chosen)
     sim = instantiate(OmegaConf.load(CONF / f"{chosen.sim}.yaml"), **options)
     compare = compare_guest if isinstance(sim, GuestSim) else compare_processes
     measured = compare(sim, chosen.num_envs, chosen.workers, chosen.seconds)
@@ -91,7 +111,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0, help="0 takes all CPUs")
     parser.add_argument("--renderer", default="ray", help="ray, egl, osmesa or auto")
     parser.add_argument("--workers", type=int, nargs="+", help="numbers of processes to compare with this one")
-    parser.add_argument("--set", nargs="*", default=[], help="KEY=VALUE options of the simulator, with --workers")
+    parser.add_argument("--set", nargs="*", default=[], help="KEY=VALUE options of a guest, or with --workers")
     chosen = parser.parse_args()
     print(json.dumps(bench_workers(chosen) if chosen.workers else bench(chosen)), flush=True)
 

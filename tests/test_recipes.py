@@ -1,6 +1,5 @@
 """Every recipe: a header, few lines, typed and wired, its own, and one iteration of it at a tiny size."""
 
-import copy
 import functools
 import math
 
@@ -59,6 +58,8 @@ SMALL = {
             "tiny_gaussian_vla",
             "tiny_mean_flow_vla",
             "tiny_one_step_vla",
+            "tiny_state_vla",
+            "tiny_state_flow_vla",
         )
     },
     "smollm2": ("policy.path=null", f"policy.config={{model_type: llama, {', '.join(TEXT).replace('=', ': ')}}}"),
@@ -80,6 +81,8 @@ STAND_INS = {
     "browser_clicks": ("data.task._target_=tests.tiny_recipes.Pages",),
 }
 """Words that replace tasks of conf/task whose packages or programs are not installed everywhere."""
+SIM_STAND_INS = {"metaworld": ("data.task.sim._target_=tests.sims.metaworld.stand_in.StandIn",)}
+"""Words that replace simulators of conf/sim whose Python environment is not made everywhere."""
 TAGS = ("_target_=mmrl.tools.call_parser.TagParser", "open_tag=<tool_call>", "close_tag=</tool_call>")
 
 
@@ -111,6 +114,7 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
         *TINY,
         *SMALL[plain.choices.policy],
         *STAND_INS.get(plain.choices.task, ()),
+        *SIM_STAND_INS.get(plain.choices.get("sim"), ()),
         f"run_dir='{folder}'",
     ]
     if plain.data.group_size > 1:
@@ -158,7 +162,7 @@ def test_a_recipe_has_a_header_and_is_short(recipe):
 def test_no_two_recipes_are_the_same():
     seen: dict[str, str] = {}
     for recipe in RECIPES:
-        plain = OmegaConf.to_container(copy.deepcopy(plain_of(recipe)), resolve=True)
+        plain = OmegaConf.to_container(plain_of(recipe), resolve=True)
         key = repr({root: plain[root] for root in ("trainer", "model", "data")})
         assert key not in seen, f"{recipe} and {seen[key]} make the same run"
         seen[key] = recipe
@@ -167,7 +171,7 @@ def test_no_two_recipes_are_the_same():
 @functools.cache
 def parse(words: tuple[str, ...]) -> None:
     """These words, and those of the warm-start stages that they name, make a run."""
-    cfg = compose(words)
+    cfg = compose_words(words)
     CLI(to_lightning(cfg), build=False)
     plain = OmegaConf.to_container(cfg, resolve=True)
     start = (plain["trainer"].get("callbacks") or {}).get("warm_start") or {}

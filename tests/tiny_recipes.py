@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from mmrl.learners.phases.base import UpdateContext
 from mmrl.rewards.base import Reward
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode, Prompt, Task
+from tests.quick_python import quick_python
 from tests.text_environments import Count
 
 OWN = ("recipe=sft", "recipe=ppo_control", "recipe=demo_vla", "recipe=sac", "recipe=td3", "recipe=metra")
@@ -212,7 +212,7 @@ def command(folder: Path, *more: str) -> dict[str, Any]:
 def start(words: Sequence[str]) -> subprocess.Popen:
     keep = ("PATH", "HOME", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "LANG")
     environment = {k: v for k, v in os.environ.items() if k in keep} | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    line = [sys.executable, "-m", "mmrl", "fit", *words]
+    line = [quick_python(), "-m", "mmrl", "fit", *words]
     return subprocess.Popen(
         line, env=environment, cwd=ROOT, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )

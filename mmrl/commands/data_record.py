@@ -20,7 +20,7 @@ from mmrl.commands.evaluation.arguments import parse
 from mmrl.config.compose import compose
 from mmrl.config.preflight import check_folder
 from mmrl.config.renamed import find_new_name
-from mmrl.config.signatures import spread_sim
+from mmrl.config.signatures import choose_state_task, spread_sim
 from mmrl.datasets.lerobot.writer import LeRobotWriter
 from mmrl.datasets.recording import Actor, ExpertActor, PolicyActor
 from mmrl.datasets.recording import record as record_episodes
@@ -91,6 +91,7 @@ def _expert(given: dict[str, str], more: Sequence[str], noise: float) -> Source:
         raise ConfigError("name what is recorded: sim=NAME (see `mmrl list sims`), or run=RUN_FOLDER")
     node = OmegaConf.select(compose(["task=sim", *more]), "data.task")
     data: Any = {"task": OmegaConf.to_container(node, resolve=True, throw_on_missing=True)}
+    choose_state_task(data)
     spread_sim(data)
     task = instantiate(data["task"], _convert_="object")
     if not hasattr(task.sim, "expert"):

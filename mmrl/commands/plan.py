@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from mmrl.commands.cli import CLI
 from mmrl.commands.fit_arguments import check_dashed, split_switches
+from mmrl.commands.usage import PLAN_OPTIONS
 from mmrl.config.compose import compose, groups, to_hydra_overrides, to_lightning
 from mmrl.config.overrides import check_groups
 from mmrl.config.wiring import load
@@ -65,15 +66,12 @@ class PlanRequest:
     measured: Path | None = None
 
 
-OPTIONS = ("--memory", "--prompt-tokens", "--response-tokens", "--from")
-
-
 def parse(arguments: Sequence[str]) -> PlanRequest:
     """Separate the options of `mmrl plan` from the words of `mmrl fit`."""
     words, found, rest = [], {}, iter(arguments)
     for argument in rest:
         name, equals, value = argument.partition("=")
-        if name in OPTIONS:
+        if name in PLAN_OPTIONS:
             found[name] = value if equals else next(rest, "")
         elif argument == "--json":
             found[name] = "true"

@@ -89,6 +89,7 @@ Examples:
 
   mmrl evaluate RUN_FOLDER|FILE.ckpt [OPTION=VALUE ...] [KEY=VALUE ...]
   mmrl evaluate task=NAME policy.path=MODEL [GROUP=OPTION ...] [OPTION=VALUE ...] [KEY=VALUE ...]   without a run
+  mmrl evaluate sim=NAME policy=random|expert [OPTION=VALUE ...] [KEY=VALUE ...]   random actions, or the sim's expert
 
 Options:
   checkpoint=last      last, start, another name in the run's checkpoints folder, or a file
@@ -249,6 +250,8 @@ Example:
   mmrl completion zsh       for ~/.zshrc, after compinit: source <(mmrl completion zsh)
 """,
 }
+
+PLAN_OPTIONS = ("--memory", "--prompt-tokens", "--response-tokens", "--from")
 
 
 def format_versions() -> str:

@@ -28,8 +28,9 @@ from mmrl.config.paths import resolve_tool_functions
 from mmrl.config.renamed import check_argument_names, check_names, find_new_name
 from mmrl.config.reward_functions import KEY as REWARD
 from mmrl.config.reward_functions import replace_reward
-from mmrl.config.signatures import import_class, split_workers, spread_sim
+from mmrl.config.signatures import choose_state_task, import_class, split_workers, spread_sim
 from mmrl.errors import ConfigError
+from mmrl.schedules.extraction import extract_schedules
 
 SHORT = {
     "policy": "model.policy",
@@ -212,12 +213,14 @@ def to_lightning(cfg: DictConfig) -> dict[str, Any]:
     for key in ("run_dir", "ckpt_path"):
         if plain.get(key) is not None and not isinstance(plain[key], str):
             plain[key] = _text(key, plain[key])
+    choose_state_task(plain["data"])
     spread_sim(plain["data"])
     out = {root: to_class_path(plain[root]) for root in ROOTS}
     for name in ("callbacks", "logger"):  # named in conf/, so that each can be overridden; Lightning takes a list
         named = out["trainer"].get(name)
         if isinstance(named, dict) and "class_path" not in named:
             out["trainer"][name] = list(named.values())
+    extract_schedules(out)
     return {
         "seed_everything": plain["seed"],
         "run_dir": plain["run_dir"],

@@ -53,20 +53,31 @@ def find_options() -> dict[str, dict[str, OptionFile]]:
     for origin, conf in _list_folders():
         for group, options in found.items():
             for file in sorted((conf / group).glob("*.yaml")):
-                if file.stem in options:
-                    there = options[file.stem]
-                    raise ConfigError(
-                        f"{file}: {there.origin or 'mmrl'} has a {group} {file.stem!r} too ({there.path}), and none "
-                        "hides the other; rename the file"
-                    )
-                _check_package(group, file)
-                options[file.stem] = OptionFile(file, origin)
+                _add(options, group, file, origin)
     return found
 
 
 def find_option(group: str, option: str) -> OptionFile:
-    """Find the file of an option that exists."""
-    return find_options()[group][option]
+    """Find the file of an option that exists, without listing all others."""
+    own = CONF / group / f"{option}.yaml"
+    found = {option: OptionFile(own)} if own.is_file() else {}
+    for origin, conf in _list_folders():
+        file = conf / group / f"{option}.yaml"
+        if file.is_file():
+            _add(found, group, file, origin)
+    return found[option]
+
+
+def _add(options: dict[str, OptionFile], group: str, file: Path, origin: str) -> None:
+    """Add the file of an option that is not mmrl's."""
+    if file.stem in options:
+        there = options[file.stem]
+        raise ConfigError(
+            f"{file}: {there.origin or 'mmrl'} has a {group} {file.stem!r} too ({there.path}), and none "
+            "hides the other; rename the file"
+        )
+    _check_package(group, file)
+    options[file.stem] = OptionFile(file, origin)
 
 
 def read_comment(text: str) -> str:

@@ -13,6 +13,9 @@ from mmrl.errors import ConfigError
 _WORKERS = "sims.workers.WorkerSim"
 """Wraps a simulator, so that all simulators have its options without declaring them."""
 _OPTIONS = ("workers", "timeout_s")
+_TASK = "sims.task.SimTask"
+_STORED = "sims.states.StoredStateTask"
+"""The task of a simulator that has stored initial states."""
 
 
 def import_class(path: str | None) -> Any:
@@ -76,6 +79,19 @@ def spread_sim(data: dict[str, Any]) -> None:
                 f"sim.workers={workers}: rollout.{name}={rollout[name]} environments occupy at most so many processes"
             )
     task["sim"] = {"_target_": _WORKERS, **options, "sim": sim} if options.get("workers") else sim
+
+
+def choose_state_task(data: dict[str, Any]) -> None:
+    """Pose the stored initial states of a simulator that may have some, instead of drawing them, in place.
+
+    Args:
+        data: {task: {_target_, sim: ...}}, nodes with `_target_`, without interpolations.
+    """
+    task = data.get("task")
+    if not isinstance(task, dict) or task.get("_target_") != _TASK or not isinstance(task.get("sim"), dict):
+        return
+    if hasattr(import_class(task["sim"].get("_target_")), "stored_states"):
+        task["_target_"] = _STORED
 
 
 def pass_workers(config: Mapping[str, Any], arguments: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from mmrl import parallel
 from mmrl.data.collector import Collected
+from mmrl.data.context import at_iteration
 from mmrl.data.rollout_data import RolloutData
 from mmrl.data.snapshots import Snapshots
 from mmrl.types import Context
@@ -105,8 +106,7 @@ class AsyncRolloutData(RolloutData):
                 )
             version = ctx.iteration
             there = replace(
-                ctx,
-                iteration=version + first + ahead,
+                at_iteration(self, ctx, version + first + ahead),
                 policy=self._snapshots.of(ctx.policy, version),
                 progress=self._stop_if_ended,
             )

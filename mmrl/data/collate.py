@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,9 +14,9 @@ from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.groups import number_distinct
 from mmrl.policies.base import Policy, collate_rows
-from mmrl.transforms.base import EpisodeTransform
+from mmrl.transforms.base import EpisodeTransform, StatefulTransform
 from mmrl.transitions import columns_of
-from mmrl.types import Completion, Context, Episode, Observation, Turn
+from mmrl.types import Collector, Completion, Context, Episode, Observation, Turn
 
 NO_GROUP = -1  # group of a row that takes part in collectives only, and in no minibatch
 log = logging.getLogger(__name__)
@@ -42,7 +43,8 @@ def learnable(
     left = [spare]
     for transform in transforms:
         if transform.writes() or transform.contexts():
-            left = transform(left, ctx)
+            alone = isinstance(transform, StatefulTransform)  # it gathers, and other ranks have rows and do not
+            left = transform(left, replace(ctx, collector=Collector()) if alone else ctx)
     batch = collate(left, ctx.policy).select(torch.tensor([0]))
     return batch.with_columns(
         action_mask=torch.zeros_like(batch["action_mask"]), group=torch.full_like(batch["group"], NO_GROUP)

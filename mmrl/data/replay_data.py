@@ -21,6 +21,7 @@ from mmrl.data.shared_replay_buffer import SharedReplayBuffer
 from mmrl.policies.base import Policy
 from mmrl.policies.control.uniform import UniformPolicy
 from mmrl.rng import derive_rng
+from mmrl.schedules.scheduled import refuse_learning
 from mmrl.types import Context
 
 
@@ -60,6 +61,7 @@ class ReplayData(RolloutData):
             max_empty_iterations=5,
             **kwargs,
         )
+        refuse_learning(self.scheduled)
         self.replay, self.gradient_steps = replay, gradient_steps
         self.learning_starts, self.updates_per_step = learning_starts, updates_per_step
         for name in ("gradient_steps", "learning_starts", "updates_per_step"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,17 +23,20 @@ from mmrl.data.checks.empty_iterations import EmptyIterations
 from mmrl.data.checks.finite import check_columns
 from mmrl.data.checks.prompt_lengths import check_prompt_lengths, drop_long_prompts
 from mmrl.data.collate import learnable
-from mmrl.data.collector import Collected, ProgressCallback, PromptCollector, notify_rollout_end
+from mmrl.data.collector import Collected, PromptCollector, notify_rollout_end
+from mmrl.data.context import build_context
 from mmrl.data.loader import IterationLoader
 from mmrl.data.minibatches import UpdateEpoch, split_update_epochs
 from mmrl.data.parity import Parity, measure_staleness
+from mmrl.data.transform_state import collect_states, copy_stateful, load_states
 from mmrl.engines.base import Engine
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.evaluation_mode import evaluation_mode
 from mmrl.objectives.weighting import Weighting
 from mmrl.rewards.base import Reward
-from mmrl.rewards.scoring import Scorer
 from mmrl.rollouts.base import ContinuingRollout, Rollout
+from mmrl.schedules.base import Schedule
+from mmrl.schedules.scheduled import ScheduledScalars
 from mmrl.strategies.sharding import gather_weights
 from mmrl.transforms.base import EpisodeTransform, check_group_size
 from mmrl.types import Context, Episode, Sampling, Task
@@ -62,6 +66,8 @@ class RolloutData(L.LightningDataModule):
         update_epochs: passes over an iteration's rows.
         num_minibatches: minibatches per update epoch, one optimiser step each.
         max_empty_iterations: in a row, after which the run stops and says why nothing is left to learn from.
+        schedules: of scalars that change over the iterations, by key. A configuration has a schedule where its scalar
+            stands, and `mmrl.schedules.extraction` moves it here.
         seed: of everything random; the same seed gives the same run.
     """
 
@@ -87,25 +93,31 @@ class RolloutData(L.LightningDataModule):
         update_epochs: int = 1,
         num_minibatches: int = 1,
         max_empty_iterations: int = 5,
+        schedules: dict[str, Schedule] | None = None,
         seed: int = 0,
     ):
         super().__init__()
         self.num_prompts, self.group_size, self.seed = num_prompts, group_size, seed
         self.update_epochs, self.num_minibatches = update_epochs, num_minibatches
-        for name in ("num_prompts", "group_size", "update_epochs", "num_minibatches"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
         self.task, self.rollout, self.engine, self.reward = task, rollout, engine, reward
         self.weighting, self.curriculum, self.sampling = weighting, curriculum, sampling
-        annotators = annotators or {}
-        self.pipeline = [(name, annotators[name]) for name in (pipeline or [])]
+        self.annotators = {name: (annotators or {})[name] for name in pipeline or []}  # those that run, in order
         self.transforms = transforms or {}
-        check_group_size(self.transforms, group_size)
+        self._spare_transforms = copy_stateful(self.transforms)  # for rows that are not trained on
+        self.check_sizes()
+        self.scheduled = ScheduledScalars(schedules or {})
         self.evaluation, self.parity = evaluation, parity
         self.iteration = 0
         self.empty = EmptyIterations(max_empty_iterations)
         self.metrics: dict[str, float] = {}
         self.last_episodes: list[Episode] = []  # this rank's episodes, for callbacks
+
+    def check_sizes(self) -> None:
+        """Refuse sizes below 1, and groups that a transform would drop."""
+        for name in ("num_prompts", "group_size", "update_epochs", "num_minibatches"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
+        check_group_size(self.transforms, self.group_size)
 
     # ---------------------------------------------------------------- Lightning's side
 
@@ -116,7 +128,9 @@ class RolloutData(L.LightningDataModule):
         self.task = drop_long_prompts(self.task, policy, observe)
         self.reward.check_task(self.task)
         if stage == "fit":
-            check_prompt_lengths(self.task, policy, self.sampling.max_tokens, observe)
+            self.scheduled.bind(self, self.trainer.lightning_module, self.trainer.max_epochs)
+            longest = max(self.scheduled.all_values("data.sampling.max_tokens"), default=self.sampling.max_tokens)
+            check_prompt_lengths(self.task, policy, int(longest), observe)
         if self.evaluation is not None:
             longest = max(sampling.max_tokens for sampling in self.evaluation.sampling.values())
             observe = partial(self.evaluation.rollout.build_observation, policy=policy)
@@ -145,16 +159,17 @@ class RolloutData(L.LightningDataModule):
         self.engine.close()
 
     def state_dict(self) -> dict[str, Any]:
-        annotators = {name: annotator.state_dict() for name, annotator in self.pipeline}
+        annotators = {name: annotator.state_dict() for name, annotator in self.annotators.items()}
         start = {} if self.evaluation is None else self.evaluation.state_dict()
-        own = {"iteration": self.iteration, "empty": self.empty.state_dict()}
+        own = {"iteration": self.iteration, "empty": self.empty.state_dict(), "schedules": self.scheduled.state_dict()}
         return {**own, "annotators": annotators, "start": start, **self._collection_state()}
 
     def _collection_state(self) -> dict[str, Any]:
-        """State that collections change: curriculum and rollout."""
+        """State that collections change: curriculum, rollout and transforms."""
         return {
             "curriculum": self.curriculum.state_dict(),
             "rollout": parallel.gather([self.rollout.state_dict()]),
+            "transforms": collect_states(self.transforms),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -168,11 +183,13 @@ class RolloutData(L.LightningDataModule):
             )
         self.iteration = state["iteration"]
         self.empty.load_state_dict(state.get("empty", {}))
-        for name, annotator in self.pipeline:
+        self.scheduled.load_state_dict(state.get("schedules", {}))
+        for name, annotator in self.annotators.items():
             annotator.load_state_dict(state.get("annotators", {}).get(name, {}))
         if self.evaluation is not None:
             self.evaluation.load_state_dict(state.get("start", {}))
         self.curriculum.load_state_dict(state["curriculum"])
+        load_states(self.transforms, state.get("transforms", {}))
         self.rollout.load_state_dict(states[rank] if rank < len(states) else states[0])
 
     # ---------------------------------------------------------------- one iteration
@@ -183,7 +200,7 @@ class RolloutData(L.LightningDataModule):
 
     def _update_epochs(self) -> Iterator[UpdateEpoch]:
         learner: BaseLearner = self.trainer.lightning_module
-        ctx = self._context(learner)
+        ctx = build_context(self, learner)
         collected = self._next_collection(ctx)
         self.last_episodes, self.metrics = collected.sampled, dict(collected.metrics)
         with parallel.precision(self.trainer), gather_weights(ctx.policy):
@@ -223,11 +240,13 @@ class RolloutData(L.LightningDataModule):
             started = time.perf_counter()
             self.engine.sync(ctx.policy, version)
             took = {"time/sync": (synced := time.perf_counter()) - started}
+            took |= self.scheduled.update_collection(ctx.scheduled)
+            ctx = replace(ctx, task=self.task)
             collector = PromptCollector(self.task, self.rollout, self.reward, self.curriculum, ctx)
             sampling = [ctx.policy] if self.rollout.samples and self.engine.uses_policy else []
             # switched and gathered once, not in every decision
             with evaluation_mode(ctx.policy), gather_weights(*sampling):
-                sampled = collector.collect_prompts(self.num_prompts)
+                sampled = collector.collect_prompts(ctx.num_prompts)
                 episodes = [episode for episode in sampled if episode.ended != "error"]
                 for transform in self.transforms.values():
                     episodes = transform(episodes, collector.ctx)
@@ -238,7 +257,8 @@ class RolloutData(L.LightningDataModule):
     def _annotate(self, batch: Batch, ctx: Context) -> Batch:
         """Apply the annotators of the pipeline in order."""
         started = time.perf_counter()
-        for name, annotator in self.pipeline:
+        self.metrics |= self.scheduled.update_learning(ctx.scheduled)
+        for name, annotator in self.annotators.items():
             batch.require(annotator.reads(), f"annotator {name!r}")
             with gather_weights(*(ctx.models[model] for model in annotator.models() if model in ctx.models)):
                 batch = annotator(batch, ctx)
@@ -247,35 +267,10 @@ class RolloutData(L.LightningDataModule):
         self.metrics["time/annotators"] = time.perf_counter() - started
         return batch
 
-    def _context(self, learner: BaseLearner) -> Context:
-        rank, size = parallel.rank_and_size()
-        watchers = [callback for callback in self.trainer.callbacks if isinstance(callback, ProgressCallback)]
-
-        def progress(phase: str, done: int, of: int) -> None:
-            for callback in watchers:
-                callback.on_rollout_progress(phase, done, of)
-
-        return Context(
-            task=self.task,
-            engine=self.engine,
-            policy=learner.policy,
-            sampling=self.sampling,
-            seed=self.seed,
-            iteration=self.iteration,
-            group_size=self.group_size,
-            num_prompts=self.num_prompts,
-            rank=rank,
-            world_size=size,
-            device=learner.device,
-            models=learner.models,  # type: ignore[arg-type]  # of policies, where annotators ask for one
-            progress=progress,
-            collector=Scorer(self.task, self.reward),
-        )
-
     def _rows(self, collected: Collected, ctx: Context) -> Batch:
         """Collate the rows to learn from, and check their staleness and parity."""
         started = time.perf_counter()
-        batch = learnable(collected.episodes, collected.sampled, ctx, list(self.transforms.values()))
+        batch = learnable(collected.episodes, collected.sampled, ctx, self._spare_transforms)
         check_columns(batch, ("behavior_logprobs", "values", "reward", "bootstrap_value"), "the rollout", self.trainer)
         self.metrics |= measure_staleness(batch, ctx, self.staleness)
         if self.parity is not None:
@@ -290,10 +285,11 @@ class RolloutData(L.LightningDataModule):
         if self.evaluation is None:
             return {}
         learner: BaseLearner = self.trainer.lightning_module
+        self.scheduled.restore()
         self.engine.sync(learner.policy, self.iteration)
         with parallel.precision(self.trainer), gather_weights(learner.policy):
             interim = 0 < self.iteration < self.trainer.max_epochs
-            return self.evaluation.measure(self.task, self.reward, self._context(learner), interim)
+            return self.evaluation.measure(self.task, self.reward, build_context(self, learner), interim)
 
     def _measure(self) -> Iterator[dict[str, float]]:
         yield self.measure()

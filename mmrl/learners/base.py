@@ -106,6 +106,9 @@ class BaseLearner(L.LightningModule):
         check_weights(self.named_parameters(), self.trainer)
         iterations = float(self.trainer.current_epoch + 1)
         self.report({"iterations": iterations})
+        data = getattr(self.trainer, "datamodule", None)
+        if isinstance(data, RolloutData):
+            data.scheduled.observe(self.iteration_metrics)
         row = {"epoch": self.trainer.current_epoch, "iterations": iterations, **self.iteration_metrics}
         self._log_row(row, step=self.trainer.global_step)
         self.iteration_metrics = {}

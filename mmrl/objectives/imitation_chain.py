@@ -47,3 +47,23 @@ class DenoisingLoss(Term):
         error = out.extra["denoising_error"]  # [N, T, A, L]
         error = error.square() if self.power == 2 else error.abs()
         return zero_outside(error.mean(dim=(2, 3)), batch["action_mask"] & batch["is_demo"][:, None])
+
+
+@dataclass(frozen=True)
+class LatentKL(Term):
+    """KL divergence of a demonstration's latent from its prior, per row in nats: the regulariser of ACT's autoencoder.
+
+    Source: Zhao et al., "Learning Fine-Grained Bimanual Manipulation with Low-Cost Hardware", 2023, algorithm 1,
+    arXiv:2304.13705 (coefficient 10).
+    """
+
+    def reads(self) -> frozenset[str]:
+        return frozenset({"is_demo"})
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({"latent_kl"})
+
+    def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        if "latent_kl" not in out.extra:
+            return torch.zeros_like(out.logprobs[:, 0])
+        return torch.where(batch["is_demo"], out.extra["latent_kl"], 0.0)

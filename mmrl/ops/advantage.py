@@ -79,6 +79,18 @@ def group_std(
     return _std(centred, index, size, scale).to(reward.dtype)
 
 
+def group_mean(
+    value: Tensor,  # [N], with gradient
+    group: Tensor,  # [N] ids
+    counted: Tensor,  # [N] bool
+) -> tuple[Tensor, Tensor]:  # [N] and [N]
+    """Mean of the counted rows of each row's group, 0 where there are none, and their number."""
+    ids, index = group.unique(return_inverse=True)
+    total = value.new_zeros(len(ids)).index_add(0, index, torch.where(counted, value, 0))
+    count = value.new_zeros(len(ids)).index_add(0, index, counted.to(value.dtype))
+    return (total / count.clamp(min=1))[index], count[index]
+
+
 def _centre(reward: Tensor, group: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Place of each episode's group [E], sizes of the groups, and rewards less the mean of their group [E]."""
     _, index, size = group.unique(return_inverse=True, return_counts=True)

@@ -40,6 +40,15 @@ def log_ratio(
     return d.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
+def row_log_ratio(
+    logprobs: Tensor,  # [N, T] nats, with gradient
+    old: Tensor,  # [N, T] nats
+    mask: Tensor,  # [N, T] bool
+) -> Tensor:  # [N] nats
+    """Log-ratio of the joint probabilities of a row's choices, sum_t logprobs_t - old_t, for losses per row."""
+    return (zero_outside(logprobs, mask) - zero_outside(old, mask)).sum(dim=1)
+
+
 def block_log_ratio(
     logprobs: Tensor,  # [N, T] nats, with gradient
     old: Tensor,  # [N, T] nats

@@ -249,7 +249,7 @@ def _trace_rollout(tracer: TextPasses, policy: TextPolicy, data: Any, rows: Rows
 
 def _scored_rows(data: Any, rows: Rows) -> int:
     """Most rows that an annotator or the parity check scores in one pass."""
-    passes: Sequence[int] = [part.rows for _, part in data.pipeline if isinstance(part, ForwardAnnotator)]
+    passes: Sequence[int] = [part.rows for part in data.annotators.values() if isinstance(part, ForwardAnnotator)]
     parity = [] if data.parity is None else [min(16, data.parity.rows)]
     return min(max([*passes, *parity], default=0), rows.iteration)
 

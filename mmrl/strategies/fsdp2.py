@@ -15,6 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.optim import Optimizer
 
+from mmrl.strategies.heap import return_freed_memory
 from mmrl.strategies.whole_state import collect_optimizer_state, load_model_state, load_optimizer_state
 
 
@@ -57,6 +58,8 @@ class FSDP2(ModelParallelStrategy):
     def setup_environment(self) -> None:
         self._data_parallel_size = self.num_nodes * self.num_processes
         super().setup_environment()
+        if self.root_device.type == "cpu":
+            return_freed_memory()
         self.shard_mesh = self._build_shard_mesh()
 
     def _build_shard_mesh(self) -> DeviceMesh:

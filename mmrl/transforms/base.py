@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
 from mmrl.types import Context, Episode
 
@@ -23,6 +24,23 @@ class EpisodeTransform(ABC):
 
     @abstractmethod
     def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]: ...
+
+
+class StatefulTransform(EpisodeTransform):
+    """Base class of transforms with a state, which checkpoints save: a resumed run is the uninterrupted one.
+
+    The state must be a function of what all ranks gathered (`ctx.collector.gather`), so that it is the same on each of
+    them; another one is refused when a checkpoint is written. With asynchronous collection the transform runs in the
+    thread, and a checkpoint has the state after the collection that was trained on last.
+    """
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """State to save, as tensors, plain values, and lists and dictionaries of them."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state."""
 
 
 def check_group_size(transforms: Mapping[str, EpisodeTransform], group_size: int) -> None:

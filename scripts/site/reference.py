@@ -53,6 +53,11 @@ SLOTS = (
         "`objective.terms.NAME._target_=CLASS`, `objective.coefficients.NAME=NUMBER`.",
         ("mmrl.objectives.objective.Term",),
     ),
+    Slot(
+        "schedules",
+        "In the place of a number: `sampling.temperature='{_target_: CLASS, ...}'`.",
+        ("mmrl.schedules.base.Schedule",),
+    ),
     Slot("weightings", "`weighting._target_=CLASS`.", ("mmrl.objectives.weighting.Weighting",)),
     Slot("curricula", "`curriculum=NAME`, `curriculum.KEY=VALUE`.", ("mmrl.curricula.base.Curriculum",)),
     Slot("engines", "`engine=NAME`, `engine.KEY=VALUE`.", ("mmrl.engines.base.Engine",)),

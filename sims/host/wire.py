@@ -7,7 +7,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Both sides must speak the same version; it changes with every message that changes."""
 
 _ARRAY, _OBJECTS, _TUPLE, _INTEGER, _NUMBER = range(1, 6)

@@ -65,11 +65,11 @@ class Host:
         os.close(descriptor)
 
     def do_build(self, description: Any) -> dict[str, Any]:
-        """Build the simulator; returns its name, sizes, contract, task names, and whether it has an expert."""
+        """Build the simulator; returns name, sizes, contract, tasks, stored states, whether it has an expert."""
         self.sim = build(description)
         known = {"name": self.sim.name, "sizes": self.sim.sizes(), "contract": self.sim.contract()}
         tasks = {name: list(getattr(self.sim, name, [])) for name in ("tasks", "held_out_tasks")}
-        return {**known, **tasks, "expert": hasattr(self.sim, "expert")}
+        return {**known, **tasks, "states": getattr(self.sim, "states", None), "expert": hasattr(self.sim, "expert")}
 
     def do_make(self, num_envs: int) -> dict[str, Any]:
         """Make environments; returns their spaces and what else a vector environment states."""

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import warnings
 from importlib.metadata import version
 from typing import Any
 
 import gymnasium
+import mujoco
 import numpy as np
 from gymnasium import spaces
 
 from sims.host.tasks import task_of
-from sims.metaworld.images import RayCamera
+from sims.metaworld.images import UprightCamera
+from sims.metaworld.sizes import LONGEST, STATE, sizes
 
 CONTROL_HZ = 80
-STATE = 39
-"""Numbers of an observation: hand, fingers and two objects, now and one step before, and the goal."""
-LONGEST = 500
-"""Control steps after which Meta-World wants a reset."""
 warnings.filterwarnings("ignore", message="Constant")  # of experts whose actions are clipped, as ours are
 
 
@@ -37,12 +37,28 @@ def list_tasks() -> tuple[dict[str, Any], dict[str, list[str]], list[str]]:
     )
 
 
+@functools.cache
+def derive_copying_class(env_class: type) -> type:
+    """A subclass whose environments copy one model of the scene; to read its files takes 0.1 s each time."""
+
+    class CopiedModel(env_class):  # type: ignore[misc]
+        model_read: Any = None
+
+        def _initialize_simulation(self) -> tuple[Any, Any]:
+            if CopiedModel.model_read is None:
+                CopiedModel.model_read, _ = super()._initialize_simulation()
+            model = copy.deepcopy(CopiedModel.model_read)
+            return model, mujoco.MjData(model)
+
+    return CopiedModel
+
+
 class MetaWorld:
     """One task, or the tasks of a benchmark; the seed of an initial state selects the task.
 
     Args:
-        task: one of the 50 names such as "reach-v3", or MT10, MT25, MT50, ML10. In ML10 the goal is hidden, and
-            held-out states are of its five test tasks.
+        task: one of the 50 names such as "reach-v3", several joined by "+", or MT10, MT25, MT50, ML10. In ML10 the
+            goal is hidden, and held-out states are of its five test tasks.
         chunk: control steps (80 Hz) per decision, executed open loop.
         max_steps: control steps after which an episode is cut.
         image_size: pixels a side of the image of Meta-World's camera "corner2"; 0: no images.
@@ -53,13 +69,14 @@ class MetaWorld:
         self, task: str, chunk: int = 1, max_steps: int = LONGEST, image_size: int = 0, dense_reward: float = 0
     ):
         self._classes, benchmarks, test_tasks = list_tasks()
-        if task not in self._classes and task not in benchmarks:
-            raise ValueError(f"sim.task={task!r} is none of {', '.join(benchmarks)}, {', '.join(self._classes)}")
+        names = benchmarks.get(task, task.split("+"))
+        if unknown := [name for name in names if name not in self._classes]:
+            raise ValueError(f"sim.task={unknown[0]!r} is none of {', '.join(benchmarks)}, {', '.join(self._classes)}")
         if chunk < 1 or not 1 <= max_steps <= LONGEST or image_size < 0:
             raise ValueError(f"sim.chunk must be at least 1, sim.max_steps 1 to {LONGEST}, sim.image_size at least 0")
         self.task, self.chunk, self.max_steps = task, chunk, max_steps
         self.image_size, self.dense_reward = image_size, dense_reward
-        self.tasks = tuple(benchmarks.get(task, [task]))
+        self.tasks = tuple(names)
         self.held_out_tasks = tuple(test_tasks) if task == "ML10" else self.tasks
         self.sees_goal = task != "ML10"
         self._free: dict[str, list[Any]] = {}  # environments without an episode, by task
@@ -73,7 +90,7 @@ class MetaWorld:
         return MetaWorldEnv(self)
 
     def sizes(self) -> dict[str, Any]:
-        return {"action_dims": 4, "chunk": self.chunk, "proprio_dims": STATE}
+        return sizes(self.chunk)
 
     def contract(self) -> dict[str, Any]:
         options = ("task", "chunk", "max_steps", "image_size", "dense_reward", "sees_goal")
@@ -97,7 +114,7 @@ class MetaWorld:
         """An environment of a task; give it back with `give_back`."""
         if self._free.get(name):
             return self._free[name].pop()
-        env = self._classes[name]()
+        env = derive_copying_class(self._classes[name])()
         env._partially_observable = False  # the goal is hidden by us, as the experts see it
         env.__dict__.pop("sawyer_observation_space", None)
         env._freeze_rand_vec, env.seeded_rand_vec, env._set_task_called = False, True, True
@@ -134,7 +151,7 @@ class MetaWorldEnv(gymnasium.Env):
         self.playing = ""
         self.full_state = np.zeros(STATE)  # with the goal
         self._env: Any = None
-        self._camera: RayCamera | None = None
+        self._camera: UprightCamera | None = None
         self._steps = 0
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -173,7 +190,7 @@ class MetaWorldEnv(gymnasium.Env):
     def render(self, size: int = 256) -> np.ndarray:  # type: ignore[override]
         """Image of the camera "corner2", uint8 [size, size, 3]."""
         if self._camera is None or self._camera.size != size:
-            self._camera = RayCamera(self._env.model, "corner2", size)
+            self._camera = UprightCamera(self._env.model, "corner2", size)
         return self._camera.draw(self._env.data)
 
     def close(self) -> None:

@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 from gymnasium.vector import VectorEnv
 
 from mmrl.types import Sim
+from sims.host.states import state_of
 from sims.host.tasks import task_of
 from sims.workers.process import Program, open_workers
 from sims.workers.python import find_python
-from sims.workers.sim import check_workers, run_expert
+from sims.workers.sim import check_workers, describe, run_expert
 from sims.workers.vector import WorkerVectorEnv
 
 
@@ -50,7 +51,8 @@ class GuestSim(Sim):
     def guest_arguments(self) -> dict[str, Any]:
         """Arguments of the guest's class."""
         own = {field.name for field in fields(GuestSim)}
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in own}
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in own}
+        return {name: describe(value) for name, value in given.items()}  # plain lists in place of OmegaConf's
 
     def program(self) -> Program:
         """What the processes run."""
@@ -74,9 +76,16 @@ class GuestSim(Sim):
     def contract(self) -> dict[str, Any]:
         return dict(self._statement()["contract"])
 
+    def stored_states(self, split: str) -> int:
+        """How many stored initial states a split has; 0 where states are made from their seeds alone."""
+        states = self._statement()["states"]
+        return len(states[split]) if states else 0
+
     def task_of(self, seed: int) -> str:
-        """The task of an initial state, by `sims.host.tasks.task_of` from the guest's."""
+        """The task of an initial state, from the guest's stored states or its tasks."""
         stated = self._statement()
+        if stated["states"]:
+            return state_of(seed, stated["states"])[0]
         return task_of(seed, stated["tasks"], stated["held_out_tasks"]) if stated["tasks"] else self.name
 
     def __getattr__(self, name: str) -> Any:

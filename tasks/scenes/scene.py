@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -59,7 +59,11 @@ class Painted(Protocol):
 
 
 class Painter(Protocol):
-    """Draws scenes of objects in another way than with flat shapes, such as `sims.solids.SolidPainter`."""
+    """Draws scenes of objects in another way than with flat shapes, such as `sims.solids.SolidPainter`.
+
+    `paint` returns a `Painted`, or None where no scene was found. Its type is Any, because the parser of configurations
+    compares the annotations of an implementation with these for equality.
+    """
 
     shapes: tuple[str, ...]
     colours: tuple[str, ...]
@@ -71,7 +75,7 @@ class Painter(Protocol):
         size: int,
         sides: tuple[int, int],
         max_overlap: float,
-    ) -> Painted | None: ...
+    ) -> Any: ...
 
 
 @dataclass(frozen=True)

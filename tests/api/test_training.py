@@ -8,6 +8,7 @@ import mmrl
 from mmrl.__main__ import main
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.runs.checkpoint_file import read_weights
+from tests.api.reward_functions import brevity
 from tests.tiny_recipes import QUIET, TEXT, Alternating, Counting, override
 
 QUIET = tuple(word for word in QUIET if "logger" not in word)
@@ -21,10 +22,6 @@ SMALL = (
 
 def small(*more: str) -> list[str]:
     return override(SMALL, more)
-
-
-def brevity(completion: str, answer: object) -> float:
-    return 1 / (1 + len(completion)) + (completion.count("1") > 0)
 
 
 def weights(run: mmrl.Run) -> dict[str, torch.Tensor]:
@@ -49,7 +46,7 @@ def test_a_function_of_a_module_is_a_reward_that_the_file_names(tmp_path):
     assert config["data"]["init_args"]["reward"] == {
         "class_path": "mmrl.rewards.function.FunctionReward",
         "init_args": {
-            "functions": ["tests.api.test_training.brevity"],
+            "functions": ["tests.api.reward_functions.brevity"],
             "weights": None,
             "timeout_s": 60.0,
             "in_process": False,

@@ -1,7 +1,6 @@
 """What is typed: both roads into one configuration, and one clear line for what cannot be used."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from mmrl.__main__ import main
 from mmrl.config.compose import compose
 from mmrl.config.parser_errors import format_parser_error
+from tests.quick_python import quick_python
 
 WORDS = ["fit", "recipe=grpo", "task=arithmetic", "policy=tiny_text", "run_dir=somewhere"]
 
@@ -85,7 +85,7 @@ def test_unknown_commands_and_help(capsys):
 
 def test_the_module_runs_as_a_program():
     root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-m", "mmrl", "list", "recipes"], cwd=root, capture_output=True, text=True)
+    done = subprocess.run([quick_python(), "-m", "mmrl", "list", "recipes"], cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "grpo" in done.stdout
 

@@ -26,6 +26,7 @@ from mmrl.commands.plan import build_plan
 from mmrl.config.compose import compose, to_lightning
 from mmrl.errors import ConfigError
 from mmrl.plan.planning import Given
+from tests.quick_python import quick_python
 from tests.runs.processes import ranked, start
 from tests.tiny_recipes import ROOT, TEXT, free_port, override
 
@@ -37,7 +38,7 @@ def test_lightning_starts_the_ranks(tmp_path):
     words = ["doctor", *WORDS, "strategy=fsdp2", f"run_dir={tmp_path}/run"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "mmrl", *words], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+        [quick_python(), "-m", "mmrl", *words], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     marks = {line[4:26].strip(): line[:4].strip() for line in done.stdout.split("\n\n")[0].splitlines()}

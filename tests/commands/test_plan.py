@@ -2,8 +2,6 @@
 
 import copy
 import json
-import re
-from pathlib import Path
 
 import lightning as L
 import pytest
@@ -348,21 +346,6 @@ def test_the_report_says_what_to_change(capsys, tmp_path, monkeypatch):
         assert word in shown
     assert max(map(len, (line for line in shown.splitlines() if "sum" in line))) <= 160
     assert not list(tmp_path.iterdir())  # a plan writes nothing
-
-
-def test_the_page_shows_what_the_command_prints(capsys, tmp_path, monkeypatch):
-    """Words are equal; numbers are within 5 %, since other versions of torch save other tensors for backward."""
-    monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "plan.md").read_text()
-    command = re.search(r"```sh\nmmrl (.+)\n```", page)[1]
-    shown = re.search(r'```text title="plan.txt"\n(.*?)```', page, flags=re.DOTALL)[1]
-    assert main(command.split()) == 0
-    printed = capsys.readouterr().out
-    number = r"[\d,]*\.?\d+"
-    for line, expected in zip(printed.splitlines(), shown.splitlines(), strict=True):
-        assert re.sub(rf"\s*{number}", " N", line) == re.sub(rf"\s*{number}", " N", expected)
-        for found, stated in zip(re.findall(number, line), re.findall(number, expected), strict=True):
-            assert float(found.replace(",", "")) == pytest.approx(float(stated.replace(",", "")), rel=0.05, abs=0.2)
 
 
 def test_json_has_the_same_numbers(capsys):

@@ -14,6 +14,7 @@ from mmrl.commands.sweep import (
     to_train_overrides,
 )
 from mmrl.errors import ConfigError
+from tests.quick_python import quick_python
 from tests.tiny_recipes import QUIET, TEXT
 
 
@@ -47,6 +48,7 @@ def test_each_job_has_a_folder_of_its_own():
 
 def test_a_sweep_is_runs_in_numbered_folders(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", quick_python())
     (tmp_path / "rewards.py").write_text("def one(completion):\n    return 1\n\n\ndef two(completion):\n    return 2\n")
     words = (word for word in (*TEXT, *QUIET) if "reward" not in word)
     sweep = ["trainer.max_epochs=1", "run_dir=many", "reward=rewards.py:one,rewards.py:two", "--multirun"]

@@ -20,7 +20,15 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["--version"], ["list"], ["list", "recipes"], ["list", "schedulers"], ["fit", "--help"]],
+    [
+        ["--help"],
+        ["--version"],
+        ["list"],
+        ["list", "recipes"],
+        ["list", "schedulers"],
+        ["fit", "--help"],
+        ["completion", "line", "mmrl fit recipe=grpo_di"],
+    ],
     ids=" ".join,
 )
 def test_commands_that_explain_import_no_large_package(arguments):

@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import mmrl
+from tests.quick_python import quick_python
 from tests.tiny_recipes import QUIET, ROOT
 
 EXAMPLES = {file.stem: file for file in sorted((ROOT / "examples").glob("*.py"))}
@@ -27,7 +27,7 @@ LOADED = ("vla_in_simulator", "evaluate_run")
 
 def run(name: str, folder: Path, *arguments: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(EXAMPLES[name]), *arguments]
+    command = [quick_python(), str(EXAMPLES[name]), *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, text=True, capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr[-5000:]
     return done.stdout

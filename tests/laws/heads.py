@@ -17,6 +17,8 @@ from mmrl.policies.vla.openvla.policy import OpenVLAPolicy
 from mmrl.policies.vla.openvla_oft.continuous import OpenVLAOFTDiffusionPolicy, OpenVLAOFTRegressionPolicy
 from mmrl.policies.vla.openvla_oft.policy import OpenVLAOFTPolicy
 from mmrl.policies.vla.pi0.policy import Pi0Policy
+from mmrl.policies.vla.pi0_fast.policy import Pi0FastPolicy
+from mmrl.policies.vla.pi05.policy import Pi05Policy
 from mmrl.policies.vla.smolvla.policy import SmolVLAPolicy
 from mmrl.policies.vla.token import ActionTokenPolicy
 from mmrl.rng import Noise
@@ -24,6 +26,7 @@ from mmrl.types import Sampling
 from tests.checkpoints import pi0, smolvla
 from tests.openvla_checkpoint import openvla
 from tests.openvla_oft_checkpoint import openvla_oft
+from tests.pi_checkpoints import pi0_fast, pi05
 
 SMALL = dict(hidden_size=32, layers=1, heads=2, intermediate_size=48, visual_tokens=2)
 CHAINS: dict[str, Chain] = {
@@ -41,6 +44,7 @@ CHAINS: dict[str, Chain] = {
     "pi0": FlowSDE(steps=3),
     "smolvla": FlowSDE(steps=3),
     "openvla_oft_l1": GaussianChunk(),
+    "pi05": FlowSDE(steps=3),
 }
 
 
@@ -115,6 +119,29 @@ def openvla_oft_diffusion_folder() -> str:
     return str(openvla_oft(tempfile.mkdtemp(prefix="openvla_oft"), diffusion=True))
 
 
+def pi05_folder() -> str:
+    """A checkpoint in lerobot's format: 8 control steps of 8 dimensions."""
+    return str(pi05(tempfile.mkdtemp(prefix="pi05")))
+
+
+def pi05_policy(chain: Chain = CHAINS["pi05"], **given) -> Pi05Policy:
+    """The checkpoint as a policy in the same environment as the others."""
+    sizes = dict(action_dims=3, chunk=5, proprio_dims=13)
+    given = {"path": pi05_folder(), "chain": chain, "freeze_context": False, "timesteps_per_sample": 8} | given
+    return Pi05Policy(**{**sizes, **given})
+
+
+@functools.cache
+def pi0_fast_folder() -> str:
+    """A checkpoint in lerobot's format: 8 control steps of the simulator's dimensions."""
+    return str(pi0_fast(tempfile.mkdtemp(prefix="pi0_fast")))
+
+
+def pi0_fast_policy(**given) -> Pi0FastPolicy:
+    """The checkpoint as a policy in the same environment as the others."""
+    return Pi0FastPolicy(**{"path": pi0_fast_folder(), **dict(action_dims=3, chunk=5, proprio_dims=13), **given})
+
+
 LAYOUTS = {"tokens": "equal", "openvla_tokens": "openvla"}
 TOKENS = {*LAYOUTS, "openvla", "openvla_oft"}
 HEADS: dict[str, Callable[..., Policy]] = {
@@ -133,6 +160,7 @@ HEADS: dict[str, Callable[..., Policy]] = {
     "openvla": openvla_policy,
     "openvla_oft": openvla_oft_policy,
     "openvla_oft_l1": openvla_oft_l1_policy,
+    "pi05": pi05_policy,
 }
 SIMILAR = ("openvla_oft", "openvla_oft_l1")
 """Heads that differ from another one, "openvla" and "gaussian", in what their own tests check."""

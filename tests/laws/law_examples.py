@@ -21,11 +21,18 @@ from mmrl.annotators.role_advantage import RoleAdvantage
 from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.annotators.values import Values
 from mmrl.batch import Batch
+from mmrl.methods.copg import CoPGLoss
+from mmrl.methods.critical_tokens import CertaintyWeightedKL, CertaintyWeights, certainty
 from mmrl.methods.deep_search import CentredValues
 from mmrl.methods.dppo import DenoisingSurrogate
+from mmrl.methods.kimi import MirrorDescentLoss
 from mmrl.methods.laser.self_reward import MixedAdvantage, SelfReward, SelfRewardLoss
+from mmrl.methods.lite_ppo import BatchScaledAdvantage
 from mmrl.methods.metra import ConstraintPenalty, DualLoss, RepresentationLoss
+from mmrl.methods.nsr import SignedAdvantage
 from mmrl.methods.oreo import PathPolicy, PathValue
+from mmrl.methods.p3o import PairwiseSurrogate
+from mmrl.methods.pacs import PACSLoss
 from mmrl.methods.prime import OutcomeCrossEntropy, ProcessAdvantage
 from mmrl.methods.rl100 import DistillationTarget
 from mmrl.methods.rl_plus import MixtureSurrogate
@@ -72,6 +79,8 @@ ANNOTATORS = [
         for baseline in ("mean", "leave_one_out")
     ),
     Example(GroupAdvantage(None, None)),
+    Example(SignedAdvantage()),
+    Example(BatchScaledAdvantage()),
     Example(RoleAdvantage()),
     Example(RoleAdvantage(("group", "is_first"), scale=False)),
     Example(SegmentAdvantage(0.9)),
@@ -88,6 +97,7 @@ ANNOTATORS = [
     *(Example(KLPenalty(0.1, level)) for level in ("token", "sequence")),
     Example(MismatchedKL(rows=3), scores=True),
     Example(ReferenceLogprobs(rows=3), scores=True),
+    Example(CertaintyWeights(power=2.0, intercept=-0.1, rows=3), scores=True),
     Example(OldLogprobs(rows=3), scores=True),
     Example(DistillationTarget(rows=3), scores=True),
     Example(Logprobs(column="other_logprobs", model="reference", rows=3), scores=True),
@@ -129,6 +139,7 @@ TERMS = [
     *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
     Example(KL(context="blind", cap=0.5)),
     Example(KL(old="behavior_logprobs")),
+    Example(CertaintyWeightedKL("k2")),
     Example(NegativeLogLikelihood(context="blind")),
     Example(Entropy()),
     Example(HintNegativeLogLikelihood()),
@@ -145,6 +156,10 @@ TERMS = [
     *(Example(GKDLoss(beta)) for beta in (0.0, 0.3, 1.0)),
     Example(KTOLoss(desirable_weight=1.5, undesirable_weight=0.5)),
     Example(BradleyTerryLoss(), per_row=True),
+    *(Example(MirrorDescentLoss(0.5, baseline)) for baseline in ("mean", "log_mean_exp")),
+    Example(CoPGLoss(0.5)),
+    *(Example(PairwiseSurrogate(0.2, clipping)) for clipping in ("separate", "joint")),
+    *(Example(PACSLoss(0.5, balanced)) for balanced in (True, False)),
     Example(RepresentationLoss()),
     Example(ConstraintPenalty()),
     Example(DualLoss()),
@@ -206,6 +221,7 @@ class Tabular(nn.Module):
         extra = {
             "choice_logprobs": choices,
             "denoising_error": error,
+            "certainty": certainty(self.logits[state]),
             "nucleus_entropy": nucleus_entropy(self.logits[state], 0.95, batch["temperature"]),
             "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
             "q": self.logits[state],
@@ -241,6 +257,7 @@ def rows(per_row: bool) -> Batch:
             "values",
             "returns",
             "penalty_slope",
+            "kl_weights",
             "reward_logprobs",
             "token_rewards",
         )

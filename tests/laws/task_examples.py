@@ -13,6 +13,8 @@ import pytest
 from hydra.utils import instantiate
 
 from mmrl.config.compose import compose, groups
+from mmrl.evaluation.task_baselines import TaskBaselines
+from mmrl.experiments.results import FOLDER
 from mmrl.types import Prompt, Task
 from tests.laws.text_answers import (
     change_blocks,
@@ -91,6 +93,11 @@ def build_task(name: str) -> Task:
     words = [f"task.path={_rows()}"] if name == "dataset" else WORDS.get(name, [])
     config: Any = compose([f"task={name}", *words])
     return instantiate(config.data.task, _convert_="all")
+
+
+def read_floor(name: str) -> TaskBaselines:
+    """The stored floor and ceiling of an option, which a law of tasks measures again."""
+    return TaskBaselines(**json.loads((FOLDER / "tasks" / f"{name}.json").read_text()))
 
 
 def names() -> list[str]:

@@ -14,6 +14,12 @@ from torch.testing import assert_close
 
 from mmrl.annotators.group_advantage import GroupAdvantage
 from mmrl.batch import Batch
+from mmrl.methods.copg import CoPGLoss
+from mmrl.methods.kimi import MirrorDescentLoss
+from mmrl.methods.lite_ppo import BatchScaledAdvantage
+from mmrl.methods.nsr import SignedAdvantage
+from mmrl.methods.p3o import PairwiseSurrogate
+from mmrl.methods.pacs import PACSLoss
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.policy import CISPO, ClippedSurrogate, PolicyGradient
 from mmrl.ops.logprob import logprob_entropy
@@ -156,3 +162,44 @@ def test_clipping_leaves_out_exactly_the_choices_beyond_the_interval(level, clip
     term = ClippedSurrogate(clip_low, clip_high, clip_dual, level)
     out = expected_gradient(GroupAdvantage(None, None), term, REWARDS["graded"], 2, behaviour=BEFORE)
     assert_close(out, expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES, ids=name)
+@pytest.mark.parametrize("positive, negative", [(0.1, 1.0), (0.0, 1.0), (1.0, 0.0)])
+def test_signed_advantages_climb_the_success_probability(surrogate, positive, negative):
+    """E[A score] = positive dq - negative d(1 - q) = (positive + negative) dq, q the success probability."""
+    term, share = surrogate
+    reward = REWARDS["binary"]
+    out = expected_gradient(SignedAdvantage(positive, negative), term, reward, 2)
+    factor = (positive + negative) * share
+    assert_close(out, -factor * gradient_of_reward(NOW, reward), rtol=1e-6, atol=1e-7)
+
+
+def test_batch_scaled_advantages_climb_the_reward():
+    """The batch holds all 4^G groups once, so that its std is that of four outcomes drawn alike."""
+    reward = REWARDS["graded"]
+    factor = 2 / 3 / 2 / reward.double().std(correction=0)
+    out = expected_gradient(BatchScaledAdvantage(epsilon=0), PolicyGradient(), reward, 3)
+    assert_close(out, -factor * gradient_of_reward(NOW, reward), rtol=1e-6, atol=1e-7)
+
+
+def unchanged(batch, ctx):
+    """The annotator of losses that compare the rewards of a group themselves."""
+    return batch
+
+
+@pytest.mark.parametrize(
+    "term, reward, factor",
+    [
+        (CoPGLoss(0.5, reference="behavior_logprobs"), "graded", 1.0),
+        (PairwiseSurrogate(), "graded", 1.0),
+        (PairwiseSurrogate(clipping="joint"), "graded", 1.0),
+        (MirrorDescentLoss(0.5), "graded", 2 / 3),  # the mean of the group holds 1/G of the completion itself
+        (PACSLoss(0.5, balanced=False), "binary", 0.5),  # beta; at logit 0 the slope of BCE is 1/2 - y
+    ],
+    ids=str,
+)
+def test_losses_of_whole_groups_climb_the_reward(term, reward, factor):
+    """On fresh samples, with the policy as its own reference."""
+    out = expected_gradient(unchanged, term, REWARDS[reward], 3)
+    assert_close(out, -factor * gradient_of_reward(NOW, REWARDS[reward]), rtol=1e-6, atol=1e-7)

@@ -4,7 +4,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from mmrl.batch import Batch
+from mmrl.methods.copg import CoPGLoss
 from mmrl.methods.dppo import DenoisingSurrogate
+from mmrl.methods.kimi import MirrorDescentLoss
 from mmrl.methods.rl_plus import MixtureSurrogate
 from mmrl.objectives.policy import CISPO
 from mmrl.objectives.policy_chain import ChainSurrogate
@@ -154,3 +157,43 @@ def test_margins_are_reported(loss):
     expected = (WORTH[batch["action"][::2, 0]] - WORTH[batch["action"][1::2, 0]]).repeat_interleave(2)
     assert_close(reported["margin"], expected)
     assert_close(reported["accuracy"], (expected > 0).double())
+
+
+# ---------------------------------------------------------------- squared residuals
+
+
+@pytest.mark.parametrize("often", [None, torch.linspace(0.2, 3, FEW).double()], ids=["all alike", "stale"])
+def test_contrastive_policy_gradient_rests_at_the_regularised_optimum(often):
+    """pi = ref exp(R / beta) / Z and nowhere else, whoever sampled the pairs and how often."""
+    reference = torch.linspace(0.5, -0.5, FEW).double()
+    batch = pairs(reference, often)
+    batch = batch.with_columns(episode_reward=WORTH[batch["action"][:, 0]])
+    term, best = CoPGLoss(BETA), reference + WORTH / BETA
+    assert gradient(term, best, batch).abs().max() < 1e-7
+    assert gradient(term, best + 0.3 * WORTH, batch).abs().max() > 1e-3
+    step = -gradient(term, reference, batch)
+    assert step[0] < 0 < step[-1]
+
+
+def every_arm(old):
+    """One group that holds every arm once, as a policy of equal probabilities samples on average."""
+    rows = torch.arange(FEW)
+    return Batch(
+        action=rows[:, None],
+        action_mask=torch.ones(FEW, 1, dtype=torch.bool),
+        group=torch.zeros_like(rows),
+        episode_reward=WORTH,
+        behavior_logprobs=old.log_softmax(-1)[:, None],
+        loss_weights=torch.full((FEW, 1), 1 / FEW).double(),
+    )
+
+
+def test_mirror_descent_rests_at_the_optimum_of_its_iteration():
+    """pi = old exp(r / tau) / Z with the exact normaliser; the mean reward is tau log Z only where tau is large."""
+    old = torch.zeros(FEW).double()
+    best = old + WORTH / BETA
+    assert gradient(MirrorDescentLoss(BETA, "log_mean_exp"), best, every_arm(old)).abs().max() < 1e-7
+    assert gradient(MirrorDescentLoss(BETA, "log_mean_exp"), old, every_arm(old)).abs().max() > 1e-2
+    assert gradient(MirrorDescentLoss(BETA), best, every_arm(old)).abs().max() > 1e-3
+    far = 100.0
+    assert gradient(MirrorDescentLoss(far), old + WORTH / far, every_arm(old)).abs().max() < 1e-4

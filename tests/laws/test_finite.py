@@ -49,6 +49,7 @@ PER_CHOICE = (
     "reward_logprobs",
     "advantages",
     "penalty_slope",
+    "kl_weights",
     "importance_weights",
     "nucleus_entropy",
 )

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,15 @@ import torch
 import mmrl
 from mmrl.__main__ import main
 from mmrl.runs.checkpoint_file import read_weights
+from tests.quick_python import quick_python
 from tests.tiny_recipes import QUIET, TEXT, override
 
 WORDS = (*(word for word in TEXT if "reward" not in word), *(word for word in QUIET if "logger" not in word),
          "trainer.logger.tensorboard=null", "reward=[rewards.py:score,rewards.py:rank]", "reward.weights={rank: 0.5}",
          "trainer.check_val_every_n_epoch=1", "scheduler=constant")  # fmt: skip
 FILE = """
-import torch
-
-
 def score(completion, answer):
+    import torch
     return {"distinct": len(set(completion)) / 8, "short": torch.tensor(len(completion) < 8)}
 
 
@@ -67,7 +65,7 @@ def weights(folder: str) -> dict[str, torch.Tensor]:
 
 def test_two_processes_give_the_same_rewards():
     assert main(["fit", *words("run_dir=one", "trainer.max_epochs=1")]) == 0
-    both = [sys.executable, "-m", "mmrl", "fit", *words("run_dir=two", "trainer.max_epochs=1", "trainer.devices=2")]
+    both = [quick_python(), "-m", "mmrl", "fit", *words("run_dir=two", "trainer.max_epochs=1", "trainer.devices=2")]
     environment = {**os.environ, "PYTHONPATH": str(Path(mmrl.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     ran = subprocess.run([*both, "trainer.strategy=ddp"], env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr[-3000:]
@@ -110,7 +108,7 @@ def test_a_parameter_without_a_column_is_refused_before_the_first_rollout(capsys
     [
         (["reward=rewards.py:scroe"], 2, "rewards.py has no 'scroe'; did you mean 'score'?"),
         (["reward=rewards.py:fails"], 1, "reward function rewards.py: fails raised ZeroDivisionError: division by zero "
-                                         "(rewards.py, line 14: return 1 / 0); it was given the completion"),
+                                         "(rewards.py, line 12: return 1 / 0); it was given the completion"),
         (["reward=rewards.py:hangs", "reward.timeout_s=1"], 1, "rewards.py: hangs took longer than 1 s and was killed"),
         (["reward=rewards.py:short"], 1, "rewards.py: short returned a list of 1 values for 4 completions"),
         (["reward=rewards.py:needs"], 1, "rewards.py:needs: needs has a parameter 'level', and '"),

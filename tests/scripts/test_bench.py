@@ -9,6 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.checkpoints import qwen2
+from tests.quick_python import quick_python
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -28,7 +29,7 @@ def model(tmp_path_factory):
 def line(script, *words):
     """The one JSON line on stdout."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, f"scripts/{script}", *words]
+    command = [quick_python(), f"scripts/{script}", *words]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-5000:]
     (only,) = done.stdout.splitlines()

@@ -2,10 +2,11 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.quick_python import quick_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -14,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 def test_one_line(algorithm, env, steps):
     words = ["--algorithm", algorithm, "--env", env, "--steps", str(steps)]
     script = str(ROOT / "scripts" / "bench_control.py")
-    done = subprocess.run([sys.executable, script, *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([quick_python(), script, *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
     reported = json.loads(line)
@@ -34,7 +35,7 @@ def test_one_line(algorithm, env, steps):
 def test_an_environment_without_numbers_is_refused():
     script = str(ROOT / "scripts" / "bench_control.py")
     done = subprocess.run(
-        [sys.executable, script, "--algorithm", "sac", "--env", "CartPole-v1"],
+        [quick_python(), script, "--algorithm", "sac", "--env", "CartPole-v1"],
         cwd=ROOT,
         capture_output=True,
         text=True,

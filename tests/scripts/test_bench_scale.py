@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick_python import quick_python
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import scale_tables  # noqa: E402
@@ -48,7 +50,8 @@ def test_words_replace_those_with_the_same_key():
 
 
 @pytest.mark.skipif(shutil.which("taskset") is None, reason="processes are kept on cores by taskset")
-def test_two_sharded_processes_gather_weights_twice_an_update_and_reduce_gradients_once(tmp_path):
+def test_two_sharded_processes_gather_weights_twice_an_update_and_reduce_gradients_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", quick_python())
     more = ("data.num_prompts=2", "data.group_size=2", "data.sampling.max_tokens=4")
     launcher = Launcher(tmp_path, "cpu", SIZES["tiny"], 2)
     found = launcher.run("fsdp2", 2, *more, collectives=True)

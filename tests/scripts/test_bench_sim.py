@@ -2,10 +2,11 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.quick_python import quick_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -13,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 def test_one_line_with_both_sides():
     script = str(ROOT / "scripts" / "bench_sim.py")
     words = ["--sim", "push", "--num-envs", "4", "--camera", "16", "--seconds", "0.2", "--threads", "1"]
-    done = subprocess.run([sys.executable, script, *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([quick_python(), script, *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
     reported = json.loads(line)
@@ -39,7 +40,7 @@ def test_processes_are_compared_with_this_one():
         "observe=[]",
         "threads=1",
     ]
-    done = subprocess.run([sys.executable, script, *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([quick_python(), script, *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     reported = json.loads(done.stdout)
     assert reported["in_process_decisions_per_second"] > 0 and reported["workers_1_ratio"] > 0

@@ -4,7 +4,6 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from itertools import chain
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from torch.testing import assert_close
 
 from mmrl.config.compose import compose
+from tests.quick_python import quick_python
 from tests.tiny_recipes import ROOT, command, free_port, record, words
 
 SCRIPTS = ROOT / "scripts" / "launch"
@@ -51,7 +51,7 @@ def start(script: str, arguments: list[str], folder: Path, **variables: str) -> 
     for name, text in (("sbatch", SBATCH), ("srun", SRUN)):
         (tools / name).write_text(text)
         (tools / name).chmod(0o755)
-    own = {"PATH": f"{tools}:{os.environ['PATH']}", "PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    own = {"PATH": f"{tools}:{os.environ['PATH']}", "PYTHON": quick_python(), "PYTHONPATH": str(ROOT)}
     kept = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
     return subprocess.Popen(
         [str(SCRIPTS / script), *arguments],

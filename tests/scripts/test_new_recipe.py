@@ -3,13 +3,13 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from mmrl.experiments.papers import render_page
+from tests.quick_python import quick_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,7 +23,7 @@ def checkout(tmp_path):
 
 
 def run(line: str, folder: Path, **keywords):
-    words = line.replace("python ", f"{sys.executable} ", 1)
+    words = line.replace("python ", f"{quick_python()} ", 1)
     environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
     return subprocess.run(words, shell=True, cwd=folder, env=environment, text=True, capture_output=True, **keywords)
 

@@ -1,12 +1,13 @@
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.quick_python import quick_python
 
 ROOT = Path(__file__).parents[2]
 
 
 def run(*words):
-    command = [sys.executable, "scripts/reproduce.py", *words]
+    command = [quick_python(), "scripts/reproduce.py", *words]
     return subprocess.run(command, cwd=ROOT, text=True, capture_output=True, timeout=120)
 
 

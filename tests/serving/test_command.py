@@ -1,7 +1,6 @@
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from mmrl.commands.completion import complete
 from mmrl.commands.data import SERVE_OPTIONS
 from mmrl.commands.usage import USAGES
 from mmrl.errors import ConfigError
+from tests.quick_python import quick_python
 from tests.tiny_recipes import QUIET
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def test_another_address_is_allowed_with_a_token(tmp_path):
 
 
 def start(folder, port):
-    command = [sys.executable, "-P", "-m", "mmrl", "serve", str(folder), f"port={port}"]
+    command = [quick_python(), "-P", "-m", "mmrl", "serve", str(folder), f"port={port}"]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path})
     line = server.stdout.readline()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -13,9 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from mmrl.commands.catalogue.recipes import describe_recipe, format_recipes
-from mmrl.commands.catalogue.sources import Source, find_missing_packages, find_source, find_subclasses
+from mmrl.commands.catalogue.sources import (
+    Source,
+    find_environment,
+    find_missing_packages,
+    find_source,
+    find_subclasses,
+)
 from mmrl.commands.catalogue.tasks import tabulate_tasks
-from mmrl.config.option_files import find_option, groups, read_comment
+from mmrl.config.option_files import CONF, find_option, groups, read_comment
 from mmrl.config.renamed import find_new_name
 from mmrl.errors import ConfigError
 
@@ -25,6 +32,7 @@ PARTS = {
     "weighting": ("mmrl.objectives", "mmrl.objectives.weighting.Weighting"),
     "reward": ("mmrl.rewards", "mmrl.rewards.base.Reward"),
     "transform": ("mmrl.transforms", "mmrl.transforms.base.EpisodeTransform"),
+    "schedule": ("mmrl.schedules", "mmrl.schedules.base.Schedule"),
     "evaluator": ("mmrl.evaluation", "mmrl.evaluation.base.Evaluator"),
     "callback": ("mmrl.callbacks", "lightning.Callback"),
 }
@@ -109,7 +117,15 @@ def describe_option(group: str, option: str) -> str:
     description = read_comment(text) or (source.summary if source else "")
     missing = find_missing_packages(source.module) if source and group in ("sim", "task") else []
     packages = f" (needs {', '.join(missing)}: not installed, see `mmrl doctor`)" if missing else ""
-    return description + packages + origin
+    return description + packages + (_describe_environment(source) if source and group == "sim" else "") + origin
+
+
+def _describe_environment(source: Source) -> str:
+    """What makes the virtual environment of a simulator, where it is missing here."""
+    named = find_environment(source)
+    if named is None or any((folder / named[0]).exists() for folder in (Path.cwd(), CONF.parent)):
+        return ""
+    return f" (needs {named[0]}: not there, `make {named[1]}` makes it)"
 
 
 def classes(name: str) -> list[Source]:

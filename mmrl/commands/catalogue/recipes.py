@@ -46,9 +46,10 @@ def format_recipes(width: int) -> list[str]:
     if own:
         lines += ["", OWN]
         lines += [format_row(name, describe_own(name), "-", origin) for name, origin in own.items()]
+    kinds = {name: find_kind(name) for name in names if name not in own}
     for kind, heading in KINDS.items():
         lines += ["", heading]
-        for name in (name for name in names if name not in own and find_kind(name) == kind):
+        for name in (name for name, found in kinds.items() if found == kind):
             result = read_result(name)
             marked = f"{name}*" if name in starts else name
             verdict = "-" if result is None else str(result["verdict"])

@@ -106,6 +106,19 @@ def find_missing_packages(module: str) -> list[str]:
     return sorted(missing)
 
 
+def find_environment(source: Source) -> tuple[str, str] | None:
+    """The virtual environment that a simulator's class names, and the Makefile's target that makes it."""
+    stated = {
+        node.target.id: node.value.value
+        for node in source.node.body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and isinstance(node.value, ast.Constant)
+    }
+    named = (stated.get("environment"), stated.get("make_target"))
+    return named if all(isinstance(each, str) for each in named) else None  # type: ignore[return-value]
+
+
 @functools.cache
 def _find_root(package: str) -> Path | None:
     """The folder of an installed package, or the file of a single module; parents of a name are never imported."""

@@ -18,6 +18,16 @@ BASELINES = {
     "policy=random": ["policy=no_policy", "evaluation.rollout._target_=mmrl.rollouts.text.scripted.Guess"],
 }
 """Words in which the task answers in place of a policy: its expert, the ceiling, or random answers, the floor."""
+_ONE_DECODE = ["evaluation.sampling.mean=null", "evaluation.sampling.argmax=null"]
+SIM_BASELINES = {
+    "policy=expert": [
+        *("policy=no_policy", "evaluation.rollout._target_=mmrl.rollouts.env.scripted.SimExpert", *_ONE_DECODE),
+    ],
+    "policy=random": [
+        *("policy=no_policy", "evaluation.rollout._target_=mmrl.rollouts.env.scripted.RandomActions", *_ONE_DECODE),
+    ],
+}
+"""Words in which a simulator's scripted expert acts in place of a policy, or random actions, once for each state."""
 _OF_SIM = ["task=sim", "evaluation=sim", "data.reward.weights.exact=null"]
 """Words of an evaluation in a simulator where neither a recipe nor a task is named."""
 _DEFAULTS = {"capture": "false", "trainer.callbacks.warm_start.stages": "null"}
@@ -36,7 +46,8 @@ def build_folder(arguments: Sequence[str]) -> list[str]:
     The folder is `run_dir`, or runs/evaluate/<time>.
     """
     options = [argument for argument in arguments if argument.partition("=")[0] in OPTIONS]
-    words = [word for a in arguments if a not in options for word in BASELINES.get(a, [a])]
+    baselines = SIM_BASELINES if any(a.startswith("sim=") for a in arguments) else BASELINES
+    words = [word for a in arguments if a not in options for word in baselines.get(a, [a])]
     keys = {word.partition("=")[0] for word in words}
     if "policy.path" in keys and "policy" not in keys:
         words.append("policy=text")

@@ -86,6 +86,19 @@ class VideoSim(Sim):
     def contract(self) -> dict[str, Any]:
         return self.sim.contract()
 
+    def task_of(self, seed: int) -> str:
+        return self.sim.task_of(seed)
+
+    def stepwise(self) -> VideoSim:
+        """This simulator, with one control step per decision from now on."""
+        self.sim = self.sim.stepwise()
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not vars(self):  # a copy that has nothing yet
+            raise AttributeError(name)
+        return getattr(self.sim, name)  # expert, stored_states and other methods
+
 
 @dataclass(frozen=True)
 class EpisodeVideos:

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 @dataclass(frozen=True)
 class ActionPadding:
-    """Layout of a padded action state [S, D]: the chunk is its first H control steps and first A dimensions.
+    """Layout of a padded action state [S, D]: the chunk is H of its control steps and its first A dimensions.
 
     The other entries are padding, stored beside the actions as R numbers per control step of the chunk, since the
     network reads them.
@@ -22,12 +22,14 @@ class ActionPadding:
         dims: A.
         steps: S >= H, control steps that the network predicts.
         width: D >= A, action dimensions of the network.
+        start: first control step of the chunk; earlier ones are those of earlier observations.
     """
 
     chunk: int
     dims: int
     steps: int
     width: int
+    start: int = 0
 
     @property
     def entries_per_step(self) -> int:
@@ -36,12 +38,12 @@ class ActionPadding:
 
     def inside(self, device: torch.device) -> Tensor:
         """[S, D] bool, True for the chunk."""
-        steps = torch.arange(self.steps, device=device) < self.chunk
-        return steps[:, None] & (torch.arange(self.width, device=device) < self.dims)
+        steps = torch.arange(self.steps, device=device) - self.start
+        return ((steps >= 0) & (steps < self.chunk))[:, None] & (torch.arange(self.width, device=device) < self.dims)
 
     def core(self, state: Tensor) -> Tensor:
         """Return the chunk [M, H, A] of states [M, S, D]."""
-        return state[:, : self.chunk, : self.dims]
+        return state[:, self.start : self.start + self.chunk, : self.dims]
 
     def split(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """Split states [M, S, D] into the chunk [M, H, A] and the padding [M, H, R]."""
@@ -58,9 +60,10 @@ class ActionPadding:
 
     def pad_zeros(self, chunk: Tensor) -> Tensor:
         """Pad chunks [M, H, A] with zeros to states [M, S, D]."""
-        return pad(chunk, (0, self.width - self.dims, 0, self.steps - self.chunk))
+        return pad(chunk, (0, self.width - self.dims, self.start, self.steps - self.chunk - self.start))
 
     def pad_last(self, chunk: Tensor) -> Tensor:
-        """Pad demonstrated chunks [M, H, A] to states [M, S, D]: repeat the last action, set other dimensions to 0."""
-        last = chunk[:, -1:].expand(-1, self.steps - self.chunk, -1)
-        return pad(torch.cat([chunk, last], dim=1), (0, self.width - self.dims))
+        """Pad demonstrated chunks [M, H, A] to states [M, S, D]: repeat first and last action, other dimensions 0."""
+        first = chunk[:, :1].expand(-1, self.start, -1)
+        last = chunk[:, -1:].expand(-1, self.steps - self.chunk - self.start, -1)
+        return pad(torch.cat([first, chunk, last], dim=1), (0, self.width - self.dims))

@@ -37,7 +37,7 @@ class ActionPolicy(Policy):
     Args:
         vision: timm model that supports features_only.
         vision_args: further arguments of timm.create_model; None gives the small encoder `SMALL_CONVNEXT`.
-        visual_tokens: tokens that the image becomes.
+        visual_tokens: tokens that the image becomes; 0: the policy reads no image, only instruction and state.
         hidden_size: width of the transformer, and of the expert of a continuous head.
         layers: depth of the transformer that reads the context.
         heads: attention heads.
@@ -90,42 +90,54 @@ class ActionPolicy(Policy):
         self.tokenizer = instruction_tokenizer(words) if path is None else _read_tokenizer(path)
         self.path, self.freeze_vision, self.critic = path, freeze_vision, critic
         self.cached_inputs = frozenset({"image"}) if freeze_vision else frozenset()
+        if freeze_vision and not own["visual_tokens"]:
+            raise ValueError(
+                "policy.freeze_vision=true needs an encoder, but policy.visual_tokens=0 has none: set it false"
+            )
         self._spelt: dict[str, Tensor] = {}
         self._predicts_values = value_head
         self.action_dims, self.chunk, self.proprio_dims = own["action_dims"], own["chunk"], own["proprio_dims"]
         width = own["hidden_size"]
-        self.vision = VisionEncoder(own["vision"], own["vision_args"], width, width, own["visual_tokens"])
+        tokens = own["visual_tokens"]
+        self.vision = VisionEncoder(own["vision"], own["vision_args"], width, width, tokens) if tokens else None
 
     def _ready(self) -> None:
         """Add the value head, load weights and freeze modules, after the subclass has built its modules."""
         self.value_head = self._critic() if self._predicts_values else None
         if self.path is not None:
             self._load(Path(self.path))
-        if self.freeze_vision:
+        if self.freeze_vision and self.vision is not None:
             self.vision.requires_grad_(False)
             self.body.words.requires_grad_(False)
 
     def encode(self, raw: Mapping[str, Any]) -> Observation:
         """Convert {"image" uint8 [H, W, 3], "proprio" [P], "instruction" str} to tensors; words become ids [L]."""
         raw = self.processor.encode(raw)
-        require_inputs(raw, ("image", "proprio", "instruction"), self)
+        require_inputs(raw, self._inputs(), self)
         text = str(raw["instruction"])
         if text not in self._spelt:
             ids = self.tokenizer(text)["input_ids"]
             self._spelt[text] = torch.tensor(ids or [self.tokenizer.unk_token_id])
-        image = torch.as_tensor(np.asarray(raw["image"]))
         proprio = torch.as_tensor(np.asarray(raw["proprio"], dtype=np.float32))
-        if image.dtype != torch.uint8 or image.dim() != 3 or image.shape[2] != 3:
-            raise ValueError(f"observation 'image' must be uint8 [H, W, 3], got {image.dtype} {tuple(image.shape)}")
         if proprio.shape != (self.proprio_dims,):
             raise ValueError(
                 f"observation 'proprio' has shape {tuple(proprio.shape)}, "
                 f"but policy.proprio_dims is {self.proprio_dims}"
             )
-        return {"image": image, "instruction": self._spelt[text], "proprio": proprio}
+        encoded = {"instruction": self._spelt[text], "proprio": proprio}
+        if self.vision is None:
+            return encoded
+        image = torch.as_tensor(np.asarray(raw["image"]))
+        if image.dtype != torch.uint8 or image.dim() != 3 or image.shape[2] != 3:
+            raise ValueError(f"observation 'image' must be uint8 [H, W, 3], got {image.dtype} {tuple(image.shape)}")
+        return {"image": image, **encoded}
 
     def observation_names(self) -> tuple[str, ...]:
-        return self.processor.names_before(("image", "proprio", "instruction"))
+        return self.processor.names_before(self._inputs())
+
+    def _inputs(self) -> tuple[str, ...]:
+        """Return the names of the observations that the network reads."""
+        return ("proprio", "instruction") if self.vision is None else ("image", "proprio", "instruction")
 
     @torch.no_grad()
     def cache_features(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -159,6 +171,10 @@ class ActionPolicy(Policy):
         """Compute visual tokens [N, K, D] and map logits from the image; stored tokens are returned instead."""
         if "visual" in observation:
             return observation["visual"], None
+        if self.vision is None:
+            require_inputs(observation, ("instruction", "proprio"), self)
+            width = self.architecture["hidden_size"]
+            return self.body.words.weight.new_zeros(len(observation["proprio"]), 0, width), None
         require_inputs(observation, ("image", "instruction"), self)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.freeze_vision):
             present = self._present(observation)[..., None].float()

@@ -194,8 +194,8 @@ class ChainPolicy(Policy):
             idle = self._step(select_prefix(prefix, first), state, first, first > 0, 1.0).mean.sum()
             return (logprobs + 0 * idle).flatten(1), logprobs.flatten(1)
         index = block - 1 if self.chain.stores_noise else block
-        before = self._state(batch, rows, index)
-        before = before if self.chain.stores_noise else torch.zeros_like(before)
+        stored = self.chain.stores_noise
+        before = self._state(batch, rows, index) if stored else chain.new_zeros(len(rows), *self._shape)
         every = torch.ones_like(rows, dtype=torch.bool)
         step = self._step(select_prefix(prefix, rows), before, index, every, batch["temperature"][rows, None, None])
         mean, std = self._core(step.mean), self._core(step.std)

@@ -5,7 +5,7 @@ import pkgutil
 import pytest
 
 from mmrl.commands.catalogue.listing import METHODS, PARTS
-from mmrl.commands.catalogue.sources import find_missing_packages, find_source, find_subclasses
+from mmrl.commands.catalogue.sources import find_environment, find_missing_packages, find_source, find_subclasses
 from mmrl.config.wiring import load
 
 
@@ -40,3 +40,8 @@ def test_missing_packages_are_those_that_a_module_and_its_own_imports_need(tmp_p
     (package / "inner.py").write_text("import not_installed_anywhere\n\n\ndef late():\n    import only_when_called\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert find_missing_packages("example_package.outer") == ["not_installed_anywhere"]
+
+
+def test_a_simulator_names_its_environment_and_what_makes_it():
+    assert find_environment(find_source("sims.libero.sim.LiberoSim")) == (".venv-libero", "libero")
+    assert find_environment(find_source("sims.gym.sim.GymSim")) is None

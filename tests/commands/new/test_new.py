@@ -10,6 +10,7 @@ import yaml
 
 import mmrl
 from mmrl.__main__ import main
+from tests.quick_python import quick_python
 from tests.tiny_recipes import QUIET
 
 TEXT = ("policy.hidden_size=32", "data.num_prompts=4", "data.group_size=4", "data.num_minibatches=2",
@@ -34,7 +35,7 @@ def test_it_passes_its_test_and_trains(kind, tmp_path, monkeypatch, capsys):
     assert all(Path(path).is_file() for path in written) and "tests/test_my_own.py" in written
     environment = {**os.environ, "PYTHONPATH": str(Path(mmrl.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     tested = subprocess.run(
-        [sys.executable, "-P", "-m", "pytest", "-q", "tests"], env=environment, capture_output=True, text=True
+        [quick_python(), "-P", "-m", "pytest", "-q", "tests"], env=environment, capture_output=True, text=True
     )
     assert tested.returncode == 0 and " passed" in tested.stdout, tested.stdout
     words, small = KINDS[kind]

@@ -21,8 +21,10 @@ VERSION = "0.32.0+cpu"
 
 def write_python(folder: Path) -> Path:
     """Write an executable that takes the arguments of a Python interpreter with vLLM."""
+    from tests.quick_python import quick_python
+
     path = folder / "python"
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{__file__}" "{folder}" "$@"\n')
+    path.write_text(f'#!/bin/sh\nexec "{quick_python()}" "{__file__}" "{folder}" "$@"\n')
     path.chmod(0o755)
     return path
 

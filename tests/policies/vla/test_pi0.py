@@ -1,6 +1,7 @@
 """pi0 of transformers as a policy: it says what the model itself says, learns where it may, and is saved as it came."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
-from transformers import PI0ForConditionalGeneration, PI0Processor
+from transformers import PI0Config, PI0ForConditionalGeneration, PI0Processor
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
@@ -22,6 +23,7 @@ from mmrl.rng import Noise
 from mmrl.types import Sampling
 from tests.checkpoints import pi0
 from tests.laws.heads import demonstrated, pi0_folder, pi0_policy, raws, sampled
+from tests.policies.vla.lerobot_environment import make, needs_lerobot, run
 from tests.tiny_recipes import QUIET
 
 
@@ -285,6 +287,44 @@ def test_statistics_of_a_checkpoint_are_its_units(tmp_path):
     other = Processor(action=Scale("mean_std", (0.0,) * 3, (1.0,) * 3))
     with pytest.raises(ValueError, match=r"another policy\.processor"):
         pi0_policy(path=str(tmp_path / "saved"), processor=other)
+
+
+@needs_lerobot
+def test_it_is_lerobots_pi0(tmp_path):
+    """Of a checkpoint that LeRobot made, whose sizes are added to its config.json: transformers reads them there."""
+    folder = make("pi0", tmp_path)
+    heads = {"num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 1, "head_dim": 4}
+    text = {"model_type": "gemma", "hidden_size": 32, "intermediate_size": 64, "vocab_size": 600, **heads}
+    vision = {"model_type": "siglip_vision_model", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    vision |= {"num_attention_heads": 16, "image_size": 56, "patch_size": 14, "vision_use_head": False}
+    sizes = PI0Config(
+        vlm_config={
+            "model_type": "paligemma",
+            "text_config": text,
+            "vision_config": vision,
+            "projection_dim": 32,
+            "image_token_id": PI0Processor.from_pretrained(pi0_folder()).image_token_id,
+        },
+        dit_config={"model_type": "gemma", "hidden_size": 24, "intermediate_size": 64, **heads},
+    ).to_dict()
+    shutil.copytree(folder, tmp_path / "both")
+    own = json.loads((folder / "config.json").read_text())
+    (tmp_path / "both" / "config.json").write_text(json.dumps({**sizes, **own}))
+    policy = pi0_policy(FlowODE(steps=10), path=str(tmp_path / "both"), reader=pi0_folder()).eval()
+    assert policy.processor.action.offset[2] == pytest.approx(0.3)
+    rows = [{**raw, "image": np.full((56, 56, 3), 40 * i, np.uint8)} for i, raw in enumerate(raws(3))]
+    observation = policy.collate([policy.encode(raw) for raw in rows])
+    action = policy.act(observation, Sampling(), Noise(range(3)))
+    given = {"images": torch.from_numpy(np.stack([raw["image"] for raw in rows])), "chunk": torch.zeros(3, 8, 3)}
+    given |= {"state": torch.from_numpy(np.stack([raw["proprio"] for raw in rows])), "time": torch.ones(3)}
+    given |= {"noise": Noise(range(3)).normal(8, 8)}
+    begin = policy.reading.processor.tokenizer.bos_token  # which Gemma's tokenizer adds, and this one does not
+    want = run("pi0", folder, tmp_path / "own", [begin + raw["instruction"] for raw in rows], **given)
+    words = observation["input_ids"][:, 16:]
+    assert torch.equal(want["tokens"][:, : words.shape[1]] * observation["attention_mask"][:, 16:], words)
+    found = policy.action_padding.join(action.action[:, -5:], action.extra["padding_actions"][:, -5:])
+    assert_close(found[..., :3], want["actions"], atol=1e-4, rtol=0)
+    assert_close(np.stack(action.output), want["output"][:, :5].numpy(), atol=1e-4, rtol=0)
 
 
 def test_half_precision_scores_what_it_drew():

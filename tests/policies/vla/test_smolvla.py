@@ -3,7 +3,6 @@
 import importlib
 import itertools
 import json
-import sys
 import types
 
 import numpy as np
@@ -65,16 +64,6 @@ def test_ids_end_with_a_line_break_and_are_cut():
     assert policy.reading.tokenizer.decode(policy.encode(raws(1)[0])["input_ids"]) == "reach the red cube\n"
     assert torch.equal(policy.reading.ids("go\n"), policy.reading.ids("go"))
     assert len(policy.reading.ids("reach " * 40)) == 48
-
-
-@pytest.fixture
-def lerobot(monkeypatch):
-    """The package, without the imports of all its policies, of which some do not load everywhere."""
-    package = pytest.importorskip("lerobot")
-    policies = types.ModuleType("lerobot.policies")
-    policies.__path__ = [f"{package.__path__[0]}/policies"]
-    monkeypatch.setitem(sys.modules, "lerobot.policies", policies)
-    return package
 
 
 def test_actions_and_loss_are_those_of_lerobot(tmp_path, monkeypatch, lerobot):

@@ -296,3 +296,26 @@ def test_map_cross_entropy_by_hand() -> None:
     assert MapCrossEntropy(maps=1)(out, both).item() == pytest.approx((one + two) / 2)
     with pytest.raises(ValueError, match="need 4 maps of attention, but the policy has 3"):
         MapCrossEntropy(maps=2)(out, both)
+
+
+def test_without_visual_tokens_a_policy_reads_no_image(tmp_path):
+    blind = policy(visual_tokens=0, value_head=True, critic="own")
+    assert blind.vision is None and blind.observation_names() == ("proprio", "instruction")
+    without = [{name: value for name, value in raw.items() if name != "image"} for raw in raws()]
+    observation = blind.collate([blind.encode(raw) for raw in without])
+    assert set(observation) == {"proprio", "instruction"}
+    action = blind.act(observation, Sampling(), Noise(range(6)))
+    batch = Batch(
+        action=action.action,
+        temperature=torch.ones(6),
+        action_mask=action.action_mask,
+        **{f"obs.{name}": column for name, column in observation.items()},
+    )
+    out = blind(batch)
+    torch.testing.assert_close(out.logprobs, action.behavior_logprobs, atol=1e-4, rtol=0)
+    torch.testing.assert_close(out.values, action.values)
+    blind.save_pretrained(tmp_path)
+    again = ActionTokenPolicy(path=str(tmp_path), value_head=True, critic="own").eval()
+    torch.testing.assert_close(again(batch).logprobs, out.logprobs)
+    with pytest.raises(ValueError, match=r"policy.visual_tokens=0 has none"):
+        policy(visual_tokens=0, freeze_vision=True)

@@ -7,6 +7,7 @@ import pytest
 
 from mmrl.commands.data_record import record
 from mmrl.datasets.lerobot.reader import LeRobotDataset
+from mmrl.policies.vla.scale import Scale
 from mmrl.types import Sim
 from sims.task import SimTask, split_of
 from tests.sims.workers.equality import assert_equal, play
@@ -46,7 +47,9 @@ def solve(sim, count):
 def test_a_benchmark_states_what_its_runs_depend_on():
     sim = MetaWorldSim("MT10", chunk=5, max_steps=150)
     assert isinstance(sim, Sim) and sim.name == "metaworld-MT10"
-    assert sim.sizes() == {"action_dims": 4, "chunk": 5, "proprio_dims": 39}
+    sizes = sim.sizes()
+    scale = Scale(**sizes.pop("processor")["vectors"]["proprio"])
+    assert sizes == {"action_dims": 4, "chunk": 5, "proprio_dims": 39} and len(scale.offset) == 39
     contract = sim.contract()
     assert (contract["mujoco"], contract["metaworld"], contract["max_steps"]) == ("3.3.0", "3.1.1", 150)
     assert contract == json.loads(json.dumps(contract))
@@ -80,6 +83,22 @@ def test_a_hidden_goal_and_tasks_of_held_out_states():
     assert not seen["proprio"][0, -3:].any() and seen["proprio"][0, :3].any()
     assert sim.expert(env).shape == (1, 1, 4)
     env.close()
+
+
+def test_several_tasks_are_demonstrated_in_chunks_from_every_control_step():
+    sim = MetaWorldSim("reach-v3+drawer-close-v3", chunk=4, max_steps=9)
+    assert {sim.task_of(seed) for seed in range(20)} == {"reach-v3", "drawer-close-v3"}
+    seeds = [next(seed for seed in range(0, 99, 2) if sim.task_of(seed) == task) for task in sim.task.split("+")]
+    demos = sim.demonstrate(seeds)
+    assert [demo[0][0]["instruction"] for demo in demos] == ["reach", "drawer close"]
+    for demo in demos:
+        chunks = np.stack([chunk for _, chunk in demo])
+        assert chunks.shape == (len(demo), 4, 4) and 20 < len(demo) <= 100
+        assert np.array_equal(chunks[1:-4, 0], chunks[:-5, 1])  # a step later
+        scaled = Scale(**sim.sizes()["processor"]["vectors"]["proprio"]).apply(
+            np.stack([raw["proprio"] for raw, _ in demo])
+        )
+        assert np.abs(scaled).max() < 5
 
 
 def test_the_expert_solves_reach():

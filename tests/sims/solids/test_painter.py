@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
+from mmrl.__main__ import main
 from mmrl.rng import derive_rng
 from mmrl.rollouts.text.scripted import scripted_episode
 from sims.solids import SolidPainter
@@ -59,3 +60,8 @@ def test_shapes_that_the_painter_lacks_are_refused():
         Grounding(painter=SolidPainter())
     with pytest.raises(ValueError, match="elevations"):
         SolidPainter((10, 95))
+
+
+def test_the_command_line_takes_the_painter(tmp_path):
+    words = ["evaluate", "task=solids_grounding", "policy=oracle", "count=2", f"run_dir={tmp_path}"]
+    assert main(words) == 0

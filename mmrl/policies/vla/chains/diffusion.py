@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -32,6 +33,7 @@ class Diffusion(Chain):
     min_std: float
     max_std: float | None
     first_stochastic_step: int
+    refit_epsilon: bool = True  # whether a clipped x_0 changes epsilon
 
     def stochastic_mask(self, noise: Noise) -> Tensor:
         return sample_transitions(noise, self.steps, range(self.first_stochastic_step, self.steps), single=False)
@@ -55,6 +57,7 @@ class Diffusion(Chain):
         schedule = cosine_alphas_cumprod(self.levels, x.device)
         alpha_cumprod, alpha_cumprod_prev = column(schedule[self.level(index)]), column(schedule[self.level(index + 1)])
         x0, epsilon = predict_x0(x, prediction, alpha_cumprod, self.bound)
+        epsilon = epsilon if self.refit_epsilon else prediction
         mean, std = self.posterior(x, x0, epsilon, alpha_cumprod, alpha_cumprod_prev, column(stochastic))
         return TransitionParams(
             mean, (std.clamp(min=self.min_std, max=self.max_std) * column(stochastic)).expand_as(mean)
@@ -131,6 +134,8 @@ class DDIM(Diffusion):
         min_std: lower bound of the standard deviation, in sampling and in scoring.
         max_std: upper bound of the standard deviation; None for no bound.
         first_stochastic_step: earlier transitions are deterministic, so that RL trains the later ones only.
+        spacing: "trailing" visits L, L - L/K, ..., L/K; "leading" visits L - L/K + 1, ..., 1, as diffusers does.
+        refit_epsilon: a clipped x_0 changes epsilon to the one that fits it; diffusers leaves it.
     """
 
     steps: int = 5
@@ -140,11 +145,19 @@ class DDIM(Diffusion):
     min_std: float = 0.1
     max_std: float | None = None
     first_stochastic_step: int = 0
+    spacing: Literal["trailing", "leading"] = "trailing"
+    refit_epsilon: bool = True
 
     def __post_init__(self) -> None:
         _check(self)
         if not 0 <= self.eta <= 1:
             raise ValueError(f"policy.chain.eta must be in [0, 1], got {self.eta}")
+        if self.spacing not in ("trailing", "leading"):
+            raise ValueError(f"policy.chain.spacing must be trailing or leading, got {self.spacing!r}")
+
+    def level(self, index: Tensor) -> Tensor:
+        level = super().level(index)
+        return level if self.spacing == "trailing" else (level - self.levels // self.steps + 1).clamp(min=0)
 
     def posterior(self, x, x0, epsilon, alpha_cumprod, alpha_cumprod_prev, stochastic):
         return ddim_step(x0, epsilon, alpha_cumprod, alpha_cumprod_prev, torch.where(stochastic, self.eta, 0.0))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -121,6 +122,10 @@ class FlowVLAReading(ABC):
     @abstractmethod
     def ids(self, instruction: str) -> Tensor:
         """Return token ids [L] of an instruction."""
+
+    def prompt_ids(self, instruction: str, proprio: np.ndarray) -> Tensor:
+        """Return token ids [L] of a prompt that may have the normalised proprioception [P] in it."""
+        return self.ids(instruction)
 
     @abstractmethod
     def pixels(self, images: Tensor) -> Tensor:

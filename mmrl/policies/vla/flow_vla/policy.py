@@ -12,13 +12,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from mmrl.batch import pad_stack
 from mmrl.policies.base import require_inputs
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import checkpoint_error, merge_lora
 from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
 from mmrl.policies.vla.chains import Chain
 from mmrl.policies.vla.chains.base import check_teacher
+from mmrl.policies.vla.flow_vla.inputs import collate_inputs, encode_inputs
+from mmrl.policies.vla.flow_vla.insulation import check_insulation, insulate
 from mmrl.policies.vla.flow_vla.loading import action_padding, add_lora_to_open, freeze, resolve_processor
 from mmrl.policies.vla.flow_vla.network import FlowVLANetwork, FlowVLAReading, Sizes
 from mmrl.policies.vla.value import StateValue
@@ -56,6 +57,9 @@ class FlowVLAPolicy(ChainPolicy):
         freeze_context: the whole vision-language model stays fixed and is read without gradient; the expert learns.
         lora: arguments of `peft.LoraConfig`, for the linear layers of every part that is not frozen; exports are
             merged. None trains all weights of those parts.
+        knowledge_insulation: gradients of the expert do not enter the vision-language model, which learns from the
+            critic alone (critic="shared"). Source: Driess et al., "Knowledge insulating", 2025, arXiv:2505.23705;
+            differs: the model learns no tokens beside it.
         gradient_checkpointing: trade time for memory in the learn step.
         value_head: predict the return of the state, per row, from the mean of the context and proprioception.
         critic: whether that gradient trains the context too ("shared") or not ("detached").
@@ -83,6 +87,7 @@ class FlowVLAPolicy(ChainPolicy):
         freeze_vision: bool = False,
         freeze_context: bool = True,
         lora: dict[str, Any] | None = None,
+        knowledge_insulation: bool = False,
         gradient_checkpointing: bool = False,
         value_head: bool = False,
         critic: Literal["shared", "detached"] = "detached",
@@ -97,6 +102,8 @@ class FlowVLAPolicy(ChainPolicy):
                 "but this policy predicts a velocity: take FlowSDE, CPS, FlowNoise or FlowODE"
             )
         check_teacher(chain, teacher)
+        check_insulation(knowledge_insulation, freeze_context, value_head and critic == "shared")
+        self.knowledge_insulation = knowledge_insulation
         self.path, self.chain, self.teacher = path, chain, teacher
         self.timesteps_per_sample, self.critic = timesteps_per_sample, critic
         self.action_dims, self.chunk, self.proprio_dims = action_dims, chunk, proprio_dims
@@ -109,8 +116,8 @@ class FlowVLAPolicy(ChainPolicy):
         self.horizon = sizes.horizon
         self.action_padding = action_padding(sizes, action_dims, chunk, proprio_dims)
         self.processor = resolve_processor(Path(path) / OWN, self.reading, processor)
-        # actions of simulators and scaled ranges are bounded by 1, actions scaled by mean and std are not
-        self.bound = None if self.processor.action.kind == "mean_std" else 1.0
+        # actions of simulators and scaled ranges are bounded by 1, actions scaled by quantiles or mean and std are not
+        self.bound = 1.0 if self.processor.action.kind in ("identity", "min_max") else None
         if gradient_checkpointing:
             self.network.enable_gradient_checkpointing()
         self.model: Any = add_lora_to_open(freeze(self.network, freeze_vision, freeze_context), lora)
@@ -140,35 +147,11 @@ class FlowVLAPolicy(ChainPolicy):
         """Convert {camera uint8 [H, W, 3], "proprio" [P], "instruction"} to images [cameras, H, W, 3] and ids [L]."""
         raw = self.processor.encode(raw)
         require_inputs(raw, (*self.cameras, "proprio", "instruction"), self)
-        images = [torch.as_tensor(np.asarray(raw[name])) for name in self.cameras]
-        for name, image in zip(self.cameras, images):
-            if image.dtype != torch.uint8 or image.dim() != 3 or image.shape[2] != 3:
-                raise ValueError(
-                    f"observation {name!r} must be uint8 [H, W, 3], got {image.dtype} {tuple(image.shape)}"
-                )
-            if image.shape != images[0].shape:
-                raise ValueError(
-                    f"cameras {self.cameras[0]!r} and {name!r} have images of {tuple(images[0].shape)} and "
-                    f"{tuple(image.shape)}; give them one size with policy.processor.images"
-                )
-        proprio = torch.as_tensor(np.asarray(raw["proprio"], dtype=np.float32))
-        if proprio.shape != (self.proprio_dims,):
-            raise ValueError(
-                f"observation 'proprio' has shape {tuple(proprio.shape)}, "
-                f"but policy.proprio_dims is {self.proprio_dims}"
-            )
-        ids = self.reading.ids(str(raw["instruction"]))
-        return {"images": torch.stack(images), "input_ids": ids, "proprio": proprio}
+        return encode_inputs(raw, self.cameras, self.proprio_dims, self.reading)
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
         """Collate rows; shorter instructions are padded at the end."""
-        ids = [row["input_ids"] for row in observations]
-        return {
-            "images": torch.stack([torch.as_tensor(row["images"]) for row in observations]),
-            "input_ids": pad_stack(ids, self.reading.pad_id),
-            "attention_mask": pad_stack([torch.ones_like(row) for row in ids]),
-            "proprio": torch.stack([torch.as_tensor(row["proprio"]) for row in observations]),
-        }
+        return collate_inputs(observations, self.reading.pad_id)
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """Return the chunk [H, A]: a chain without transitions."""
@@ -196,6 +179,8 @@ class FlowVLAPolicy(ChainPolicy):
             "pixel_values": self.reading.pixels(observation["images"]).to(self.network.dtype),
         }
         prefix, hidden, mask = self.network.read(inputs, proprio)
+        if self.knowledge_insulation:
+            prefix = insulate(prefix, hidden)
         if self.value_head is None:
             return EncodedContext(prefix)
         hidden = hidden if self.critic == "shared" else hidden.detach()

@@ -16,6 +16,8 @@ from mmrl.policies.text.cache import cache_argument
 from mmrl.policies.text.loading import load_model, save_model
 from mmrl.policies.vla.chain import Prefix
 from mmrl.policies.vla.flow_vla.network import Context, FlowVLANetwork, Sizes
+from mmrl.policies.vla.lerobot.files import WEIGHTS, find_file
+from mmrl.policies.vla.paligemma.weights import read_embedding
 
 
 class PageLayer(DynamicLayer):
@@ -57,6 +59,10 @@ class Pi0Network(FlowVLANetwork):
         changes = {} if horizon is None else {"chunk_size": horizon}
         options = {"dtype": dtype, "attn_implementation": attention, **changes}
         model = load_model(PI0ForConditionalGeneration, path, unread, **options)
+        # transformers takes the output layer for the word embeddings, which lerobot 0.6 saves and trains apart from it
+        file = None if model.device.type == "meta" else find_file(path, WEIGHTS)
+        if file is not None and (embedding := read_embedding(file)) is not None:
+            model.get_input_embeddings().weight.data.copy_(embedding)
         return model.train()  # training mode, as of new modules; transformers loads in evaluation mode
 
     @staticmethod

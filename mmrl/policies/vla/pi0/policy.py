@@ -15,6 +15,8 @@ class Pi0Policy(FlowVLAPolicy):
     only. By arithmetic, with three cameras (816 tokens) and bfloat16: keys and values of a context take 15 MB a row,
     held twice while the chain is sampled, so lower engine.max_rows; reading it costs about 4 TFLOP, a transition 0.03.
     Source: Black et al., "pi0", 2024, arXiv:2410.24164; frozen context as in pi_RL, 2025, section 5, arXiv:2510.25889.
+    Weights and statistics as lerobot 0.6 saves them are read too; its folders have no image processor, so they need
+    `reader`, which resizes images of other sizes than 224 by another filter than lerobot.
     Differs: the critic reads the context and proprioception, not the expert's features.
     """
 

@@ -12,6 +12,7 @@ from transformers import PI0Processor
 
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.flow_vla.network import FlowVLAReading
+from mmrl.policies.vla.lerobot.statistics import read_scales
 from mmrl.policies.vla.scale import Scale
 
 
@@ -20,6 +21,7 @@ class Pi0Reading(FlowVLAReading):
 
     def __init__(self, path: str, reader: str | None, cameras: Sequence[str]):
         self.processor: Any = PI0Processor.from_pretrained(reader or path)
+        self.path = path
         self.cameras = len(cameras)
         self._ids: dict[str, Tensor] = {}
 
@@ -43,13 +45,13 @@ class Pi0Reading(FlowVLAReading):
 
     def units(self) -> Processor | None:
         own = self.processor
-        if own.state_mean is None and own.actions_mean is None:
+        state, action = _scale(own.state_mean, own.state_std), _scale(own.actions_mean, own.actions_std)
+        if state.kind == action.kind == "identity":  # none of transformers; perhaps of lerobot
+            scales = read_scales(self.path, {}, None, "MEAN_STD")
+            state, action = scales["STATE"], scales["ACTION"]
+        if state.kind == action.kind == "identity":
             return None
-        state = _scale(own.state_mean, own.state_std)
-        return Processor(
-            vectors={} if state.kind == "identity" else {"proprio": state},
-            action=_scale(own.actions_mean, own.actions_std),
-        )
+        return Processor(vectors={} if state.kind == "identity" else {"proprio": state}, action=action)
 
     def save(self, folder: Path, units: Processor, proprio_dims: int, action_dims: int) -> None:
         """Save the processor in transformers' format, with the statistics that the format supports."""

@@ -11,7 +11,8 @@ from torch.nn.functional import silu
 from torch.utils.checkpoint import checkpoint
 from transformers import LlamaModel, SmolVLMForConditionalGeneration
 
-from mmrl.policies.vla.smolvla.layers import cross_attention_layer, self_attention_layer
+from mmrl.policies.vla.decoder_layers import cross_attention_layer, self_attention_layer
+from mmrl.policies.vla.flow_vla.time_embedding import embed_time
 from mmrl.policies.vla.smolvla.settings import SmolVLASettings
 
 
@@ -129,11 +130,3 @@ def expert_intermediate_size(width: int, multiple: int = 256) -> int:
     """Return the expert's MLP width: 8/3 of its width, rounded up to a multiple of 256."""
     wanted = 4 * (2 * width // 3)
     return multiple * -(-wanted // multiple)
-
-
-def embed_time(time: Tensor, width: int, min_period: float, max_period: float) -> Tensor:
-    """Compute sines and cosines [M, width] of times [M]; periods grow geometrically. float64."""
-    fraction = torch.linspace(0.0, 1.0, width // 2, dtype=torch.float64, device=time.device)
-    period = min_period * (max_period / min_period) ** fraction
-    angle = time.double()[:, None] * (2 * torch.pi / period)
-    return torch.cat([angle.sin(), angle.cos()], dim=1)

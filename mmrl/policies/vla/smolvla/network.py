@@ -15,8 +15,9 @@ from transformers import AutoConfig
 
 from mmrl.policies.vla.chain import Prefix
 from mmrl.policies.vla.flow_vla.network import Context, FlowVLANetwork, Sizes
+from mmrl.policies.vla.lerobot.files import CONFIG, REMEDY, WEIGHTS, need_file
 from mmrl.policies.vla.smolvla.model import SmolVLA
-from mmrl.policies.vla.smolvla.settings import CONFIG, REMEDY, WEIGHTS, find_file, read_settings, vlm_source
+from mmrl.policies.vla.smolvla.settings import read_settings, vlm_source
 from mmrl.policies.weights import fill, read_weights
 
 _PREFIX = "model."  # of the network's weights in a checkpoint
@@ -37,9 +38,7 @@ class SmolVLANetwork(FlowVLANetwork):
         model = SmolVLA(settings, vlm_config, attention).to(getattr(torch, dtype))
         if torch.get_default_device().type == "meta":
             return model
-        file = find_file(path, WEIGHTS)
-        if file is None:
-            raise ValueError(f"{path} has no {WEIGHTS}; {REMEDY}")
+        file = need_file(path, WEIGHTS)
         fill(model, network_weights(read_weights(file, REMEDY)), str(file))
         return model.train()
 

@@ -14,9 +14,10 @@ from transformers import AutoConfig, AutoTokenizer
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import refuse_empty
 from mmrl.policies.vla.flow_vla.network import FlowVLAReading
+from mmrl.policies.vla.lerobot.files import WEIGHTS, find_file, write_features
+from mmrl.policies.vla.lerobot.statistics import read_scales, write_scales
 from mmrl.policies.vla.scale import Scale
-from mmrl.policies.vla.smolvla.settings import WEIGHTS, find_file, read_settings, vlm_source, write_features
-from mmrl.policies.vla.smolvla.statistics import read_scales, write_scales
+from mmrl.policies.vla.smolvla.settings import input_steps, read_settings, vlm_source
 
 
 class SmolVLAReading(FlowVLAReading):
@@ -49,7 +50,7 @@ class SmolVLAReading(FlowVLAReading):
         return (flat * 2 - 1).unflatten(0, images.shape[:2])
 
     def units(self) -> Processor | None:
-        scales = read_scales(self.path, self.settings, find_file(self.path, WEIGHTS))
+        scales = read_scales(self.path, self.settings.raw, find_file(self.path, WEIGHTS), "MEAN_STD")
         if all(scale.kind == "identity" for scale in scales.values()):
             return None
         state = scales["STATE"]
@@ -57,8 +58,11 @@ class SmolVLAReading(FlowVLAReading):
 
     def save(self, folder: Path, units: Processor, proprio_dims: int, action_dims: int) -> None:
         """Save lerobot's processors with the units; tokenizer and configuration of the language model under vlm/."""
-        write_features(folder, self.settings, self.cameras, proprio_dims, action_dims)
-        write_scales(folder, self.settings, {"STATE": units.vectors.get("proprio", Scale()), "ACTION": units.action})
+        size = self.settings.resize_imgs_with_padding or (512, 512)
+        write_features(folder, size, self.cameras, proprio_dims, action_dims)
+        write_scales(
+            folder, input_steps(self.settings), {"STATE": units.vectors.get("proprio", Scale()), "ACTION": units.action}
+        )
         self.vlm_config.save_pretrained(folder / "vlm")
         self.tokenizer.save_pretrained(folder / "vlm")
 

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import hf_hub_download
-from huggingface_hub.errors import EntryNotFoundError
-
-from mmrl.strict_json import read_json_object
-
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
-REMEDY = "give a folder or hub id of a SmolVLA that lerobot or mmrl saved (policy.path)"
+from mmrl.policies.vla.lerobot.files import read_config
+from mmrl.policies.vla.lerobot.statistics import DEVICE, NORMALIZER, Step
 
 
 @dataclass(frozen=True)
@@ -67,17 +60,6 @@ class SmolVLASettings:
         return {"type": "smolvla", **self.raw, **own, "n_action_steps": executed}
 
 
-def find_file(path: str, name: str) -> Path | None:
-    """Return a file of a folder or, downloaded, of a hub repository; None if it has no such file."""
-    if Path(path).is_dir():
-        file = Path(path) / name
-        return file if file.is_file() else None
-    try:
-        return Path(hf_hub_download(path, name))
-    except EntryNotFoundError:
-        return None
-
-
 def read_settings(path: str, horizon: int | None = None) -> SmolVLASettings:
     """Read config.json of a checkpoint; refuse variants that this network does not compute.
 
@@ -85,20 +67,12 @@ def read_settings(path: str, horizon: int | None = None) -> SmolVLASettings:
         path: folder or hub id.
         horizon: replaces chunk_size; None keeps it.
     """
-    file = find_file(path, CONFIG)
-    if file is None:
-        raise ValueError(f"{path} has no {CONFIG}; {REMEDY}")
-    raw = read_json_object(file, REMEDY)
-    if raw.get("type") != "smolvla":
-        raise ValueError(f"{file} is of type {raw.get('type')!r}, not smolvla; {REMEDY}")
+    raw = read_config(path, "smolvla", ("add_image_special_tokens", "adapt_to_pi_aloha"))
     names = {part.name for part in dataclasses.fields(SmolVLASettings)} - {"raw"}
     settings = SmolVLASettings(**{name: raw[name] for name in names & raw.keys()}, raw=raw)
-    for name in ("add_image_special_tokens", "adapt_to_pi_aloha"):
-        if raw.get(name):
-            raise ValueError(f"{file}: {name} is true, which mmrl does not compute; take a checkpoint without it")
     if settings.num_expert_layers > 0 and settings.num_expert_layers != settings.num_vlm_layers:
         raise ValueError(
-            f"{file}: num_expert_layers={settings.num_expert_layers} differs from "
+            f"{path}: num_expert_layers={settings.num_expert_layers} differs from "
             f"num_vlm_layers={settings.num_vlm_layers}; mmrl computes experts with as many layers as the language model"
         )
     return settings if horizon is None else dataclasses.replace(settings, chunk_size=horizon)
@@ -113,18 +87,22 @@ def vlm_source(path: str, reader: str | None, settings: SmolVLASettings) -> str:
     return reader or (str(added) if added.is_dir() else settings.vlm_model_name)
 
 
-def write_features(
-    folder: Path, settings: SmolVLASettings, cameras: Sequence[str], proprio_dims: int, action_dims: int
-) -> None:
-    """Write the sizes of observations and actions to config.json.
-
-    Names of images are kept where the checkpoint has as many as there are cameras.
-    """
-    config = read_json_object(folder / CONFIG, REMEDY)
-    images = {n: part for n, part in (config.get("input_features") or {}).items() if part.get("type") == "VISUAL"}
-    if len(images) != len(cameras):
-        width, height = settings.resize_imgs_with_padding or (512, 512)
-        images = {f"observation.images.{name}": {"type": "VISUAL", "shape": [3, height, width]} for name in cameras}
-    config["input_features"] = {"observation.state": {"type": "STATE", "shape": [proprio_dims]}, **images}
-    config["output_features"] = {"action": {"type": "ACTION", "shape": [action_dims]}}
-    (folder / CONFIG).write_text(json.dumps(config, indent=4) + "\n")
+def input_steps(settings: SmolVLASettings) -> list[Step]:
+    """Return the steps of lerobot's preprocessor of SmolVLA."""
+    config = settings.raw
+    tokenizer = {
+        "max_length": settings.tokenizer_max_length,
+        "task_key": "task",
+        "padding_side": "right",
+        "padding": config.get("pad_language_to", "longest"),
+        "truncation": True,
+        "tokenizer_name": settings.vlm_model_name,
+    }
+    return [
+        Step("rename_observations_processor", {"rename_map": {}}),
+        Step("to_batch_processor"),
+        Step("smolvla_new_line_processor"),
+        Step("tokenizer_processor", tokenizer),
+        Step(DEVICE, {"device": config.get("device") or "cpu", "float_dtype": None}),
+        Step(NORMALIZER),
+    ]

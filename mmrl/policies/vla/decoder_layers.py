@@ -1,4 +1,4 @@
-"""Attention layers of SmolVLA on the weights of transformers' Llama layers."""
+"""Attention layers on the weights of transformers' Llama and Gemma layers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 MAX_WAVELENGTH = 10_000
-"""Base of the rotary position embedding of every layer, whatever the language model was pretrained with."""
+"""Base of the rotary position embedding: Gemma's, and SmolVLA's whatever its language model was pretrained with."""
 
 
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ def self_attention_layer(
     """Run a layer whose tokens attend to earlier keys and values and to themselves.
 
     Args:
-        layer: of transformers' Llama.
+        layer: of transformers' Llama or Gemma.
         hidden: [N, L, width].
         positions: [N, L] of the tokens.
         mask: [N, L, K + L].
@@ -59,7 +59,7 @@ def self_attention_layer(
     Returns:
         hidden [N, L, width], and the keys and values [N, L, groups, d] of these tokens.
     """
-    query, own_keys, own_values = _project(layer, layer.input_layernorm(hidden), ("q_proj", "k_proj", "v_proj"))
+    query, own_keys, own_values = project_heads(layer, layer.input_layernorm(hidden), ("q_proj", "k_proj", "v_proj"))
     query, own_keys = rotate(query, positions), rotate(own_keys, positions)
     all_keys = own_keys if keys is None else torch.cat([keys.to(own_keys.dtype), own_keys], dim=1)
     all_values = own_values if values is None else torch.cat([values.to(own_values.dtype), own_values], dim=1)
@@ -80,13 +80,13 @@ def cross_attention_layer(
         values: [N, K, groups, d].
     """
     dtype = layer.self_attn.k_proj.weight.dtype
-    (query,) = _project(layer, layer.input_layernorm(hidden), ("q_proj",))
-    (key,) = _project(layer, keys.flatten(2).to(dtype), ("k_proj",))
-    (value,) = _project(layer, values.flatten(2).to(dtype), ("v_proj",))
+    (query,) = project_heads(layer, layer.input_layernorm(hidden), ("q_proj",))
+    (key,) = project_heads(layer, keys.flatten(2).to(dtype), ("k_proj",))
+    (value,) = project_heads(layer, values.flatten(2).to(dtype), ("v_proj",))
     return _finish(layer, hidden, attend(rotate(query, positions), key, value, mask))
 
 
-def _project(layer: Any, x: Tensor, names: tuple[str, ...]) -> tuple[Tensor, ...]:
+def project_heads(layer: Any, x: Tensor, names: tuple[str, ...]) -> tuple[Tensor, ...]:
     """Apply projections to x [N, L, width] and separate the heads: each [N, L, heads, d]."""
     return tuple(getattr(layer.self_attn, name)(x).unflatten(-1, (-1, layer.self_attn.head_dim)) for name in names)
 

@@ -1,0 +1,1 @@
+"""Action Chunking Transformer (ACT) in LeRobot's layout."""

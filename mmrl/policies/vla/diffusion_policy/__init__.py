@@ -1,0 +1,1 @@
+"""Diffusion Policy in LeRobot's layout."""

@@ -1,0 +1,112 @@
+"""Temporal ensembling: the policy is asked at every control step, and its overlapping chunks are averaged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
+
+from mmrl.rollouts.base import simulator_of
+from mmrl.rollouts.env.episodic import EpisodicRollout
+from mmrl.types import Context, Episode, Prompt, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class TemporalEnsemblingRollout(EpisodicRollout):
+    """Whole episodes in which every control step plays the average of all chunks that cover it.
+
+    The action of a control step is sum_i w_i a_i / sum_i w_i, w_i = exp(-decay i), over the chunks that predict it,
+    from the oldest (i = 0) to the newest. Any policy with chunks can take it, for evaluation:
+    data.evaluation.rollout._target_=mmrl.rollouts.env.temporal_ensembling.TemporalEnsemblingRollout. What is played is
+    not the sampled action, so it is refused in training.
+    Source: Zhao et al., "Learning Fine-Grained Bimanual Manipulation with Low-Cost Hardware", 2023, section IV-B and
+    algorithm 2, arXiv:2304.13705.
+
+    Args:
+        decay: m; 0 averages evenly, a larger one trusts older chunks more.
+        max_envs: most environments at once; more episodes are played in equal waves.
+        bootstrap: as of `EpisodicRollout`.
+    """
+
+    def __init__(self, decay: float = 0.01, max_envs: int = 256, bootstrap: bool = True):
+        super().__init__(max_envs, bootstrap)
+        self.decay = decay
+        self._chunk = 1
+
+    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
+        if ctx.purpose == "train":
+            raise ValueError(
+                "rollout=temporal_ensembling plays averages of chunks, which no log-probability belongs to: train with "
+                "rollout=env, and set data.evaluation.rollout._target_ to this class"
+            )
+        if ctx.policy.chunk is None:
+            raise ValueError(
+                f"rollout=temporal_ensembling averages chunks, but {type(ctx.policy).__name__} returns single actions; "
+                "take rollout=env"
+            )
+        self._chunk = ctx.policy.chunk
+        return super().collect(prompts, ctx)
+
+    def _environment(self, task: Task, count: int) -> VectorEnv:
+        sim = simulator_of(task, "rollout=temporal_ensembling")
+        if self._env is None or self._made_for != (sim, count):
+            self.close()
+            self._env = TemporalEnsemblingVectorEnv(sim.stepwise().make(count), self._chunk, self.decay)
+            self._made_for = (sim, count)
+        return self._env
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "decay": self.decay, "_chunk": self._chunk}
+
+
+class TemporalEnsemblingVectorEnv(VectorWrapper):
+    """Takes a chunk at every control step and plays the weighted average of the chunks that cover it.
+
+    Args:
+        env: with one control step per decision, of shape [A] or [1, A].
+        chunk: H, control steps of an action.
+        decay: m of the weights exp(-m i).
+    """
+
+    def __init__(self, env: VectorEnv, chunk: int, decay: float):
+        super().__init__(env)
+        step = env.single_action_space
+        if not isinstance(step, spaces.Box) or len(step.shape) > 2 or (len(step.shape) == 2 and step.shape[0] != 1):
+            raise ValueError(f"{env} takes actions {step}; temporal ensembling needs one control step of real numbers")
+        self.chunk, self._weights = chunk, np.exp(-decay * np.arange(chunk))
+        low, high = (np.broadcast_to(side.reshape(1, -1), (chunk, side.size)) for side in (step.low, step.high))
+        self.single_action_space = spaces.Box(low, high, dtype=step.dtype)  # type: ignore[arg-type]
+        self.action_space = batch_space(self.single_action_space, env.num_envs)
+        # of each control step that is still to come: the sum of weighted actions, and the number of chunks in it
+        self._sums = np.zeros((env.num_envs, *low.shape))
+        self._counts = np.zeros((env.num_envs, chunk), np.int64)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        begun = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
+        self._sums[begun], self._counts[begun] = 0, 0
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        space = self.env.action_space
+        seen = self.env.step(self.average(np.asarray(actions)).reshape(space.shape).astype(space.dtype))
+        # every control step counts: the rest of the chunk is played later, in averages
+        return *seen[:4], {name: value for name, value in seen[4].items() if name != "executed"}
+
+    def average(self, actions: np.ndarray) -> np.ndarray:
+        """Add chunks [n, H, A] that begin now; return the averages [n, A] of the present control step."""
+        self._sums += self._weights[self._counts][..., None] * actions
+        self._counts += 1
+        total = np.cumsum(self._weights)[self._counts[:, 0] - 1]
+        present = self._sums[:, 0] / total[:, None]
+        self._sums = np.concatenate([self._sums[:, 1:], np.zeros_like(self._sums[:, :1])], axis=1)
+        self._counts = np.concatenate([self._counts[:, 1:], np.zeros_like(self._counts[:, :1])], axis=1)
+        return present
+
+    def render(self, i: int = 0, size: int = 256) -> np.ndarray:  # type: ignore[override]
+        """Image of environment i, uint8 [H, W, 3]."""
+        return self.env.render(i, size)  # type: ignore[call-arg,return-value]

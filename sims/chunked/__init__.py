@@ -1,0 +1,1 @@
+"""Chunks of actions that are played in part, and observations with a history."""

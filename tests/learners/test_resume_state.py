@@ -1,0 +1,69 @@
+"""Schedules and transforms with a state: a resumed run is the uninterrupted one, and collection may be asynchronous."""
+
+import pytest
+import yaml
+
+from mmrl.runs.checkpoint_file import read_checkpoint
+from tests.learners.test_resume import same
+from tests.tiny_recipes import fit
+
+LENGTHS = "data.sampling.max_tokens={_target_: mmrl.schedules.Alternating, values: [5, 2], iterations: 1}"
+RUN = (
+    LENGTHS,
+    "data.sampling.temperature={_target_: mmrl.schedules.Linear, start: 1.0, end: 0.7, iterations: 3}",
+    "data.reward.weights.exact={_target_: mmrl.schedules.Linear, start: 1, end: 0, iterations: 4}",
+    "objective.terms.entropy={_target_: mmrl.objectives.regularizer.Entropy}",
+    "objective.coefficients.entropy={_target_: mmrl.schedules.EntropyBand, start: 0.5, low: 0, high: 0.1, step: 0.1}",
+    "model.scheduler.total_iters=20",
+    "trainer.check_val_every_n_epoch=2",
+    "data.num_prompts=3",
+    "data.transforms={drop_zero_variance: null, third: {_target_: tests.transforms.test_state.LeaveOutThird}}",
+)
+LAST = 4
+
+
+def scheduled(done: dict, name: str) -> list[float]:
+    return [metrics[f"schedule/{name}"] for metrics in done["metrics"] if f"schedule/{name}" in metrics]
+
+
+def longest(done: dict) -> list[int]:
+    """The longest completion of each iteration, of which each has two minibatches."""
+    by_batch = [max((len(actions) for _, actions in rows), default=0) for rows in done["minibatches"]]
+    return [max(pair) for pair in zip(by_batch[::2], by_batch[1::2])]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, fit(folder, *RUN, f"trainer.max_epochs={LAST}")
+
+
+def test_every_iteration_has_its_values(whole):
+    folder, done = whole
+    assert scheduled(done, "data.sampling.temperature") == pytest.approx([1.0, 0.9, 0.8, 0.7])
+    assert scheduled(done, "data.sampling.max_tokens") == [5, 2, 5, 2] == longest(done)
+    assert scheduled(done, "data.reward.weights.exact") == [1, 0.75, 0.5, 0.25]
+    assert scheduled(done, "model.objective.coefficients.entropy") == pytest.approx([0.5, 0.4, 0.3, 0.2])
+    config = yaml.safe_load((folder / "config.yaml").read_text())["data"]["init_args"]
+    assert config["sampling"]["max_tokens"] == 2 and len(config["schedules"]) == 4
+    assert config["sampling"]["temperature"] == pytest.approx(0.7)
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(whole, tmp_path):
+    fit(tmp_path / "first", *RUN, "trainer.max_epochs=2")
+    checkpoint = f"ckpt_path='{tmp_path / 'first/checkpoints/last.ckpt'}'"
+    second = fit(tmp_path / "second", *RUN, f"trainer.max_epochs={LAST}", checkpoint)
+    same(whole[1], second)
+    assert second["data"]["transforms"] == whole[1]["data"]["transforms"]
+    assert second["data"]["transforms"]["third"]["iterations"] == LAST
+
+
+def test_asynchronous_collection_has_the_values_of_its_own_iteration(tmp_path):
+    """The state in a checkpoint is the one after the rows that were trained on, not of what is under way."""
+    pipeline = ("objective=decoupled", "data.pipeline=[old, importance, group_advantage]")
+    more = ("data=async", "data.staleness=2", *pipeline, "trainer.callbacks.checkpoint.every_n_epochs=2")
+    done = fit(tmp_path, *RUN, *more, f"trainer.max_epochs={LAST}")
+    assert scheduled(done, "data.sampling.max_tokens") == [5, 2, 5, 2] == longest(done)
+    assert scheduled(done, "data.reward.weights.exact") == [1, 0.75, 0.5, 0.25]
+    state = read_checkpoint(tmp_path / "checkpoints/epoch=1.ckpt")["AsyncRolloutData"]["transforms"]
+    assert state["third"]["iterations"] == 2 and done["data"]["transforms"]["third"]["iterations"] == LAST

@@ -1,0 +1,77 @@
+"""Stands in for Meta-World where it is not installed: a hand that moves, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from sims.host.tasks import task_of
+from sims.host.vector import GuestVectorEnv
+from sims.metaworld.sim import MetaWorldSim
+from sims.metaworld.sizes import STATE
+
+
+class Hand(gymnasium.Env):
+    """The hand moves by a centimetre per control step; it succeeds 3 cm to the right of its start."""
+
+    metadata = {"render_fps": 80}
+    render_mode = None
+
+    def __init__(self, sim: StandIn):
+        self.sim = sim
+        text = spaces.Text(max_length=60, charset="abcdefghijklmnopqrstuvwxyz ")
+        self.observation_space = spaces.Dict({"proprio": spaces.Box(-9, 9, (STATE,), np.float32), "instruction": text})
+        self.action_space = spaces.Box(-1, 1, (sim.chunk, 4), np.float32)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        self.task, self.place, self.steps = self.sim.task_of(seed), np.random.default_rng(seed).random(3), 0
+        self.goal = self.place[0] + 0.03
+        return self._observe(), {"task": self.task}
+
+    def step(self, action: np.ndarray) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        self.place, self.steps = self.place + 0.01 * action[:, :3].sum(axis=0), self.steps + self.sim.chunk
+        success = bool(self.place[0] > self.goal)
+        info = {"task": self.task, "executed": self.sim.chunk, "scores": {"success": float(success)}}
+        return self._observe(), float(success), success, self.steps >= self.sim.max_steps, info
+
+    def _observe(self) -> dict[str, Any]:
+        seen = np.concatenate([self.place, np.zeros(STATE - 3)]).astype(np.float32)
+        return {"proprio": seen, "instruction": self.task[:-3].replace("-", " ")}
+
+
+@dataclass(frozen=True)
+class StandIn(MetaWorldSim):
+    """The options of Meta-World on environments without it."""
+
+    def __post_init__(self) -> None:
+        """There is no other Python to ask."""
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"metaworld-{self.task}"
+
+    def contract(self) -> dict[str, Any]:
+        return {"sim": self.name, "chunk": self.chunk}
+
+    def task_of(self, seed: int) -> str:
+        return task_of(seed, self.task.split("+"))
+
+    def make(self, num_envs: int) -> GuestVectorEnv:  # type: ignore[override]
+        return GuestVectorEnv(lambda: Hand(self), num_envs)
+
+    def demonstrate(self, seeds: Sequence[int], noise: float = 0.0) -> list[list[tuple[dict[str, Any], np.ndarray]]]:
+        demos = []
+        for seed in seeds:
+            env = Hand(self)
+            seen, over, demo = env.reset(seed=seed)[0], False, []
+            while not over:
+                chunk = np.ones((self.chunk, 4), np.float32)
+                demo.append((seen, chunk))
+                seen, _, over, _, _ = env.step(chunk)
+            demos.append(demo)
+        return demos
