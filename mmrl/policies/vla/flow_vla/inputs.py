@@ -22,7 +22,7 @@ def encode_inputs(
     Args:
         raw: with an image uint8 [H, W, 3] of each camera, "proprio" [P] and "instruction".
         cameras: names of the images, in the order in which the model reads them.
-        proprio_dims: P.
+        proprio_dims: P; 0 for models that read no proprioception, whose observations lack it.
         reading: of the checkpoint.
     """
     images = [torch.as_tensor(np.asarray(raw[name])) for name in cameras]
@@ -34,21 +34,22 @@ def encode_inputs(
                 f"cameras {cameras[0]!r} and {name!r} have images of {tuple(images[0].shape)} and "
                 f"{tuple(image.shape)}; give them one size with policy.processor.images"
             )
-    proprio = torch.as_tensor(np.asarray(raw["proprio"], dtype=np.float32))
+    proprio = torch.as_tensor(np.asarray(raw["proprio"] if proprio_dims else (), dtype=np.float32))
     if proprio.shape != (proprio_dims,):
         raise ValueError(
             f"observation 'proprio' has shape {tuple(proprio.shape)}, but policy.proprio_dims is {proprio_dims}"
         )
     ids = reading.prompt_ids(str(raw["instruction"]), proprio.numpy())
-    return {"images": torch.stack(images), "input_ids": ids, "proprio": proprio}
+    encoded = {"images": torch.stack(images), "input_ids": ids}
+    return encoded | ({"proprio": proprio} if proprio_dims else {})
 
 
 def collate_inputs(observations: Sequence[Observation], pad_id: int) -> dict[str, Tensor]:
     """Collate rows of `encode_inputs`; shorter prompts are padded at the end with `pad_id`."""
-    ids = [row["input_ids"] for row in observations]
+    ids = [torch.as_tensor(row["input_ids"]) for row in observations]
+    stacked = [name for name in ("images", "proprio") if name in observations[0]]
     return {
-        "images": torch.stack([torch.as_tensor(row["images"]) for row in observations]),
         "input_ids": pad_stack(ids, pad_id),
         "attention_mask": pad_stack([torch.ones_like(row) for row in ids]),
-        "proprio": torch.stack([torch.as_tensor(row["proprio"]) for row in observations]),
+        **{name: torch.stack([torch.as_tensor(row[name]) for row in observations]) for name in stacked},
     }

@@ -11,7 +11,8 @@ import torch
 from huggingface_hub import save_torch_state_dict
 from torch import Tensor, nn
 
-from mmrl.policies.vla.openvla.settings import CONFIG, REMEDY, find_file, need_file
+from mmrl.policies.vla.lerobot.files import find_file
+from mmrl.policies.vla.openvla.settings import CONFIG, REMEDY, need_file
 from mmrl.policies.weights import check_fits, read_weights
 from mmrl.strict_json import read_json_object
 

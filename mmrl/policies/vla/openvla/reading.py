@@ -16,8 +16,9 @@ from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import refuse_empty
 from mmrl.policies.vla.flow_vla.loading import resolve_processor
 from mmrl.policies.vla.flow_vla.network import FlowVLAReading
+from mmrl.policies.vla.lerobot.files import find_file
 from mmrl.policies.vla.openvla.images import ImageSettings, crop_centre
-from mmrl.policies.vla.openvla.settings import CONFIG, PIXELS, REMEDY, find_file, need_file, read_settings
+from mmrl.policies.vla.openvla.settings import CONFIG, PIXELS, REMEDY, need_file, read_settings
 from mmrl.policies.vla.openvla.statistics import read_units, select_key, write_units
 from mmrl.policies.vla.scale import Kind
 from mmrl.strict_json import read_json_object

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import hf_hub_download
-from huggingface_hub.errors import EntryNotFoundError
 from transformers import AutoConfig
 
+from mmrl.policies.vla.lerobot.files import find_file
 from mmrl.strict_json import read_json_object
 
 CONFIG, PIXELS, STATISTICS = "config.json", "preprocessor_config.json", "dataset_statistics.json"
@@ -57,17 +56,6 @@ class OpenVLASettings:
         own = {"img_size": self.image_sizes[number], "num_classes": 0, "pretrained": False}
         own |= {"act_layer": acts[number] if number < len(acts) else None, "weight_init": "skip"}
         return {"model_name": self.timm_model_ids[number], **own, **(extra[number] if number < len(extra) else {})}
-
-
-def find_file(path: str, name: str) -> Path | None:
-    """Return a file of a folder or, downloaded, of a hub repository; None if it has no such file."""
-    if Path(path).is_dir():
-        file = Path(path) / name
-        return file if file.is_file() else None
-    try:
-        return Path(hf_hub_download(path, name))
-    except EntryNotFoundError:
-        return None
 
 
 def need_file(path: str, name: str) -> Path:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
-
-from torch import Tensor
 
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.openvla.reading import OpenVLAReading, resolve_units
@@ -13,6 +12,7 @@ from mmrl.policies.vla.openvla_oft.model import Head
 from mmrl.policies.vla.openvla_oft.network import OpenVLAOFTNetwork
 from mmrl.policies.vla.pretrained.policy import OWN, PretrainedVLA
 from mmrl.policies.vla.token_vla.policy import TokenVLAPolicy
+from mmrl.types import Observation
 
 
 class OpenVLAOFTInputs(PretrainedVLA):
@@ -36,9 +36,10 @@ class OpenVLAOFTInputs(PretrainedVLA):
     def _resolve(self, given: Processor | None) -> Processor:
         return resolve_units(self.reading, given, Path(self.path) / OWN)
 
-    def _proprio(self, given: Any) -> Tensor:
-        proprio = super()._proprio(given)
-        return proprio.clamp(-1, 1) if "proprio" in self.processor.vectors else proprio
+    def encode(self, raw: Mapping[str, Any]) -> Observation:
+        encoded = super().encode(raw)
+        scaled = self.proprio_dims and "proprio" in self.processor.vectors
+        return {**encoded, "proprio": encoded["proprio"].clamp(-1, 1)} if scaled else encoded
 
 
 class OpenVLAOFTPolicy(OpenVLAOFTInputs, TokenVLAPolicy):

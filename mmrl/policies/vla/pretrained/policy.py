@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from mmrl.batch import pad_stack
 from mmrl.policies.base import Policy, require_inputs
 from mmrl.policies.processor import Processor, check_chunk
 from mmrl.policies.text.loading import checkpoint_error, merge_lora
+from mmrl.policies.vla.flow_vla.inputs import collate_inputs, encode_inputs
 from mmrl.policies.vla.flow_vla.loading import add_lora_to_open, freeze, resolve_processor
 from mmrl.policies.weights import fill, read_weights
 from mmrl.types import Observation
@@ -78,29 +77,11 @@ class PretrainedVLA(Policy):
         """Convert {camera uint8 [H, W, 3], "proprio" [P], "instruction"} to images [cameras, H, W, 3] and ids [L]."""
         raw = self.processor.encode(raw)
         require_inputs(raw, self._inputs, self)
-        images = [torch.as_tensor(np.asarray(raw[name])) for name in self.cameras]
-        for name, image in zip(self.cameras, images):
-            if image.dtype != torch.uint8 or image.dim() != 3 or image.shape[2] != 3:
-                raise ValueError(
-                    f"observation {name!r} must be uint8 [H, W, 3], got {image.dtype} {tuple(image.shape)}"
-                )
-            if image.shape != images[0].shape:
-                raise ValueError(
-                    f"cameras {self.cameras[0]!r} and {name!r} have images of {tuple(images[0].shape)} and "
-                    f"{tuple(image.shape)}; give them one size with policy.processor.images"
-                )
-        encoded = {"images": torch.stack(images), "input_ids": self.reading.ids(str(raw["instruction"]))}
-        return encoded | ({"proprio": self._proprio(raw["proprio"])} if self.proprio_dims else {})
+        return encode_inputs(raw, self.cameras, self.proprio_dims, self.reading)
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
         """Collate rows; shorter instructions are padded at the end."""
-        ids = [torch.as_tensor(row["input_ids"]) for row in observations]
-        stacked = ("images", "proprio") if self.proprio_dims else ("images",)
-        return {
-            "input_ids": pad_stack(ids, self.reading.pad_id),
-            "attention_mask": pad_stack([torch.ones_like(row) for row in ids]),
-            **{name: torch.stack([torch.as_tensor(row[name]) for row in observations]) for name in stacked},
-        }
+        return collate_inputs(observations, self.reading.pad_id)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Save model and inputs in the checkpoint's format, adapters merged, with mmrl's heads and policy.processor."""
@@ -122,15 +103,6 @@ class PretrainedVLA(Policy):
     @property
     def _inputs(self) -> tuple[str, ...]:
         return (*self.cameras, *(("proprio",) if self.proprio_dims else ()), "instruction")
-
-    def _proprio(self, given: Any) -> Tensor:
-        proprio = torch.as_tensor(np.asarray(given, dtype=np.float32))
-        if proprio.shape != (self.proprio_dims,):
-            raise ValueError(
-                f"observation 'proprio' has shape {tuple(proprio.shape)}, "
-                f"but policy.proprio_dims is {self.proprio_dims}"
-            )
-        return proprio
 
     def _prepare(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
         """Compute the network's inputs from a collated observation."""
