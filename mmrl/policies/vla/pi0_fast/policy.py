@@ -70,6 +70,8 @@ class Pi0FastPolicy(Policy):
         processor: between the simulator or dataset and the network; None for what the checkpoint says.
     """
 
+    chunk: int
+
     def __init__(
         self,
         path: str,
@@ -119,7 +121,7 @@ class Pi0FastPolicy(Policy):
         width = network.vlm.language_model.embed_tokens.embedding_dim
         self.value_head = StateValue(width + proprio_dims, min(width, 512)) if value_head else None
         file = Path(path) / EXTRA
-        if value_head and file.is_file():
+        if self.value_head is not None and file.is_file():
             saved = read_weights(file, _REMEDY)
             fill(self.value_head, {k.removeprefix("value_head."): v for k, v in saved.items()}, str(file))
 
