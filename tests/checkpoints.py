@@ -299,9 +299,9 @@ def _saved(config: Any, processor: Any, folder: str | Path, kind: Any = None) ->
 
 
 if __name__ == "__main__":
-    from tests.pi_checkpoints import pi05
+    from tests.pi_checkpoints import pi0_fast, pi05
 
-    makers = (qwen2, qwen2_sliding, llava, qwen2_5_vl, qwen3_vl, pi0, smolvla, pi05)
+    makers = (qwen2, qwen2_sliding, llava, qwen2_5_vl, qwen3_vl, pi0, smolvla, pi05, pi0_fast)
     kinds: dict[str, Any] = {make.__name__: make for make in makers}
     if len(sys.argv) != 3 or sys.argv[1] not in kinds:
         raise SystemExit(f"usage: python -m tests.checkpoints {{{','.join(kinds)}}} FOLDER")

@@ -6,12 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
+from tokenizers import Tokenizer
 from torch import nn
 from transformers import GemmaConfig, GemmaForCausalLM, PaliGemmaConfig, PaliGemmaForConditionalGeneration
 
 from mmrl.policies.text.tiny import character_tokenizer
+from mmrl.policies.vla.pi0_fast.fast_tokenizer import FastTokenizer
 
 
 def pi05(folder: str | Path, **changes: Any) -> Path:
@@ -43,11 +46,48 @@ PI_CONFIG = {
 }
 
 
+def pi0_fast(folder: str | Path, **changes: Any) -> Path:
+    """A pi0-FAST as lerobot publishes it, of two layers; `changes` are entries of config.json.
+
+    The folder paligemma/ has the text tokenizer, fast/ an action tokenizer that is fitted to smooth random chunks.
+    """
+    folder = Path(folder)
+    torch.manual_seed(0)
+    own = {"type": "pi0_fast", "action_tokenizer_name": str(folder / "fast"), "fast_skip_tokens": 8}
+    scales = {"normalization_mapping": {"VISUAL": "IDENTITY", "STATE": "MEAN_STD", "ACTION": "MEAN_STD"}}
+    write_pi_folder(folder, {**own, **scales, "max_decoding_steps": 40, **changes}, _paligemma_weights())
+    action_tokenizer().save(folder / "fast")
+    return folder
+
+
+def action_tokenizer() -> FastTokenizer:
+    """FAST tokenizer of chunks of 8 control steps, fitted to smooth ones, to noise and to the extremes."""
+    rng = np.random.default_rng(1)
+    rough = [*rng.uniform(-1, 1, (400, 8, 3)), *np.repeat(np.linspace(-1, 1, 61)[:, None, None], 8, 1)]
+    return FastTokenizer.fit([*smooth_chunks(200, 8, 3), *rough], vocabulary=200, scale=5)
+
+
+def smooth_chunks(count: int, steps: int, dims: int, seed: int = 0) -> list[np.ndarray]:
+    """Random chunks [steps, dims] in [-1, 1] of two low frequencies."""
+    rng = np.random.default_rng(seed)
+    time = np.linspace(0, np.pi, steps)[:, None]
+    parts = rng.uniform(-0.5, 0.5, (count, 2, 1, dims))
+    return [(a * np.cos(time) + b).astype(np.float32) for a, b in parts]
+
+
+def text_tokenizer() -> Any:
+    """Tokenizer of characters, with 480 words after them whose ids are free for action tokens."""
+    tokenizer: Any = character_tokenizer("<image>")
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    content["model"]["vocab"] |= {f"<free{i}>": len(tokenizer) + i for i in range(480)}
+    tokenizer._tokenizer = Tokenizer.from_str(json.dumps(content))
+    return tokenizer
+
+
 def write_pi_folder(folder: Path, config: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
     """Write a checkpoint of a pi model whose names have no prefix, as those on the hub."""
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer: Any = character_tokenizer("<image>")
-    tokenizer.save_pretrained(folder / "paligemma")
+    text_tokenizer().save_pretrained(folder / "paligemma")
     (folder / "config.json").write_text(json.dumps(PI_CONFIG | config, indent=4))
     step = {"registry_name": "tokenizer_processor", "config": {"tokenizer_name": str(folder / "paligemma")}}
     (folder / "policy_preprocessor.json").write_text(json.dumps({"name": "policy_preprocessor", "steps": [step]}))

@@ -14,7 +14,7 @@ from mmrl.engines.base import Engine, context_id, contexts, distinct
 from mmrl.evaluation_mode import evaluation_mode
 from mmrl.heap import release_free_memory
 from mmrl.ops.masked import last_inside
-from mmrl.policies.base import Policy
+from mmrl.policies.base import Action, Policy
 from mmrl.rng import Noise
 from mmrl.transitions import ActionBatch
 from mmrl.types import Completion, Ended, Observation, Request, Sampling
@@ -92,6 +92,11 @@ class LocalEngine(Engine):
             raise RuntimeError("the engine has no weights yet: call sync(policy, version) before it is used")
         return self._policy
 
+    def _count(self, action: Action) -> None:
+        """Add the policy's times and counts to the metrics."""
+        for name, amount in [*((f"time/{k}", v) for k, v in action.seconds.items()), *action.counts.items()]:
+            self.count(name, amount)
+
     def _act_batch(
         self, policy: Policy, inputs: dict[str, Tensor], seeds: Sequence[int], sampling: Sampling, start: int
     ) -> ActionBatch:
@@ -100,8 +105,7 @@ class LocalEngine(Engine):
         seen = {name: column[rows] for name, column in inputs.items()}
         there = {name: column.to(self._device) for name, column in seen.items()}
         action = policy.act_batch(there, sampling, Noise(seeds[rows]))
-        for phase, seconds in action.seconds.items():
-            self.count(f"time/{phase}", seconds)
+        self._count(action)
         if action.cached_features:
             seen = {
                 name: column for name, column in seen.items() if name not in policy.cached_inputs
@@ -141,8 +145,7 @@ class LocalEngine(Engine):
         inputs = {name: column.to(device) for name, column in columns.items()}
         owner = torch.tensor([place[number] for number in asked], device=device)
         action = policy.act_groups(inputs, owner, sampling, Noise([request.seed for request in requests]))
-        for phase, seconds in action.seconds.items():
-            self.count(f"time/{phase}", seconds)
+        self._count(action)
         ended: list[Ended] = action.ended or ["done"] * len(requests)
         lengths = last_inside(action.action_mask).clamp(min=1).tolist()
         # one transfer per column, not one per row

@@ -33,6 +33,7 @@ class Action:
     )  # further columns of the rows, as in mmrl.columns
     cached_features: dict[str, Tensor] = field(default_factory=dict)  # [N, ...], stored in place of `cached_inputs`
     seconds: dict[str, float] = field(default_factory=dict)  # time by phase
+    counts: dict[str, float] = field(default_factory=dict)  # events by metric name, such as malformed outputs
 
 
 class Policy(nn.Module, ABC):

@@ -14,13 +14,14 @@ from mmrl.policies.base import Policy
 from mmrl.policies.vla.chains import CPS, DDIM, DDPM, Chain, FlowNoise, FlowODE, FlowSDE, GaussianChunk, MeanFlow
 from mmrl.policies.vla.flow import ActionFlowPolicy
 from mmrl.policies.vla.pi0.policy import Pi0Policy
+from mmrl.policies.vla.pi0_fast.policy import Pi0FastPolicy
 from mmrl.policies.vla.pi05.policy import Pi05Policy
 from mmrl.policies.vla.smolvla.policy import SmolVLAPolicy
 from mmrl.policies.vla.token import ActionTokenPolicy
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 from tests.checkpoints import pi0, smolvla
-from tests.pi_checkpoints import pi05
+from tests.pi_checkpoints import pi0_fast, pi05
 
 SMALL = dict(hidden_size=32, layers=1, heads=2, intermediate_size=48, visual_tokens=2)
 CHAINS: dict[str, Chain] = {
@@ -79,6 +80,17 @@ def pi05_policy(chain: Chain = CHAINS["pi05"], **given) -> Pi05Policy:
     sizes = dict(action_dims=3, chunk=5, proprio_dims=13)
     given = {"path": pi05_folder(), "chain": chain, "freeze_context": False, "timesteps_per_sample": 8} | given
     return Pi05Policy(**{**sizes, **given})
+
+
+@functools.cache
+def pi0_fast_folder() -> str:
+    """A checkpoint in lerobot's format: 8 control steps of the simulator's dimensions."""
+    return str(pi0_fast(tempfile.mkdtemp(prefix="pi0_fast")))
+
+
+def pi0_fast_policy(**given) -> Pi0FastPolicy:
+    """The checkpoint as a policy in the same environment as the others."""
+    return Pi0FastPolicy(**{"path": pi0_fast_folder(), **dict(action_dims=3, chunk=5, proprio_dims=13), **given})
 
 
 TOKENS = {"tokens": "equal", "openvla_tokens": "openvla"}

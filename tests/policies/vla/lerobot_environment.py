@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
-from mmrl.policies.text.tiny import character_tokenizer
+from tests.pi_checkpoints import action_tokenizer, text_tokenizer
 
 FOLDERS = os.environ.get("MMRL_LEROBOT", "")
 needs_lerobot = pytest.mark.skipif(
@@ -32,7 +32,8 @@ def lerobot(*words: Any) -> None:
 
 def make(kind: str, folder: Path) -> Path:
     """Write a tiny random checkpoint by LeRobot's definition; the folder's tokenizers are this project's."""
-    character_tokenizer("<image>").save_pretrained(folder / "own" / "paligemma")
+    text_tokenizer().save_pretrained(folder / "own" / "paligemma")
+    action_tokenizer().save(folder / "own" / "fast")
     lerobot("make", kind, folder / "made", folder / "own")
     return folder / "made"
 

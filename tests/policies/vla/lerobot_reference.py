@@ -28,6 +28,7 @@ from lerobot.processor.converters import policy_action_to_transition, transition
 
 NAMES = {"pi0": "PI0", "pi05": "PI05", "pi0_fast": "PI0Fast"}
 WORDS = 600
+EXTRA = {"pi0_fast": {"fast_skip_tokens": 8, "max_decoding_steps": 40, "validate_action_token_prefix": False}}
 TYPES = {"to_transition": policy_action_to_transition, "to_output": transition_to_policy_action}
 
 
@@ -57,27 +58,24 @@ def parts(kind):
 
 def use_tokenizers(folder, modeling):
     """Take the tokenizers of a folder in place of those on the hub: paligemma/ and, where there is one, fast/."""
-    text, fast = tokenizer_processor.AutoTokenizer, tokenizer_processor.AutoProcessor
+    text = tokenizer_processor.AutoTokenizer
     load = lambda *_, **given: text.from_pretrained(f"{folder}/paligemma", **given)  # noqa: E731
-    action = lambda *_, **given: fast_tokenizer(f"{folder}/fast")  # noqa: E731
+    action = lambda *_, **given: fast_tokenizer(f"{folder}/fast", text)  # noqa: E731
     for module in (tokenizer_processor, modeling):
-        if hasattr(module, "AutoTokenizer"):
-            module.AutoTokenizer = types.SimpleNamespace(from_pretrained=load)
-        if hasattr(module, "AutoProcessor"):
-            module.AutoProcessor = types.SimpleNamespace(from_pretrained=action)
-    del fast
+        module.AutoTokenizer = types.SimpleNamespace(from_pretrained=load)
+        module.AutoProcessor = types.SimpleNamespace(from_pretrained=action)
+    import transformers  # the policy imports both when it is built
+
+    transformers.AutoTokenizer, transformers.AutoProcessor = modeling.AutoTokenizer, modeling.AutoProcessor
 
 
-def fast_tokenizer(folder):
-    """The action tokenizer's own class, if its file is in the folder."""
-    from transformers import AutoTokenizer
-
-    sys.path.insert(0, folder)
-    own = importlib.import_module("processing_action_tokenizer").UniversalActionProcessor
+def fast_tokenizer(folder, loader):
+    """The action tokenizer by the class of LeRobot that computes what physical-intelligence/fast does."""
+    name = "lerobot.policies.molmoact2.molmoact2_hf_model.action_tokenizer"
     with open(f"{folder}/processor_config.json") as file:
         given = json.load(file)
     words = {name: given[name] for name in ("scale", "vocab_size", "min_token", "action_dim", "time_horizon")}
-    return own(AutoTokenizer.from_pretrained(folder), **words)
+    return importlib.import_module(name).UniversalActionProcessor(loader.from_pretrained(folder), **words)
 
 
 def make(kind, folder, tokenizer):
@@ -96,6 +94,7 @@ def make(kind, folder, tokenizer):
             "observation.state": PolicyFeature(FeatureType.STATE, (13,)),
         },
         output_features={"action": PolicyFeature(FeatureType.ACTION, (3,))},
+        **EXTRA.get(kind, {}),
     )
     policy = getattr(modeling, f"{NAMES[kind]}Policy")(config)
     for parameter in policy.parameters():
@@ -137,7 +136,10 @@ def run(kind, folder, tokenizer, inputs, outputs):
     observed = {name: value for name, value in batch.items() if name.startswith("observation.")}
     noise = {"noise": given["noise"]} if "noise" in given else {}
     with torch.no_grad():
-        actions = policy.predict_action_chunk(observed, **noise)
+        if kind == "pi0_fast":  # random weights write no chunk: the demonstrated tokens are decoded
+            actions = policy.detokenize_actions(batch["action.tokens"][:, 1:], 8, 3)
+        else:
+            actions = policy.predict_action_chunk(observed, **noise)
         found |= {"actions": actions, "output": after(actions.flatten(0, 1)).unflatten(0, actions.shape[:2])}
         images, masks = policy._preprocess_images(batch)
         words = batch["observation.language.tokens"], batch["observation.language.attention_mask"]

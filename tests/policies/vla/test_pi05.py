@@ -309,6 +309,7 @@ def test_refusals(tmp_path):
         pi05_policy(path=str(folder))
 
 
+@pytest.mark.slow
 def test_cloned_and_trained_from_rewards_by_words(tmp_path):
     """The folder in lerobot's format is cloned, trained for an iteration, and saved in that format."""
     small = [

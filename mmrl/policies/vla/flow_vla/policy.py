@@ -12,13 +12,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from mmrl.batch import pad_stack
 from mmrl.policies.base import require_inputs
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import checkpoint_error, merge_lora
 from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
 from mmrl.policies.vla.chains import Chain
 from mmrl.policies.vla.chains.base import check_teacher
+from mmrl.policies.vla.flow_vla.inputs import collate_inputs, encode_inputs
 from mmrl.policies.vla.flow_vla.insulation import check_insulation, insulate
 from mmrl.policies.vla.flow_vla.loading import action_padding, add_lora_to_open, freeze, resolve_processor
 from mmrl.policies.vla.flow_vla.network import FlowVLANetwork, FlowVLAReading, Sizes
@@ -147,35 +147,11 @@ class FlowVLAPolicy(ChainPolicy):
         """Convert {camera uint8 [H, W, 3], "proprio" [P], "instruction"} to images [cameras, H, W, 3] and ids [L]."""
         raw = self.processor.encode(raw)
         require_inputs(raw, (*self.cameras, "proprio", "instruction"), self)
-        images = [torch.as_tensor(np.asarray(raw[name])) for name in self.cameras]
-        for name, image in zip(self.cameras, images):
-            if image.dtype != torch.uint8 or image.dim() != 3 or image.shape[2] != 3:
-                raise ValueError(
-                    f"observation {name!r} must be uint8 [H, W, 3], got {image.dtype} {tuple(image.shape)}"
-                )
-            if image.shape != images[0].shape:
-                raise ValueError(
-                    f"cameras {self.cameras[0]!r} and {name!r} have images of {tuple(images[0].shape)} and "
-                    f"{tuple(image.shape)}; give them one size with policy.processor.images"
-                )
-        proprio = torch.as_tensor(np.asarray(raw["proprio"], dtype=np.float32))
-        if proprio.shape != (self.proprio_dims,):
-            raise ValueError(
-                f"observation 'proprio' has shape {tuple(proprio.shape)}, "
-                f"but policy.proprio_dims is {self.proprio_dims}"
-            )
-        ids = self.reading.prompt_ids(str(raw["instruction"]), proprio.numpy())
-        return {"images": torch.stack(images), "input_ids": ids, "proprio": proprio}
+        return encode_inputs(raw, self.cameras, self.proprio_dims, self.reading)
 
     def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
         """Collate rows; shorter instructions are padded at the end."""
-        ids = [row["input_ids"] for row in observations]
-        return {
-            "images": torch.stack([torch.as_tensor(row["images"]) for row in observations]),
-            "input_ids": pad_stack(ids, self.reading.pad_id),
-            "attention_mask": pad_stack([torch.ones_like(row) for row in ids]),
-            "proprio": torch.stack([torch.as_tensor(row["proprio"]) for row in observations]),
-        }
+        return collate_inputs(observations, self.reading.pad_id)
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """Return the chunk [H, A]: a chain without transitions."""

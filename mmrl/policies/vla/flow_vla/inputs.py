@@ -1,0 +1,54 @@
+"""Inputs of a VLA on a pretrained vision-language model: images, prompt and proprioception as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mmrl.batch import pad_stack
+from mmrl.policies.vla.flow_vla.network import FlowVLAReading
+from mmrl.types import Observation
+
+
+def encode_inputs(
+    raw: Mapping[str, Any], cameras: Sequence[str], proprio_dims: int, reading: FlowVLAReading
+) -> Observation:
+    """Convert a processed raw observation to images [cameras, H, W, 3], ids [L] and proprioception [P].
+
+    Args:
+        raw: with an image uint8 [H, W, 3] of each camera, "proprio" [P] and "instruction".
+        cameras: names of the images, in the order in which the model reads them.
+        proprio_dims: P.
+        reading: of the checkpoint.
+    """
+    images = [torch.as_tensor(np.asarray(raw[name])) for name in cameras]
+    for name, image in zip(cameras, images):
+        if image.dtype != torch.uint8 or image.dim() != 3 or image.shape[2] != 3:
+            raise ValueError(f"observation {name!r} must be uint8 [H, W, 3], got {image.dtype} {tuple(image.shape)}")
+        if image.shape != images[0].shape:
+            raise ValueError(
+                f"cameras {cameras[0]!r} and {name!r} have images of {tuple(images[0].shape)} and "
+                f"{tuple(image.shape)}; give them one size with policy.processor.images"
+            )
+    proprio = torch.as_tensor(np.asarray(raw["proprio"], dtype=np.float32))
+    if proprio.shape != (proprio_dims,):
+        raise ValueError(
+            f"observation 'proprio' has shape {tuple(proprio.shape)}, but policy.proprio_dims is {proprio_dims}"
+        )
+    ids = reading.prompt_ids(str(raw["instruction"]), proprio.numpy())
+    return {"images": torch.stack(images), "input_ids": ids, "proprio": proprio}
+
+
+def collate_inputs(observations: Sequence[Observation], pad_id: int) -> dict[str, Tensor]:
+    """Collate rows of `encode_inputs`; shorter prompts are padded at the end with `pad_id`."""
+    ids = [row["input_ids"] for row in observations]
+    return {
+        "images": torch.stack([torch.as_tensor(row["images"]) for row in observations]),
+        "input_ids": pad_stack(ids, pad_id),
+        "attention_mask": pad_stack([torch.ones_like(row) for row in ids]),
+        "proprio": torch.stack([torch.as_tensor(row["proprio"]) for row in observations]),
+    }
