@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -68,9 +68,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         need(annotator.contexts(), contexts, part, "takes the choices in context {missing}; data.transforms gives none")
         need(annotator.models(), models, part, MODELS)
         columns |= annotator.writes()
-    for name, spec in (module.get("rows") or {}).items():
-        reads = build_nested(spec).reads() if spec is not None else frozenset()
-        need(reads, columns, f"data.rows.{name}", "reads {missing}, and no part before it writes them")
+    _check_rows(module.get("rows") or {}, partial(need, have=columns))
     weighting = build(module["weighting"])
     need(weighting.reads(), columns, "the weighting", "reads {missing}, and no part writes them")
     objective = learner["objective"].get("init_args", learner["objective"])
@@ -88,6 +86,13 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
             f"objective.row_masks[{name!r}]",
             "reads {missing}, and no part writes them",
         )
+
+
+def _check_rows(rows: Mapping[str, Any], need: Callable[..., None]) -> None:
+    """Check the columns that row transforms read."""
+    for name, spec in rows.items():
+        reads = build_nested(spec).reads() if spec is not None else frozenset()
+        need(reads, part=f"data.rows.{name}", hint="reads {missing}, and no part before it writes them")
 
 
 def check_phases(phases: Mapping[str, Any], module: Mapping[str, Any], where: str) -> None:

@@ -1,5 +1,7 @@
 """Rows between annotating and weighing: which are kept, which come back, and what is refused."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -188,3 +190,42 @@ def test_observations_are_concatenated_as_if_collated_at_once():
         assert_close(found[name], expected[name])
     assert_close(found["pixel_values"].values, expected["pixel_values"].values)
     assert found["pixel_values"].lengths.tolist() == [0, 2]
+
+
+class Meeting(Collector):
+    """Ranks in threads, which gather what all of them say."""
+
+    barrier, said = threading.Barrier(2), {}
+
+    def __init__(self, rank):
+        self.rank = rank
+
+    def gather(self, items):
+        self.said[self.rank] = list(items)
+        self.barrier.wait(10)
+        together = [item for rank in sorted(self.said) for item in self.said[rank]]
+        self.barrier.wait(10)
+        return together
+
+
+def play(groups_of, rank=0, size=1, collector=None):
+    """Rows of three iterations: the group, advantage and version of each that is trained on."""
+    parts = {"replay": ReplayRows(groups=2, capacity=3, max_age=2), "select": SelectByAdvantage(0.75)}
+    out = []
+    for iteration in range(4):
+        groups = groups_of[rank]
+        rewards = [float((7 * group + 3 * iteration + i % 2) % 5) for i, group in enumerate(groups)]
+        ctx = context(iteration, rank, size, collector)
+        batch, _ = apply_rows(parts, rows(groups, rewards, version=iteration), ctx, 0)
+        out.append([tuple(row) for row in zip(*(batch[n].tolist() for n in ("group", "policy_version", "step")))])
+    return out
+
+
+def test_replay_and_selection_do_not_depend_on_the_number_of_processes():
+    one = play([[0, 0, 2, 2, 1, 1, 3, 3]])
+    with ThreadPoolExecutor(2) as pool:
+        own = [[0, 0, 2, 2], [1, 1, 3, 3]]
+        both = list(pool.map(lambda rank: play(own, rank, 2, Meeting(rank)), range(2)))
+    for iteration in range(4):
+        assert sorted(one[iteration]) == sorted(both[0][iteration] + both[1][iteration])
+    assert any(group >= STRIDE for group, _, _ in one[3])
