@@ -14,6 +14,7 @@ from mmrl import parallel
 from mmrl.batch import Batch
 from mmrl.data.collate import collate
 from mmrl.data.collector import Collected, notify_rollout_end
+from mmrl.data.context import build_context
 from mmrl.data.loader import IterationLoader
 from mmrl.data.replay_buffer import ReplayBuffer
 from mmrl.data.rollout_data import RolloutData
@@ -86,7 +87,7 @@ class ReplayData(RolloutData):
 
     def _iteration(self) -> Iterator[Batch]:  # type: ignore[override]
         module = self.trainer.lightning_module
-        ctx = self._context(module)
+        ctx = build_context(self, module)
         learner = ctx.policy
         if self.replay.num_transitions < self.learning_starts:
             ctx = replace(ctx, policy=UniformPolicy(learner))

@@ -43,7 +43,7 @@ from mmrl.objectives.distillation import GKDLoss
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
 from mmrl.objectives.imitation_bins import SmoothedNegativeLogLikelihood
-from mmrl.objectives.imitation_chain import DenoisingLoss
+from mmrl.objectives.imitation_chain import DenoisingLoss, LatentKL
 from mmrl.objectives.policy import CISPO, SAPO, ClippedSurrogate, PolicyGradient
 from mmrl.objectives.policy_chain import ChainSurrogate
 from mmrl.objectives.preference import BradleyTerryLoss, DPOLoss, KTOLoss, ORPOLoss
@@ -136,6 +136,7 @@ TERMS = [
     Example(DenoisingSurrogate(1, steps=4, gamma_denoising=0.9)),
     Example(DenoisingLoss()),
     Example(DenoisingLoss(power=1)),
+    Example(LatentKL()),
     *(Example(KL(estimator)) for estimator in ("k1", "k2", "k3")),
     Example(KL(context="blind", cap=0.5)),
     Example(KL(old="behavior_logprobs")),
@@ -229,6 +230,7 @@ class Tabular(nn.Module):
             "slack": self.logits[state][..., 1],
             "log_ent_coef": self.value[:1],
             "log_multiplier": self.value[:1],
+            "latent_kl": self.value[state[:, 0]].square(),  # of a row
         }
         flipped = logprob_entropy(self.logits.flip(0)[state], batch["action"], batch["temperature"])
         others = {name: PolicyOutput(*flipped) for name in ("blind", "reward")}

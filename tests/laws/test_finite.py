@@ -161,7 +161,7 @@ def test_imitation_of_the_largest_actions_is_finite(head):
 
 
 def test_every_term_is_tried_on_some_head():
-    """Terms that read what only an actor-critic's phases or an auxiliary model give are tried in test_loss_laws."""
+    """Terms that read what only an actor-critic's phases, an auxiliary model or ACT give are tried in test_loss_laws."""
     tried = set()
     for head in (*DISCRETE, *CONTINUOUS):
         policy = policy_of(head)
@@ -170,5 +170,6 @@ def test_every_term_is_tried_on_some_head():
     tried |= IMITATION
     untried = {type(example.part).__name__ for example in TERMS} - tried
     assert untried <= {
-        "TDLoss", "ActorLoss", "EntropyBonus", "TemperatureLoss", "RepresentationLoss", "ConstraintPenalty", "DualLoss"
+        "TDLoss", "ActorLoss", "EntropyBonus", "TemperatureLoss", "RepresentationLoss", "ConstraintPenalty", "DualLoss",
+        "LatentKL",
     }  # fmt: skip

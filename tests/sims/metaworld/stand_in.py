@@ -58,6 +58,9 @@ class StandIn(MetaWorldSim):
     def contract(self) -> dict[str, Any]:
         return {"sim": self.name, "chunk": self.chunk}
 
+    def stored_states(self, split: str) -> int:
+        return 0
+
     def task_of(self, seed: int) -> str:
         return task_of(seed, self.task.split("+"))
 
