@@ -161,7 +161,7 @@ def test_imitation_of_the_largest_actions_is_finite(head):
 
 
 def test_every_term_is_tried_on_some_head():
-    """Terms that read what only an actor-critic's phases, an auxiliary model or ACT give are tried in test_loss_laws."""
+    """Terms that read what only an actor-critic's phases, an auxiliary model or ACT give: see test_loss_laws."""
     tried = set()
     for head in (*DISCRETE, *CONTINUOUS):
         policy = policy_of(head)
