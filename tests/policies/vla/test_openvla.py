@@ -32,6 +32,7 @@ from tests.policies.vla.test_pi0 import gradients, touched
 from tests.tiny_recipes import QUIET
 
 ROBOT = {"action": {"q01": [-2.0, -1.0, 0.0], "q99": [2.0, 0.5, 1.0], "mask": [True, True, False]}}
+NO_STATE = np.empty(0, np.float32)
 ORIGINAL = "MMRL_OPENVLA_ORIGINAL"
 
 
@@ -62,7 +63,7 @@ def test_a_prompt_ends_with_the_empty_token():
     words = policy.reading.tokenizer.convert_ids_to_tokens(ids)
     text = "".join(words).replace("▁", " ").replace("<0x0A>", "\n")
     assert text == "<s> In: What action should the robot take to reach the cube?\nOut: "
-    assert torch.equal(policy.reading.ids("reach the cube"), policy.reading.ids("Reach the cube"))
+    assert torch.equal(*(policy.reading.prompt_ids(word, NO_STATE) for word in ("reach the cube", "Reach the cube")))
 
 
 def test_bins_are_the_published_tokens():

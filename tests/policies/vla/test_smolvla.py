@@ -26,6 +26,8 @@ from tests.policies.vla.smolvla_reference import Reference
 from tests.policies.vla.test_pi0 import gradients, touched
 from tests.tiny_recipes import QUIET
 
+NO_STATE = np.empty(0, np.float32)
+
 
 def final_states(policy, observation, count: int = 3) -> torch.Tensor:
     """The states [count, 8, 8] in which the chains of `count` contexts end."""
@@ -62,8 +64,8 @@ def test_images_keep_their_proportion():
 def test_ids_end_with_a_line_break_and_are_cut():
     policy = smolvla_policy()
     assert policy.reading.tokenizer.decode(policy.encode(raws(1)[0])["input_ids"]) == "reach the red cube\n"
-    assert torch.equal(policy.reading.ids("go\n"), policy.reading.ids("go"))
-    assert len(policy.reading.ids("reach " * 40)) == 48
+    assert torch.equal(*(policy.reading.prompt_ids(word, NO_STATE) for word in ("go\n", "go")))
+    assert len(policy.reading.prompt_ids("reach " * 40, NO_STATE)) == 48
 
 
 def test_actions_and_loss_are_those_of_lerobot(tmp_path, monkeypatch, lerobot):

@@ -10,7 +10,7 @@ from mmrl.policies.vla.chain import Prefix
 def insulate(prefix: Prefix, hidden: Tensor) -> Prefix:
     """Return the prefix without its gradient; the weights of the context stay in the graph, with a gradient of zero.
 
-    Processes that share gradients wait for every trainable weight.
+    DDP and FSDP2 wait for a gradient of every trainable weight, which the zero gives them.
 
     Args:
         prefix: encoded contexts, each [N, ...].

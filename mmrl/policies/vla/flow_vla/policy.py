@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from mmrl.policies.base import require_inputs
 from mmrl.policies.processor import Processor
-from mmrl.policies.text.loading import checkpoint_error, merge_lora
+from mmrl.policies.text.loading import checkpoint_error
 from mmrl.policies.vla.chain import ChainPolicy, EncodedContext, Prefix
 from mmrl.policies.vla.chains import Chain
 from mmrl.policies.vla.chains.base import check_teacher
-from mmrl.policies.vla.flow_vla.inputs import collate_inputs, encode_inputs
 from mmrl.policies.vla.flow_vla.insulation import check_insulation, insulate
-from mmrl.policies.vla.flow_vla.loading import action_padding, add_lora_to_open, freeze, resolve_processor
-from mmrl.policies.vla.flow_vla.network import FlowVLANetwork, FlowVLAReading, Sizes
+from mmrl.policies.vla.flow_vla.network import FlowVLANetwork, Sizes
+from mmrl.policies.vla.flow_vla.padding import action_padding
+from mmrl.policies.vla.pretrained.loading import add_lora_to_open, freeze
+from mmrl.policies.vla.pretrained.policy import PretrainedVLA
+from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.value import StateValue
-from mmrl.policies.weights import fill, read_weights
-from mmrl.types import Observation
-
-HEADS = ("value_head", "log_std")  # mmrl's modules beside the pretrained model
-OWN, EXTRA = "mmrl_policy.json", "mmrl_heads.safetensors"
 
 
-class FlowVLAPolicy(ChainPolicy):
+class FlowVLAPolicy(PretrainedVLA, ChainPolicy):
     """Flow VLA: a vision-language model reads images and an instruction once, an action expert denoises the chunk.
 
     A subclass names two classes: `network_class` calls the pretrained model, `reading_class` computes its inputs.
@@ -68,9 +59,10 @@ class FlowVLAPolicy(ChainPolicy):
         processor: between the simulator or dataset and the network; None for what the checkpoint says.
     """
 
-    optional = HEADS
+    heads: ClassVar[tuple[str, ...]] = ("value_head", "log_std")
+    optional = heads
     network_class: ClassVar[type[FlowVLANetwork]]
-    reading_class: ClassVar[type[FlowVLAReading]]
+    reading_class: ClassVar[type[PretrainedReading]]
 
     def __init__(
         self,
@@ -115,12 +107,14 @@ class FlowVLAPolicy(ChainPolicy):
         sizes = self.network.sizes
         self.horizon = sizes.horizon
         self.action_padding = action_padding(sizes, action_dims, chunk, proprio_dims)
-        self.processor = resolve_processor(Path(path) / OWN, self.reading, processor)
+        self.processor = self._resolve(processor)
         # actions of simulators and scaled ranges are bounded by 1, actions scaled by quantiles or mean and std are not
         self.bound = 1.0 if self.processor.action.kind in ("identity", "min_max") else None
         if gradient_checkpointing:
             self.network.enable_gradient_checkpointing()
-        self.model: Any = add_lora_to_open(freeze(self.network, freeze_vision, freeze_context), lora)
+        context, vision = self.network.context, self.network.vision
+        frozen = [*self.network.unused, *([context] if freeze_context else ()), *(vision if freeze_vision else ())]
+        self.model = add_lora_to_open(freeze(self.network.model, frozen), lora)
         self._add_heads(sizes, value_head)
 
     def _add_heads(self, sizes: Sizes, value_head: bool) -> None:
@@ -131,37 +125,13 @@ class FlowVLAPolicy(ChainPolicy):
         if self.log_std is not None:  # the initial std is the middle of its range
             nn.init.zeros_(self.log_std.weight)
             nn.init.zeros_(self.log_std.bias)
-        file = Path(self.path) / EXTRA
-        saved = read_weights(file, "save the policy there again") if file.is_file() else {}
-        for name in HEADS:
-            part = {key.removeprefix(f"{name}."): value for key, value in saved.items() if key.startswith(f"{name}.")}
-            if part and getattr(self, name) is not None:
-                fill(getattr(self, name), part, f"{file}: {name}")
+        self._load_heads()
 
     # ---------------------------------------------------------------- inputs
 
-    def observation_names(self) -> tuple[str, ...]:
-        return self.processor.names_before((*self.cameras, "proprio", "instruction"))
-
-    def encode(self, raw: Mapping[str, Any]) -> Observation:
-        """Convert {camera uint8 [H, W, 3], "proprio" [P], "instruction"} to images [cameras, H, W, 3] and ids [L]."""
-        raw = self.processor.encode(raw)
-        require_inputs(raw, (*self.cameras, "proprio", "instruction"), self)
-        return encode_inputs(raw, self.cameras, self.proprio_dims, self.reading)
-
-    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
-        """Collate rows; shorter instructions are padded at the end."""
-        return collate_inputs(observations, self.reading.pad_id)
-
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """Return the chunk [H, A]: a chain without transitions."""
-        real = np.asarray(output, dtype=np.float32)
-        if real.shape != (self.chunk, self.action_dims):
-            raise ValueError(
-                f"a demonstrated action has shape {real.shape}, but the policy's chunk and action_dims make "
-                f"({self.chunk}, {self.action_dims})"
-            )
-        return torch.as_tensor(self.processor.encode_action(real))
+        return self._scale_demonstration(output)
 
     def contract(self) -> dict[str, Any]:
         """Return the processor, the cameras, and the shape of an action."""
@@ -171,21 +141,12 @@ class FlowVLAPolicy(ChainPolicy):
     # ---------------------------------------------------------------- the network of the chain
 
     def encode_context(self, observation: Mapping[str, Any]) -> EncodedContext:
-        require_inputs(observation, ("images", "input_ids", "attention_mask", "proprio"), self)
-        proprio = observation["proprio"].float()
-        inputs = {
-            "input_ids": observation["input_ids"],
-            "attention_mask": observation["attention_mask"],
-            "pixel_values": self.reading.pixels(observation["images"]).to(self.network.dtype),
-        }
+        inputs = self._prepare(observation)
+        proprio = inputs.pop("proprio")
         prefix, hidden, mask = self.network.read(inputs, proprio)
         if self.knowledge_insulation:
             prefix = insulate(prefix, hidden)
-        if self.value_head is None:
-            return EncodedContext(prefix)
-        hidden = hidden if self.critic == "shared" else hidden.detach()
-        mean = (hidden * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
-        return EncodedContext(prefix, self.value_head(torch.cat([mean.float(), proprio], dim=-1)))
+        return EncodedContext(prefix, self._context_values(hidden, mask, proprio))
 
     def predict(
         self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None
@@ -193,20 +154,3 @@ class FlowVLAPolicy(ChainPolicy):
         found = self.network.decode_actions(prefix, x, time)
         log_std = None if self.log_std is None else self.log_std(found.to(self.log_std.weight.dtype)).float()
         return self.network.velocity(found).float(), log_std
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Save model and inputs in the checkpoint's format, adapters merged, with mmrl's heads and policy.processor."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.network_class.save(merge_lora(self.model), folder)
-        self.reading.save(folder, self.processor, self.proprio_dims, self.action_dims)
-        heads = {
-            f"{name}.{key}": value.detach().contiguous().cpu()
-            for name in HEADS
-            if getattr(self, name) is not None
-            for key, value in getattr(self, name).state_dict().items()
-        }
-        if heads:
-            save_file(heads, folder / EXTRA)
-        own = {"class": type(self).__name__, "processor": self.processor.to_dict()}
-        (folder / OWN).write_text(json.dumps(own, indent=2) + "\n")

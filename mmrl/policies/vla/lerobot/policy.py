@@ -13,18 +13,18 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from mmrl.policies.base import Policy, require_inputs
-from mmrl.policies.processor import Processor
+from mmrl.policies.processor import Processor, check_chunk
 from mmrl.policies.text.loading import checkpoint_error
 from mmrl.policies.vla.lerobot.features import Features
 from mmrl.policies.vla.lerobot.files import WEIGHTS, find_file, need_file
 from mmrl.policies.vla.lerobot.settings import LeRobotSettings
 from mmrl.policies.vla.lerobot.statistics import DEVICE, NORMALIZER, Step, read_scales, write_scales
+from mmrl.policies.vla.pretrained.loading import EXTRA, OWN
 from mmrl.policies.vla.scale import Scale
 from mmrl.policies.weights import fill, read_weights
 from mmrl.strict_json import read_json_object
 from mmrl.types import Observation
 
-OWN, HEADS = "mmrl_policy.json", "mmrl_heads.safetensors"
 INPUTS = (Step("rename_observations_processor", {"rename_map": {}}), Step("to_batch_processor"))
 """First steps of the pre-processor."""
 IMAGENET = Scale("mean_std", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -83,7 +83,7 @@ class LeRobotPolicy(Policy):
         file, remedy = need_file(self.path, WEIGHTS), "save the policy there again"
         given = {name.replace("._orig_mod.", "."): part for name, part in read_weights(file, remedy).items()}
         given = {name: part for name, part in given.items() if not name.startswith(("normalize_", "unnormalize_"))}
-        heads = find_file(self.path, HEADS)
+        heads = find_file(self.path, EXTRA)
         fill(self, given | ({} if heads is None else read_weights(heads, remedy)), str(file), self.optional)
 
     # ---------------------------------------------------------------- inputs
@@ -147,12 +147,7 @@ class LeRobotPolicy(Policy):
 
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """Return the chunk [H, A] in the policy's units."""
-        real = np.asarray(output, dtype=np.float32)
-        if real.shape != (self.chunk, self.action_dims):
-            raise ValueError(
-                f"a demonstrated action has shape {real.shape}, but the policy's chunk and action_dims make "
-                f"({self.chunk}, {self.action_dims})"
-            )
+        real = check_chunk(output, self.chunk, self.action_dims)
         return torch.as_tensor(self.processor.encode_action(real))
 
     def contract(self) -> dict[str, Any]:
@@ -181,7 +176,7 @@ class LeRobotPolicy(Policy):
         plain = {name: value for name, value in weights.items() if name not in heads}
         save_file(plain, folder / WEIGHTS, metadata={"format": "pt"})
         if heads:
-            save_file(heads, folder / HEADS)
+            save_file(heads, folder / EXTRA)
         own = {"class": type(self).__name__, "processor": self.processor.to_dict()}
         (folder / OWN).write_text(json.dumps(own, indent=2) + "\n")
 

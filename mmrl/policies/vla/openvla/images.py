@@ -18,7 +18,7 @@ STRATEGIES = ("resize-naive", "resize-crop", "letterbox")
 
 @dataclass(frozen=True)
 class ImageSettings:
-    """Entries of preprocessor_config.json; one of each for every image encoder.
+    """Settings of preprocessor_config.json; each tuple has an entry for each image encoder.
 
     Args:
         sizes: (height, width) of the encoder's image.

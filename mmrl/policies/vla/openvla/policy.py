@@ -8,7 +8,7 @@ from typing import Any
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.openvla.network import OpenVLANetwork
 from mmrl.policies.vla.openvla.reading import OpenVLAReading, resolve_units
-from mmrl.policies.vla.pretrained.policy import OWN
+from mmrl.policies.vla.pretrained.loading import OWN
 from mmrl.policies.vla.token_vla.policy import TokenVLAPolicy
 
 

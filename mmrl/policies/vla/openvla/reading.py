@@ -8,18 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import refuse_empty
-from mmrl.policies.vla.flow_vla.loading import resolve_processor
-from mmrl.policies.vla.flow_vla.network import FlowVLAReading
 from mmrl.policies.vla.lerobot.files import find_file
 from mmrl.policies.vla.openvla.images import ImageSettings, crop_centre
 from mmrl.policies.vla.openvla.settings import CONFIG, PIXELS, REMEDY, need_file, read_settings
 from mmrl.policies.vla.openvla.statistics import read_units, select_key, write_units
+from mmrl.policies.vla.pretrained.loading import resolve_processor
+from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Kind
 from mmrl.strict_json import read_json_object
 
@@ -32,7 +33,7 @@ _COPIED = (
 )
 
 
-class OpenVLAReading(FlowVLAReading):
+class OpenVLAReading(PretrainedReading):
     """Tokenizer, image settings and statistics of an OpenVLA checkpoint.
 
     Args:
@@ -71,7 +72,7 @@ class OpenVLAReading(FlowVLAReading):
     def pad_id(self) -> int:
         return self.tokenizer.pad_token_id or 0
 
-    def ids(self, instruction: str) -> Tensor:
+    def prompt_ids(self, instruction: str, proprio: np.ndarray) -> Tensor:
         """Return token ids [L] of the prompt with the instruction in lower case; the last one is the empty token."""
         if instruction not in self._ids:
             found = self.tokenizer(PROMPT.format(instruction=instruction.lower()))["input_ids"]

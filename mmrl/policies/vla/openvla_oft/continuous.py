@@ -99,12 +99,6 @@ class OpenVLAOFTChainPolicy(OpenVLAOFTInputs, ChainPolicy):
         """Join the features of a control step's tokens: [N, H * A, width] to [N, H, A * width]."""
         return hidden.unflatten(1, (self.chunk, self.action_dims)).flatten(2)
 
-    def _state_values(self, state: Tensor) -> Tensor | None:
-        """Compute values [N] from features [N, width]; None without a value head."""
-        if self.value_head is None:
-            return None
-        return self.value_head((state if self.critic == "shared" else state.detach()).float())
-
 
 class OpenVLAOFTRegressionPolicy(OpenVLAOFTChainPolicy):
     """OpenVLA-OFT with its head for L1 regression: a Gaussian chunk around the numbers that the head predicts.
@@ -121,7 +115,7 @@ class OpenVLAOFTRegressionPolicy(OpenVLAOFTChainPolicy):
 
     def encode_context(self, observation: Mapping[str, Any]) -> EncodedContext:
         hidden = self.network.decode(self._prepare(observation), self.chunk * self.action_dims)
-        return EncodedContext((self._group_steps(hidden),), self._state_values(hidden[:, 0]))
+        return EncodedContext((self._group_steps(hidden),), self._values(hidden[:, 0]))
 
     def predict(
         self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None
@@ -148,7 +142,7 @@ class OpenVLAOFTDiffusionPolicy(OpenVLAOFTChainPolicy):
         context, mask = self.network.embed(self._prepare(observation))
         if self.value_head is None:
             return EncodedContext((context, mask))
-        return EncodedContext((context, mask), self._state_values(self.network.run(context, mask)[:, -1]))
+        return EncodedContext((context, mask), self._values(self.network.run(context, mask)[:, -1]))
 
     def predict(
         self, prefix: Prefix, x: Tensor, time: Tensor, end_time: Tensor | None = None

@@ -10,7 +10,8 @@ from mmrl.policies.processor import Processor
 from mmrl.policies.vla.openvla.reading import OpenVLAReading, resolve_units
 from mmrl.policies.vla.openvla_oft.model import Head
 from mmrl.policies.vla.openvla_oft.network import OpenVLAOFTNetwork
-from mmrl.policies.vla.pretrained.policy import OWN, PretrainedVLA
+from mmrl.policies.vla.pretrained.loading import OWN
+from mmrl.policies.vla.pretrained.policy import PretrainedVLA
 from mmrl.policies.vla.token_vla.policy import TokenVLAPolicy
 from mmrl.types import Observation
 

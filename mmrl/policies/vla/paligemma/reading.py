@@ -14,17 +14,17 @@ from transformers import AutoTokenizer
 
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import refuse_empty
-from mmrl.policies.vla.flow_vla.network import FlowVLAReading
 from mmrl.policies.vla.lerobot.files import read_config, write_features
 from mmrl.policies.vla.lerobot.statistics import DEVICE, NORMALIZER, Step, read_scales, read_steps, write_scales
 from mmrl.policies.vla.paligemma.prompt import write_prompt
+from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Scale
 
 _TOKENIZER = "tokenizer"  # folder of a checkpoint
 _PALIGEMMA = "google/paligemma-3b-pt-224"
 
 
-class PaliGemmaReading(FlowVLAReading):
+class PaliGemmaReading(PretrainedReading):
     """The tokenizer of PaliGemma, lerobot's prompt and image transform, and the checkpoint's statistics.
 
     Subclasses name the type in config.json, the normalisation, the end of the prompt and the step that writes it.
@@ -60,9 +60,6 @@ class PaliGemmaReading(FlowVLAReading):
     @property
     def pad_id(self) -> int:
         return self.tokenizer.pad_token_id or 0
-
-    def ids(self, instruction: str) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__} writes the state into the prompt: call prompt_ids")
 
     def prompt_ids(self, instruction: str, proprio: np.ndarray) -> Tensor:
         """Return token ids [L] of the prompt with the state, at most `tokenizer_max_length` of them."""

@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PI0Processor
 
 from mmrl.policies.processor import Processor
-from mmrl.policies.vla.flow_vla.network import FlowVLAReading
 from mmrl.policies.vla.lerobot.statistics import read_scales
+from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Scale
 
 
-class Pi0Reading(FlowVLAReading):
+class Pi0Reading(PretrainedReading):
     """The tokenizer and image processor of a pi0 checkpoint, or of its PaliGemma."""
 
     def __init__(self, path: str, reader: str | None, cameras: Sequence[str]):
@@ -29,7 +30,7 @@ class Pi0Reading(FlowVLAReading):
     def pad_id(self) -> int:
         return self.processor.tokenizer.pad_token_id or 0
 
-    def ids(self, instruction: str) -> Tensor:
+    def prompt_ids(self, instruction: str, proprio: np.ndarray) -> Tensor:
         """Return token ids [L]: image placeholders, then the instruction."""
         if instruction not in self._ids:
             own = self.processor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,31 +9,26 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from mmrl.batch import Batch
-from mmrl.policies.base import Action, Policy, require_inputs
+from mmrl.policies.base import Action, require_inputs
 from mmrl.policies.processor import Processor
-from mmrl.policies.text.loading import checkpoint_error, merge_lora, remove_dropout
+from mmrl.policies.text.loading import checkpoint_error
 from mmrl.policies.vla.bins import choice_logprobs, entropy_nats
-from mmrl.policies.vla.flow_vla.inputs import collate_inputs, encode_inputs
-from mmrl.policies.vla.flow_vla.loading import add_lora_to_open, resolve_processor
-from mmrl.policies.vla.flow_vla.policy import EXTRA, OWN
 from mmrl.policies.vla.paligemma.decoder import KeysValues
 from mmrl.policies.vla.pi0_fast.decoding import decode_rows
 from mmrl.policies.vla.pi0_fast.model import Pi0Fast, load_model, save_model
 from mmrl.policies.vla.pi0_fast.reading import Pi0FastReading
 from mmrl.policies.vla.pi0_fast.sampler import NOTHING, Drawn, avoid_length, draw_tokens, move_on, take_back
+from mmrl.policies.vla.pretrained.loading import add_lora_to_open, freeze
+from mmrl.policies.vla.pretrained.policy import PretrainedVLA
 from mmrl.policies.vla.value import StateValue
-from mmrl.policies.weights import fill, read_weights
 from mmrl.rng import Noise
-from mmrl.types import Observation, PolicyOutput, Sampling
-
-_REMEDY = "save the policy there again"
+from mmrl.types import PolicyOutput, Sampling
 
 
-class Pi0FastPolicy(Policy):
+class Pi0FastPolicy(PretrainedVLA):
     """pi0-FAST: PaliGemma reads images and a prompt with the discretised state, and writes FAST tokens of the chunk.
 
     A choice is one token, so rows have different numbers T of choices; the last one is the end of the sequence unless
@@ -70,7 +64,8 @@ class Pi0FastPolicy(Policy):
         processor: between the simulator or dataset and the network; None for what the checkpoint says.
     """
 
-    chunk: int
+    heads = ("value_head",)
+    reading: Pi0FastReading
 
     def __init__(
         self,
@@ -106,24 +101,19 @@ class Pi0FastPolicy(Policy):
         self.limit = int(network.config.get("max_decoding_steps", 256))
         self.choice_ids, self.start_ids = self.reading.action_ids, self.reading.start_ids
         self.end = len(self.choice_ids) - 1
-        self.processor = resolve_processor(Path(path) / OWN, self.reading, processor)
+        self.processor = self._resolve(processor)
         # actions of simulators and scaled ranges are bounded by 1, actions scaled by quantiles or mean and std are not
         self.bound = 1.0 if self.processor.action.kind in ("identity", "min_max") else None
         if gradient_checkpointing:
             network.enable_gradient_checkpointing()
-        if freeze_vision:
-            for part in (network.vlm.vision_tower, network.vlm.multi_modal_projector):
-                part.requires_grad_(False)
+        frozen = (network.vlm.vision_tower, network.vlm.multi_modal_projector) if freeze_vision else ()
         self.networks = (network,)  # adapters are injected into its modules; a tuple registers no second module
         # the output layer is read by rows, which adapters do not see
         adapters = None if lora is None else {"exclude_modules": r".*lm_head", **lora}
-        self.model: Any = add_lora_to_open(remove_dropout(network), adapters)
+        self.model = add_lora_to_open(freeze(network, frozen), adapters)
         width = network.vlm.language_model.embed_tokens.embedding_dim
         self.value_head = StateValue(width + proprio_dims, min(width, 512)) if value_head else None
-        file = Path(path) / EXTRA
-        if self.value_head is not None and file.is_file():
-            saved = read_weights(file, _REMEDY)
-            fill(self.value_head, {k.removeprefix("value_head."): v for k, v in saved.items()}, str(file))
+        self._load_heads()
 
     @classmethod
     def provides(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
@@ -140,28 +130,10 @@ class Pi0FastPolicy(Policy):
 
     # ---------------------------------------------------------------- inputs
 
-    def observation_names(self) -> tuple[str, ...]:
-        return self.processor.names_before((*self.cameras, "proprio", "instruction"))
-
-    def encode(self, raw: Mapping[str, Any]) -> Observation:
-        """Convert images uint8 [H, W, 3], "proprio" [P] and "instruction" to tensors; the prompt becomes ids [L]."""
-        raw = self.processor.encode(raw)
-        require_inputs(raw, (*self.cameras, "proprio", "instruction"), self)
-        return encode_inputs(raw, self.cameras, self.proprio_dims, self.reading)
-
-    def collate(self, observations: Sequence[Observation]) -> dict[str, Tensor]:
-        """Collate rows; shorter prompts are padded at the end."""
-        return collate_inputs(observations, self.reading.pad_id)
-
     def encode_demonstration(self, raw: Mapping[str, Any], output: Any) -> Tensor:
         """Return the tokens [T] of a demonstrated chunk [H, A] and the end; its last action fills the horizon."""
-        real = np.asarray(output, dtype=np.float32)
-        if real.shape != (self.chunk, self.action_dims):
-            raise ValueError(
-                f"a demonstrated action has shape {real.shape}, but the policy's chunk and action_dims make "
-                f"({self.chunk}, {self.action_dims})"
-            )
-        whole = np.pad(self.processor.encode_action(real), ((0, self.horizon - self.chunk), (0, 0)), mode="edge")
+        real = self._scale_demonstration(output).numpy()
+        whole = np.pad(real, ((0, self.horizon - self.chunk), (0, 0)), mode="edge")
         ids = torch.tensor([*self.reading.fast.encode(whole), self.end])
         if len(ids) != self.chunk * self.action_dims:
             return ids
@@ -244,20 +216,7 @@ class Pi0FastPolicy(Policy):
         dtype = self.network.vlm.language_model.embed_tokens.weight.dtype
         pixels = self.reading.pixels(observation["images"]).to(dtype)
         hidden, mask, pairs = self.network.read_context(observation["input_ids"], observation["attention_mask"], pixels)
-        if self.value_head is None:
-            return mask, pairs, None
-        hidden = hidden if self.critic == "shared" else hidden.detach()
-        mean = (hidden * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
-        return mask, pairs, self.value_head(torch.cat([mean.float(), observation["proprio"].float()], dim=-1))
+        return mask, pairs, self._context_values(hidden, mask, observation["proprio"])
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Save model and inputs in lerobot's format, adapters merged, with mmrl's head and policy.processor."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        save_model(merge_lora(self.model), folder)
-        self.reading.save(folder, self.processor, self.proprio_dims, self.action_dims)
-        if self.value_head is not None:
-            state = self.value_head.state_dict()
-            save_file({f"value_head.{k}": v.detach().contiguous().cpu() for k, v in state.items()}, folder / EXTRA)
-        own = {"class": type(self).__name__, "processor": self.processor.to_dict()}
-        (folder / OWN).write_text(json.dumps(own, indent=2) + "\n")
+    def _save_model(self, model: Any, folder: Path) -> None:
+        save_model(model, folder)

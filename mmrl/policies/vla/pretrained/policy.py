@@ -14,12 +14,11 @@ from torch import Tensor, nn
 from mmrl.policies.base import Policy, require_inputs
 from mmrl.policies.processor import Processor, check_chunk
 from mmrl.policies.text.loading import checkpoint_error, merge_lora
-from mmrl.policies.vla.flow_vla.inputs import collate_inputs, encode_inputs
-from mmrl.policies.vla.flow_vla.loading import add_lora_to_open, freeze, resolve_processor
+from mmrl.policies.vla.pretrained.inputs import collate_inputs, encode_inputs
+from mmrl.policies.vla.pretrained.loading import EXTRA, OWN, add_lora_to_open, freeze, resolve_processor
+from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.weights import fill, read_weights
 from mmrl.types import Observation
-
-OWN, EXTRA = "mmrl_policy.json", "mmrl_heads.safetensors"
 
 
 class PretrainedVLA(Policy):
@@ -30,12 +29,15 @@ class PretrainedVLA(Policy):
 
     heads: tuple[str, ...] = ()
     path: str
-    reading: Any  # a FlowVLAReading
-    network: Any  # calls the pretrained model; its class saves it
+    reading: PretrainedReading
+    network: Any  # calls the pretrained model
     model: Any  # the pretrained model, with adapters
     cameras: tuple[str, ...]
     action_dims: int
+    chunk: int
     proprio_dims: int  # 0 where the model reads no proprioception
+    critic: str  # whether the value head trains the model too ("shared") or not ("detached")
+    value_head: nn.Module | None
     processor: Processor
 
     def _load(self, reader: str | None, dtype: str, attention: str) -> tuple[Any, Any]:
@@ -68,7 +70,8 @@ class PretrainedVLA(Policy):
             )
         if gradient_checkpointing:
             self.network.enable_gradient_checkpointing()
-        self.model = add_lora_to_open(freeze(self.network, freeze_vision, False), lora, self.network.whole)
+        frozen = [*self.network.unused, *(self.network.vision if freeze_vision else ())]
+        self.model = add_lora_to_open(freeze(self.network.model, frozen), lora, self.network.whole)
 
     def observation_names(self) -> tuple[str, ...]:
         return self.processor.names_before(self._inputs)
@@ -87,7 +90,7 @@ class PretrainedVLA(Policy):
         """Save model and inputs in the checkpoint's format, adapters merged, with mmrl's heads and policy.processor."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        type(self.network).save(merge_lora(self.model), folder)
+        self._save_model(merge_lora(self.model), folder)
         self.reading.save(folder, self.processor, self.proprio_dims, self.action_dims)
         heads = {
             f"{name}.{key}": value.detach().contiguous().cpu()
@@ -100,13 +103,18 @@ class PretrainedVLA(Policy):
         own = {"class": type(self).__name__, "processor": self.processor.to_dict()}
         (folder / OWN).write_text(json.dumps(own, indent=2) + "\n")
 
+    def _save_model(self, model: Any, folder: Path) -> None:
+        """Save the pretrained model, adapters merged, in the checkpoint's format."""
+        type(self.network).save(model, folder)
+
     @property
     def _inputs(self) -> tuple[str, ...]:
         return (*self.cameras, *(("proprio",) if self.proprio_dims else ()), "instruction")
 
     def _prepare(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
         """Compute the network's inputs from a collated observation."""
-        require_inputs(observation, ("images", "input_ids", "attention_mask"), self)
+        names = ("images", "input_ids", "attention_mask", *(("proprio",) if self.proprio_dims else ()))
+        require_inputs(observation, names, self)
         inputs = {name: observation[name] for name in ("input_ids", "attention_mask")}
         inputs["pixel_values"] = self.reading.pixels(observation["images"]).to(self.network.dtype)
         return inputs | ({"proprio": observation["proprio"].float()} if self.proprio_dims else {})
@@ -124,3 +132,16 @@ class PretrainedVLA(Policy):
             part = {key.removeprefix(f"{name}."): value for key, value in saved.items() if key.startswith(f"{name}.")}
             if part and head is not None:
                 fill(head, part, f"{file}: {name}")
+
+    def _values(self, state: Tensor) -> Tensor | None:
+        """Compute values [N] from features [N, width]; None without a value head."""
+        if self.value_head is None:
+            return None
+        return self.value_head((state if self.critic == "shared" else state.detach()).float())
+
+    def _context_values(self, hidden: Tensor, mask: Tensor, proprio: Tensor) -> Tensor | None:
+        """Compute values [N] from the mean of the context's features [N, L, width] and proprioception [N, P]."""
+        if self.value_head is None:
+            return None
+        mean = (hidden * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+        return self._values(torch.cat([mean.float(), proprio.float()], dim=-1))

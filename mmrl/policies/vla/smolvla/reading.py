@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
@@ -13,14 +14,14 @@ from transformers import AutoConfig, AutoTokenizer
 
 from mmrl.policies.processor import Processor
 from mmrl.policies.text.loading import refuse_empty
-from mmrl.policies.vla.flow_vla.network import FlowVLAReading
 from mmrl.policies.vla.lerobot.files import WEIGHTS, find_file, write_features
 from mmrl.policies.vla.lerobot.statistics import read_scales, write_scales
+from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.policies.vla.scale import Scale
 from mmrl.policies.vla.smolvla.settings import input_steps, read_settings, vlm_source
 
 
-class SmolVLAReading(FlowVLAReading):
+class SmolVLAReading(PretrainedReading):
     """The tokenizer of the vision-language model, lerobot's image transform, and the checkpoint's statistics."""
 
     def __init__(self, path: str, reader: str | None, cameras: Sequence[str]):
@@ -34,7 +35,7 @@ class SmolVLAReading(FlowVLAReading):
     def pad_id(self) -> int:
         return self.tokenizer.pad_token_id or 0
 
-    def ids(self, instruction: str) -> Tensor:
+    def prompt_ids(self, instruction: str, proprio: np.ndarray) -> Tensor:
         """Return token ids [L] of the instruction and a line break, at most `tokenizer_max_length` of them."""
         if instruction not in self._ids:
             text = instruction if instruction.endswith("\n") else f"{instruction}\n"

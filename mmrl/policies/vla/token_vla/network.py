@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
+
+from mmrl.policies.vla.pretrained.network import PretrainedNetwork
 
 Choose = Callable[[Tensor], Tensor]
 """Chooses ids [R, t] of bins given logits [R, t, B] of the next t actions; called until all T are chosen."""
@@ -21,25 +21,13 @@ class Scores(NamedTuple):
     state: Tensor  # [N, width]
 
 
-class TokenVLANetwork(ABC):
-    """Calls a pretrained token VLA. A choice is a bin b of B; the network knows which token stands for it.
-
-    Args:
-        model: of `load`. Adapters are injected into its modules later.
-    """
-
-    def __init__(self, model: Any):
-        self.model = model
+class TokenVLANetwork(PretrainedNetwork):
+    """Calls a pretrained token VLA. A choice is a bin b of B; the network knows which token stands for it."""
 
     @classmethod
     @abstractmethod
     def load(cls, path: str, dtype: str, attention: str) -> nn.Module:
         """Load the checkpoint in training mode; refuse missing weights. Arguments as of `TokenVLAPolicy`."""
-
-    @staticmethod
-    @abstractmethod
-    def save(model: Any, folder: Path) -> None:
-        """Save a model (of `load`, adapters merged) in the checkpoint's own format."""
 
     @property
     @abstractmethod
@@ -50,26 +38,6 @@ class TokenVLANetwork(ABC):
     @abstractmethod
     def width(self) -> int:
         """Return the width of the language model."""
-
-    @property
-    @abstractmethod
-    def dtype(self) -> torch.dtype:
-        """Return the dtype of the weights."""
-
-    @property
-    @abstractmethod
-    def vision(self) -> Sequence[nn.Module]:
-        """Return the image encoder and its projection."""
-
-    @property
-    def unused(self) -> Sequence[nn.Module]:
-        """Return modules whose weights no pass reads; they stay fixed."""
-        return ()
-
-    @property
-    def whole(self) -> Sequence[nn.Module]:
-        """Return modules that get no adapters: all their weights are trained."""
-        return ()
 
     @abstractmethod
     def score(self, inputs: Mapping[str, Tensor], chosen: Tensor) -> Scores:
@@ -92,7 +60,3 @@ class TokenVLANetwork(ABC):
     @abstractmethod
     def state(self, inputs: Mapping[str, Tensor], count: int) -> Tensor:
         """Compute the state [N, width] of contexts in which `count` bins are to be chosen, as `sample` does."""
-
-    @abstractmethod
-    def enable_gradient_checkpointing(self) -> None:
-        """Recompute layers in the backward pass instead of storing their activations."""

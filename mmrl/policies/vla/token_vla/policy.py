@@ -13,7 +13,6 @@ from mmrl.batch import Batch
 from mmrl.policies.base import Action
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.bins import BinChoice, bin_centres, choice_logprobs, choose_bins, entropy_nats
-from mmrl.policies.vla.flow_vla.network import FlowVLAReading
 from mmrl.policies.vla.pretrained.policy import PretrainedVLA
 from mmrl.policies.vla.token_vla.network import TokenVLANetwork
 from mmrl.policies.vla.value import StateValue
@@ -53,7 +52,6 @@ class TokenVLAPolicy(PretrainedVLA):
     """
 
     heads: ClassVar[tuple[str, ...]] = ("value_head",)
-    reading: FlowVLAReading
     network: TokenVLANetwork
 
     def __init__(
@@ -147,12 +145,6 @@ class TokenVLAPolicy(PretrainedVLA):
         """Return the bin of each number: between which two of B edges it lies."""
         edges = torch.linspace(-1, 1, self.network.bins, dtype=torch.float64, device=values.device)
         return torch.bucketize(values.double().clamp(-1, 1), edges, right=True) - 1
-
-    def _values(self, state: Tensor) -> Tensor | None:
-        if self.value_head is None:
-            return None
-        state = state if self.critic == "shared" else state.detach()
-        return self.value_head(state.float())
 
 
 def concatenate_choices(parts: Sequence[BinChoice]) -> BinChoice:

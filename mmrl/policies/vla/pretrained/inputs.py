@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from mmrl.batch import pad_stack
-from mmrl.policies.vla.flow_vla.network import FlowVLAReading
+from mmrl.policies.vla.pretrained.reading import PretrainedReading
 from mmrl.types import Observation
 
 
 def encode_inputs(
-    raw: Mapping[str, Any], cameras: Sequence[str], proprio_dims: int, reading: FlowVLAReading
+    raw: Mapping[str, Any], cameras: Sequence[str], proprio_dims: int, reading: PretrainedReading
 ) -> Observation:
     """Convert a processed raw observation to images [cameras, H, W, 3], ids [L] and proprioception [P].
 
