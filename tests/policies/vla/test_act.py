@@ -18,6 +18,7 @@ from mmrl.policies.vla.scale import Scale
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 from tests.laws.heads import demonstrated, raws, sampled
+from tests.policies.vla.lerobot_original import build_original, load_processors, save_original
 from tests.policies.vla.lerobot_weights import fill_by_formula
 from tests.tiny_recipes import QUIET
 
@@ -42,34 +43,16 @@ def build(**given) -> ACTPolicy:
 
 def original_policy(**given):
     """A policy of lerobot with two cameras of 32 x 40 pixels and random weights."""
-    from lerobot.configs.types import FeatureType, PolicyFeature
     from lerobot.policies.act.configuration_act import ACTConfig
     from lerobot.policies.act.modeling_act import ACTPolicy as Original
 
-    images = {f"observation.images.{n}": PolicyFeature(FeatureType.VISUAL, (3, 32, 40)) for n in ("front", "wrist")}
-    torch.manual_seed(1)
-    config = ACTConfig(
-        input_features={"observation.state": PolicyFeature(FeatureType.STATE, (13,)), **images},
-        output_features={"action": PolicyFeature(FeatureType.ACTION, (3,))},
-        device="cpu",
-        **{"pretrained_backbone_weights": None, "n_action_steps": 5, **SMALL, **given},
-    )
-    return Original(config).eval()
+    settings = {"pretrained_backbone_weights": None, "n_action_steps": 5, **SMALL, **given}
+    return build_original(Original, ACTConfig, (32, 40), **settings)
 
 
-def save_original(original, folder) -> None:
-    """Save weights, config.json and processors as lerobot's training does."""
-    from lerobot.policies.act.processor_act import make_act_pre_post_processors
-
-    rng = np.random.default_rng(0)
-    image = {"mean": torch.tensor([0.4, 0.5, 0.6])[:, None, None], "std": torch.tensor([0.2, 0.3, 0.4])[:, None, None]}
-    statistics = {name: image for name in original.config.image_features}
-    for name, size in (("observation.state", 13), ("action", 3)):
-        mean, std = (torch.from_numpy(rng.uniform(0.5, 2, size)).float() for _ in range(2))
-        statistics[name] = {"mean": mean, "std": std}
-    original.save_pretrained(folder)
-    for part in make_act_pre_post_processors(original.config, dataset_stats=statistics):
-        part.save_pretrained(folder)
+def draw_statistics(rng: np.random.Generator, size: int) -> dict[str, torch.Tensor]:
+    mean, std = (torch.from_numpy(rng.uniform(0.5, 2, size)).float() for _ in range(2))
+    return {"mean": mean, "std": std}
 
 
 VARIANTS = {
@@ -83,10 +66,10 @@ VARIANTS = {
 def test_chunks_and_losses_are_those_of_lerobot(tmp_path, lerobot, name, monkeypatch):
     """For a checkpoint that lerobot saved, and for what mmrl saves of it."""
     from lerobot.policies.act.modeling_act import ACTPolicy as Original
-    from lerobot.processor import PolicyProcessorPipeline
-    from lerobot.processor.converters import policy_action_to_transition, transition_to_policy_action
+    from lerobot.policies.act.processor_act import make_act_pre_post_processors
 
-    save_original(original_policy(**VARIANTS[name], dropout=0.0), tmp_path / "lerobot")
+    original = original_policy(**VARIANTS[name], dropout=0.0)
+    save_original(original, tmp_path / "lerobot", make_act_pre_post_processors, draw_statistics)
     cameras = ("front", "wrist")
     policy = build(path=str(tmp_path / "lerobot"), cameras=cameras)
     policy.save_pretrained(tmp_path / "mmrl")
@@ -103,9 +86,7 @@ def test_chunks_and_losses_are_those_of_lerobot(tmp_path, lerobot, name, monkeyp
     noise = Noise(batch["row_seed"].numpy()).normal(6)
     for folder in ("lerobot", "mmrl"):
         original = Original.from_pretrained(tmp_path / folder, strict=True).eval()
-        before = PolicyProcessorPipeline.from_pretrained(tmp_path / folder, "policy_preprocessor.json")
-        ways = {"to_transition": policy_action_to_transition, "to_output": transition_to_policy_action}
-        after = PolicyProcessorPipeline.from_pretrained(tmp_path / folder, "policy_postprocessor.json", **ways)
+        before, after = load_processors(tmp_path / folder)
         seen = [before(as_lerobot(row)) for row in rows]
         given = {k: torch.cat([s[k] for s in seen]) for k in seen[0] if k.startswith("observation.")}
         actions = original.predict_action_chunk(given)[:, :5]

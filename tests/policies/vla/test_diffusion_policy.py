@@ -19,6 +19,7 @@ from mmrl.policies.vla.scale import Scale
 from mmrl.rng import Noise
 from mmrl.types import Sampling
 from tests.laws.heads import demonstrated, raws, sampled
+from tests.policies.vla.lerobot_original import build_original, load_processors, save_original
 from tests.policies.vla.lerobot_weights import fill_by_formula
 from tests.tiny_recipes import QUIET
 
@@ -62,34 +63,15 @@ def final_states(policy, observation) -> torch.Tensor:
 
 def original_policy(**given):
     """A policy of lerobot with two cameras, random weights and processors."""
-    from lerobot.configs.types import FeatureType, PolicyFeature
     from lerobot.policies.diffusion.configuration_diffusion import DiffusionConfig
     from lerobot.policies.diffusion.modeling_diffusion import DiffusionPolicy as Original
 
-    images = {f"observation.images.{n}": PolicyFeature(FeatureType.VISUAL, (3, 32, 32)) for n in ("front", "wrist")}
-    torch.manual_seed(1)
-    config = DiffusionConfig(
-        input_features={"observation.state": PolicyFeature(FeatureType.STATE, (13,)), **images},
-        output_features={"action": PolicyFeature(FeatureType.ACTION, (3,))},
-        device="cpu",
-        **{**LEROBOT, **SMALL, **given},
-    )
-    return Original(config).eval()
+    return build_original(Original, DiffusionConfig, (32, 32), **{**LEROBOT, **SMALL, **given})
 
 
-def save_original(original, folder) -> None:
-    """Save weights, config.json and processors as lerobot's training does."""
-    from lerobot.policies.diffusion.processor_diffusion import make_diffusion_pre_post_processors
-
-    rng = np.random.default_rng(0)
-    image = {"mean": torch.tensor([0.4, 0.5, 0.6])[:, None, None], "std": torch.tensor([0.2, 0.3, 0.4])[:, None, None]}
-    statistics = {name: image for name in original.config.image_features}
-    for name, size in (("observation.state", 13), ("action", 3)):
-        low = torch.from_numpy(rng.uniform(-2, -1, size)).float()
-        statistics[name] = {"min": low, "max": low + torch.from_numpy(rng.uniform(1, 3, size)).float()}
-    original.save_pretrained(folder)
-    for part in make_diffusion_pre_post_processors(original.config, dataset_stats=statistics):
-        part.save_pretrained(folder)
+def draw_statistics(rng: np.random.Generator, size: int) -> dict[str, torch.Tensor]:
+    low = torch.from_numpy(rng.uniform(-2, -1, size)).float()
+    return {"min": low, "max": low + torch.from_numpy(rng.uniform(1, 3, size)).float()}
 
 
 VARIANTS = {
@@ -125,11 +107,10 @@ VARIANTS = {
 def test_chunks_and_noise_are_those_of_lerobot(tmp_path, lerobot, name):
     """For a checkpoint that lerobot saved, and for what mmrl saves of it."""
     from lerobot.policies.diffusion.modeling_diffusion import DiffusionPolicy as Original
-    from lerobot.processor import PolicyProcessorPipeline
-    from lerobot.processor.converters import policy_action_to_transition, transition_to_policy_action
+    from lerobot.policies.diffusion.processor_diffusion import make_diffusion_pre_post_processors
 
     given = VARIANTS[name]
-    save_original(original_policy(**given), tmp_path / "lerobot")
+    save_original(original_policy(**given), tmp_path / "lerobot", make_diffusion_pre_post_processors, draw_statistics)
     bound = 1.0 if given.get("clip_sample", True) else None
     levels = given["num_train_timesteps"]
     chain = DDIM(given["num_inference_steps"], levels, bound=bound, spacing="leading", refit_epsilon=False)
@@ -142,9 +123,7 @@ def test_chunks_and_noise_are_those_of_lerobot(tmp_path, lerobot, name):
     noise = Noise(range(3)).normal(8, 3)
     for folder in ("lerobot", "mmrl"):
         original = Original.from_pretrained(tmp_path / folder, strict=True).eval()
-        before = PolicyProcessorPipeline.from_pretrained(tmp_path / folder, "policy_preprocessor.json")
-        ways = {"to_transition": policy_action_to_transition, "to_output": transition_to_policy_action}
-        after = PolicyProcessorPipeline.from_pretrained(tmp_path / folder, "policy_postprocessor.json", **ways)
+        before, after = load_processors(tmp_path / folder)
         seen = [_as_lerobot(before, row, given["n_obs_steps"]) for row in rows]
         batch = {k: torch.cat([s[k] for s in seen]) for k in seen[0]}
         images = torch.stack([batch.pop(f"observation.images.{n}") for n in cameras], dim=2)
@@ -176,9 +155,10 @@ def _as_lerobot(before, raw: dict, frames: int) -> dict[str, torch.Tensor]:
 def test_ddpm_is_that_of_lerobot(tmp_path, lerobot, monkeypatch):
     """Every transition with the same noise; the last one has none."""
     from diffusers.schedulers import scheduling_ddpm
+    from lerobot.policies.diffusion.processor_diffusion import make_diffusion_pre_post_processors
 
     original = original_policy(n_obs_steps=1, num_train_timesteps=6, clip_sample_range=0.5)
-    save_original(original, tmp_path)
+    save_original(original, tmp_path, make_diffusion_pre_post_processors, draw_statistics)
     policy = build(DDPM(6, bound=0.5, min_std=1e-8), path=str(tmp_path), cameras=("front", "wrist"), chunk=8)
     observation = policy.collate(
         [policy.encode({**raw, "front": raw["image"], "wrist": raw["image"]}) for raw in raws(3)]

@@ -27,8 +27,8 @@ from mmrl.strategies.sharding import _blocks
 from mmrl.types import Sampling
 from tests.laws.heads import openvla_folder, openvla_policy, raws, sampled
 from tests.openvla_checkpoint import MEANS, STDS, openvla
+from tests.policies.vla.flow_vla_checks import gradients, touched
 from tests.policies.vla.openvla_reference import Reference
-from tests.policies.vla.test_pi0 import gradients, touched
 from tests.tiny_recipes import QUIET
 
 ROBOT = {"action": {"q01": [-2.0, -1.0, 0.0], "q99": [2.0, 0.5, 1.0], "mask": [True, True, False]}}

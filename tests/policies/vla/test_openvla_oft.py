@@ -27,9 +27,9 @@ from tests.laws.heads import (
     sampled,
 )
 from tests.openvla_oft_checkpoint import openvla_oft
+from tests.policies.vla.flow_vla_checks import gradients
 from tests.policies.vla.openvla_reference import Reference
 from tests.policies.vla.test_openvla import ORIGINAL, ROBOT
-from tests.policies.vla.test_pi0 import gradients
 from tests.tiny_recipes import QUIET
 
 CAMERAS = ("image", "wrist")

@@ -13,7 +13,6 @@ from transformers import PI0Config, PI0ForConditionalGeneration, PI0Processor
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
-from mmrl.objectives.imitation_chain import DenoisingLoss
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.action_padding import ActionPadding
 from mmrl.policies.vla.chains import DDIM, FlowNoise, FlowODE
@@ -23,18 +22,17 @@ from mmrl.rng import Noise
 from mmrl.types import Sampling
 from tests.checkpoints import pi0
 from tests.laws.heads import demonstrated, pi0_folder, pi0_policy, raws, sampled
+from tests.policies.vla.flow_vla_checks import (
+    check_adapters,
+    check_cloning,
+    check_equal_gradients,
+    check_half_precision,
+    check_open_parameters,
+    gradients,
+    touched,
+)
 from tests.policies.vla.lerobot_environment import make, needs_lerobot, run
 from tests.tiny_recipes import QUIET
-
-
-def gradients(policy, loss) -> dict[str, torch.Tensor]:
-    policy.zero_grad()
-    loss.backward()
-    return {name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None}
-
-
-def touched(policy, loss) -> set[str]:
-    return {name for name, slope in gradients(policy, loss).items() if slope.abs().sum() > 0}
 
 
 def given(policy, count: int = 3) -> dict[str, torch.Tensor]:
@@ -171,11 +169,7 @@ def test_what_is_frozen():
 def test_every_open_parameter_is_in_the_graph():
     """Processes that share gradients wait for all of them, those of unread outputs too."""
     policy = pi0_policy(FlowNoise(steps=2), value_head=True, critic="shared")
-    torch.nn.init.normal_(policy.log_std.weight)
-    batch = sampled(policy)
-    out = policy(batch)
-    open_names = {name for name, p in policy.named_parameters() if p.requires_grad}
-    assert set(gradients(policy, out.logprobs.sum() + out.values.sum())) == open_names
+    open_names = check_open_parameters(policy)
     assert "model.model.dit.embed_tokens.weight" not in open_names
     plain = pi0_policy()
     slopes = gradients(plain, plain(sampled(plain)).logprobs.sum())
@@ -202,42 +196,18 @@ def test_checkpointed_layers_have_the_same_gradient(freeze_context):
         for number, layer in enumerate(layers):
             layer.mlp.register_forward_pre_hook(lambda *_, place=(policy is saving, number): runs.append(place))
         results.append(gradients(policy, policy(batch).logprobs.sum()))
-    assert results[0].keys() == results[1].keys() and results[0]
-    for name, slope in results[0].items():
-        assert_close(slope, results[1][name], rtol=1e-4, atol=1e-5)
+    check_equal_gradients(*results)
     # with checkpoints a layer runs twice, unless there is no gradient to be had of it
     assert [runs.count((True, number)) for number in (0, 1)] == [2, 1 if freeze_context else 2]
     assert [runs.count((False, number)) for number in (0, 1)] == [1, 1]
 
 
 def test_cloning_lowers_the_error():
-    policy = pi0_policy(freeze_context=True).train()
-    chunk = np.random.default_rng(1).uniform(-0.8, 0.8, (4, 5, 3)).astype(np.float32)
-    batch = demonstrated(policy, chunk)
-    optimizer = torch.optim.Adam([p for p in policy.parameters() if p.requires_grad], lr=3e-3)
-    errors = []
-    for _ in range(60):
-        optimizer.zero_grad()
-        loss = DenoisingLoss()(policy(batch), batch).mean()
-        loss.backward()
-        optimizer.step()
-        errors.append(float(loss.detach()))
-    assert errors[-1] < 0.5 * errors[0]
+    check_cloning(pi0_policy(freeze_context=True))
 
 
 def test_adapters_learn_alone_and_are_merged(tmp_path):
-    policy = pi0_policy(freeze_context=True, lora={"r": 4})
-    names = {name for name, p in policy.named_parameters() if p.requires_grad}
-    assert names and all("lora_" in name for name in names) and not any(".vlm." in name for name in names)
-    with torch.no_grad():
-        for name, parameter in policy.named_parameters():
-            if "lora_B" in name:
-                parameter.normal_(std=0.1)
-    policy.eval().save_pretrained(tmp_path)
-    again = pi0_policy(path=str(tmp_path)).eval()
-    first, other = sampled(policy), sampled(again)
-    assert_close(first["action"], other["action"], atol=1e-4, rtol=0)
-    assert (first["action"] - sampled(pi0_policy().eval())["action"]).abs().max() > 1e-2
+    check_adapters(pi0_policy, ".vlm.", tmp_path)
 
 
 def test_an_export_is_a_checkpoint_of_transformers(tmp_path):
@@ -328,10 +298,7 @@ def test_it_is_lerobots_pi0(tmp_path):
 
 
 def test_half_precision_scores_what_it_drew():
-    policy = pi0_policy(dtype="bfloat16").eval()
-    batch = sampled(policy)
-    assert policy.model.dtype == torch.bfloat16 and batch["action"].dtype == torch.float32
-    assert (policy(batch).logprobs - batch["behavior_logprobs"]).abs().max() < 0.1
+    check_half_precision(pi0_policy(dtype="bfloat16"))
     mixed = pi0_policy().eval()
     with torch.autocast("cpu", torch.bfloat16):
         batch = sampled(mixed)

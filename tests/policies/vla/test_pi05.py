@@ -12,7 +12,6 @@ from torch.testing import assert_close
 
 from mmrl.commands.cli import CLI
 from mmrl.config.compose import compose, to_lightning
-from mmrl.objectives.imitation_chain import DenoisingLoss
 from mmrl.policies.processor import Processor
 from mmrl.policies.vla.chains import FlowNoise, FlowODE
 from mmrl.policies.vla.decoder_layers import rotate
@@ -22,10 +21,18 @@ from mmrl.policies.vla.pi05.policy import Pi05Policy
 from mmrl.policies.vla.scale import Scale
 from mmrl.rng import Noise
 from mmrl.types import Sampling
-from tests.laws.heads import demonstrated, pi05_folder, pi05_policy, raws, sampled
+from tests.laws.heads import pi05_folder, pi05_policy, raws, sampled
 from tests.pi_checkpoints import pi05
+from tests.policies.vla.flow_vla_checks import (
+    check_adapters,
+    check_cloning,
+    check_equal_gradients,
+    check_half_precision,
+    check_open_parameters,
+    gradients,
+    touched,
+)
 from tests.policies.vla.lerobot_environment import make, needs_lerobot, run
-from tests.policies.vla.test_pi0 import gradients, touched
 from tests.policies.vla.test_smolvla import final_states
 from tests.tiny_recipes import QUIET
 
@@ -238,10 +245,7 @@ def test_insulated_context_learns_from_the_critic_alone():
 @pytest.mark.parametrize("options", [{}, {"knowledge_insulation": True}])
 def test_every_open_parameter_is_in_the_graph(options):
     policy = pi05_policy(FlowNoise(steps=2), value_head=True, critic="shared", **options)
-    torch.nn.init.normal_(policy.log_std.weight)
-    out = policy(sampled(policy))
-    open_names = {name for name, p in policy.named_parameters() if p.requires_grad}
-    assert set(gradients(policy, out.logprobs.sum() + out.values.sum())) == open_names
+    open_names = check_open_parameters(policy)
     assert not any("gemma_expert.lm_head" in name for name in open_names)
 
 
@@ -249,45 +253,19 @@ def test_checkpointed_layers_have_the_same_gradient():
     plain, saving = pi05_policy(), pi05_policy(gradient_checkpointing=True)
     batch = sampled(plain.eval())
     results = [gradients(policy.train(), policy(batch).logprobs.sum()) for policy in (plain, saving)]
-    assert results[0].keys() == results[1].keys() and results[0]
-    for name, slope in results[0].items():
-        assert_close(slope, results[1][name], rtol=1e-4, atol=1e-5)
+    check_equal_gradients(*results)
 
 
 def test_adapters_learn_alone_and_are_merged(tmp_path):
-    policy = pi05_policy(freeze_context=True, lora={"r": 4})
-    names = {name for name, p in policy.named_parameters() if p.requires_grad}
-    assert names and all("lora_" in name for name in names) and not any(".paligemma." in name for name in names)
-    with torch.no_grad():
-        for name, parameter in policy.named_parameters():
-            if "lora_B" in name:
-                parameter.normal_(std=0.1)
-    policy.eval().save_pretrained(tmp_path)
-    first, other = sampled(policy), sampled(pi05_policy(path=str(tmp_path)).eval())
-    assert_close(first["action"], other["action"], atol=1e-4, rtol=0)
-    assert (first["action"] - sampled(pi05_policy().eval())["action"]).abs().max() > 1e-2
+    check_adapters(pi05_policy, ".paligemma.", tmp_path)
 
 
 def test_half_precision_scores_what_it_drew():
-    policy = pi05_policy(dtype="bfloat16").eval()
-    batch = sampled(policy)
-    assert policy.network.dtype == torch.bfloat16 and batch["action"].dtype == torch.float32
-    assert (policy(batch).logprobs - batch["behavior_logprobs"]).abs().max() < 0.1
+    check_half_precision(pi05_policy(dtype="bfloat16"))
 
 
 def test_cloning_lowers_the_error():
-    policy = pi05_policy(freeze_context=True).train()
-    chunk = np.random.default_rng(1).uniform(-0.8, 0.8, (4, 5, 3)).astype(np.float32)
-    batch = demonstrated(policy, chunk)
-    optimizer = torch.optim.Adam([p for p in policy.parameters() if p.requires_grad], lr=3e-3)
-    errors = []
-    for _ in range(60):
-        optimizer.zero_grad()
-        loss = DenoisingLoss()(policy(batch), batch).mean()
-        loss.backward()
-        optimizer.step()
-        errors.append(float(loss.detach()))
-    assert errors[-1] < 0.5 * errors[0]
+    check_cloning(pi05_policy(freeze_context=True))
 
 
 def test_refusals(tmp_path):
