@@ -17,6 +17,7 @@ from mmrl.annotators.importance import MaskedImportanceSampling, TruncatedImport
 from mmrl.annotators.kl_penalty import KLPenalty
 from mmrl.annotators.logprobs import Logprobs, OldLogprobs, ReferenceLogprobs
 from mmrl.annotators.mismatched_kl import MismatchedKL
+from mmrl.annotators.reward_streams import RewardStreams
 from mmrl.annotators.role_advantage import RoleAdvantage
 from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.annotators.values import Values
@@ -92,6 +93,9 @@ ANNOTATORS = [
     Example(GAE(0.9, 0.8, token_rewards="token_rewards")),
     Example(GAE(0.9, 0.8), per_row=True),
     Example(GAE(0.9, 0.8, whiten=True), per_row=True),
+    Example(RewardStreams()),
+    Example(RewardStreams({"reward": 1.0, "token_rewards": 0.9}, baseline="values", whiten=True)),
+    Example(RewardStreams({"token_rewards": 0.9}, baseline=None)),
     *(Example(TruncatedImportanceSampling(2.0, level)) for level in ("token", "sequence", "joint")),
     *(Example(MaskedImportanceSampling(0.5, 2.0, level)) for level in ("token", "sequence", "joint")),
     *(Example(KLPenalty(0.1, level)) for level in ("token", "sequence")),
