@@ -89,6 +89,12 @@ COLUMNS: dict[str, Column] = {
     ),
     "token_rewards": Column("[N, T]", "reward", "reward of each choice beside the row's, such as a KL penalty"),
     "nucleus_entropy": Column("[N, T]", "nats", "entropy of the most likely ids alone, before the update"),
+    "min_p_probs": Column(
+        "[N, T]", "1", "probability of each choice after min-p filtering, before the update; 0 where it is filtered out"
+    ),
+    "old_mean_logprobs": Column(
+        "[N, T]", "nats", "mean log-probability over the vocabulary at each choice, before the update"
+    ),
     "kl_weights": Column("[N, T]", "1", "weight of the KL penalty at each choice, from the reference's certainty"),
     "penalty_slope": Column("[N, T]", "1", "slope of a penalty on a mean over the batch, per choice"),
     "reward_logprobs": Column(

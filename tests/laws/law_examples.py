@@ -19,16 +19,20 @@ from mmrl.annotators.logprobs import Logprobs, OldLogprobs, ReferenceLogprobs
 from mmrl.annotators.mismatched_kl import MismatchedKL
 from mmrl.annotators.reward_streams import RewardStreams
 from mmrl.annotators.role_advantage import RoleAdvantage
+from mmrl.annotators.statistics import StatisticColumns
 from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.annotators.values import Values
 from mmrl.batch import Batch
 from mmrl.methods.copg import CoPGLoss
 from mmrl.methods.critical_tokens import CertaintyWeightedKL, CertaintyWeights, certainty
 from mmrl.methods.deep_search import CentredValues
+from mmrl.methods.direct_advantage import StepRegression
 from mmrl.methods.dppo import DenoisingSurrogate
+from mmrl.methods.dqo import QFunctionLoss, SoftValueLoss
 from mmrl.methods.kimi import MirrorDescentLoss
 from mmrl.methods.laser.self_reward import MixedAdvantage, SelfReward, SelfRewardLoss
 from mmrl.methods.lite_ppo import BatchScaledAdvantage
+from mmrl.methods.lp_reg import LowProbabilityProxy, LowProbabilitySurrogate
 from mmrl.methods.metra import ConstraintPenalty, DualLoss, RepresentationLoss
 from mmrl.methods.nsr import SignedAdvantage
 from mmrl.methods.oreo import PathPolicy, PathValue
@@ -37,6 +41,7 @@ from mmrl.methods.pacs import PACSLoss
 from mmrl.methods.prime import OutcomeCrossEntropy, ProcessAdvantage
 from mmrl.methods.rl100 import DistillationTarget
 from mmrl.methods.rl_plus import MixtureSurrogate
+from mmrl.methods.rover import CentredReward, MeanLogprob, UniformBellmanLoss
 from mmrl.methods.seele import HintNegativeLogLikelihood
 from mmrl.methods.siren import LinearizedPenalty, OutputColumn, SelfAnchoredPenalty, nucleus_entropy
 from mmrl.methods.vine_ppo import SegmentAdvantage
@@ -106,6 +111,13 @@ ANNOTATORS = [
     Example(DistillationTarget(rows=3), scores=True),
     Example(Logprobs(column="other_logprobs", model="reference", rows=3), scores=True),
     Example(OutputColumn(part="nucleus_entropy", rows=3), scores=True),
+    Example(
+        StatisticColumns(columns={"old_mean_logprobs": "mean_logprob", "old_logprobs": "logprobs"}, rows=3), scores=True
+    ),
+    Example(StatisticColumns(columns={"ref_logprobs": "logprobs"}, model="reference", rows=3), scores=True),
+    Example(LowProbabilityProxy(fraction=0.5)),
+    Example(CentredReward()),
+    Example(CentredReward(scale=True)),
     Example(ProcessAdvantage(), group_relative=True),
     Example(SelfReward()),
     Example(SelfReward(reference=-3.0)),
@@ -127,6 +139,8 @@ TERMS = [
         for level in ("token", "sequence", "joint")
     ),
     Example(ClippedSurrogate(old="old_logprobs")),
+    Example(LowProbabilitySurrogate(coef=0.01)),
+    Example(UniformBellmanLoss(0.5)),
     Example(ClippedSurrogate(old="old_logprobs", importance_weights="importance_weights")),
     *(
         Example(ChainSurrogate(5, join, reduction, 0.1, 0.2, clip_dual))
@@ -168,6 +182,10 @@ TERMS = [
     Example(RepresentationLoss()),
     Example(ConstraintPenalty()),
     Example(DualLoss()),
+    Example(QFunctionLoss()),
+    Example(SoftValueLoss()),
+    Example(SoftValueLoss(0.5, gae_lambda=1.0, old=None)),
+    Example(StepRegression()),
     Example(PathValue()),
     Example(PathPolicy()),
     Example(SmoothedNegativeLogLikelihood(width=1.0)),
@@ -228,6 +246,7 @@ class Tabular(nn.Module):
             "denoising_error": error,
             "certainty": certainty(self.logits[state]),
             "nucleus_entropy": nucleus_entropy(self.logits[state], 0.95, batch["temperature"]),
+            "mean_logprob": MeanLogprob()(self.logits[state], batch["temperature"]),
             "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
             "q": self.logits[state],
             "skill_reward": self.logits[state][..., 0],
@@ -266,8 +285,10 @@ def rows(per_row: bool) -> Batch:
             "kl_weights",
             "reward_logprobs",
             "token_rewards",
+            "old_mean_logprobs",
         )
     }
+    real["min_p_probs"] = 0.3 * (real["token_rewards"] > 0).float()
     real["behavior_logprobs"] = -real["behavior_logprobs"].abs()
     real["nucleus_entropy"] = real["penalty_slope"].abs()
     real["importance_weights"] = 0.1 + torch.rand(n, t, generator=generator)

@@ -29,7 +29,7 @@ from mmrl.policies.text.packing.output_layer import MAX_LOGITS, OutputLayer
 from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_tokens
 from mmrl.policies.text.packing.prefix_attention import enable_prefix_sharing
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
-from mmrl.policies.text.statistics import Statistic
+from mmrl.policies.text.statistics import ChoiceStatistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import encode_answer, set_pad_token
 from mmrl.policies.weights import fill, read_weights
@@ -71,7 +71,7 @@ class TextPolicy(ServedPolicy):
         dtype: str = "float32",
         attention: str = "sdpa",
         gradient_checkpointing: bool = False,
-        statistics: dict[str, Statistic] | None = None,
+        statistics: dict[str, ChoiceStatistic] | None = None,
         template_arguments: dict[str, Any] | None = None,
         quantization: Literal["nf4", "fp4"] | None = None,
         max_logits: int = MAX_LOGITS,
@@ -266,8 +266,8 @@ class TextPolicy(ServedPolicy):
         def score(logits: Tensor, at: slice) -> list[Tensor]:
             logits = self._mask_forbidden(logits)
             logprobs, entropy = score_tokens(logits, chosen[at], batch, choice_index[at])
-            extra = (statistic(logits[:, None], temperature[at])[:, 0] for statistic in self.statistics.values())
-            return [logprobs, entropy, *extra]
+            given = logits[:, None], temperature[at], chosen[at][:, None]
+            return [logprobs, entropy, *(each.measure(*given)[:, 0] for each in self.statistics.values())]
 
         options = {"output_hidden_states": self.value_head is not None}
         (logprobs, *others), out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)

@@ -6,6 +6,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mmrl.engines.local import LocalEngine
+from mmrl.methods.lp_reg import MinPProbability
 from mmrl.methods.siren import NucleusEntropy
 from mmrl.policies.text import cache
 from mmrl.policies.text.policy import TextPolicy
@@ -283,6 +284,17 @@ def test_statistics_are_those_of_every_choice():
     assert_close(every.gather(-1, batch["action"][..., None])[..., 0][mask], out.logprobs[mask])
     out.extra["some"].sum().backward()
     assert all(p.grad.abs().sum() > 0 for name, p in whole.named_parameters() if "embed" in name)
+
+
+def test_statistics_see_the_chosen_id():
+    """Without a filter the probability of the choice, at the temperature of its row."""
+    torch.manual_seed(0)
+    whole = TextPolicy(config=TINY, statistics={"plain": MinPProbability(0.0), "filtered": MinPProbability(0.9)})
+    batch = batch_of(whole, PROMPTS[:3], completions(whole, PROMPTS[:3], Sampling(temperature=0.7, max_tokens=6)))
+    out, mask = whole(batch), batch["action_mask"]
+    assert_close(out.extra["plain"][mask], out.logprobs.exp()[mask])
+    filtered, plain = out.extra["filtered"][mask], out.extra["plain"][mask]
+    assert ((filtered == 0) | (filtered > plain)).all() and (filtered > 0).any() and (filtered == 0).any()
 
 
 @pytest.mark.parametrize("cut", [{"top_p": 0.6}, {"min_p": 0.3}, {"top_k": 40, "top_p": 0.9}], ids=str)
