@@ -49,7 +49,7 @@ class StepRegression(Term):
     A_k = V(s_{k+1}) - V(s_k), and r - V(s_k) for the last step of a row, with V the column `values` of the states in
     which steps begin, the same for all choices of a step. No pairs and no ratio. Its optimum over steps drawn from
     pi_ref is pi_ref exp(A / beta), up to what normalises it. Source: Direct Advantage Policy Optimization, 2024,
-    section 3, arXiv:2412.18279.
+    arXiv:2412.18279.
 
     Args:
         beta: advantage per nat.

@@ -19,7 +19,7 @@ from torch import Tensor
 from mmrl.batch import Batch
 from mmrl.objectives.objective import Term
 from mmrl.ops.masked import zero_outside
-from mmrl.ops.soft_returns import at_last, log_ratio_residual, soft_lambda_returns
+from mmrl.ops.soft_returns import log_ratio_residual, place_at_end, soft_lambda_returns
 from mmrl.types import PolicyOutput
 
 
@@ -65,7 +65,7 @@ class _SoftBellman(Term):
         return (
             log_ratio,
             zero_outside(out.values, mask),
-            at_last(batch["episode_reward"].to(log_ratio.dtype), mask),
+            place_at_end(batch["episode_reward"].to(log_ratio.dtype), mask),
             mask,
         )
 
@@ -74,7 +74,7 @@ class _SoftBellman(Term):
 class QFunctionLoss(_SoftBellman):
     """DQO policy loss: (beta log(pi / pi_ref)_t - (r_t + V_{t+1} - V_t))^2, the values as constants, per choice.
 
-    Rows are whole answers, off-policy or not. Source: Direct Q-Function Optimization, 2024, section 3,
+    Rows are whole answers, off-policy or not. Source: Direct Q-Function Optimization, 2024,
     arXiv:2410.09302.
     """
 
@@ -87,7 +87,7 @@ class SoftValueLoss(_SoftBellman):
     """DQO value loss: w_t (G_t - V_t)^2 with the lambda-return G of soft rewards, a constant, per choice.
 
     w_t is the product of min(1, pi / mu) over the choices from t to the end, mu the behaviour policy, since the data
-    may be another policy's. Source: Direct Q-Function Optimization, 2024, section 3, arXiv:2410.09302.
+    may be another policy's. Source: Direct Q-Function Optimization, 2024, arXiv:2410.09302.
 
     Args:
         gae_lambda: 1 for the whole return, 0 for the next choice's value.

@@ -65,7 +65,7 @@ class LowProbabilityProxy(Annotator):
     """Keep `min_p_probs` of the least likely choices of negative advantage, and set all others to 0.
 
     They are the int(fraction * n) least likely of the n choices with a negative advantage, of all processes, and none
-    where that is fewer than two. Source: Low-probability Tokens Sustain Exploration, 2025, section 4, arXiv:2510.03222.
+    where that is fewer than two. Source: Low-probability Tokens Sustain Exploration, 2025, arXiv:2510.03222.
 
     Args:
         fraction: of the choices with a negative advantage.
@@ -109,7 +109,7 @@ class LowProbabilitySurrogate(ClippedSurrogate):
 
     With q the column `min_p_probs`, where A < 0, q > 0 and log pi < log q: loss = -A ratio + coef * k3, k3 = q / pi - 1
     - log(q / pi); elsewhere the clipped surrogate. A choice that the filter removes is never held up. Source:
-    Low-probability Tokens Sustain Exploration, 2025, section 4, arXiv:2510.03222.
+    Low-probability Tokens Sustain Exploration, 2025, arXiv:2510.03222.
 
     Args:
         coef: of the divergence.
@@ -126,11 +126,11 @@ class LowProbabilitySurrogate(ClippedSurrogate):
         return super().reads() | {"min_p_probs"}
 
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        return torch.where(self._held(out, batch), self._regularised(out, batch), super().__call__(out, batch))
+        return torch.where(self._mask(out, batch), self._regularise(out, batch), super().__call__(out, batch))
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """Those of the clipped surrogate; regularised: choices that are pulled to their filtered probability."""
-        held = self._held(out, batch)
+        held = self._mask(out, batch)
         return {**super().metrics(out, batch), "regularised": held.to(out.logprobs.dtype)}
 
     def loss_and_metrics(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -138,14 +138,14 @@ class LowProbabilitySurrogate(ClippedSurrogate):
         with torch.no_grad():
             return loss, self.metrics(out, batch)
 
-    def _held(self, out: PolicyOutput, batch: Batch) -> Tensor:
+    def _mask(self, out: PolicyOutput, batch: Batch) -> Tensor:
         mask = batch["action_mask"]
         proxy = zero_outside(batch["min_p_probs"], mask)
         logprobs = zero_outside(out.logprobs.detach(), mask)
         return mask & (zero_outside(batch["advantages"], mask) < 0) & (proxy > 0) & (logprobs < proxy.log())
 
-    def _regularised(self, out: PolicyOutput, batch: Batch) -> Tensor:
-        mask = self._held(out, batch)
+    def _regularise(self, out: PolicyOutput, batch: Batch) -> Tensor:
+        mask = self._mask(out, batch)
         ratio, advantages = self._pair(out, batch)
         proxy = torch.where(mask, batch["min_p_probs"], 1.0)  # whose log is finite everywhere
         return -advantages * ratio + self.coef * divergence(zero_outside(out.logprobs, mask), proxy.log(), "k3")

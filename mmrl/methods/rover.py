@@ -45,7 +45,7 @@ def uniform_bellman_residual(
     """Q_t - (r_t + V_{t+1}), the target without gradient, for Q = rho log(pi / pi_old) and V its mean over all tokens.
 
     V_{t+1} is that of the row's next choice inside the mask, and 0 after its last one: the value of choosing uniformly.
-    Source: Random Policy Valuation is Enough for LLM Reasoning, 2025, section 4, arXiv:2509.24981.
+    Source: Random Policy Valuation is Enough for LLM Reasoning, 2025, arXiv:2509.24981.
     """
     q = rho * zero_outside(logprobs - old, mask)
     value = rho * zero_outside(mean_logprob - old_mean_logprob, mask).detach()

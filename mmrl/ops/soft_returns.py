@@ -27,7 +27,7 @@ def next_inside(
     return torch.cat([value, final], 1).gather(1, following)
 
 
-def at_last(
+def place_at_end(
     reward: Tensor,  # [N]
     mask: Tensor,  # [N, T] bool
 ) -> Tensor:  # [N, T]
@@ -46,7 +46,7 @@ def log_ratio_residual(
     """beta log(pi / ref)_t - (r_t + V_{t+1} - V_t): the log-ratio of a choice against its one-step advantage.
 
     Source: Enhancing Multi-Step Reasoning Abilities of Language Models through Direct Q-Function Optimization, 2024,
-    section 3, arXiv:2410.09302.
+    arXiv:2410.09302.
     """
     inside = zero_outside(values, mask).detach()
     advantage = reward + next_inside(inside, mask) - inside
@@ -63,7 +63,7 @@ def soft_lambda_returns(
 ) -> Tensor:  # [N, T], 0 outside the mask, without gradient
     """Lambda-return on soft rewards: G_t = r_t - beta log(pi / ref)_t + (1 - lambda) V_{t+1} + lambda G_{t+1}.
 
-    Source: Direct Q-Function Optimization, 2024, section 3, arXiv:2410.09302.
+    Source: Direct Q-Function Optimization, 2024, arXiv:2410.09302.
     """
     inside = zero_outside(values, mask).detach()
     soft = zero_outside(reward, mask) - beta * zero_outside(log_ratio, mask).detach()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from mmrl.ops.soft_returns import at_last, log_ratio_residual, next_inside, soft_lambda_returns
+from mmrl.ops.soft_returns import log_ratio_residual, next_inside, place_at_end, soft_lambda_returns
 
 RATIO = torch.tensor([[0.5, -0.2, 1.0]])
 VALUES = torch.tensor([[0.4, 0.5, 0.7]])
@@ -43,11 +43,11 @@ def test_forced_choices_are_passed_over():
     value = torch.tensor([[1.0, torch.nan, 2, 3], [torch.nan, 9, 9, 4]])
     assert_close(next_inside(value, mask)[mask], torch.tensor([2.0, 3, 0, 0]))
     assert_close(next_inside(value, mask, torch.tensor([5.0, 6.0]))[mask], torch.tensor([2.0, 3, 5, 6]))
-    assert_close(at_last(torch.tensor([7.0, 8.0]), mask), torch.tensor([[0.0, 0, 0, 7], [0, 0, 0, 8]]))
+    assert_close(place_at_end(torch.tensor([7.0, 8.0]), mask), torch.tensor([[0.0, 0, 0, 7], [0, 0, 0, 8]]))
     wide = torch.tensor([[0.5, torch.nan, -0.2, 1.0]])
     seen = torch.tensor([[True, False, True, True]])
     values = torch.tensor([[0.4, torch.nan, 0.5, 0.7]])
-    reward = at_last(torch.ones(1), seen)
+    reward = place_at_end(torch.ones(1), seen)
     for function, arguments in ((log_ratio_residual, (0.1,)), (soft_lambda_returns, (0.1, 0.95))):
         alone = function(RATIO, VALUES, REWARD, ALL, *arguments)
         assert_close(function(wide, values, reward, seen, *arguments)[seen], alone[0])
