@@ -47,9 +47,9 @@ class StepRegression(Term):
     """(A_k / beta - log(pi / pi_ref)(step k))^2 / 2 at the last choice of each step, 0 at its others.
 
     A_k = V(s_{k+1}) - V(s_k), and r - V(s_k) for the last step of a row, with V the column `values` of the states in
-    which steps begin, the same for all choices of a step. No pairs and no ratio. Its optimum over steps drawn from
-    pi_ref is pi_ref exp(A / beta), up to what normalises it. Source: Direct Advantage Policy Optimization, 2024,
-    arXiv:2412.18279.
+    which steps begin, the same for all choices of a step, or one per row of one step. No pairs and no ratio. Its
+    optimum over steps drawn from pi_ref is pi_ref exp(A / beta), up to what normalises it. Source: Direct Advantage
+    Policy Optimization, 2024, arXiv:2412.18279.
 
     Args:
         beta: advantage per nat.
@@ -70,7 +70,8 @@ class StepRegression(Term):
     def __call__(self, out: PolicyOutput, batch: Batch) -> Tensor:
         ends, log_ratio = self._ends_and_log_ratio(out, batch)
         mask, reward = batch["action_mask"], batch["reward"].to(log_ratio.dtype)
-        values = zero_outside(batch["values"], mask)
+        values = batch["values"]
+        values = zero_outside(values if values.dim() == 2 else values[:, None].expand(mask.shape), mask)
         advantage = next_inside(values, mask, reward) - values
         return zero_outside((advantage / self.beta - log_ratio).square() / 2, ends)
 

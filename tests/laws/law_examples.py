@@ -45,6 +45,7 @@ from mmrl.methods.rover import CentredReward, MeanLogprob, UniformBellmanLoss
 from mmrl.methods.seele import HintNegativeLogLikelihood
 from mmrl.methods.siren import LinearizedPenalty, OutputColumn, SelfAnchoredPenalty, nucleus_entropy
 from mmrl.methods.vine_ppo import SegmentAdvantage
+from mmrl.methods.vogue import UncertaintyBonus
 from mmrl.objectives.distillation import GKDLoss
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
@@ -116,6 +117,7 @@ ANNOTATORS = [
     ),
     Example(StatisticColumns(columns={"ref_logprobs": "logprobs"}, model="reference", rows=3), scores=True),
     Example(LowProbabilityProxy(fraction=0.5)),
+    Example(UncertaintyBonus(rows=3, context="clean"), scores=True),
     Example(CentredReward()),
     Example(CentredReward(scale=True)),
     Example(ProcessAdvantage(), group_relative=True),
@@ -298,6 +300,7 @@ def rows(per_row: bool) -> Batch:
     last = torch.tensor([int(s) == max(step[episode == e]) for s, e in zip(step, episode)])
     return Batch(
         **{"obs.state": torch.randint(6, (n, t), generator=generator)},
+        **{"other.clean.state": (torch.arange(n)[:, None] + torch.arange(t)) % 6},
         action=torch.randint(4, (n, t), generator=generator),
         action_mask=mask,
         self_reward_mask=self_reward_mask,
