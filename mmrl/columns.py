@@ -63,6 +63,7 @@ COLUMNS: dict[str, Column] = {
         "[N]", "reward", "environment reward of this decision; the composed episode reward is added to the last one"
     ),
     "episode_reward": Column("[N]", "reward", "composed reward of the whole episode, the same on all its rows"),
+    "greedy_reward": Column("[N]", "reward", "composed reward of the greedy completion of the row's prompt"),
     "is_first": Column("[N]", "bool", "the episode's first row, where later ones are made in view of it"),
     "baseline_group": Column("[N]", "id", "rows that share a baseline across prompts, such as those of one role"),
     "segment": Column("[N, T]", "id", "piece of the row that a choice belongs to, counted from 0", pad=-1),

@@ -39,6 +39,7 @@ from mmrl.methods.oreo import PathPolicy, PathValue
 from mmrl.methods.p3o import PairwiseSurrogate
 from mmrl.methods.pacs import PACSLoss
 from mmrl.methods.prime import OutcomeCrossEntropy, ProcessAdvantage
+from mmrl.methods.remax import GreedyBaselineAdvantage
 from mmrl.methods.rl100 import DistillationTarget
 from mmrl.methods.rl_plus import MixtureSurrogate
 from mmrl.methods.rover import CentredReward, MeanLogprob, UniformBellmanLoss
@@ -87,6 +88,7 @@ ANNOTATORS = [
     ),
     Example(GroupAdvantage(None, None)),
     Example(SignedAdvantage()),
+    Example(GreedyBaselineAdvantage()),
     Example(BatchScaledAdvantage()),
     Example(RoleAdvantage()),
     Example(RoleAdvantage(("group", "is_first"), scale=False)),
@@ -315,6 +317,7 @@ def rows(per_row: bool) -> Batch:
         step=step,
         reward=torch.randn(n, generator=generator) + episode_reward * last,
         episode_reward=episode_reward,
+        greedy_reward=torch.linspace(0, 1, n),
         is_first=step == 0,
         baseline_group=episode % 2,
         segment=(torch.arange(t) // 2).expand(n, t).clone(),
