@@ -130,13 +130,12 @@ class LowProbabilitySurrogate(ClippedSurrogate):
 
     def metrics(self, out: PolicyOutput, batch: Batch) -> dict[str, Tensor]:
         """Those of the clipped surrogate; regularised: choices that are pulled to their filtered probability."""
-        held = self._mask(out, batch)
-        return {**super().metrics(out, batch), "regularised": held.to(out.logprobs.dtype)}
+        return {**super().metrics(out, batch), "regularised": self._mask(out, batch).to(out.logprobs.dtype)}
 
     def loss_and_metrics(self, out: PolicyOutput, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        loss = self(out, batch)
         with torch.no_grad():
-            return loss, self.metrics(out, batch)
+            metrics = self.metrics(out, batch)
+        return self(out, batch), metrics
 
     def _mask(self, out: PolicyOutput, batch: Batch) -> Tensor:
         mask = batch["action_mask"]

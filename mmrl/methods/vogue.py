@@ -26,14 +26,19 @@ from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode, Prompt, Turn
 
-PART = "choice_logprobs"  # of the policy's output, by the statistic `ChoiceLogprobs`
+PART = "choice_logprobs"  # of `ChoiceLogprobs`
+
+
+def noise_probability(iteration: int, iterations: int) -> float:
+    """max(0, 1 - iteration / iterations): falls linearly to 0."""
+    return max(0.0, 1 - iteration / iterations)
 
 
 class NoisyImages(Rollout):
     """Single-turn answers; in some iterations the images of all prompts have Gaussian noise.
 
-    The probability of an iteration with noise falls linearly: max(0, 1 - iteration / iterations). All answers to a
-    prompt see the same noise. Source: VOGUE, 2025, arXiv:2510.01444.
+    `noise_probability` is that of an iteration with noise. All answers to a prompt see the same noise. Source: VOGUE,
+    2025, arXiv:2510.01444.
 
     Args:
         iterations: after which images have no noise.
@@ -45,13 +50,9 @@ class NoisyImages(Rollout):
             raise ValueError(f"rollout: need iterations >= 1 and std > 0, got {iterations} and {std}")
         self.iterations, self.std = iterations, std
 
-    def probability(self, iteration: int) -> float:
-        """Return the probability that the images of an iteration are noisy."""
-        return max(0.0, 1 - iteration / self.iterations)
-
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         draw = derive_rng(ctx.seed, ctx.purpose, "branch", ctx.iteration).random()
-        if draw >= self.probability(ctx.iteration):
+        if draw >= noise_probability(ctx.iteration, self.iterations):
             return SingleTurn().collect(prompts, ctx)
         plain = dict(prompts)
         noisy = [(slot, replace(prompt, images=self._add_noise(slot, prompt, ctx))) for slot, prompt in prompts]
@@ -82,10 +83,9 @@ class CleanContext(EpisodeTransform):
         return [replace(episode, turns=self._turns(episode, ctx)) for episode in episodes]
 
     def _turns(self, episode: Episode, ctx: Context) -> list[Turn]:
-        seen = ctx.policy.encode(episode.prompt.observation) if episode.turns else {}
-        done = (turn.completion for turn in episode.turns)
-        longer = (replace(each, others={**each.others, self.name: seen}) for each in done)
-        return [replace(turn, completion=each) for turn, each in zip(episode.turns, longer)]
+        seen = {self.name: ctx.policy.encode(episode.prompt.observation)} if episode.turns else {}
+        done = (replace(turn.completion, others={**turn.completion.others, **seen}) for turn in episode.turns)
+        return [replace(turn, completion=each) for turn, each in zip(episode.turns, done)]
 
 
 def symmetric_kl(p: Tensor, q: Tensor) -> Tensor:
@@ -104,8 +104,8 @@ class UncertaintyBonus(ForwardAnnotator):
 
     A' = A + min(alpha_entropy H, |A| / beta_entropy) + min(alpha_vision u, |A| / beta_vision), H the entropy of the
     choice and u the mean over the row of the symmetric KL between the policy in the row's context and in the one
-    without noise, both before the update; u is 0 for rows without noise. The policy has the statistic `ChoiceLogprobs`
-    as `choice_logprobs`. Source: VOGUE, 2025, arXiv:2510.01444.
+    without noise, before the update; 0 without noise. The statistic `ChoiceLogprobs` is its `choice_logprobs`. Source:
+    VOGUE, 2025, arXiv:2510.01444.
 
     Args:
         alpha_entropy: advantage per nat of entropy.
@@ -146,8 +146,7 @@ class UncertaintyBonus(ForwardAnnotator):
             return torch.stack([out.entropy, symmetric_kl(out.extra[PART], clean.extra[PART])], dim=-1)
 
         entropy, apart = evaluate_rows(ctx.policy, batch, measure, self.rows, ctx.device).unbind(-1)
-        advantages = zero_outside(batch["advantages"], mask)
-        uncertainty = masked_mean(apart, mask, dim=1)[:, None]
+        advantages, apart = zero_outside(batch["advantages"], mask), masked_mean(apart, mask, dim=1)
         bonus = bounded_bonus(entropy, advantages, self.alpha_entropy, self.beta_entropy)
-        bonus = bonus + bounded_bonus(uncertainty, advantages, self.alpha_vision, self.beta_vision)
+        bonus += bounded_bonus(apart[:, None], advantages, self.alpha_vision, self.beta_vision)
         return batch.with_columns(advantages=zero_outside(advantages + bonus, mask))

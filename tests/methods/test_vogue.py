@@ -8,7 +8,14 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
-from mmrl.methods.vogue import CleanContext, NoisyImages, UncertaintyBonus, bounded_bonus, symmetric_kl
+from mmrl.methods.vogue import (
+    CleanContext,
+    NoisyImages,
+    UncertaintyBonus,
+    bounded_bonus,
+    noise_probability,
+    symmetric_kl,
+)
 from mmrl.types import Completion, Context, PolicyOutput, Prompt, Sampling
 
 P, Q = torch.tensor([0.7, 0.2, 0.1]).log(), torch.tensor([0.5, 0.3, 0.2]).log()
@@ -69,7 +76,7 @@ def play(rollout, iteration, seed=0):
 
 def test_iterations_with_noise_become_rarer():
     rollout = NoisyImages(iterations=40)
-    assert [rollout.probability(i) for i in (0, 20, 40, 60)] == [1.0, 0.5, 0.0, 0.0]
+    assert [noise_probability(i, 40) for i in (0, 20, 40, 60)] == [1.0, 0.5, 0.0, 0.0]
     noisy = play(rollout, 0)
     assert all(image.dtype == np.uint8 and image.std() > 30 for image in noisy)
     assert (noisy[0] == noisy[1]).all() and (noisy[0] != noisy[2]).any()  # alike for the answers to one prompt
