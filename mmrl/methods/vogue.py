@@ -2,8 +2,7 @@
 
 VOGUE: Guiding Exploration with Visual Uncertainty Improves Multimodal Reasoning, 2025, arXiv:2510.01444.
 
-- iterations with noisy images, rarer and rarer: `NoisyImages`
-- the answers in the context of the images without noise: `CleanContext`
+- iterations with noisy images, rarer and rarer: `NoisyImages`; the context without noise: `CleanContext`
 - symmetric KL between both: `symmetric_kl`; bonus from it and from the entropy: `bounded_bonus`, `UncertaintyBonus`
 """
 
@@ -25,8 +24,6 @@ from mmrl.rollouts.base import Rollout
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode, Prompt, Turn
-
-PART = "choice_logprobs"  # of `ChoiceLogprobs`
 
 
 def noise_probability(iteration: int, iterations: int) -> float:
@@ -130,7 +127,7 @@ class UncertaintyBonus(ForwardAnnotator):
         return COLLATED | {"advantages"}
 
     def needs(self) -> frozenset[str]:
-        return frozenset({PART})
+        return frozenset({"choice_logprobs"})
 
     def contexts(self) -> frozenset[str]:
         return frozenset({self.context})
@@ -143,7 +140,8 @@ class UncertaintyBonus(ForwardAnnotator):
 
         def measure(there: Batch) -> Tensor:
             out, clean = ctx.policy(there), ctx.policy(there.with_context(self.context))
-            return torch.stack([out.entropy, symmetric_kl(out.extra[PART], clean.extra[PART])], dim=-1)
+            both = (each.extra["choice_logprobs"] for each in (out, clean))
+            return torch.stack([out.entropy, symmetric_kl(*both)], dim=-1)
 
         entropy, apart = evaluate_rows(ctx.policy, batch, measure, self.rows, ctx.device).unbind(-1)
         advantages, apart = zero_outside(batch["advantages"], mask), masked_mean(apart, mask, dim=1)
