@@ -135,16 +135,11 @@ class Server(Backend):
         path = Path(weights).absolute()
         self._pushed = None if self.takes_tensors else path, version  # for servers that restart from now on
         with raise_together():
-            if rank_and_size()[0] == 0:
-                if self._broadcast is None:
-                    self._run(
-                        self._on_every_replica(
-                            lambda replica: self._with_retry(replica, lambda: replica.client.push([path], version))
-                        )
-                    )
-                else:
-                    factors, scales = read_factors(path)
-                    self._broadcast.push(factors, [factors], version, scales)
+            if self._broadcast is not None:
+                factors, scales = read_factors(path)
+                self._broadcast.push(factors, [factors], version, scales)
+            elif rank_and_size()[0] == 0:
+                self._run(self._on_every_replica(lambda r: self._with_retry(r, lambda: r.client.push([path], version))))
         self._share_servers()
 
     def load(self, blocks: Any, version: int) -> SentWeights:
