@@ -148,3 +148,18 @@ def test_two_servers_of_vllm_take_broadcasts(tmp_path, kind, options):
         assert engine.backend.restarted == 0 and engine.spent["engine/canary_difference"] < 1e-4
     finally:
         engine.close()
+
+
+@pytest.mark.vllm
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_server_on_another_gpu_takes_broadcasts_by_nccl(tmp_path):
+    model = policy("qwen2", tmp_path).to("cuda:0")
+    engine = ServerEngine(devices=["1"], memory_share=0.3, max_model_len=512, transfer="broadcast")
+    try:
+        for version in range(3):
+            engine.sync(moved(model, 1.1), version)
+            assert agrees(engine, model, version)
+        assert engine.backend._broadcast._group.backend == "nccl" and engine.backend.restarted == 0
+    finally:
+        engine.close()
