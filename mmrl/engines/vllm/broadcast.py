@@ -14,9 +14,11 @@ from urllib.parse import urlsplit
 import torch.distributed as dist
 from torch import Tensor
 
+from mmrl.engines.vllm.backend import EngineFailure
 from mmrl.engines.vllm.client import SOCKET, Refused
 from mmrl.engines.vllm.loop import wait_for_all
 from mmrl.engines.vllm.replica import Replica
+from mmrl.engines.vllm.restarts import RESUME
 from mmrl.engines.vllm.sent_weights import SentWeights
 from mmrl.engines.vllm.weight_group import GroupAddress, WeightGroup, read_headers
 
@@ -111,7 +113,9 @@ class WeightBroadcast:
 
     def _repeat(self, failure: Exception) -> None:
         if self._kept is None:
-            raise failure
+            raise EngineFailure(
+                f"weights were not broadcast: {failure}. Start the servers again, then {RESUME}"
+            ) from failure
         log.warning("weights were not broadcast: %s; each server gets them on its own", failure)
         self._run(
             wait_for_all(

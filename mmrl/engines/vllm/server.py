@@ -20,14 +20,12 @@ from mmrl.engines.vllm.launch import LOCAL, Launch, find_host, serve_command
 from mmrl.engines.vllm.loop import Loop, wait_for_all
 from mmrl.engines.vllm.ranks import broadcast, raise_together, spans_nodes
 from mmrl.engines.vllm.replica import Replica
-from mmrl.engines.vllm.restarts import RestartService, request_restart
+from mmrl.engines.vllm.restarts import RESUME, RestartService, request_restart
 from mmrl.engines.vllm.sent_weights import SentWeights
 from mmrl.parallel import rank_and_size
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-RESUME = "resume from the last iteration with ckpt_path=<run folder>/checkpoints/last.ckpt"
 
 
 class Server(Backend):
