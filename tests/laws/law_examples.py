@@ -36,6 +36,7 @@ from mmrl.methods.pacs import PACSLoss
 from mmrl.methods.prime import OutcomeCrossEntropy, ProcessAdvantage
 from mmrl.methods.rl100 import DistillationTarget
 from mmrl.methods.rl_plus import MixtureSurrogate
+from mmrl.methods.rlgf import RollOutValue
 from mmrl.methods.seele import HintNegativeLogLikelihood
 from mmrl.methods.siren import LinearizedPenalty, OutputColumn, SelfAnchoredPenalty, nucleus_entropy
 from mmrl.methods.vine_ppo import SegmentAdvantage
@@ -144,6 +145,7 @@ TERMS = [
     Example(NegativeLogLikelihood(context="blind")),
     Example(Entropy()),
     Example(HintNegativeLogLikelihood()),
+    Example(RollOutValue()),
     Example(LinearizedPenalty("nucleus_entropy")),
     Example(OutcomeCrossEntropy(scale=0.5)),
     Example(SelfRewardLoss()),
@@ -277,6 +279,7 @@ def rows(per_row: bool) -> Batch:
         action_mask=mask,
         self_reward_mask=self_reward_mask,
         imitation_mask=~mask & ~self_reward_mask & (torch.arange(t) < 2),
+        value_mask=mask & (torch.arange(t) >= 1),
         self_reward_weight=self_reward_mask.any(1) * torch.linspace(0.5, 1.5, n),
         self_reward=self_reward_mask.any(1) * torch.rand(n, generator=generator),
         temperature=torch.linspace(0.5, 1.5, n),
