@@ -17,7 +17,7 @@ from torch import Tensor
 from mmrl.batch import Batch
 from mmrl.engines.local import LocalEngine
 from mmrl.objectives.objective import Term
-from mmrl.ops.masked import masked_mean
+from mmrl.ops.masked import masked_mean, zero_outside
 from mmrl.rng import derive_rng, derive_seed
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.text.forced import surround, truncate
@@ -148,5 +148,6 @@ class RollOutValue(Term):
             raise ValueError(
                 "roll_out_value: the policy predicts no values per token; set model.policy.value_head=true"
             )
-        error = out.values - batch["episode_reward"][:, None]
-        return 0.5 * masked_mean(error.square(), batch["value_mask"], dim=1)
+        mask = batch["value_mask"]
+        error = zero_outside(out.values - batch["episode_reward"][:, None], mask)
+        return 0.5 * masked_mean(error.square(), mask, dim=1)
