@@ -21,6 +21,7 @@ from mmrl.annotators.role_advantage import RoleAdvantage
 from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.annotators.values import Values
 from mmrl.batch import Batch
+from mmrl.methods.ampo import ShapedSurrogate
 from mmrl.methods.copg import CoPGLoss
 from mmrl.methods.critical_tokens import CertaintyWeightedKL, CertaintyWeights, certainty
 from mmrl.methods.deep_search import CentredValues
@@ -134,6 +135,7 @@ TERMS = [
     Example(ChainSurrogate(5, old="old_logprobs")),
     Example(MixtureSurrogate()),
     Example(MixtureSurrogate(power=0.0)),
+    Example(ShapedSurrogate()),
     Example(DenoisingSurrogate(1, steps=4, gamma_denoising=0.9)),
     Example(DenoisingLoss()),
     Example(DenoisingLoss(power=1)),
