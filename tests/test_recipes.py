@@ -203,6 +203,7 @@ NEEDED = {
     "dapo": tuple(f"data.transforms.{name}.score_name=reward" for name in ("drop_zero_variance", "dynamic_sampling")),
     "deep_search": (STOPS,),  # an answer that does not end is wrong
     "laser": (STOPS,),  # the self-reward token stands after answers that end
+    "relift": ("data.transforms.hard.size=2",),  # as many questions as a tiny iteration fails
     "rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
     "metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint
 }
