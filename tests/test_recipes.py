@@ -193,7 +193,7 @@ def test_both_sides_of_an_experiment_parse_and_are_evaluated_at_their_end(recipe
         experiment.check_evaluation_interval()
 
 
-LEARNING = {"siren": 2, "metra": 2}
+LEARNING = {"siren": 2, "metra": 2, "sasr": 4}
 """Iterations until every term has a gradient, where one is not enough."""
 
 
@@ -204,6 +204,7 @@ NEEDED = {
     "deep_search": (STOPS,),  # an answer that does not end is wrong
     "laser": (STOPS,),  # the self-reward token stands after answers that end
     "relift": ("data.transforms.hard.size=2",),  # as many questions as a tiny iteration fails
+    "sasr": ("data.rollout.imitation_probability.warmup=1",),
     "rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
     "metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint
 }
