@@ -1,11 +1,13 @@
 """Truncated completions earn nothing, and the start writes lines several times."""
 
+from dataclasses import replace
+
 import pytest
 
-from mmrl.methods.siri import RepeatedLines
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rewards.function import FunctionReward
 from mmrl.rewards.scoring import score
+from mmrl.rollouts.offline.repeated_lines import RepeatedLines
 from mmrl.types import Context, Episode, Sampling, Turn
 from tasks.arithmetic import Arithmetic
 from tests.policies.text.oracle import TINY, completions
@@ -14,8 +16,6 @@ TASK = Arithmetic(digits=(1, 1, 1), steps=True)
 
 
 def test_a_truncated_completion_is_wrong():
-    from dataclasses import replace
-
     policy = TextPolicy(config=TINY).eval()
     done = replace(completions(policy, [TASK[0]], Sampling(max_tokens=3))[0], output=TASK.demonstrate(0))
     wrong = replace(done, output="no")

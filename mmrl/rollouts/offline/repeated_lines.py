@@ -1,11 +1,4 @@
-"""SIRI: the limit of a completion's length falls and rises again, so that reasoning is compressed and then recovers.
-
-SIRI: Scaling Iterative Reinforcement Learning with Interleaved Compression, 2025, arXiv:2509.25176.
-
-- the limit over the iterations: `mmrl.schedules.CosineCycle` at data.sampling.max_tokens
-- truncated completions are wrong: `mmrl.rewards.shaping:exact_within_limit`
-- a start whose reasoning repeats itself, for small networks: `RepeatedLines`
-"""
+"""Rollout of demonstrations whose lines are written several times, for starts that could be shorter."""
 
 from __future__ import annotations
 
