@@ -97,14 +97,14 @@ class ReferenceEMA(_Frozen):
         super().__init__(model)
         if not 0 <= decay < 1:
             raise ValueError(f"reference_ema.decay must be in [0, 1), got {decay}")
-        self.decay, self._step = decay, 0
+        self.decay, self._stepped = decay, False
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        self._step = trainer.global_step
+    def on_before_optimizer_step(self, trainer: L.Trainer, pl_module: Any, optimizer: Any) -> None:
+        self._stepped = True  # not after each micro-batch, nor after a minibatch without rows
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if trainer.global_step > self._step:  # not after each micro-batch, nor after a minibatch without rows
-            self._step = trainer.global_step
+        if self._stepped:
+            self._stepped = False
             self.move(pl_module, 1 - self.decay)
 
 

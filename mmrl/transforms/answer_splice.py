@@ -45,20 +45,25 @@ def mean_probability(
 
 
 @torch.no_grad()
-def answer_probabilities(splices: Sequence[Splice], ctx: Context, rows: int = 64) -> list[Tensor]:
+def answer_probabilities(
+    splices: Sequence[Splice], ctx: Context, rows: int = 64, model: str | None = None
+) -> list[Tensor]:
     """Probability of each token of the answers, given the prompt, the reasoning and the answer's tokens before it.
 
-    Teacher forcing with the policy's current weights at temperature 1, without gradient.
+    Teacher forcing at temperature 1, without gradient.
 
     Args:
         splices: n of them; an empty answer has no probabilities.
         ctx: of the iteration.
         rows: per forward pass.
+        model: name of one of the learner's models; None for the policy with its current weights.
 
     Returns:
         n tensors [L_i] in [0, 1].
     """
-    policy, device = ctx.policy, ctx.policy.device
+    if model is not None and model not in ctx.models:
+        raise ValueError(f"data.transforms: the learner has no model {model!r}, only {sorted(ctx.models)}")
+    policy = ctx.policy if model is None else ctx.models[model]
     before = [policy.tokenize(splice.reasoning) for splice in splices]
     answers = [policy.tokenize(splice.answer) for splice in splices]
     out: list[Tensor] = []
@@ -66,7 +71,9 @@ def answer_probabilities(splices: Sequence[Splice], ctx: Context, rows: int = 64
         for start in range(0, len(splices), rows):
             part = slice(start, start + rows)
             batch = _batch(splices[part], before[part], answers[part], ctx)
-            logprobs = policy(Batch({name: column.to(device) for name, column in batch.items()})).logprobs.float().cpu()
+            logprobs = (
+                policy(Batch({name: column.to(policy.device) for name, column in batch.items()})).logprobs.float().cpu()
+            )
             places = zip(logprobs, before[part], answers[part])
             out += [row[len(first) : len(first) + len(last)].exp() for row, first, last in places]
     return out

@@ -58,10 +58,11 @@ def test_a_reset_every_so_many_iterations():
 def test_an_average_moves_once_a_step():
     # .9 * 1 + .1 * 5 = 1.4; a micro-batch without a step changes nothing; .9 * 1.4 + .1 * 5 = 1.76
     module, callback = learner(5.0, 1.0), ReferenceEMA(decay=0.9)
-    callback.on_train_start(SimpleNamespace(global_step=7), module)
     result = []
-    for step in (8, 8, 9):
-        callback.on_train_batch_end(SimpleNamespace(global_step=step), module, None, None, 0)
+    for stepped in (True, False, True):
+        if stepped:
+            callback.on_before_optimizer_step(None, module, None)
+        callback.on_train_batch_end(None, module, None, None, 0)
         result.append(reference_of(module))
     assert result == pytest.approx([1.4, 1.4, 1.76])
 
