@@ -18,6 +18,7 @@ from mmrl.rng import derive_rng, derive_seed
 from mmrl.rollouts.text.forced import surround, truncate
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode, Request, Turn
+from mmrl.whole_weights import refuse_sharded
 
 
 def rank_candidates(entropy: Sequence[float], texts: Sequence[str], count: int, min_characters: int) -> list[int]:
@@ -62,6 +63,7 @@ class BranchAtEntropy(EpisodeTransform):
             return episodes
         if any(len(episode.turns) != 1 for episode in episodes):
             raise ValueError("branch_at_entropy restarts completions of one row; leave it out of data.transforms here")
+        refuse_sharded(ctx.policy, "branch_at_entropy")
         entropy = evaluate_rows(
             ctx.policy, collate(episodes, ctx.policy), lambda batch: ctx.policy(batch).entropy, self.rows, ctx.device
         )

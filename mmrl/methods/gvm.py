@@ -22,6 +22,7 @@ from mmrl.ops.masked import masked_sum
 from mmrl.policies.base import Policy
 from mmrl.transforms.base import EpisodeTransform
 from mmrl.types import Context, Episode
+from mmrl.whole_weights import refuse_sharded
 
 
 def allocate(
@@ -56,6 +57,7 @@ def gradient_norms(policy: Policy, batch: Batch, parameters: str = "") -> list[f
         batch: rows, on the CPU.
         parameters: beginning of the names of the parameters that are counted; all trained ones by default.
     """
+    refuse_sharded(policy, "allocate_samples")
     counted = [p for name, p in policy.named_parameters() if p.requires_grad and name.startswith(parameters)]
     if not counted:
         raise ValueError(f"allocate_samples.parameters={parameters!r}: no trained parameter's name begins with it")

@@ -22,6 +22,7 @@ from mmrl.rng import derive_rng, derive_seed
 from mmrl.rollouts.base import Rollout, text_observation, turn_seed
 from mmrl.rollouts.text.forced import surround, truncate
 from mmrl.types import Completion, Context, Ended, Episode, PolicyOutput, Prompt, Request, Turn
+from mmrl.whole_weights import refuse_sharded
 
 
 class GuidedRollout(Rollout):
@@ -57,6 +58,7 @@ class GuidedRollout(Rollout):
     def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
         if self.guide not in ctx.models:
             raise ValueError(f"rollout.guide={self.guide!r} is none of model.frozen_models, {sorted(ctx.models)}")
+        refuse_sharded(ctx.models[self.guide], "rollout.guide")
         self._engine.sync(ctx.models[self.guide], 0)
         rows = [_Row(slot, prompt, index, ctx) for slot, prompt in prompts for index in ctx.sample_indices(slot)]
         guide_first = derive_rng("roll_in", ctx.seed, ctx.purpose, ctx.iteration).random() < self.ppo_fraction

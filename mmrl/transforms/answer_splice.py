@@ -12,6 +12,7 @@ from mmrl.batch import Batch, pad_stack
 from mmrl.evaluation_mode import evaluation_mode
 from mmrl.groups import number_distinct
 from mmrl.types import Context, Prompt
+from mmrl.whole_weights import refuse_sharded
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def answer_probabilities(
     if model is not None and model not in ctx.models:
         raise ValueError(f"data.transforms: the learner has no model {model!r}, only {sorted(ctx.models)}")
     policy = ctx.policy if model is None else ctx.models[model]
+    refuse_sharded(policy, "data.transforms (probability of an answer)")
     before = [policy.tokenize(splice.reasoning) for splice in splices]
     answers = [policy.tokenize(splice.answer) for splice in splices]
     out: list[Tensor] = []
