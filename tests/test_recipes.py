@@ -205,6 +205,7 @@ NEEDED = {
     "laser": (STOPS,),  # the self-reward token stands after answers that end
     "relift": ("data.transforms.hard.size=2",),  # as many questions as a tiny iteration fails
     "sasr": ("data.rollout.imitation_probability.warmup=1",),
+    "trapo": ("data.transforms.trajectory.labelled_fraction=1.0", "data.transforms.trajectory.score_name=reward"),
     "rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
     "metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint
 }
