@@ -102,6 +102,9 @@ COLUMNS: dict[str, Column] = {
         "[N, T]", "nats", "log-probability of each choice under a reward model, before the update"
     ),
     "imitation_mask": Column("[N, T]", "bool", "forced tokens, such as those of a hint, that the policy imitates"),
+    "value_mask": Column(
+        "[N, T]", "bool", "tokens, also forced ones of a guide, in whose states the value function is fitted"
+    ),
     "other_logprobs": Column("[N, T]", "nats", "log-probability of each choice in another context, before the update"),
     "advantages": Column("[N, T]", "reward or standard deviations", "how much better the choice was than expected"),
     "returns": Column("[N] or [N, T]", "reward", "regression target of the values"),

@@ -1,132 +1,100 @@
-"""CURE: branches that begin again before a token of high entropy, in one group with the answers they come from.
+"""CURE: further completions that branch off before a token of high entropy.
 
 CURE: Critical-Token-Guided Re-Concatenation for Entropy-Collapse Prevention, 2025, arXiv:2508.11016.
 
-- where an answer is branched: `choose_branch`
-- answers and their branches: `EntropyBranches`
+- the tokens at which a completion can be restarted: `rank_candidates`
+- branches of each completion, in the group of their prompt: `BranchAtEntropy`
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from mmrl.annotators.logprobs import positive_rows, score_rows
-from mmrl.columns import pad_value, per_choice
+from mmrl.annotators.logprobs import evaluate_rows
 from mmrl.data.collate import collate
-from mmrl.rng import derive_rng
-from mmrl.rollouts.base import Rollout, turn_seed
-from mmrl.rollouts.text.single_turn import SingleTurn
-from mmrl.types import Completion, Context, Episode, Prompt, Request, Turn
+from mmrl.groups import group_episodes
+from mmrl.rng import derive_rng, derive_seed
+from mmrl.rollouts.text.forced import surround, truncate
+from mmrl.transforms.base import EpisodeTransform
+from mmrl.types import Context, Episode, Request, Turn
+from mmrl.whole_weights import refuse_sharded
 
 
-def choose_branch(entropy: Tensor, allowed: Tensor, top: int, rng: np.random.Generator) -> int:
-    """Draw a position among the `top` of highest entropy, uniformly; 0 where no position is allowed.
+def rank_candidates(entropy: Sequence[float], texts: Sequence[str], count: int, min_characters: int) -> list[int]:
+    """Places of the tokens with the highest entropy, highest first, at most `count`.
+
+    The first token and tokens with a shorter text are left out; text is counted without the space around it. Source:
+    CURE, 2025, critical tokens, arXiv:2508.11016.
+    """
+    places = [place for place in range(1, len(entropy)) if len(texts[place].strip()) >= min_characters]
+    return sorted(places, key=lambda place: -entropy[place])[:count]
+
+
+@dataclass(frozen=True)
+class BranchAtEntropy(EpisodeTransform):
+    """Samples further completions of each completion, restarted before one of its tokens of highest entropy.
+
+    One of the candidates is drawn for each completion; its tokens before that place are kept, as forced tokens that are
+    not trained on, and the policy goes on from there, `branches` times. Without a candidate the whole completion is
+    sampled again. Branches are scored and join the group, which has group_size (1 + branches) episodes. Put it before
+    transforms that drop groups. It is for completions of one row, sampled without truncation. Source: CURE, 2025, first
+    stage, arXiv:2508.11016.
 
     Args:
-        entropy: [T] nats.
-        allowed: [T] bool; the first position never is, as before it nothing is kept.
-        top: candidates.
-        rng: of the draw.
-    """
-    possible = allowed.clone()
-    possible[:1] = False
-    count = min(top, int(possible.sum()))
-    if not count:
-        return 0
-    candidates = torch.where(possible, entropy, -torch.inf).topk(count).indices
-    return int(candidates[int(rng.integers(count))])
-
-
-class EntropyBranches(Rollout):
-    """Single-turn answers and branches of them, which keep the tokens before one of high entropy and sample the rest.
-
-    Of the `group_size` episodes of a prompt the first group_size / (1 + branches) are answers, and each has `branches`
-    branches. The token before which an answer is branched is drawn from the `top` of its highest entropies; tokens of
-    one character or of none are no candidates. Tokens that a branch keeps are context: `action_mask` is False there.
-    All compete in one group. Source: CURE, 2025, stage 1, arXiv:2508.11016.
-
-    Args:
-        branches: of each answer.
-        top: candidates of an answer.
-        min_characters: of the text of a candidate, without spaces around it.
-        rows: answers per forward pass for the entropies.
+        branches: of each completion.
+        candidates: tokens of highest entropy among which one is drawn.
+        min_characters: of a candidate's text.
+        rows: per forward pass that computes the entropies.
     """
 
-    def __init__(self, branches: int = 3, top: int = 20, min_characters: int = 2, rows: int = 64):
-        if branches < 1 or top < 1:
-            raise ValueError(f"rollout: need branches >= 1 and top >= 1, got {branches} and {top}")
-        positive_rows(rows, "rollout")
-        self.branches, self.top, self.min_characters, self.rows = branches, top, min_characters, rows
+    branches: int = 3
+    candidates: int = 20
+    min_characters: int = 2
+    rows: int = 64
 
-    def collect(self, prompts: Sequence[tuple[int, Prompt]], ctx: Context) -> list[Episode]:
-        indices = {slot: ctx.sample_indices(slot) for slot, _ in prompts}
-        roots = {slot: self._count_roots(wanted) for slot, wanted in indices.items()}
-        first = replace(ctx, requested_indices={slot: range(count) for slot, count in roots.items()})
-        answers = SingleTurn().collect(prompts, first)
-        played = [episode for episode in answers if episode.ended != "error"]
-        asked: list[tuple[Episode, Completion, int]] = []
-        requests = []
-        for episode, entropy in zip(played, self._entropies(played, ctx)):
-            done = episode.turns[0].completion
-            rng = derive_rng(ctx.seed, ctx.purpose, "branch", ctx.iteration, episode.group, episode.sample_index)
-            kept = choose_branch(entropy, self._candidates(done, ctx), self.top, rng)
-            for number in range(self.branches):
-                index = roots[episode.group] + episode.sample_index * self.branches + number
-                asked.append((Episode(episode.prompt, episode.group, index), done, kept))
-                prefix = done.action[:kept] if kept else None
-                seed = turn_seed(episode.group, index, ctx, 1)
-                requests.append(Request(episode.prompt.observation, seed, prefix, prompt_id=(episode.group, "branch")))
-        sampled = ctx.engine.sample(requests, ctx.sampling) if requests else []
-        branches = [join(*parts, branch, ctx) for parts, branch in zip(asked, sampled)]
-        return sorted([*answers, *branches], key=lambda episode: (episode.group, episode.sample_index))
+    def __post_init__(self) -> None:
+        for name in ("branches", "candidates", "rows"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"branch_at_entropy.{name} must be at least 1, got {getattr(self, name)}")
 
-    def _count_roots(self, wanted: range) -> int:
-        if wanted.start or len(wanted) % (1 + self.branches):
-            raise ValueError(
-                f"rollout.branches={self.branches}: data.group_size={len(wanted)} must be a multiple of "
-                f"{1 + self.branches}, and transforms cannot ask for further episodes of a prompt"
-            )
-        return len(wanted) // (1 + self.branches)
-
-    def _entropies(self, episodes: Sequence[Episode], ctx: Context) -> list[Tensor]:
-        """Entropy of each token [T] under the policy that sampled it."""
+    def __call__(self, episodes: list[Episode], ctx: Context) -> list[Episode]:
         if not episodes:
-            return []
-        found = score_rows(ctx.policy, collate(episodes, ctx.policy), lambda o: o.entropy, self.rows, ctx.device)
-        return [row[: len(e.turns[0].completion.action)] for row, e in zip(found, episodes)]
+            return episodes
+        if any(len(episode.turns) != 1 for episode in episodes):
+            raise ValueError("branch_at_entropy restarts completions of one row; leave it out of data.transforms here")
+        refuse_sharded(ctx.policy, "branch_at_entropy")
+        entropy = evaluate_rows(
+            ctx.policy, collate(episodes, ctx.policy), lambda batch: ctx.policy(batch).entropy, self.rows, ctx.device
+        )
+        prefixes, requests = [], []
+        for episode, row in zip(episodes, entropy.tolist()):
+            ids = episode.turns[0].completion.action
+            key = (ctx.seed, ctx.purpose, "branch", ctx.iteration, episode.group, episode.sample_index)
+            prefix = ids[: self._draw_place(ids.tolist(), row, ctx, key)]
+            for branch in range(self.branches):
+                prefixes.append((episode, prefix))
+                kept = prefix if len(prefix) else None
+                raw = episode.prompt.observation
+                requests.append(Request(raw, derive_seed(*key, branch), kept, prompt_id=("branch", episode.group)))
+        sampled = ctx.engine.sample(requests, ctx.sampling)
+        groups, new = group_episodes(episodes), []
+        for (episode, prefix), done in zip(prefixes, sampled):
+            first, group = episode.turns[0].completion, groups[episode.group]
+            done = truncate(done, ctx.sampling.max_tokens - len(prefix))
+            text = ctx.policy.decode([*prefix.tolist(), *done.action.tolist()])
+            row = surround(done, prefix, prefix[:0], text)
+            row = replace(row, observation=first.observation, prompt_id=first.prompt_id)
+            number = max(other.sample_index for other in group) + 1
+            branch = Episode(episode.prompt, episode.group, number, [Turn(row)], ended=row.ended)
+            branch.info["prefix"] = len(prefix)
+            group.append(branch)
+            new.append(branch)
+        ctx.collector.score(new)
+        return [episode for group in groups.values() for episode in group if episode.ended != "error"]
 
-    def _candidates(self, done: Completion, ctx: Context) -> Tensor:
-        texts = [ctx.policy.decode([token]).strip() for token in done.action.tolist()]
-        return torch.tensor([len(text) >= self.min_characters for text in texts], dtype=torch.bool)
-
-
-def join(episode: Episode, root: Completion, kept: int, branch: Completion, ctx: Context) -> Episode:
-    """Build the episode of a branch: the first `kept` tokens of the answer as context, then what was sampled."""
-    left = ctx.sampling.max_tokens - kept  # an answer from the prompt would have been cut there
-    action, log = branch.action[:left], branch.behavior_logprobs[:left]
-    ids = torch.cat([root.action[:kept], action])
-    cut = len(branch.action) > left
-    extra = {**branch.extra}
-    for name in filter(per_choice, branch.extra):
-        own = branch.extra[name][:left]
-        extra[name] = torch.cat([own.new_full((kept, *own.shape[1:]), pad_value(name)), own])
-    if "packed_support_ids" in extra:  # end to end, as many for each choice as `support_sizes` says
-        extra["packed_support_ids"] = extra["packed_support_ids"][: int(extra["support_sizes"].sum())]
-    ended = "length" if cut and branch.ended == "done" else branch.ended
-    done = replace(
-        branch,
-        observation=root.observation,
-        prompt_id=root.prompt_id,
-        action=ids,
-        behavior_logprobs=torch.cat([log.new_zeros(kept), log]),
-        action_mask=torch.arange(len(ids)) >= kept,
-        output=ctx.policy.decode(ids.tolist()),
-        extra=extra,
-        ended=ended,
-    )
-    return replace(episode, turns=[Turn(done)], ended=ended, info={"kept": kept})
+    def _draw_place(self, ids: list[int], entropy: Sequence[float], ctx: Context, key: tuple) -> int:
+        """Draw a candidate; 0 where there is none."""
+        texts = [ctx.policy.decode([token]) for token in ids]  # special tokens have no text
+        places = rank_candidates(entropy[: len(ids)], texts, self.candidates, max(self.min_characters, 1))
+        return places[int(derive_rng(*key).integers(len(places)))] if places else 0

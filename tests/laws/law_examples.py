@@ -23,6 +23,7 @@ from mmrl.annotators.statistics import StatisticColumns
 from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.annotators.values import Values
 from mmrl.batch import Batch
+from mmrl.methods.ampo import ShapedSurrogate
 from mmrl.methods.copg import CoPGLoss
 from mmrl.methods.critical_tokens import CertaintyWeightedKL, CertaintyWeights, certainty
 from mmrl.methods.deep_search import CentredValues
@@ -43,6 +44,7 @@ from mmrl.methods.remax import GreedyBaselineAdvantage
 from mmrl.methods.rl100 import DistillationTarget
 from mmrl.methods.rl_plus import MixtureSurrogate
 from mmrl.methods.rlfr import FlowRewards
+from mmrl.methods.rlgf import RollOutValue
 from mmrl.methods.rover import CentredReward, MeanLogprob, UniformBellmanLoss
 from mmrl.methods.seele import HintNegativeLogLikelihood
 from mmrl.methods.siren import LinearizedPenalty, OutputColumn, SelfAnchoredPenalty, nucleus_entropy
@@ -157,6 +159,7 @@ TERMS = [
     Example(ChainSurrogate(5, old="old_logprobs")),
     Example(MixtureSurrogate()),
     Example(MixtureSurrogate(power=0.0)),
+    Example(ShapedSurrogate()),
     Example(DenoisingSurrogate(1, steps=4, gamma_denoising=0.9)),
     Example(DenoisingLoss()),
     Example(DenoisingLoss(power=1)),
@@ -168,6 +171,7 @@ TERMS = [
     Example(NegativeLogLikelihood(context="blind")),
     Example(Entropy()),
     Example(HintNegativeLogLikelihood()),
+    Example(RollOutValue()),
     Example(LinearizedPenalty("nucleus_entropy")),
     Example(OutcomeCrossEntropy(scale=0.5)),
     Example(SelfRewardLoss()),
@@ -310,6 +314,7 @@ def rows(per_row: bool) -> Batch:
         action_mask=mask,
         self_reward_mask=self_reward_mask,
         imitation_mask=~mask & ~self_reward_mask & (torch.arange(t) < 2),
+        value_mask=mask & (torch.arange(t) >= 1),
         self_reward_weight=self_reward_mask.any(1) * torch.linspace(0.5, 1.5, n),
         self_reward=self_reward_mask.any(1) * torch.rand(n, generator=generator),
         temperature=torch.linspace(0.5, 1.5, n),

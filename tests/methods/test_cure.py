@@ -1,66 +1,84 @@
-"""Branches before tokens of high entropy: where they begin, and what they are trained on."""
+"""Where completions are restarted, and what is trained on in a branch."""
 
-import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
-from mmrl.methods.cure import EntropyBranches, choose_branch
+from mmrl.groups import group_episodes
+from mmrl.methods.cure import BranchAtEntropy, rank_candidates
 from mmrl.policies.text.policy import TextPolicy
-from mmrl.types import Context, Prompt, Sampling
+from mmrl.rewards.compose import WeightedSum
+from mmrl.rewards.scoring import Scorer
+from mmrl.rollouts.text.single_turn import SingleTurn
+from mmrl.types import Context, Sampling
+from tasks.arithmetic import Arithmetic
+from tests.policies.text.oracle import TINY, decided
 
-CONFIG = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
-          "num_key_value_heads": 2, "initializer_range": 0.5}  # fmt: skip
-PROMPTS = [(slot, Prompt(f"sums/train/{slot}", ({"role": "user", "content": f"{slot}+2="},))) for slot in range(2)]
-
-
-def test_candidates_are_those_of_highest_entropy():
-    # without the first: 2 at 1, 1.8 at 5, 1.5 at 3
-    entropy, everywhere = torch.tensor([0.1, 2.0, 0.3, 1.5, 0.2, 1.8]), torch.ones(6).bool()
-    drawn = [choose_branch(entropy, everywhere, 3, np.random.default_rng(seed)) for seed in range(60)]
-    assert set(drawn) == {1, 3, 5} and min(map(drawn.count, (1, 3, 5))) > 8
-    rng = np.random.default_rng(0)
-    high_first = torch.tensor([9.0, 0.1])
-    assert choose_branch(high_first, torch.ones(2).bool(), 1, rng) == 1
-    assert choose_branch(entropy, torch.tensor([True] + [False] * 5), 3, rng) == 0  # nothing is kept
-    assert choose_branch(entropy, torch.arange(6) == 4, 3, rng) == 4
+TASK = Arithmetic()
 
 
-@pytest.mark.parametrize("truncation", [{}, {"top_k": 12}], ids=str)
-def test_a_branch_keeps_tokens_of_its_answer_and_learns_from_the_others(truncation):
+def test_candidates_by_hand():
+    entropy, words = [0.1, 2, 0.3, 1.5, 0.2, 1.8], ["two"] * 6
+    assert rank_candidates(entropy, words, 3, 2) == [1, 5, 3]
+    assert rank_candidates(entropy, ["a", " b ", "two", "two", "", "two"], 3, 2) == [5, 3, 2]
+    assert rank_candidates([9.0], ["two"], 3, 2) == rank_candidates(entropy, ["a"] * 6, 3, 2) == []
+
+
+@pytest.fixture(scope="module")
+def ctx():
     torch.manual_seed(0)
-    policy = TextPolicy(config=dict(CONFIG)).eval()
-    engine = LocalEngine()
+    policy, engine = decided(TextPolicy(config=TINY)).eval(), LocalEngine()
     engine.sync(policy, 0)
-    ctx = Context(None, engine, policy, Sampling(max_tokens=6, **truncation), 0, 0, group_size=8)
-    episodes = EntropyBranches(branches=3, top=2, min_characters=0).collect(PROMPTS, ctx)
-    assert [(e.group, e.sample_index) for e in episodes] == [(g, i) for g in range(2) for i in range(8)]
-    batch = collate(episodes, policy)
-    scored = policy(batch).logprobs.detach()
-    mask = batch["action_mask"]
-    assert_close(scored[mask], batch["behavior_logprobs"][mask], atol=1e-4, rtol=0)
-    positions = set()
-    for group in range(2):
-        own = {e.sample_index: e.turns[0].completion for e in episodes if e.group == group}
-        for e in episodes:
-            if e.group != group or e.sample_index < 2:
-                continue
-            root, done = own[(e.sample_index - 2) // 3], e.turns[0].completion
-            kept = e.info["kept"]
-            positions.add(kept)
-            assert torch.equal(done.action[:kept], root.action[:kept]) and len(done.action) <= 6
-            assert done.action_mask.tolist() == [False] * kept + [True] * (len(done.action) - kept)
-            assert done.output == policy.decode(done.action.tolist())
-    assert len(positions) > 1 and 0 not in positions
-    again = EntropyBranches(branches=3, top=2, min_characters=0).collect(PROMPTS, ctx)
-    assert all(torch.equal(a.turns[0].completion.action, b.turns[0].completion.action) for a, b in zip(episodes, again))
+    scorer = Scorer(TASK, WeightedSum({"exact": 1.0}))
+    return Context(TASK, engine, policy, Sampling(max_tokens=6), 0, 0, group_size=4, collector=scorer)
 
 
-def test_sizes_that_do_not_fit_are_refused():
-    ctx = Context(None, None, None, Sampling(), seed=0, iteration=0, group_size=6)
-    with pytest.raises(ValueError, match="multiple of 4"):
-        EntropyBranches(branches=3).collect(PROMPTS, ctx)
-    with pytest.raises(ValueError, match="branches"):
-        EntropyBranches(branches=0)
+def branched(ctx, part):
+    first = SingleTurn().collect([(slot, TASK[slot]) for slot in (0, 5)], ctx)
+    ctx.collector.score(first)
+    return first, part(list(first), ctx)
+
+
+def test_a_group_has_its_completions_and_their_branches(ctx):
+    _, result = branched(ctx, BranchAtEntropy(3, candidates=2, min_characters=1))
+    groups = group_episodes(result)
+    assert [len(group) for group in groups.values()] == [16, 16]  # 4 + 3 * 4
+    assert all(sorted(e.sample_index for e in group) == list(range(16)) for group in groups.values())
+    with torch.no_grad():
+        batch = collate(result, ctx.policy)
+        out = ctx.policy(batch)
+    own = batch["action_mask"]
+    assert_close(out.logprobs[own], batch["behavior_logprobs"][own])  # scored in the context of the kept prefix
+    assert batch["prompt_id"].unique().numel() == 2 and own.any(1).all()
+    places = {}
+    for slot, group in groups.items():
+        for number, branch in enumerate(group[4:]):
+            origin, done = group[number // 3], branch.turns[0].completion
+            cut = branch.info["prefix"]
+            assert torch.equal(done.action[:cut], origin.turns[0].completion.action[:cut])
+            assert done.action_mask.tolist() == [False] * cut + [True] * (len(done.action) - cut)
+            assert len(done.action) <= 6 and "exact" in branch.scores
+            assert branch.output == ctx.policy.decode(done.action.tolist())
+            places.setdefault((slot, number // 3), set()).add(cut)
+    assert all(len(cuts) == 1 for cuts in places.values())  # the branches of a completion have one place
+    for (slot, number), (cut,) in places.items():
+        row = groups[slot][number]
+        at = next(i for i, e in enumerate(result) if e is row)
+        texts = [ctx.policy.decode([token]) for token in row.turns[0].completion.action.tolist()]
+        entropy = out.entropy[at][: len(texts)].tolist()
+        assert cut in (rank_candidates(entropy, texts, 2, 1) or [0])
+
+
+def test_without_a_candidate_the_completion_is_sampled_again(ctx):
+    _, result = branched(ctx, BranchAtEntropy(1, min_characters=99))
+    assert {e.info["prefix"] for e in result if "prefix" in e.info} == {0}
+    assert len({e.output for e in result}) > 8
+    assert BranchAtEntropy()([], ctx) == []
+
+
+def test_refusals():
+    for wrong in ({"branches": 0}, {"candidates": 0}, {"rows": 0}):
+        with pytest.raises(ValueError, match="branch_at_entropy"):
+            BranchAtEntropy(**wrong)
