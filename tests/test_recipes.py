@@ -200,7 +200,6 @@ LEARNING = {"siren": 2, "metra": 2, "sasr": 4}
 STOPS = "data.sampling.stop=['0','1','2','3','4','5','6','7','8','9']"
 NEEDED = {
     "absolute_zero": ("data.num_prompts=24",),  # several rows of one role and kind are compared
-    "cure": ("data.rollout.branches=1",),  # the groups have two episodes
     "dapo": tuple(f"data.transforms.{name}.score_name=reward" for name in ("drop_zero_variance", "dynamic_sampling")),
     "deep_search": (STOPS,),  # an answer that does not end is wrong
     "laser": (STOPS,),  # the self-reward token stands after answers that end

@@ -49,7 +49,6 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     columns = COLLATED | policy_class.provides(policy_args) | load(module["rollout"]["class_path"]).writes()
     columns = columns.union(*(transform.writes() for transform in transforms))
     contexts = frozenset().union(*(transform.contexts() for transform in transforms))
-    passes = contexts | models | {f"{model}@{context}" for model in models for context in contexts}
 
     def need(wanted: frozenset[str], have: frozenset[str] | set[str], part: str, hint: str) -> None:
         missing = sorted(name for name in wanted - set(have) if not name.startswith("obs."))
@@ -80,7 +79,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         term = build(spec)
         need(term.reads(), columns, f"term {name!r}", "reads {missing}, and no part writes them")
         need(term.needs(), predicted, f"term {name!r}", PREDICTED)
-        need(term.others(), passes, f"term {name!r}", OTHERS)
+        need(term.others(), _list_passes(models, contexts), f"term {name!r}", OTHERS)
     for name, column in (objective.get("row_masks") or {}).items():
         need(
             frozenset({column.removeprefix("~")}),
@@ -88,6 +87,11 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
             f"objective.row_masks[{name!r}]",
             "reads {missing}, and no part writes them",
         )
+
+
+def _list_passes(models: frozenset[str] | set[str], contexts: frozenset[str]) -> frozenset[str]:
+    """Names of further forward passes: of models, of the policy in contexts, and of models in contexts."""
+    return frozenset({*models, *contexts, *(f"{model}@{context}" for model in models for context in contexts)})
 
 
 def _check_rows(rows: Mapping[str, Any], need: Callable[..., None]) -> None:

@@ -43,6 +43,7 @@ from mmrl.methods.prime import OutcomeCrossEntropy, ProcessAdvantage
 from mmrl.methods.remax import GreedyBaselineAdvantage
 from mmrl.methods.rl100 import DistillationTarget
 from mmrl.methods.rl_plus import MixtureSurrogate
+from mmrl.methods.rlfr import FlowRewards
 from mmrl.methods.rlgf import RollOutValue
 from mmrl.methods.rover import CentredReward, MeanLogprob, UniformBellmanLoss
 from mmrl.methods.seele import HintNegativeLogLikelihood
@@ -121,6 +122,7 @@ ANNOTATORS = [
     ),
     Example(StatisticColumns(columns={"ref_logprobs": "logprobs"}, model="reference", rows=3), scores=True),
     Example(LowProbabilityProxy(fraction=0.5)),
+    Example(FlowRewards(rows=3), scores=True),
     Example(UncertaintyBonus(rows=3, context="clean"), scores=True),
     Example(CentredReward()),
     Example(CentredReward(scale=True)),
@@ -252,6 +254,7 @@ class Tabular(nn.Module):
         extra = {
             "choice_logprobs": choices,
             "denoising_error": error,
+            "hidden_states": error,
             "certainty": certainty(self.logits[state]),
             "nucleus_entropy": nucleus_entropy(self.logits[state], 0.95, batch["temperature"]),
             "mean_logprob": MeanLogprob()(self.logits[state], batch["temperature"]),
