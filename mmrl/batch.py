@@ -100,9 +100,9 @@ class Batch(dict[str, Any]):  # values are Tensor or Ragged; Any, because a unio
 
     @property
     def score_mask(self) -> Tensor:
-        """[N, T] bool: entries that are scored: choices of the policy, imitated tokens and self-reward tokens."""
+        """[N, T] bool: entries that are scored: choices of the policy, and forced tokens that a term reads."""
         read = self["action_mask"]
-        for name in ("imitation_mask", "self_reward_mask"):
+        for name in ("imitation_mask", "self_reward_mask", "value_mask"):
             if name in self:
                 read = read | self[name]
         return read

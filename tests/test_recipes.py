@@ -193,16 +193,21 @@ def test_both_sides_of_an_experiment_parse_and_are_evaluated_at_their_end(recipe
         experiment.check_evaluation_interval()
 
 
-LEARNING = {"siren": 2, "metra": 2}
+LEARNING = {"siren": 2, "metra": 2, "sasr": 4}
 """Iterations until every term has a gradient, where one is not enough."""
 
 
 STOPS = "data.sampling.stop=['0','1','2','3','4','5','6','7','8','9']"
 NEEDED = {
     "absolute_zero": ("data.num_prompts=24",),  # several rows of one role and kind are compared
+    "cure": ("data.rollout.branches=1",),  # the groups have two episodes
     "dapo": tuple(f"data.transforms.{name}.score_name=reward" for name in ("drop_zero_variance", "dynamic_sampling")),
     "deep_search": (STOPS,),  # an answer that does not end is wrong
     "laser": (STOPS,),  # the self-reward token stands after answers that end
+    "relift": ("data.transforms.hard.size=2",),  # as many questions as a tiny iteration fails
+    "sasr": ("data.rollout.imitation_probability.warmup=1",),
+    "trapo": ("data.transforms.trajectory.labelled_fraction=1.0", "data.transforms.trajectory.score_name=reward"),
+    "rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
     "metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint
 }
 """What a tiny run needs beside its size for every term to have something to do."""

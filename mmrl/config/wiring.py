@@ -22,7 +22,8 @@ MODELS = (
 )
 OTHERS = (
     "asks for {missing}: name it under model.auxiliary_models if it is a model trained with the policy, under "
-    "model.frozen_models if it is one that is not trained, or under data.transforms if it is a context of the answers"
+    "model.frozen_models if it is one that is not trained, or under data.transforms if it is a context of the answers; "
+    "model@context is a model in a context"
 )
 
 
@@ -48,6 +49,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
     columns = COLLATED | policy_class.provides(policy_args) | load(module["rollout"]["class_path"]).writes()
     columns = columns.union(*(transform.writes() for transform in transforms))
     contexts = frozenset().union(*(transform.contexts() for transform in transforms))
+    passes = contexts | models | {f"{model}@{context}" for model in models for context in contexts}
 
     def need(wanted: frozenset[str], have: frozenset[str] | set[str], part: str, hint: str) -> None:
         missing = sorted(name for name in wanted - set(have) if not name.startswith("obs."))
@@ -78,7 +80,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         term = build(spec)
         need(term.reads(), columns, f"term {name!r}", "reads {missing}, and no part writes them")
         need(term.needs(), predicted, f"term {name!r}", PREDICTED)
-        need(term.others(), contexts | further, f"term {name!r}", OTHERS)
+        need(term.others(), passes, f"term {name!r}", OTHERS)
     for name, column in (objective.get("row_masks") or {}).items():
         need(
             frozenset({column.removeprefix("~")}),

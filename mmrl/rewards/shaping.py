@@ -38,6 +38,14 @@ def overlong_penalty(num_tokens: int, max_tokens: int = 20_480, buffer: float = 
     return max(-1.0, min(0.0, (max_tokens - buffer - num_tokens) / buffer))
 
 
+def exact_within_limit(exact: float, truncated: bool) -> float:
+    """Score `exact` of a completion that ended by itself; 0 for one that was cut off at sampling.max_tokens.
+
+    Source: SIRI, 2025, truncated responses are wrong, arXiv:2509.25176.
+    """
+    return 0.0 if truncated else exact
+
+
 def cosine_length(
     num_tokens: int,
     exact: float,

@@ -2,6 +2,6 @@
 
 from mmrl.schedules.base import Schedule
 from mmrl.schedules.controllers import AdaptiveKL, EntropyBand
-from mmrl.schedules.shapes import Alternating, Cosine, Linear, Piecewise
+from mmrl.schedules.shapes import Alternating, Cosine, CosineCycle, Linear, Piecewise
 
-__all__ = ["AdaptiveKL", "Alternating", "Cosine", "EntropyBand", "Linear", "Piecewise", "Schedule"]
+__all__ = ["AdaptiveKL", "Alternating", "Cosine", "CosineCycle", "EntropyBand", "Linear", "Piecewise", "Schedule"]

@@ -104,3 +104,28 @@ class Alternating(Schedule):
 
     def __call__(self, iteration: int) -> float:
         return self.values[iteration // self.iterations % len(self.values)]
+
+
+@dataclass(frozen=True)
+class CosineCycle(Schedule):
+    """Cosine waves from `high` down to `low` and back: value = low + (high - low) (1 + cos(2 pi i / period)) / 2.
+
+    SIRI lets the limit of a completion's length follow it. Source: SIRI: Scaling Iterative Reinforcement Learning with
+    Interleaved Compression, 2025, cosine length scheduler, arXiv:2509.25176.
+
+    Args:
+        high: value at iterations 0, period, 2 period and so on.
+        low: value half way between them.
+        period: iterations of a cycle.
+    """
+
+    high: float
+    low: float
+    period: int
+
+    def __post_init__(self) -> None:
+        if self.period < 1:
+            raise ValueError(f"period must be at least 1, got {self.period}")
+
+    def __call__(self, iteration: int) -> float:
+        return self.low + (self.high - self.low) * (1 + math.cos(2 * math.pi * iteration / self.period)) / 2

@@ -17,28 +17,38 @@ from mmrl.annotators.importance import MaskedImportanceSampling, TruncatedImport
 from mmrl.annotators.kl_penalty import KLPenalty
 from mmrl.annotators.logprobs import Logprobs, OldLogprobs, ReferenceLogprobs
 from mmrl.annotators.mismatched_kl import MismatchedKL
+from mmrl.annotators.reward_streams import RewardStreams
 from mmrl.annotators.role_advantage import RoleAdvantage
+from mmrl.annotators.statistics import StatisticColumns
 from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.annotators.values import Values
 from mmrl.batch import Batch
+from mmrl.methods.ampo import ShapedSurrogate
 from mmrl.methods.copg import CoPGLoss
 from mmrl.methods.critical_tokens import CertaintyWeightedKL, CertaintyWeights, certainty
 from mmrl.methods.deep_search import CentredValues
+from mmrl.methods.direct_advantage import StepRegression
 from mmrl.methods.dppo import DenoisingSurrogate
+from mmrl.methods.dqo import QFunctionLoss, SoftValueLoss
 from mmrl.methods.kimi import MirrorDescentLoss
 from mmrl.methods.laser.self_reward import MixedAdvantage, SelfReward, SelfRewardLoss
 from mmrl.methods.lite_ppo import BatchScaledAdvantage
+from mmrl.methods.lp_reg import LowProbabilityProxy, LowProbabilitySurrogate
 from mmrl.methods.metra import ConstraintPenalty, DualLoss, RepresentationLoss
 from mmrl.methods.nsr import SignedAdvantage
 from mmrl.methods.oreo import PathPolicy, PathValue
 from mmrl.methods.p3o import PairwiseSurrogate
 from mmrl.methods.pacs import PACSLoss
 from mmrl.methods.prime import OutcomeCrossEntropy, ProcessAdvantage
+from mmrl.methods.remax import GreedyBaselineAdvantage
 from mmrl.methods.rl100 import DistillationTarget
 from mmrl.methods.rl_plus import MixtureSurrogate
+from mmrl.methods.rlgf import RollOutValue
+from mmrl.methods.rover import CentredReward, MeanLogprob, UniformBellmanLoss
 from mmrl.methods.seele import HintNegativeLogLikelihood
 from mmrl.methods.siren import LinearizedPenalty, OutputColumn, SelfAnchoredPenalty, nucleus_entropy
 from mmrl.methods.vine_ppo import SegmentAdvantage
+from mmrl.methods.vogue import UncertaintyBonus
 from mmrl.objectives.distillation import GKDLoss
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
@@ -80,6 +90,7 @@ ANNOTATORS = [
     ),
     Example(GroupAdvantage(None, None)),
     Example(SignedAdvantage()),
+    Example(GreedyBaselineAdvantage()),
     Example(BatchScaledAdvantage()),
     Example(RoleAdvantage()),
     Example(RoleAdvantage(("group", "is_first"), scale=False)),
@@ -92,6 +103,9 @@ ANNOTATORS = [
     Example(GAE(0.9, 0.8, token_rewards="token_rewards")),
     Example(GAE(0.9, 0.8), per_row=True),
     Example(GAE(0.9, 0.8, whiten=True), per_row=True),
+    Example(RewardStreams()),
+    Example(RewardStreams({"reward": 1.0, "token_rewards": 0.9}, baseline="values", whiten=True)),
+    Example(RewardStreams({"token_rewards": 0.9}, baseline=None)),
     *(Example(TruncatedImportanceSampling(2.0, level)) for level in ("token", "sequence", "joint")),
     *(Example(MaskedImportanceSampling(0.5, 2.0, level)) for level in ("token", "sequence", "joint")),
     *(Example(KLPenalty(0.1, level)) for level in ("token", "sequence")),
@@ -102,6 +116,14 @@ ANNOTATORS = [
     Example(DistillationTarget(rows=3), scores=True),
     Example(Logprobs(column="other_logprobs", model="reference", rows=3), scores=True),
     Example(OutputColumn(part="nucleus_entropy", rows=3), scores=True),
+    Example(
+        StatisticColumns(columns={"old_mean_logprobs": "mean_logprob", "old_logprobs": "logprobs"}, rows=3), scores=True
+    ),
+    Example(StatisticColumns(columns={"ref_logprobs": "logprobs"}, model="reference", rows=3), scores=True),
+    Example(LowProbabilityProxy(fraction=0.5)),
+    Example(UncertaintyBonus(rows=3, context="clean"), scores=True),
+    Example(CentredReward()),
+    Example(CentredReward(scale=True)),
     Example(ProcessAdvantage(), group_relative=True),
     Example(SelfReward()),
     Example(SelfReward(reference=-3.0)),
@@ -123,6 +145,8 @@ TERMS = [
         for level in ("token", "sequence", "joint")
     ),
     Example(ClippedSurrogate(old="old_logprobs")),
+    Example(LowProbabilitySurrogate(coef=0.01)),
+    Example(UniformBellmanLoss(0.5)),
     Example(ClippedSurrogate(old="old_logprobs", importance_weights="importance_weights")),
     *(
         Example(ChainSurrogate(5, join, reduction, 0.1, 0.2, clip_dual))
@@ -133,6 +157,7 @@ TERMS = [
     Example(ChainSurrogate(5, old="old_logprobs")),
     Example(MixtureSurrogate()),
     Example(MixtureSurrogate(power=0.0)),
+    Example(ShapedSurrogate()),
     Example(DenoisingSurrogate(1, steps=4, gamma_denoising=0.9)),
     Example(DenoisingLoss()),
     Example(DenoisingLoss(power=1)),
@@ -144,6 +169,7 @@ TERMS = [
     Example(NegativeLogLikelihood(context="blind")),
     Example(Entropy()),
     Example(HintNegativeLogLikelihood()),
+    Example(RollOutValue()),
     Example(LinearizedPenalty("nucleus_entropy")),
     Example(OutcomeCrossEntropy(scale=0.5)),
     Example(SelfRewardLoss()),
@@ -164,6 +190,10 @@ TERMS = [
     Example(RepresentationLoss()),
     Example(ConstraintPenalty()),
     Example(DualLoss()),
+    Example(QFunctionLoss()),
+    Example(SoftValueLoss()),
+    Example(SoftValueLoss(0.5, gae_lambda=1.0, old=None)),
+    Example(StepRegression()),
     Example(PathValue()),
     Example(PathPolicy()),
     Example(SmoothedNegativeLogLikelihood(width=1.0)),
@@ -224,6 +254,7 @@ class Tabular(nn.Module):
             "denoising_error": error,
             "certainty": certainty(self.logits[state]),
             "nucleus_entropy": nucleus_entropy(self.logits[state], 0.95, batch["temperature"]),
+            "mean_logprob": MeanLogprob()(self.logits[state], batch["temperature"]),
             "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
             "q": self.logits[state],
             "skill_reward": self.logits[state][..., 0],
@@ -262,8 +293,10 @@ def rows(per_row: bool) -> Batch:
             "kl_weights",
             "reward_logprobs",
             "token_rewards",
+            "old_mean_logprobs",
         )
     }
+    real["min_p_probs"] = 0.3 * (real["token_rewards"] > 0).float()
     real["behavior_logprobs"] = -real["behavior_logprobs"].abs()
     real["nucleus_entropy"] = real["penalty_slope"].abs()
     real["importance_weights"] = 0.1 + torch.rand(n, t, generator=generator)
@@ -273,10 +306,12 @@ def rows(per_row: bool) -> Batch:
     last = torch.tensor([int(s) == max(step[episode == e]) for s, e in zip(step, episode)])
     return Batch(
         **{"obs.state": torch.randint(6, (n, t), generator=generator)},
+        **{"other.clean.state": (torch.arange(n)[:, None] + torch.arange(t)) % 6},
         action=torch.randint(4, (n, t), generator=generator),
         action_mask=mask,
         self_reward_mask=self_reward_mask,
         imitation_mask=~mask & ~self_reward_mask & (torch.arange(t) < 2),
+        value_mask=mask & (torch.arange(t) >= 1),
         self_reward_weight=self_reward_mask.any(1) * torch.linspace(0.5, 1.5, n),
         self_reward=self_reward_mask.any(1) * torch.rand(n, generator=generator),
         temperature=torch.linspace(0.5, 1.5, n),
@@ -287,6 +322,7 @@ def rows(per_row: bool) -> Batch:
         step=step,
         reward=torch.randn(n, generator=generator) + episode_reward * last,
         episode_reward=episode_reward,
+        greedy_reward=torch.linspace(0, 1, n),
         is_first=step == 0,
         baseline_group=episode % 2,
         segment=(torch.arange(t) // 2).expand(n, t).clone(),

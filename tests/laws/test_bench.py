@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from mmrl.batch import Batch
+from mmrl.methods.ampo import ShapedSurrogate
 from mmrl.methods.copg import CoPGLoss
 from mmrl.methods.dppo import DenoisingSurrogate
 from mmrl.methods.kimi import MirrorDescentLoss
@@ -29,7 +30,7 @@ from tests.laws.bench import (
 from tests.laws.law_examples import ANNOTATORS, TERMS
 
 CHAINS = (ChainSurrogate, DenoisingSurrogate)  # a row of theirs is a chain: tests/objectives tries them
-OTHERS = (MixtureSurrogate,)  # about choices whose sampler nobody knows
+OTHERS = (MixtureSurrogate, ShapedSurrogate)  # about choices whose sampler nobody knows
 KNOWN = set(pulled(SAMPLER, REWARD, SAMPLER))
 surrogates = pytest.mark.parametrize(
     "term",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mmrl.schedules import AdaptiveKL, Alternating, Cosine, EntropyBand, Linear, Piecewise
+from mmrl.schedules import AdaptiveKL, Alternating, Cosine, CosineCycle, EntropyBand, Linear, Piecewise
 
 
 @pytest.mark.parametrize(
@@ -14,10 +14,17 @@ from mmrl.schedules import AdaptiveKL, Alternating, Cosine, EntropyBand, Linear,
         (Piecewise({1: 1.0, 3: 5.0}), [1, 1, 3, 5, 5]),
         (Piecewise({0: 1.0, 2: 5.0}, steps=True), [1, 1, 5, 5]),
         (Alternating([16, 8], 2), [16, 16, 8, 8, 16]),
+        (CosineCycle(3.0, 3.0, 5), [3] * 7),
     ],
 )
 def test_values(schedule, values):
     assert [schedule(i) for i in range(len(values))] == pytest.approx(values)
+
+
+def test_a_cosine_cycle_by_hand():
+    # 8192 to 16384 in 640 iterations: the middle of a cycle is the shortest, a quarter of it half way
+    schedule = CosineCycle(high=16384, low=8192, period=640)
+    assert [schedule(i) for i in (0, 160, 320, 480, 640)] == pytest.approx([16384, 12288, 8192, 12288, 16384])
 
 
 def test_the_kl_coefficient_follows_the_target():
@@ -56,6 +63,7 @@ def test_a_metric_that_is_not_there_is_refused_where_something_was_learned():
         lambda: Piecewise({}),
         lambda: Alternating([], 1),
         lambda: Alternating([1], 0),
+        lambda: CosineCycle(2, 1, 0),
         lambda: AdaptiveKL(0.0, 0.1),
         lambda: EntropyBand(0.1, 2.0, 1.0),
         lambda: EntropyBand(2.0, 1.0, 2.0),

@@ -205,6 +205,8 @@ class VllmEngine(Engine):
     def _drawing(self, sampling: Sampling) -> Drawing:
         refuse_mean(sampling)
         greedy = sampling.decode == "argmax"
+        if not greedy and sampling.annealing is not None:
+            raise ValueError("sampling.annealing: vLLM draws a completion at one temperature; use engine=local")
         if not greedy and not COLDEST <= sampling.temperature <= HOTTEST:
             raise ValueError(
                 f"sampling.temperature={sampling.temperature}: vLLM draws with {COLDEST} to {HOTTEST}; "

@@ -1,0 +1,147 @@
+"""Snapshots of weights: resets and moving averages of a frozen copy of the policy, and steps beyond the last round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor, nn
+
+
+@torch.no_grad()
+def interpolate(targets: Iterable[Tensor], sources: Iterable[Tensor], weight: float) -> None:
+    """In place target <- target + weight (source - target): 1 copies, above 1 goes beyond the source."""
+    for target, source in zip(targets, sources, strict=True):
+        if weight == 1:
+            target.copy_(source)  # without rounding
+        else:
+            target.add_(source.to(target.dtype) - target, alpha=weight)
+
+
+@torch.no_grad()
+def average_weights(models: Iterable[Mapping[str, Tensor]], weights: Iterable[float]) -> dict[str, Tensor]:
+    """Weighted mean of state dicts with the same names; the weights are divided by their sum.
+
+    Numbers that are no floating point, such as counts, are those of the first. Source: Model soups, 2022,
+    arXiv:2203.05482; Kimi k1.5, 2025, model merging of long and short reasoning, section 2.4, arXiv:2501.12599.
+    """
+    states, given = list(models), list(weights)
+    if not states or len(states) != len(given) or not sum(given) > 0:
+        raise ValueError(f"average_weights: {len(states)} models need as many weights with a positive sum, got {given}")
+    if odd := sorted({name for state in states for name in set(state) ^ set(states[0])}):
+        raise ValueError(f"average_weights: the models differ in {odd[:3]}; average models of one architecture")
+    shares = [weight / sum(given) for weight in given]
+    return {
+        name: sum(share * state[name] for share, state in zip(shares, states)) if first.is_floating_point() else first
+        for name, first in states[0].items()
+    }  # type: ignore[return-value]
+
+
+class _Frozen(L.Callback):
+    """Base class: finds the frozen copy of the policy that a callback changes.
+
+    Args:
+        model: "reference" of model.reference=true.
+    """
+
+    def __init__(self, model: str = "reference"):
+        self.model = model
+
+    def on_fit_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if self.model not in pl_module.models:
+            raise ValueError(
+                f"trainer.callbacks: {type(self).__name__} changes the model {self.model!r}, and the learner has "
+                f"{sorted(pl_module.models)}; set model.reference=true"
+            )
+
+    def move(self, pl_module: Any, weight: float) -> None:
+        """Move the copy towards the policy."""
+        interpolate(pl_module.models[self.model].parameters(), pl_module.policy.parameters(), weight)
+
+
+class ReferenceReset(_Frozen):
+    """Set the reference to the policy at the end of every `every` iterations; 1 is the previous iterate.
+
+    Checkpoints have the reference. Source: ProRL, 2025, reference policy reset, arXiv:2505.24864; BroRL, 2025,
+    arXiv:2510.01180.
+
+    Args:
+        every: iterations between two resets.
+        model: the frozen copy of the policy.
+    """
+
+    def __init__(self, every: int, model: str = "reference"):
+        super().__init__(model)
+        if every < 1:
+            raise ValueError(f"reference_reset.every must be at least 1, got {every}")
+        self.every = every
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if (trainer.current_epoch + 1) % self.every == 0:
+            self.move(pl_module, 1.0)
+
+
+class ReferenceEMA(_Frozen):
+    """Exponential moving average of the policy's weights as the reference: decay * reference + (1 - decay) * policy.
+
+    After every optimiser step. Source: RLP, 2025, section 2, arXiv:2510.01265, with 0.999.
+
+    Args:
+        decay: weight of the old average, in [0, 1).
+        model: the frozen copy of the policy.
+    """
+
+    def __init__(self, decay: float = 0.999, model: str = "reference"):
+        super().__init__(model)
+        if not 0 <= decay < 1:
+            raise ValueError(f"reference_ema.decay must be in [0, 1), got {decay}")
+        self.decay, self._stepped = decay, False
+
+    def on_before_optimizer_step(self, trainer: L.Trainer, pl_module: Any, optimizer: Any) -> None:
+        self._stepped = True  # not after each micro-batch, nor after a minibatch without rows
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if self._stepped:
+            self._stepped = False
+            self.move(pl_module, 1 - self.decay)
+
+
+class Extrapolation(L.Callback):
+    """Go beyond a round's result at its end: theta + alpha (theta - result of the round before).
+
+    A round has `every` iterations; the first one is not extrapolated. The results that are compared are those before
+    extrapolation. Put it before `ReferenceReset` with the same `every`. Source: Accelerated Preference Optimization for
+    Large Language Model Alignment, 2024, arXiv:2410.06293, in the parameters.
+
+    Args:
+        every: iterations of a round.
+        alpha: size of the step, in [0, 1).
+    """
+
+    def __init__(self, every: int, alpha: float = 0.3):
+        if every < 1 or not 0 <= alpha < 1:
+            raise ValueError(f"extrapolation: need every >= 1 and alpha in [0, 1), got {every} and {alpha}")
+        self.every, self.alpha = every, alpha
+        self.before: dict[str, Tensor] = {}  # result of the last round; empty in the first
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if (trainer.current_epoch + 1) % self.every == 0:
+            self.step(pl_module.policy)
+
+    @torch.no_grad()
+    def step(self, policy: nn.Module) -> None:
+        """Extrapolate, and remember the result of this round."""
+        trained = {name: p for name, p in policy.named_parameters() if p.requires_grad}
+        result = {name: p.detach().clone() for name, p in trained.items()}
+        if self.before:
+            for name, parameter in trained.items():
+                parameter.add_(result[name] - self.before[name].to(parameter.device), alpha=self.alpha)
+        self.before = result
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"before": dict(self.before)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.before = dict(state_dict["before"])

@@ -1,0 +1,64 @@
+"""Forced tokens around a completion: text of others in the policy's row, which is read and not trained on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from mmrl.columns import is_ragged, pad_value, per_choice
+from mmrl.types import Completion
+
+
+def surround(done: Completion, before: Tensor, after: Tensor, output: str) -> Completion:
+    """Return a completion with forced ids before and after those that the policy chose.
+
+    Forced ids have `action_mask` False, log-probability 0 and the padding of every further column per choice.
+
+    Args:
+        done: of the policy, with T choices.
+        before: [P] ids that the policy continued.
+        after: [Q] ids that continue it.
+        output: text of all P + T + Q ids.
+    """
+
+    def fill(part: Tensor, value: float) -> Tensor:
+        shape = part.shape[1:]
+        return torch.cat(
+            [part.new_full((len(before), *shape), value), part, part.new_full((len(after), *shape), value)]
+        )
+
+    extra = {
+        name: fill(column, pad_value(name)) if per_choice(name) and not is_ragged(name) else column
+        for name, column in done.extra.items()
+    }
+    return replace(
+        done,
+        action=torch.cat([before.to(done.action.dtype), done.action, after.to(done.action.dtype)]),
+        behavior_logprobs=fill(done.behavior_logprobs, 0),
+        action_mask=fill(done.action_mask, False),
+        output=output,
+        value=None if done.value is None or not done.value.dim() else fill(done.value, 0),
+        extra=extra,
+    )
+
+
+def truncate(done: Completion, length: int) -> Completion:
+    """Return the first `length` choices of a completion; one that was cut ended by its length."""
+    if len(done.action) <= length:
+        return done
+    if any(is_ragged(name) for name in done.extra):
+        raise ValueError(
+            "a completion of truncated sampling cannot be shortened; leave out sampling.top_k, top_p and min_p"
+        )
+    extra = {name: column[:length] if per_choice(name) else column for name, column in done.extra.items()}
+    return replace(
+        done,
+        action=done.action[:length],
+        behavior_logprobs=done.behavior_logprobs[:length],
+        action_mask=done.action_mask[:length],
+        value=done.value if done.value is None or not done.value.dim() else done.value[:length],
+        extra=extra,
+        ended="length" if done.ended == "done" else done.ended,
+    )
