@@ -63,6 +63,7 @@ COLUMNS: dict[str, Column] = {
         "[N]", "reward", "environment reward of this decision; the composed episode reward is added to the last one"
     ),
     "episode_reward": Column("[N]", "reward", "composed reward of the whole episode, the same on all its rows"),
+    "greedy_reward": Column("[N]", "reward", "composed reward of the greedy completion of the row's prompt"),
     "is_first": Column("[N]", "bool", "the episode's first row, where later ones are made in view of it"),
     "baseline_group": Column("[N]", "id", "rows that share a baseline across prompts, such as those of one role"),
     "segment": Column("[N, T]", "id", "piece of the row that a choice belongs to, counted from 0", pad=-1),
@@ -89,6 +90,12 @@ COLUMNS: dict[str, Column] = {
     ),
     "token_rewards": Column("[N, T]", "reward", "reward of each choice beside the row's, such as a KL penalty"),
     "nucleus_entropy": Column("[N, T]", "nats", "entropy of the most likely ids alone, before the update"),
+    "min_p_probs": Column(
+        "[N, T]", "1", "probability of each choice after min-p filtering, before the update; 0 where it is filtered out"
+    ),
+    "old_mean_logprobs": Column(
+        "[N, T]", "nats", "mean log-probability over the vocabulary at each choice, before the update"
+    ),
     "kl_weights": Column("[N, T]", "1", "weight of the KL penalty at each choice, from the reference's certainty"),
     "penalty_slope": Column("[N, T]", "1", "slope of a penalty on a mean over the batch, per choice"),
     "reward_logprobs": Column(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
+
+from mmrl.sampling import Sampling as Sampling
 
 if TYPE_CHECKING:  # gymnasium is only needed by those who have a simulator
     from gymnasium.vector import VectorEnv
@@ -45,33 +46,6 @@ class Prompt:
     def observation(self) -> dict[str, Any]:
         """The raw observation of a text or VLM prompt, as `Policy.encode` takes it."""
         return {"messages": self.messages, "images": self.images}
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Sampling parameters of actions. Recomputed log-probs use the same ones, so that the ratio starts at 1."""
-
-    temperature: float = 1.0  # divides the logits; must be > 0
-    top_k: int = 0  # 0 keeps all
-    top_p: float = 1.0  # smallest set of choices with at least this mass
-    min_p: float = 0.0  # choices at least this likely, as a share of the most likely one; 0 keeps all
-    max_tokens: int = 64  # per completion; policies with a fixed number of choices ignore it
-    stop: tuple[str, ...] = ()  # strings that end a completion, besides the end-of-sequence token
-    decode: Literal["sample", "argmax", "mean"] = "sample"  # "mean": expectation over ordered choices (action bins)
-
-    def __post_init__(self) -> None:
-        if not 0 < self.temperature < math.inf:
-            raise ValueError(f"sampling.temperature must be finite and > 0, got {self.temperature} (decode=argmax: 0)")
-        if self.max_tokens < 1:
-            raise ValueError(f"sampling.max_tokens must be at least 1, got {self.max_tokens}")
-        if not (0 < self.top_p <= 1 and 0 <= self.min_p <= 1 and self.top_k >= 0):
-            limits = f"top_p in (0, 1], sampling.min_p in [0, 1], sampling.top_k >= 0, got {self.top_p}, {self.min_p}"
-            raise ValueError(f"sampling.{limits} and {self.top_k}")
-
-    @property
-    def truncated(self) -> bool:
-        """Whether some choices are cut off before drawing."""
-        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
 
 @dataclass

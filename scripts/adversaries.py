@@ -1,9 +1,10 @@
 """Train tiny policies against verifiers with and without their guard: python scripts/adversaries.py.
 
-A policy is a table of logits for each problem, position and token; it is trained by policy gradient on sums of two
-digits. Each attack has two verifiers. "stuffing": the answer is anywhere in the completion, or it is the final answer
-(the task's verifier). "length": the scores of all steps are summed, or they go through clip and delta before. Writes
-docs/assets/adversaries.png and prints what was reached.
+A policy is a table of logits for each problem, position and token; it is trained by policy gradient. Each attack has
+two verifiers. On sums of two digits, "stuffing": the answer is anywhere in the completion, or it is the final answer
+(the task's verifier); "length": the scores of all steps are summed, or they go through clip and delta before. On the
+boxes of a scene, "padding": mean average precision without or with the count factor. Writes docs/assets/adversaries.png
+and prints what was reached.
 """
 
 from __future__ import annotations
@@ -20,15 +21,27 @@ from matplotlib.figure import Figure
 from mmrl.evaluation.report.plots import COLOURS
 from mmrl.ops.advantage import group_advantage
 from mmrl.rewards.steps import StepTransform, split_steps
-from mmrl.types import Prompt
+from mmrl.types import Prompt, Task
 from tasks.arithmetic import Arithmetic
+from tasks.scenes import Detection
 
 ROOT = Path(__file__).parent.parent
-TASK = Arithmetic(digits=(1, 1))
-WORDS = [*map(str, range(19)), "ok"]
-"""Tokens beside the end; "ok" is a step that says nothing."""
-END, POSITIONS, PROBLEMS, GROUP = len(WORDS), 12, 8, 16
+POSITIONS, PROBLEMS, GROUP = 12, 8, 16
 Verifier = Callable[[Sequence[str], Prompt], float]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """Problems, tokens beside the end, what stands between tokens, and the rewards with and without the guard."""
+
+    task: Task
+    words: Sequence[str]
+    separator: str
+    verifiers: dict[str, Verifier]
+
+    def measure_exact(self, words: Sequence[str], prompt: Prompt) -> float:
+        """Score of the task's verifier."""
+        return self.task.verify(self.separator.join(words), prompt)["exact"]
 
 
 @dataclass(frozen=True)
@@ -38,11 +51,6 @@ class Curve:
     reward: list[float]
     exact: list[float]
     tokens: list[float]
-
-
-def measure_exact(words: Sequence[str], prompt: Prompt, separator: str = "\n") -> float:
-    """Score of the task's verifier."""
-    return TASK.verify(separator.join(words), prompt)["exact"]
 
 
 def find_anywhere(words: Sequence[str], prompt: Prompt) -> float:
@@ -56,31 +64,54 @@ def reward_steps(transform: StepTransform) -> Verifier:
     def verify(words: Sequence[str], prompt: Prompt) -> float:
         steps = [step.strip() for step in split_steps("\n".join(words))]
         scores = [0.9 if step in ("ok", str(prompt.answer)) else 0.3 for step in steps]
-        return measure_exact(words, prompt) + sum(transform(scores))
+        return SUMS.verify("\n".join(words), prompt)["exact"] + sum(transform(scores))
 
     return verify
 
 
-ATTACKS: dict[str, dict[str, Verifier]] = {
-    "stuffing": {
-        "without guard": find_anywhere,
-        "with guard": lambda words, prompt: measure_exact(words, prompt, " "),
-    },
-    "length": {
-        "without guard": reward_steps(StepTransform()),
-        "with guard": reward_steps(StepTransform(clip=0.7, delta=True)),
-    },
+def score_boxes(name: str) -> Verifier:
+    """A verifier that gives one score of the detection task."""
+    return lambda words, prompt: BOXES.verify("; ".join(words), prompt)[name]
+
+
+SUMS, BOXES = Arithmetic(digits=(1, 1)), Detection(size=32, units=8, sides=(0.25, 0.5), distractors=(0, 0))
+NUMBERS = [*map(str, range(19)), "ok"]
+"""Tokens for sums; "ok" is a step that says nothing."""
+PLACES = sorted({" ".join(map(str, box)) for index in range(PROBLEMS) for box in BOXES[index].answer})
+"""Tokens for boxes: the true ones of all problems."""
+ATTACKS = {
+    "stuffing": Attack(
+        SUMS,
+        NUMBERS,
+        " ",
+        {
+            "without guard": find_anywhere,
+            "with guard": lambda words, prompt: SUMS.verify(" ".join(words), prompt)["exact"],
+        },
+    ),
+    "length": Attack(
+        SUMS,
+        NUMBERS,
+        "\n",
+        {
+            "without guard": reward_steps(StepTransform()),
+            "with guard": reward_steps(StepTransform(clip=0.7, delta=True)),
+        },
+    ),
+    "padding": Attack(
+        BOXES, PLACES, "; ", {"without guard": score_boxes("map"), "with guard": score_boxes("detection")}
+    ),
 }
-"""The rewards of each attack, without and with the guard."""
 
 
 def train(attack: str, guard: str, iterations: int = 100, seed: int = 0) -> Curve:
     """Train a policy against a verifier, and measure every iteration."""
-    verifier, separator = ATTACKS[attack][guard], " " if attack == "stuffing" else "\n"
+    problem = ATTACKS[attack]
+    verifier, end = problem.verifiers[guard], len(problem.words)
     generator = torch.Generator().manual_seed(seed)
-    prompts = [TASK[index] for index in range(PROBLEMS)]
-    table = torch.zeros(PROBLEMS, POSITIONS, len(WORDS) + 1)
-    table[..., END] = math.log(len(WORDS) / 2)  # a third of the tokens end the completion at first
+    prompts = [problem.task[index] for index in range(PROBLEMS)]
+    table = torch.zeros(PROBLEMS, POSITIONS, end + 1)
+    table[..., end] = math.log(end / 2)  # a third of the tokens end the completion at first
     table.requires_grad_()
     optimizer = torch.optim.Adam([table], lr=0.1)
     group = torch.arange(PROBLEMS).repeat_interleave(GROUP)
@@ -88,14 +119,15 @@ def train(attack: str, guard: str, iterations: int = 100, seed: int = 0) -> Curv
     for _ in range(iterations):
         logprobs = table.log_softmax(-1)[group]  # [N, T, V]
         drawn = torch.multinomial(logprobs.detach().exp().flatten(0, 1), 1, generator=generator).view(len(group), -1)
-        before_end = (drawn == END).cumsum(1) == 0  # [N, T]
+        before_end = (drawn == end).cumsum(1) == 0  # [N, T]
         mask = torch.cat([torch.ones(len(group), 1, dtype=torch.bool), before_end[:, :-1]], 1)  # the end is chosen too
         texts = [
-            [WORDS[token] for token, here in zip(*row) if here] for row in zip(drawn.tolist(), before_end.tolist())
+            [problem.words[token] for token, here in zip(*row) if here]
+            for row in zip(drawn.tolist(), before_end.tolist())
         ]
         rows = list(zip(texts, group.tolist()))
         rewards = torch.tensor([verifier(words, prompts[number]) for words, number in rows])
-        exact = [measure_exact(words, prompts[number], separator) for words, number in rows]
+        exact = [problem.measure_exact(words, prompts[number]) for words, number in rows]
         advantage = group_advantage(rewards, group)
         chosen = logprobs.gather(2, drawn[..., None])[..., 0]
         loss = -(advantage[:, None] * chosen * mask).sum() / len(group)
@@ -110,7 +142,7 @@ def train(attack: str, guard: str, iterations: int = 100, seed: int = 0) -> Curv
 
 def plot(curves: dict[str, dict[str, Curve]], path: Path) -> None:
     """Plot accuracy and length of each attack, with and without the guard."""
-    figure = Figure(figsize=(7, 4.2), dpi=110, layout="constrained")
+    figure = Figure(figsize=(10, 4.2), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(2, len(curves), sharex=True, squeeze=False)
     for column, (attack, sides) in enumerate(curves.items()):
@@ -120,13 +152,13 @@ def plot(curves: dict[str, dict[str, Curve]], path: Path) -> None:
         axes[0][column].set_title(attack)
         axes[1][column].set_xlabel("iteration")
     axes[0][0].set_ylabel("accuracy")
-    axes[1][0].set_ylabel("tokens")
+    axes[1][0].set_ylabel("tokens, or boxes")
     axes[0][0].legend()
     figure.savefig(path, bbox_inches="tight", metadata={"Software": None})
 
 
 def main() -> None:
-    curves = {attack: {guard: train(attack, guard) for guard in sides} for attack, sides in ATTACKS.items()}
+    curves = {attack: {guard: train(attack, guard) for guard in sides.verifiers} for attack, sides in ATTACKS.items()}
     for attack, sides in curves.items():
         for guard, curve in sides.items():
             print(

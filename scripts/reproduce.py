@@ -8,12 +8,16 @@ of held-out problems have Wilson intervals.
 --all runs each experiment whose result is missing or stale: the configuration, or the code of a part that it names, has
 changed since. Runs that have ended are not run again, so an interrupted call can be repeated. Without arguments the
 stored results are printed as rows of a Markdown table.
+
+--table NAME makes the missing runs of conf/comparison/NAME.yaml, many recipes on several tasks, and writes
+docs/results/comparisons/NAME.json and .png, and docs/comparisons/NAME.md. Each run is stored when it has ended.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import platform
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,11 +27,14 @@ from rich.table import Table
 
 from mmrl.config.compose import groups
 from mmrl.errors import ConfigError
+from mmrl.experiments.comparison import list_missing, read_cells, read_comparison, result_path, run_comparison
+from mmrl.experiments.comparison_page import format_page, plot_comparison
 from mmrl.experiments.experiment import Experiment, read_experiment
 from mmrl.experiments.results import FOLDER, format_result, format_table, read_result, result_state
 from mmrl.experiments.runner import SeedRun, run_experiments
 
 ROOT = Path(__file__).parent.parent
+COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
 
 def select_experiments(recipes: Sequence[str], stale_only: bool, out: Path, console: Console) -> list[Experiment]:
@@ -64,6 +71,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="*")
     parser.add_argument("--all", action="store_true", help="every experiment whose result is missing or stale")
+    parser.add_argument("--table", metavar="NAME", help="a comparison of many recipes")
+    parser.add_argument("--only", nargs="+", default=[], help="tasks of the comparison, or methods as TASK/METHOD")
     parser.add_argument("--seeds", type=int, nargs="+", help="in place of those of the experiment")
     parser.add_argument("--jobs", type=int, help="runs at a time; one per core with --all, else 1")
     parser.add_argument("--no-baseline", action="store_true", help="run the method only")
@@ -71,11 +80,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args()
     console = Console()
-    if not options.recipes and not options.all:
+    if not options.recipes and not options.all and not options.table:
         print(format_table(options.out))
         return
     try:
-        errors = _run(options, console)
+        errors = _run_table(options, console) if options.table else _run(options, console)
     except ConfigError as error:
         raise SystemExit(str(error)) from error
     if errors:
@@ -87,8 +96,7 @@ def _run(options: argparse.Namespace, console: Console) -> dict[str, str]:
     workers = options.jobs or ((os.cpu_count() or 1) if options.all else 1)
     paired = not options.no_baseline
     total = sum(len(each.sides(paired)) * len(options.seeds or each.seed_list) for each in experiments)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
+    with Progress(*COLUMNS, TimeRemainingColumn(), console=console) as bar:
         task = bar.add_task("experiments", total=total)
 
         def report(run: SeedRun, error: str | None) -> None:
@@ -100,6 +108,39 @@ def _run(options: argparse.Namespace, console: Console) -> dict[str, str]:
         errors = run_experiments(experiments, options.seeds, workers, *folders, paired, report)
     console.print(build_summary([experiment.recipe for experiment in experiments], options.out, errors))
     return errors
+
+
+def _run_table(options: argparse.Namespace, console: Console) -> dict[str, str]:
+    comparison = read_comparison(options.table)
+    seeds = options.seeds or range(comparison.seeds)
+    missing = list(list_missing(comparison, read_cells(comparison, options.out), seeds, options.runs.absolute()))
+    if options.only:
+        missing = [run for run in missing if run.recipe in options.only or run.recipe.split("/")[0] in options.only]
+    workers = options.jobs or os.cpu_count() or 1
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, {workers} runs at a time"
+    with Progress(*COLUMNS, TimeRemainingColumn(), console=console) as bar:
+        task = bar.add_task("runs", total=len(missing))
+
+        def report(run: SeedRun, error: str | None) -> None:
+            bar.update(task, advance=1, description=f"{run.recipe}, seed {run.seed}")
+            if error:
+                console.print(error, style="red")
+
+        errors = run_comparison(comparison, missing, workers, machine, options.out.absolute(), report)
+    write_page(comparison.name, options.out)
+    return errors
+
+
+def write_page(name: str, out: Path = FOLDER) -> Path:
+    """Write figure and page of a comparison from its stored runs."""
+    comparison = read_comparison(name)
+    cells = read_cells(comparison, out)
+    if any(cells.values()):
+        plot_comparison(comparison, cells, result_path(name, out).with_suffix(".png"))
+    page = out.parent / "comparisons" / f"{name}.md"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(format_page(comparison, cells))
+    return page
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ MODELS = (
 )
 OTHERS = (
     "asks for {missing}: name it under model.auxiliary_models if it is a model trained with the policy, under "
-    "model.frozen_models if it is one that is not trained, or under data.transforms if it is a context of the answers"
+    "model.frozen_models if it is one that is not trained, or under data.transforms if it is a context of the answers; "
+    "model@context is a model in a context"
 )
 
 
@@ -78,7 +79,7 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
         term = build(spec)
         need(term.reads(), columns, f"term {name!r}", "reads {missing}, and no part writes them")
         need(term.needs(), predicted, f"term {name!r}", PREDICTED)
-        need(term.others(), contexts | further, f"term {name!r}", OTHERS)
+        need(term.others(), _list_passes(models, contexts), f"term {name!r}", OTHERS)
     for name, column in (objective.get("row_masks") or {}).items():
         need(
             frozenset({column.removeprefix("~")}),
@@ -86,6 +87,11 @@ def check_wiring(model: Mapping[str, Any], data: Mapping[str, Any], recipe: str 
             f"objective.row_masks[{name!r}]",
             "reads {missing}, and no part writes them",
         )
+
+
+def _list_passes(models: frozenset[str] | set[str], contexts: frozenset[str]) -> frozenset[str]:
+    """Names of further forward passes: of models, of the policy in contexts, and of models in contexts."""
+    return frozenset({*models, *contexts, *(f"{model}@{context}" for model in models for context in contexts)})
 
 
 def _check_rows(rows: Mapping[str, Any], need: Callable[..., None]) -> None:

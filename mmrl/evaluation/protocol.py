@@ -14,7 +14,7 @@ import numpy as np
 from mmrl.compatibility import differences
 from mmrl.evaluation.held_out import HeldOut
 from mmrl.strict_json import need_object, quote, read_json_object
-from mmrl.types import Episode, Prompt, Task
+from mmrl.types import Episode, Prompt, Sampling, Task
 
 NAME = "protocol.json"
 
@@ -91,9 +91,14 @@ def describe_evaluation(task: Task, held_out: HeldOut) -> dict[str, Any]:
         },
         "num_samples": held_out.num_samples,
         "draws": held_out.seed,
-        "decodes": {name: asdict(sampling) for name, sampling in held_out.sampling.items()},
+        "decodes": {name: _settings(sampling) for name, sampling in held_out.sampling.items()},
         "evaluators": {name: _describe(evaluator) for name, evaluator in held_out.evaluators.items()},
     }
+
+
+def _settings(sampling: Sampling) -> dict[str, Any]:
+    """Return the settings of a decode that are set, so that a new option leaves earlier protocols as they are."""
+    return {name: value for name, value in asdict(sampling).items() if value is not None}
 
 
 def digest_instructions(played: Mapping[str, Sequence[Episode]]) -> dict[str, Any]:

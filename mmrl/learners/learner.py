@@ -164,13 +164,17 @@ class Learner(BaseLearner):
         with OffloadActivations(self.device.type) if self.offload_activations else nullcontext():
             out = self.policy(batch)
             for name in sorted(self.objective.others()):
-                if name in self.frozen_models:
-                    with torch.no_grad():
-                        out.others[name] = self.models[name](batch)
-                else:
-                    own = name in self.auxiliary_models
-                    out.others[name] = self.models[name](batch) if own else self.policy(batch.with_context(name))
+                out.others[name] = self._pass(name, batch)
         return out
+
+    def _pass(self, name: str, batch: Batch) -> PolicyOutput:
+        """Run one further pass: of a model, of the policy in a context, or of a model in a context (model@context)."""
+        model, _, context = name.partition("@")
+        if not context and model not in self.models:
+            return self.policy(batch.with_context(name))
+        seen = batch.with_context(context) if context else batch
+        with nullcontext() if model in self.auxiliary_models else torch.no_grad():
+            return self.models[model](seen)
 
     def _means(self) -> dict[str, float]:
         """Mean of the loss terms and diagnostics over this iteration's minibatches and all ranks."""

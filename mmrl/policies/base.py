@@ -89,6 +89,10 @@ class Policy(nn.Module, ABC):
 
     def check_sampling(self, sampling: Sampling) -> None:
         """Refuse a decode that this policy does not support; called before the first step."""
+        if sampling.annealing is not None:
+            raise ValueError(
+                f"sampling.annealing is for the tokens of text, and {type(self).__name__} samples none; set it to null"
+            )
 
     def extend(self, observation: Observation, ids: Tensor) -> Observation:
         """Append ids [P] to an encoded observation: the context of the choices that follow."""

@@ -55,7 +55,7 @@ def read_sampling(given: Any) -> Sampling:
     Raises:
         ValueError: a name or a type is unknown, or a value is out of range.
     """
-    known = {field.name for field in fields(Sampling)}
+    known = {field.name for field in fields(Sampling)} - {"annealing"}  # actions have no positions
     if not isinstance(given, Mapping) or not set(given) <= known:
         raise WireError(f"{SAMPLING} must be a map with some of {sorted(known)}")
     for name, types in _TYPES.items():

@@ -135,7 +135,7 @@ class Clicks(GeneratedTask):
             messages=ask_about_images(question),
             images=(self.render(problem),),
             answer=self._to_units(asked.box),
-            info={"widgets": problem[1]},
+            info={"widgets": problem[1], "target_share": area(asked.box) / self.size**2},
         )
 
     def _to_units(self, box: Box) -> Box:
@@ -145,7 +145,8 @@ class Clicks(GeneratedTask):
     def verify(self, answer: str, prompt: Prompt) -> dict[str, float]:
         """exact: 1 if the point, or the middle of the box, lies in the widget; format.
 
-        For boxes also iou, and gui: GUI-G1's reward hit + IoU / 4 + edge closeness / 8, divided by its maximum.
+        For boxes also iou; gui, GUI-G1's reward hit + IoU / 4 + edge closeness / 8, divided by its maximum; and size,
+        a / (a + g) of the areas a of the box and g of the widget: 1/2 if they are equal, less for smaller boxes.
         small is exact (gui for boxes) times the weight of small targets, see `weigh_size`.
         """
         final, truth = final_line(answer), prompt.answer
@@ -156,10 +157,11 @@ class Clicks(GeneratedTask):
             return {"exact": hit, "small": hit * weight, "format": float(point is not None)}
         box = parse_box(final, self.limit)
         if box is None:
-            return dict.fromkeys(("exact", "iou", "gui", "small", "format"), 0.0)
+            return dict.fromkeys(("exact", "iou", "gui", "size", "small", "format"), 0.0)
         gui = grounding_reward(box, truth, self.limit, self.limit) / BEST
         hit = float(contains(truth, centre(box)))
-        return {"exact": hit, "iou": iou(box, truth), "gui": gui, "small": gui * weight, "format": 1.0}
+        size = area(box) / (area(box) + area(truth))
+        return {"exact": hit, "iou": iou(box, truth), "gui": gui, "size": size, "small": gui * weight, "format": 1.0}
 
     def demonstrate(self, index: int) -> str:
         box = self._to_units(self.problem(index)[1][0].box)

@@ -75,6 +75,27 @@ def test_reward_of_a_row_without_choices_goes_to_the_choice_before():
     assert_close(GAE(0.9, 0.95)(rows, CTX)["advantages"], torch.tensor([[7.0, 0.0, 0.0], [0.0] * 3]))
 
 
+@pytest.mark.parametrize(
+    ("discounts", "expected"), [((1.0, 1.0), [0.7, 0.7, 0.4, 0.3]), ((0.9, 0.95), [0.3646, 0.4850, 0.2865, 0.3])]
+)
+def test_turn_rewards_by_hand(discounts, expected):
+    """Turns of two tokens that earn .2 and 1, V = .5, .5, .6, .7; at .9 and .95: delta = -.05, .24, .03, .3."""
+    one_row = Batch(  # the tokens between the turns are the environment's, whose values do not matter
+        episode=torch.tensor([0]), step=torch.tensor([0]), reward=torch.tensor([1.0]),
+        values=torch.tensor([[0.5, 0.5, 9.0, 0.6, 0.7]]), bootstrap_value=torch.zeros(1), is_last=torch.tensor([True]),
+        action_mask=torch.tensor([[1, 1, 0, 1, 1]]).bool(), token_rewards=torch.tensor([[0, 0.2, NAN, 0, 0]]),
+    )  # fmt: skip
+    out = GAE(*discounts, token_rewards="token_rewards")(one_row, CTX)["advantages"]
+    assert_close(out[0, [0, 1, 3, 4]], torch.tensor(expected), atol=5e-5, rtol=0)
+    assert out[0, 2] == 0
+    a_row_a_turn = Batch(
+        episode=torch.tensor([0, 0]), step=torch.tensor([0, 1]), reward=torch.tensor([0.2, 1.0]),
+        values=torch.tensor([[0.5, 0.5], [0.6, 0.7]]), bootstrap_value=torch.zeros(2),
+        is_last=torch.tensor([False, True]), action_mask=torch.ones(2, 2).bool(),
+    )  # fmt: skip
+    assert_close(GAE(*discounts)(a_row_a_turn, CTX)["advantages"].flatten(), out[0, [0, 1, 3, 4]])
+
+
 def test_whitened_over_choices_but_returns_are_not():
     plain, white = GAE(0.9, 0.95)(decisions(), CTX), GAE(0.9, 0.95, whiten=True)(decisions(), CTX)
     inside = white["advantages"][white["action_mask"]]

@@ -416,12 +416,14 @@ def test_a_vllm_in_each_process_takes_memory_while_it_samples():
     """Servers take it from rank 0's devices alone, and keep it."""
     words = ["recipe=grpo", "policy=tiny_text", "trainer.devices=4", "strategy=fsdp2"]
     given, share = Given(memory=80 << 30, trace=False), round(0.5 * (80 << 30))
-    first, deep, servers = (
+    first, deep, servers, broadcast, remote = (
         build_plan([*words, *more], given)
         for more in (
             ["engine=vllm", "engine.backend.memory_share=0.5"],
             ["engine=vllm", "engine.backend.memory_share=0.5", "engine.backend.sleep_level=2"],
             ["engine=vllm_server", "engine.memory_share=0.5"],
+            ["engine=vllm_server", "engine.memory_share=0.5", "engine.transfer=broadcast"],
+            ["engine=vllm_server", "engine.urls=[http://a:1]", "engine.transfer=broadcast"],
         )
     )
     for rank in first.ranks:
@@ -429,3 +431,7 @@ def test_a_vllm_in_each_process_takes_memory_while_it_samples():
     assert first.ranks[1].host - deep.ranks[1].host == first.ranks[1].sync
     assert servers.ranks[0].phases["learn"]["engine"] == share and servers.ranks[0].files >= 3 * servers.ranks[0].sync
     assert "engine" not in servers.ranks[1].phases["learn"] and servers.ranks[1].files == 0
+    own, others = broadcast.ranks[0], broadcast.ranks[1]  # rank 0 keeps a copy for servers that are restarted
+    difference = servers.ranks[0].host - servers.ranks[1].host
+    assert own.files == others.files == 0 and own.host - others.host - difference == own.sync == servers.ranks[0].sync
+    assert remote.ranks[0].files == 0 and remote.ranks[0].host - remote.ranks[1].host == difference

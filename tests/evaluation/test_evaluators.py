@@ -3,6 +3,7 @@ from math import isnan
 
 import pytest
 
+from mmrl.evaluation.metrics.by_info import SuccessRateByInfo
 from mmrl.evaluation.metrics.by_task import SuccessRateByTask
 from mmrl.evaluation.metrics.means import CompletionLength, MeanReward, MeanScores
 from mmrl.evaluation.metrics.pass_at_k import PassAtK, pass_at_k
@@ -125,3 +126,13 @@ def test_rates_task_by_task_count_every_task_once():
     numbers = SuccessRateByTask()(episodes)
     assert numbers["push/mean"] == 0.5 and numbers["reach/mean"] == 1.0 and numbers["mean"] == 0.75
     assert numbers["push/n"] == 2 and numbers["push/lower"] == pytest.approx(wilson(1, 2)[0])
+
+
+def test_rates_per_value_of_a_column_in_its_order():
+    problems = [Prompt(f"t/{i}", info={"length": 10 if i < 4 else 9}) for i in range(6)]
+    episodes = [Episode(each, i, 0, scores={"exact": float(i in (0, 4, 5))}) for i, each in enumerate(problems)]
+    result = SuccessRateByInfo("length")(episodes)
+    assert (result["10/mean"], result["9/mean"], result["10/n"], result["9/n"]) == (0.25, 1, 4, 2)
+    assert next(iter(result)).startswith("9/")  # numbers are sorted as numbers
+    with pytest.raises(KeyError, match=r"no info 'turns'; it has \['length'\]"):
+        SuccessRateByInfo("turns")(episodes)

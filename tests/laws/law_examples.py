@@ -17,7 +17,9 @@ from mmrl.annotators.importance import MaskedImportanceSampling, TruncatedImport
 from mmrl.annotators.kl_penalty import KLPenalty
 from mmrl.annotators.logprobs import Logprobs, OldLogprobs, ReferenceLogprobs
 from mmrl.annotators.mismatched_kl import MismatchedKL
+from mmrl.annotators.reward_streams import RewardStreams
 from mmrl.annotators.role_advantage import RoleAdvantage
+from mmrl.annotators.statistics import StatisticColumns
 from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.annotators.values import Values
 from mmrl.batch import Batch
@@ -25,22 +27,29 @@ from mmrl.methods.ampo import ShapedSurrogate
 from mmrl.methods.copg import CoPGLoss
 from mmrl.methods.critical_tokens import CertaintyWeightedKL, CertaintyWeights, certainty
 from mmrl.methods.deep_search import CentredValues
+from mmrl.methods.direct_advantage import StepRegression
 from mmrl.methods.dppo import DenoisingSurrogate
+from mmrl.methods.dqo import QFunctionLoss, SoftValueLoss
 from mmrl.methods.kimi import MirrorDescentLoss
 from mmrl.methods.laser.self_reward import MixedAdvantage, SelfReward, SelfRewardLoss
 from mmrl.methods.lite_ppo import BatchScaledAdvantage
+from mmrl.methods.lp_reg import LowProbabilityProxy, LowProbabilitySurrogate
 from mmrl.methods.metra import ConstraintPenalty, DualLoss, RepresentationLoss
 from mmrl.methods.nsr import SignedAdvantage
 from mmrl.methods.oreo import PathPolicy, PathValue
 from mmrl.methods.p3o import PairwiseSurrogate
 from mmrl.methods.pacs import PACSLoss
 from mmrl.methods.prime import OutcomeCrossEntropy, ProcessAdvantage
+from mmrl.methods.remax import GreedyBaselineAdvantage
 from mmrl.methods.rl100 import DistillationTarget
 from mmrl.methods.rl_plus import MixtureSurrogate
+from mmrl.methods.rlfr import FlowRewards
 from mmrl.methods.rlgf import RollOutValue
+from mmrl.methods.rover import CentredReward, MeanLogprob, UniformBellmanLoss
 from mmrl.methods.seele import HintNegativeLogLikelihood
 from mmrl.methods.siren import LinearizedPenalty, OutputColumn, SelfAnchoredPenalty, nucleus_entropy
 from mmrl.methods.vine_ppo import SegmentAdvantage
+from mmrl.methods.vogue import UncertaintyBonus
 from mmrl.objectives.distillation import GKDLoss
 from mmrl.objectives.grounding import MapCrossEntropy
 from mmrl.objectives.imitation import NegativeLogLikelihood
@@ -82,6 +91,7 @@ ANNOTATORS = [
     ),
     Example(GroupAdvantage(None, None)),
     Example(SignedAdvantage()),
+    Example(GreedyBaselineAdvantage()),
     Example(BatchScaledAdvantage()),
     Example(RoleAdvantage()),
     Example(RoleAdvantage(("group", "is_first"), scale=False)),
@@ -94,6 +104,9 @@ ANNOTATORS = [
     Example(GAE(0.9, 0.8, token_rewards="token_rewards")),
     Example(GAE(0.9, 0.8), per_row=True),
     Example(GAE(0.9, 0.8, whiten=True), per_row=True),
+    Example(RewardStreams()),
+    Example(RewardStreams({"reward": 1.0, "token_rewards": 0.9}, baseline="values", whiten=True)),
+    Example(RewardStreams({"token_rewards": 0.9}, baseline=None)),
     *(Example(TruncatedImportanceSampling(2.0, level)) for level in ("token", "sequence", "joint")),
     *(Example(MaskedImportanceSampling(0.5, 2.0, level)) for level in ("token", "sequence", "joint")),
     *(Example(KLPenalty(0.1, level)) for level in ("token", "sequence")),
@@ -104,6 +117,15 @@ ANNOTATORS = [
     Example(DistillationTarget(rows=3), scores=True),
     Example(Logprobs(column="other_logprobs", model="reference", rows=3), scores=True),
     Example(OutputColumn(part="nucleus_entropy", rows=3), scores=True),
+    Example(
+        StatisticColumns(columns={"old_mean_logprobs": "mean_logprob", "old_logprobs": "logprobs"}, rows=3), scores=True
+    ),
+    Example(StatisticColumns(columns={"ref_logprobs": "logprobs"}, model="reference", rows=3), scores=True),
+    Example(LowProbabilityProxy(fraction=0.5)),
+    Example(FlowRewards(rows=3), scores=True),
+    Example(UncertaintyBonus(rows=3, context="clean"), scores=True),
+    Example(CentredReward()),
+    Example(CentredReward(scale=True)),
     Example(ProcessAdvantage(), group_relative=True),
     Example(SelfReward()),
     Example(SelfReward(reference=-3.0)),
@@ -125,6 +147,8 @@ TERMS = [
         for level in ("token", "sequence", "joint")
     ),
     Example(ClippedSurrogate(old="old_logprobs")),
+    Example(LowProbabilitySurrogate(coef=0.01)),
+    Example(UniformBellmanLoss(0.5)),
     Example(ClippedSurrogate(old="old_logprobs", importance_weights="importance_weights")),
     *(
         Example(ChainSurrogate(5, join, reduction, 0.1, 0.2, clip_dual))
@@ -168,6 +192,10 @@ TERMS = [
     Example(RepresentationLoss()),
     Example(ConstraintPenalty()),
     Example(DualLoss()),
+    Example(QFunctionLoss()),
+    Example(SoftValueLoss()),
+    Example(SoftValueLoss(0.5, gae_lambda=1.0, old=None)),
+    Example(StepRegression()),
     Example(PathValue()),
     Example(PathPolicy()),
     Example(SmoothedNegativeLogLikelihood(width=1.0)),
@@ -226,8 +254,10 @@ class Tabular(nn.Module):
         extra = {
             "choice_logprobs": choices,
             "denoising_error": error,
+            "hidden_states": error,
             "certainty": certainty(self.logits[state]),
             "nucleus_entropy": nucleus_entropy(self.logits[state], 0.95, batch["temperature"]),
+            "mean_logprob": MeanLogprob()(self.logits[state], batch["temperature"]),
             "map_logits": self.logits[state[:, :2]].view(-1, 2, 2, 2),
             "q": self.logits[state],
             "skill_reward": self.logits[state][..., 0],
@@ -266,8 +296,10 @@ def rows(per_row: bool) -> Batch:
             "kl_weights",
             "reward_logprobs",
             "token_rewards",
+            "old_mean_logprobs",
         )
     }
+    real["min_p_probs"] = 0.3 * (real["token_rewards"] > 0).float()
     real["behavior_logprobs"] = -real["behavior_logprobs"].abs()
     real["nucleus_entropy"] = real["penalty_slope"].abs()
     real["importance_weights"] = 0.1 + torch.rand(n, t, generator=generator)
@@ -277,6 +309,7 @@ def rows(per_row: bool) -> Batch:
     last = torch.tensor([int(s) == max(step[episode == e]) for s, e in zip(step, episode)])
     return Batch(
         **{"obs.state": torch.randint(6, (n, t), generator=generator)},
+        **{"other.clean.state": (torch.arange(n)[:, None] + torch.arange(t)) % 6},
         action=torch.randint(4, (n, t), generator=generator),
         action_mask=mask,
         self_reward_mask=self_reward_mask,
@@ -292,6 +325,7 @@ def rows(per_row: bool) -> Batch:
         step=step,
         reward=torch.randn(n, generator=generator) + episode_reward * last,
         episode_reward=episode_reward,
+        greedy_reward=torch.linspace(0, 1, n),
         is_first=step == 0,
         baseline_group=episode % 2,
         segment=(torch.arange(t) // 2).expand(n, t).clone(),

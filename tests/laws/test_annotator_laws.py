@@ -15,7 +15,7 @@ every = pytest.mark.parametrize("example", ANNOTATORS, ids=lambda example: examp
 def declared(example) -> Batch:
     """Only what the annotator says that it reads, and the policy's inputs."""
     batch = rows(example.per_row)
-    return Batch({k: v for k, v in batch.items() if k in example.part.reads() or k.startswith("obs.")})
+    return Batch({k: v for k, v in batch.items() if k in example.part.reads() or k.startswith(("obs.", "other."))})
 
 
 def test_every_annotator_has_an_example():

@@ -11,6 +11,7 @@ import torch
 from mmrl.batch import Batch
 from mmrl.data.collate import collate
 from mmrl.engines.local import LocalEngine
+from mmrl.methods.rover import MeanLogprob
 from mmrl.methods.siren import NucleusEntropy
 from mmrl.objectives.objective import Objective
 from mmrl.objectives.weighting import TokenMean
@@ -26,7 +27,7 @@ from tests.policies.text.test_vision import LLAVA
 
 TEMPERATURES = (0.3, 0.7, 1.0, 2.0)
 TRUNCATIONS = {"none": {}, "top_k": {"top_k": 12}, "top_p": {"top_p": 0.9}, "min_p": {"min_p": 0.05}}
-WRITES = dict(value_head=True, statistics={"nucleus_entropy": NucleusEntropy(1.0)})
+WRITES = dict(value_head=True, statistics={"nucleus_entropy": NucleusEntropy(1.0), "mean_logprob": MeanLogprob()})
 DISCRETE = {
     "text": lambda: decided(TextPolicy(config=dict(TINY), **WRITES)),
     "vlm": lambda: decided(VisionLanguagePolicy(config={**LLAVA, "text_config": dict(TINY)}, **WRITES)),
@@ -52,6 +53,9 @@ PER_CHOICE = (
     "kl_weights",
     "importance_weights",
     "nucleus_entropy",
+    "token_rewards",
+    "old_mean_logprobs",
+    "min_p_probs",
 )
 
 
@@ -100,7 +104,9 @@ def sampled(policy: Policy, head: str, sampling: Sampling) -> Batch:
             **reals,
             "importance_weights": reals["importance_weights"].exp(),
             "nucleus_entropy": reals["nucleus_entropy"].abs(),
+            "min_p_probs": reals["min_p_probs"].clamp(0, 1),
         },
+        segment=place // 2,
         values=values,
         returns=values + 1,
         self_reward_weight=self_reward_mask.any(1).float(),

@@ -55,8 +55,8 @@ def test_the_expert_hits(options):
     task = Clicks(**options)
     for index in range(60):
         scores = score(task, task[index], task.demonstrate(index))
-        weight = scores.pop("small")
-        assert set(scores.values()) == {1.0} and 1 / 3 <= weight <= 1
+        weight, size = scores.pop("small"), scores.pop("size", 0.5)
+        assert set(scores.values()) == {1.0} and 1 / 3 <= weight <= 1 and size == 0.5
 
 
 def test_points_count_inside_the_box_alone():
@@ -78,6 +78,10 @@ def test_boxes_are_paid_for_hit_overlap_and_edges():
     assert scores["iou"] == pytest.approx(iou(wide, prompt.answer)) and scores["exact"] == 1
     assert scores["gui"] == pytest.approx((1 + scores["iou"] / 4 + edges / 8) / 1.375)
     assert score(task, prompt, "0 0 64 64")["gui"] < scores["gui"]
+    width, height = x2 - x1, y2 - y1
+    ratio = (width + 2) * (height + 2) / (width * height)
+    assert scores["size"] == pytest.approx(ratio / (1 + ratio))
+    assert score(task, prompt, task.demonstrate(0))["size"] == 0.5 > score(task, prompt, "0 0 1 1")["size"]
 
 
 def test_small_targets_weigh_more():

@@ -7,6 +7,7 @@ from mmrl.rng import derive_rng
 from mmrl.types import Prompt
 from tasks.gridworld import GridWorld
 from tasks.gridworld.layout import Layout, State, draw_rooms
+from tasks.gridworld.quest import GridQuest
 
 LOCKED = Layout(("#######", "#.a#..#", "#..A.G#", "#######"), (1, 1))
 
@@ -44,6 +45,23 @@ def test_a_detour_and_wrong_actions_cost_moves():
     for action in "DURDRRR":
         step = environment.step(action)
     assert step.reward == pytest.approx(0.9) and step.scores["efficiency"] == pytest.approx(5 / 8)
+
+
+def test_keys_and_doors_of_a_quest_pay_once():
+    """R takes the key, DR walks through the door and back and through it again, RR reaches the goal."""
+    environment, step = reset(GridQuest(subgoal_reward=0.2, step_cost=0.01), LOCKED)
+    assert step.reward == 0
+    rewards = [environment.step(action).reward for action in "LRDRLRRR"]
+    assert rewards == pytest.approx([-0.01, 0.19, -0.01, 0.19, -0.01, -0.01, -0.01, 0.99])
+    environment, _ = reset(GridQuest(subgoal_reward=0.2), LOCKED)
+    assert sum(environment.step(action).reward for action in "RDRRR") == pytest.approx(1.4)
+    assert [environment.step(action).reward for action in "U"] == [0.0]
+
+
+def test_a_quest_has_the_initial_states_of_its_gridworld():
+    sizes = {"rows": 5, "columns": 7, "doors": 1, "max_turns": 12, "seed": 3}
+    plain, quest = GridWorld(**sizes), GridQuest(**sizes)
+    assert [plain[i].info["problem"] for i in range(5)] == [quest[i].info["problem"] for i in range(5)]
 
 
 def test_a_partial_view_is_the_square_around_the_agent():

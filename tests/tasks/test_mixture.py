@@ -1,12 +1,18 @@
 from dataclasses import dataclass
 
 import pytest
+import torch
 
+from mmrl.commands.cli import CLI
+from mmrl.config.compose import compose, to_lightning
 from mmrl.evaluation.metrics.by_task import SuccessRateByTask
 from mmrl.rng import derive_rng
+from mmrl.transforms.base import EpisodeTransform
 from tasks.arithmetic import Arithmetic
 from tasks.mixture import Mixture
 from tests.tasks.replies import reply
+from tests.test_recipes import shrink
+from tests.tiny_recipes import Watcher
 
 SUMS, PRODUCTS = Arithmetic((1, 1)), Arithmetic((1, 1), ("*",))
 
@@ -95,3 +101,32 @@ def test_more_than_a_part_has_is_refused():
         len(Mixture({"sums": SUMS}, {"sums": 1000}))
     with pytest.raises(IndexError, match="has 8 problems, asked for index 8"):
         Mixture({"sums": SUMS}, {"sums": 8})[8]
+
+
+class Record(EpisodeTransform):
+    """Appends the number of images of each problem that is trained on, by task, to a file."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __call__(self, episodes, ctx):
+        with open(self.file, "a") as file:
+            file.writelines(f"{e.prompt.info['task']} {len(e.prompt.images)}\n" for e in episodes)
+        return episodes
+
+
+def test_text_and_images_are_trained_on_in_one_iteration(tmp_path):
+    words = shrink(("recipe=grpo", "task=text_and_images", "policy=tiny_vlm"), tmp_path)
+    words += ["data.num_prompts=32"]
+    words += ["trainer.callbacks.watcher={_target_: tests.tiny_recipes.Watcher}"]
+    words += [f"data.transforms.record={{_target_: tests.tasks.test_mixture.Record, file: '{tmp_path}/seen'}}"]
+    cfg = compose(words)
+    cfg.data.task.counts = dict.fromkeys(("sums", "digits", "counting"), 80)
+    cfg.data.reward = {"_target_": "tests.tiny_recipes.Alternating"}
+    cli = CLI(to_lightning(cfg))
+    cli.fit()
+    assert set((tmp_path / "seen").read_text().splitlines()) == {"sums 0", "digits 1", "counting 1"}
+    watcher = next(c for c in cli.trainer.callbacks if isinstance(c, Watcher))
+    moved = {name for name, value in watcher.ends[0].items() if not torch.equal(value, watcher.start[name])}
+    for part in ("vision_tower", "language_model"):
+        assert any(part in name for name in moved), part

@@ -95,7 +95,10 @@ class Backend(ABC):
     """One vLLM instance, or a pool of equal ones; `start`, `push` and `report_weights` are called by every rank."""
 
     in_process: bool = False
-    """Whether every rank has an instance of its own, in its process, which takes tensors from `load`."""
+    """Whether every rank has an instance of its own, in its process."""
+
+    takes_tensors: bool = False
+    """Whether whole weights are sent by `load`, block by block, and not as a file by `push`."""
 
     @abstractmethod
     def start(self, folder: Path, version: int) -> None:

@@ -101,24 +101,50 @@ class Client:
     # ---------------------------------------------------------------- weights
 
     async def push(self, files: list[Path], version: int) -> None:
-        """Load tensors while no request runs, and reset every cache of older weights."""
+        """Load the tensors of files."""
         for file in files:
-            for answer in await self._workers("mmrl_check", str(file)):
-                if answer["problems"]:
-                    raise EngineFailure(
-                        f"the vLLM server at {self.address} cannot take the policy's weights: "
-                        + "; ".join(answer["problems"])
-                    )
-        await self.ask("/pause?mode=wait", {})
-        await self.ask("/start_weight_update", {})
+            self._refuse(await self._workers("mmrl_check", str(file)))
+        await self.start_update()
         for file in files:
             await self.ask("/update_weights", {"update_info": {"path": str(file), "version": version}})
+        await self.finish_update(version)
+
+    async def check_broadcast(self, contents: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return each worker's answer to `mmrl_check_broadcast`; raises EngineFailure if it cannot load the tensors."""
+        answers = await self._workers("mmrl_check_broadcast", contents["tensors"], contents["scales"])
+        self._refuse(answers)
+        return answers
+
+    async def join(self, address: dict[str, Any], first_rank: int) -> None:
+        """Make the workers members of a group, from a rank on; returns when all members are there."""
+        info = {"address": address, "first_rank": first_rank}
+        await self.ask("/init_weight_transfer_engine", {"init_info": info})
+
+    async def receive(self, contents: dict[str, Any], version: int) -> None:
+        """Load tensors that are broadcast meanwhile."""
+        await self.ask("/update_weights", {"update_info": contents | {"version": version}})
+
+    async def start_update(self) -> None:
+        """Wait for running requests, and begin to load weights."""
+        await self.ask("/pause?mode=wait", {})
+        await self.ask("/start_weight_update", {})
+
+    async def finish_update(self, version: int) -> None:
+        """End a transfer, reset every cache of older weights, and answer requests again."""
         await self.ask("/finish_weight_update", {"weight_version": str(version)})
         if not (await self.ask("/reset_prefix_cache", {}))["success"]:
             raise EngineFailure(f"the vLLM server at {self.address} did not reset its prefix cache; restart it")
         await self.ask("/reset_mm_cache", {})
         await self.ask("/reset_encoder_cache", {})
         await self.ask("/resume", {})
+
+    def _refuse(self, answers: list[dict[str, Any]]) -> None:
+        for answer in answers:
+            if answer["problems"]:
+                raise EngineFailure(
+                    f"the vLLM server at {self.address} cannot take the policy's weights: "
+                    + "; ".join(answer["problems"])
+                )
 
     async def name(self, version: int) -> None:
         """Set the version of the weights that the server holds."""
@@ -130,7 +156,7 @@ class Client:
         version = (await self.ask("/weight_info"))["weight_version"]
         return [EngineWeights.read(reply, int(version)) for reply in await self._workers("mmrl_report_weights")]
 
-    async def _workers(self, question: str, *words: str) -> list[dict[str, Any]]:
+    async def _workers(self, question: str, *words: Any) -> list[dict[str, Any]]:
         return (await self.ask("/collective_rpc", {"method": question, "args": list(words)}))["results"]
 
 

@@ -69,7 +69,7 @@ class VllmEngine(Engine):
     def sync(self, policy: Any, version: int) -> None:
         with raise_together():  # no rank samples from now on
             canary = policy.canary()  # refuses, by name, a policy that vLLM cannot serve
-        if self.backend.in_process and self.sent.whole:
+        if self.backend.takes_tensors and self.sent.whole:
             self._verify_weights(self._load(policy, version), version)
         else:
             with collect_weights(policy) as whole:
@@ -80,22 +80,32 @@ class VllmEngine(Engine):
         self._run_canary(canary)
 
     def _load(self, policy: Any, version: int) -> SentWeights:
-        """Let this rank's vLLM load the weights, block by block; it is started without any."""
+        """Let vLLM load the weights, block by block; it is started without any."""
         if self._folder is None:
-            with raise_together():
-                self._folder, self._writes = self._make_folder(), True
-                without_weights(policy).save_config(self._folder / "start")
-            self.backend.start(self._folder / "start", version)
+            self._start_empty(policy, version)
         with raise_together():
             blocks = WeightBlocks(policy)
+        if self._writes and not self.backend.in_process:
+            self.spent["engine/sent_mib"] = sum(t.numel() * t.itemsize for t in blocks.headers.values()) / 2**20
         return self.backend.load(blocks, version)
 
+    def _start_empty(self, policy: Any, version: int) -> None:
+        """Start vLLM with the policy's configuration: of each rank, or of the pool of all ranks."""
+        with raise_together():
+            self._writes = self.backend.in_process or rank_and_size()[0] == 0
+            if self._writes:
+                self._folder = self._make_folder()
+                without_weights(policy).save_config(self._folder / "start")
+        if not self.backend.in_process:
+            self._folder = broadcast(self._folder)
+        self.backend.start(self._folder / "start", version)
+
     def _make_folder(self) -> Path:
-        """Make a folder of this rank's own."""
+        """Make a folder, of this rank's own if each has an instance of vLLM."""
         if self.folder is None:
             return Path(tempfile.mkdtemp(prefix="mmrl-vllm-", dir=_shared_memory_folder()))
         rank, processes = rank_and_size()
-        return Path(self.folder) / f"rank-{rank}" if processes > 1 else Path(self.folder)
+        return Path(self.folder) / f"rank-{rank}" if processes > 1 and self.backend.in_process else Path(self.folder)
 
     def _start(self, policy: Any, version: int) -> Mapping[str, Tensor] | None:
         """Start vLLM; return the tensors that it must then hold, or None if weights must be pushed first.
@@ -195,6 +205,8 @@ class VllmEngine(Engine):
     def _drawing(self, sampling: Sampling) -> Drawing:
         refuse_mean(sampling)
         greedy = sampling.decode == "argmax"
+        if not greedy and sampling.annealing is not None:
+            raise ValueError("sampling.annealing: vLLM draws a completion at one temperature; use engine=local")
         if not greedy and not COLDEST <= sampling.temperature <= HOTTEST:
             raise ValueError(
                 f"sampling.temperature={sampling.temperature}: vLLM draws with {COLDEST} to {HOTTEST}; "

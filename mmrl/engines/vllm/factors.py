@@ -1,4 +1,4 @@
-"""Files of low-rank adapter factors, which vLLM's workers merge into the base weights.
+"""Low-rank adapter factors, from files or from memory, which vLLM's workers merge into the base weights.
 
 vLLM decodes with merged weights, as fast as without adapters. This module is imported inside vLLM, in an environment
 that may lack mmrl's other dependencies.
@@ -39,22 +39,42 @@ def write_factors(pairs: Mapping[str, Factors], base: Path, path: Path) -> None:
     save_file(tensors, path, metadata={"base": str(base.absolute()), "scales": scales})
 
 
+def read_factors(path: Path) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Return the factors of a file, by name, and their scales."""
+    with safe_open(path, "pt") as file:
+        scales = json.loads((file.metadata() or {}).get("scales", "{}"))
+        return {name: file.get_tensor(name) for name in file.keys()}, scales  # noqa: SIM118
+
+
 class Weights:
-    """Tensors of a safetensors file, of a folder of them, or of a file of factors merged with its base.
+    """Tensors of a safetensors file, of a folder of them, or of factors merged with their base.
 
     Args:
         path: file or folder.
         device: device of the tensors.
+        factors: in memory and on the device, to be merged with the weights at `path`.
+        scales: of the factors.
     """
 
-    def __init__(self, path: Path, device: str = "cpu"):
+    def __init__(
+        self,
+        path: Path,
+        device: str = "cpu",
+        factors: Mapping[str, Tensor] | None = None,
+        scales: Mapping[str, float] | None = None,
+    ):
         self._stack = ExitStack()
+        if factors is not None:
+            self._own: dict[str, Any] = {name: _InMemory(tensor) for name, tensor in factors.items()}
+            self._scales = dict(scales or {})
+            self._base: Weights | None = self._stack.enter_context(Weights(path, device))
+            return
         files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
         opened = [self._stack.enter_context(safe_open(file, "pt", device=device)) for file in files]
         about = opened[0].metadata() or {} if len(opened) == 1 else {}
-        self._scales: dict[str, float] = json.loads(about.get("scales", "{}"))
+        self._scales = json.loads(about.get("scales", "{}"))
         self._own = {name: file for file in opened for name in file.keys()}  # noqa: SIM118
-        self._base: Weights | None = None
+        self._base = None
         if "base" in about:
             self._base = self._stack.enter_context(Weights(Path(about["base"]), device))
 
@@ -100,6 +120,22 @@ class Weights:
 
     def _piece(self, name: str) -> Any:
         return self._own[name].get_slice(name) if self._base is None else self._base._piece(name)
+
+
+class _InMemory:
+    """Tensor in the place of an open file that has it."""
+
+    def __init__(self, tensor: Tensor):
+        self._tensor = tensor
+
+    def get_tensor(self, _: str) -> Tensor:
+        return self._tensor
+
+    def get_slice(self, _: str) -> _InMemory:
+        return self
+
+    def get_shape(self) -> list[int]:
+        return list(self._tensor.shape)
 
 
 _DTYPES = {

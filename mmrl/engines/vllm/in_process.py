@@ -15,12 +15,12 @@ from PIL import Image
 
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt, EngineWeights
 from mmrl.engines.vllm.colocation import keep_training_group, launcher_variables, leave_groups
-from mmrl.engines.vllm.options import engine_options
+from mmrl.engines.vllm.options import engine_options, load_format
 from mmrl.engines.vllm.ranks import raise_together
 from mmrl.engines.vllm.sampling import parse_finish_reason, parse_support, sampling_fields
 from mmrl.engines.vllm.sent_weights import SentWeights
 from mmrl.engines.vllm.weight_blocks import WeightBlocks
-from mmrl.engines.vllm.worker import EMPTY, register
+from mmrl.engines.vllm.worker import register
 from mmrl.parallel import rank_and_size
 
 ENVIRONMENT = {  # read by vLLM when it is imported
@@ -47,7 +47,7 @@ class InProcess(Backend):
         next transfer brings the weights in any case.
     """
 
-    in_process = True
+    in_process = takes_tensors = True
 
     def __init__(
         self,
@@ -111,8 +111,7 @@ class InProcess(Backend):
             memory_share=None if on_cpu else self.memory_share,
         )
         options["enable_sleep_mode"] = not on_cpu  # vLLM's CPU build has none
-        if next(folder.glob("*.safetensors"), None) is None:
-            options["load_format"] = EMPTY
+        options["load_format"] = load_format(folder)
         if rank_and_size()[1] > 1:
             options["distributed_executor_backend"] = "external_launcher"  # beside the training processes' group
             keep_training_group()

@@ -13,7 +13,7 @@ import torch
 
 from mmrl.engines.vllm.backend import EngineFailure
 from mmrl.engines.vllm.client import SOCKET, Client
-from mmrl.engines.vllm.options import engine_options
+from mmrl.engines.vllm.options import engine_options, load_format
 from mmrl.engines.vllm.python import find_python, vllm_version
 from mmrl.engines.vllm.replica import Launched
 
@@ -63,7 +63,8 @@ class Launch:
         on_cpu = "cpu" in found
         if not on_cpu:
             self._check_devices(processes)
-        options = engine_options(folder, on_cpu, **self.engine) | SERVING | self.options
+        options = engine_options(folder, on_cpu, **self.engine) | {"load_format": load_format(folder)}
+        options |= SERVING | self.options
         logs = Path(self.logs or tempfile.mkdtemp(prefix="mmrl-logs-")).absolute()
         logs.mkdir(parents=True, exist_ok=True)
         replicas: list[Launched] = []

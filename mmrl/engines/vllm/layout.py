@@ -30,7 +30,12 @@ class Layout:
 def headers(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a file or folder by name, without data."""
     with Weights(path) as weights:
-        return {name: torch.empty(weights.shape(name), dtype=weights.dtype(name), device="meta") for name in weights}
+        return headers_of(weights)
+
+
+def headers_of(weights: Weights) -> dict[str, Tensor]:
+    """Return open tensors by name, without data."""
+    return {name: torch.empty(weights.shape(name), dtype=weights.dtype(name), device="meta") for name in weights}
 
 
 def rename_for_model(model: nn.Module, weights: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:

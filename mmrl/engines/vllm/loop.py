@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -40,3 +40,12 @@ async def _cancel_all() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+
+
+async def wait_for_all(*steps: Awaitable[T]) -> list[T]:
+    """Run steps concurrently and return their results; the first failure is raised when all have ended."""
+    found = await asyncio.gather(*steps, return_exceptions=True)
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+    return found  # type: ignore[return-value]

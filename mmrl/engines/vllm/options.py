@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mmrl.engines.vllm.sampling import TIED, WIDEST
-from mmrl.engines.vllm.worker import EXTENSION, LOADER, TRANSFER
+from mmrl.engines.vllm.worker import EMPTY, EXTENSION, LOADER, TRANSFER
 
 BLOCK = 32  # tokens of a prefix-cache block; supported by CPU and GPU attention
 
@@ -59,6 +59,11 @@ def engine_options(
         "gpu_memory_utilization": memory_share,
     }
     return options | {name: value for name, value in given.items() if value is not None}
+
+
+def load_format(folder: Path) -> str:
+    """Return vLLM's load format for a checkpoint folder, which may have no weights."""
+    return EMPTY if next(folder.glob("*.safetensors"), None) is None else LOADER
 
 
 def checkpoint_dtype(folder: Path) -> str:

@@ -21,6 +21,8 @@ Restart = Callable[[int, int, str], Awaitable[int]]
 """Restarts a server of the pool, unless it was restarted since: (its number, its known count of starts, the reason) to
 its count of starts, when it holds the last weights."""
 
+RESUME = "resume from the last iteration with ckpt_path=<run folder>/checkpoints/last.ckpt"  # advice after a failure
+
 
 class RestartService:
     """Answers other ranks' requests for a restart, in the event loop of rank 0's requests.

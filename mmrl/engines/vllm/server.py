@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mmrl.engines.vllm.backend import Backend, Drawing, EngineFailure, EngineOutput, EnginePrompt, EngineWeights
+from mmrl.engines.vllm.broadcast import WeightBroadcast
 from mmrl.engines.vllm.client import Client, Refused
 from mmrl.engines.vllm.dispatch import Dispatch
+from mmrl.engines.vllm.factors import read_factors
 from mmrl.engines.vllm.launch import LOCAL, Launch, find_host, serve_command
-from mmrl.engines.vllm.loop import Loop
+from mmrl.engines.vllm.loop import Loop, wait_for_all
 from mmrl.engines.vllm.ranks import broadcast, raise_together, spans_nodes
 from mmrl.engines.vllm.replica import Replica
-from mmrl.engines.vllm.restarts import RestartService, request_restart
+from mmrl.engines.vllm.restarts import RESUME, RestartService, request_restart
+from mmrl.engines.vllm.sent_weights import SentWeights
 from mmrl.parallel import rank_and_size
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-RESUME = "resume from the last iteration with ckpt_path=<run folder>/checkpoints/last.ckpt"
 
 
 class Server(Backend):
@@ -55,6 +56,9 @@ class Server(Backend):
         restarts: maximum number of restarts per run.
         in_flight: most requests at one server at a time, over all training processes.
         logs: folder for the servers' logs; None makes one among the temporary files.
+        transfer: "files" that servers read, for which they need a folder that they share with rank 0; or "broadcast" by
+        NCCL (gloo without GPUs), block by block, with which the folder has the model's configuration and tokenizer
+        alone, and the base weights of `adapters`.
     """
 
     def __init__(
@@ -75,7 +79,10 @@ class Server(Backend):
         restarts: int = 3,
         in_flight: int = 256,
         logs: str | None = None,
+        transfer: str = "files",
     ):
+        if transfer not in ("files", "broadcast"):
+            raise ValueError(f"engine.transfer must be files or broadcast, got {transfer!r}")
         if servers < 1 or in_flight < 1 or restarts < 0 or timeout_seconds <= 0:
             raise ValueError("engine: servers and in_flight must be at least 1, restarts 0, timeout_seconds above 0")
         if devices is not None and len(devices) != servers:
@@ -87,13 +94,15 @@ class Server(Backend):
         )
         self.timeout_seconds, self.start_seconds = timeout_seconds, start_seconds
         self.urls, self.restarts, self.in_flight = urls, restarts, in_flight
+        self.takes_tensors = transfer == "broadcast"
         self.devices, self.memory_share, self.cache_gib = devices, memory_share, cache_gib
         self.restarted = 0
         self._replicas: list[Replica] = []
         self._loop: Loop | None = None
         self._private: Path | None = None  # sockets
         self._started: tuple[Path, int] | None = None  # folder and version
-        self._pushed: tuple[Path, int] | None = None  # the last transfer
+        self._pushed: tuple[Path | None, int] | None = None  # the last transfer: its file, unless it was a broadcast
+        self._broadcast: WeightBroadcast | None = None  # on rank 0
         self._service: RestartService | None = None  # on rank 0, for the other ranks
         self._owner: Client | None = None  # on other ranks: of rank 0's service
 
@@ -122,15 +131,25 @@ class Server(Backend):
 
     def push(self, weights: Path, version: int) -> None:
         path = Path(weights).absolute()
-        self._pushed = path, version  # loaded by a server that restarts from now on
+        self._pushed = None if self.takes_tensors else path, version  # for servers that restart from now on
         with raise_together():
-            if rank_and_size()[0] == 0:
-                self._run(
-                    self._on_every_replica(
-                        lambda replica: self._with_retry(replica, lambda: replica.client.push([path], version))
-                    )
-                )
+            if self._broadcast is not None:
+                factors, scales = read_factors(path)
+                self._broadcast.push(factors, [factors], version, scales)
+            elif rank_and_size()[0] == 0:
+                self._run(self._on_every_replica(lambda r: self._with_retry(r, lambda: r.client.push([path], version))))
         self._share_servers()
+
+    def load(self, blocks: Any, version: int) -> SentWeights:
+        self._pushed, sent = (None, version), SentWeights()
+        with raise_together():
+            try:
+                if self._broadcast is not None:
+                    sent = self._broadcast.push(blocks.headers, blocks, version)
+            finally:
+                blocks.drain()
+        self._share_servers()
+        return sent
 
     def report_weights(self) -> EngineWeights | None:
         with raise_together():
@@ -151,7 +170,10 @@ class Server(Backend):
         replicas, self._replicas = self._replicas, []
         loop, self._loop = self._loop, None
         service, self._service = self._service, None
+        sender, self._broadcast = self._broadcast, None
         owner, self._owner = self._owner, None
+        if sender is not None:
+            sender.close()
         if loop is not None and service is not None:
             loop.run(service.close())
         if replicas:
@@ -179,6 +201,8 @@ class Server(Backend):
                 self._service = RestartService(self._restart, self._private, host if several_nodes else None)
                 self._run(self._service.start())
         self._run(self._on_every_replica(self._ensure_ready))
+        if self.takes_tensors:
+            self._broadcast = WeightBroadcast(self._replicas, self._run, self._with_retry, self.timeout_seconds)
 
     def _share_servers(self) -> None:
         """Give the other ranks the addresses of rank 0's servers and their counts of starts. Collective."""
@@ -207,9 +231,11 @@ class Server(Backend):
         await replica.up()
         try:
             await replica.client.name(version)
-            if not replica.launched:  # it has the weights that it was started with
+            if not replica.launched and not self.takes_tensors:  # it has the weights that it was started with
                 await replica.client.push(sorted(folder.glob("model*.safetensors")), version)
-            if self._pushed is not None:
+            if self._broadcast is not None:
+                await self._broadcast.resend(replica)
+            elif self._pushed is not None and self._pushed[0] is not None:
                 await replica.client.push([self._pushed[0]], self._pushed[1])
         except (OSError, Refused) as error:
             advice = f"Start it with mmrl installed beside vLLM, VLLM_SERVER_DEV_MODE=1 and: {serve_command()}"
@@ -262,12 +288,8 @@ class Server(Backend):
             raise EngineFailure(f"{replica}: {error}. {RESUME}") from error
 
     async def _on_every_replica(self, action: Callable[[Replica], Awaitable[T]]) -> list[T]:
-        """Call a function of all servers concurrently; the first failure is raised when all have ended."""
-        found = await asyncio.gather(*map(action, self._replicas), return_exceptions=True)
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
-        return found  # type: ignore[return-value]
+        """Call a function of all servers concurrently."""
+        return await wait_for_all(*map(action, self._replicas))
 
     def _run(self, made: Any) -> Any:
         if self._loop is None:

@@ -22,6 +22,7 @@ from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, i
 
 from mmrl.engines.vllm.factors import Weights
 from mmrl.engines.vllm.layout import rename_for_model
+from mmrl.engines.vllm.weight_group import GroupAddress, Header, WeightGroup
 from mmrl.engines.vllm.worker import IN_MEMORY
 
 
@@ -54,43 +55,71 @@ class EmptyLoader(DummyModelLoader):
 
 
 @dataclass
-class FileInfo(WeightTransferUpdateInfo):
-    """Transfer request: a safetensors file that the worker can read, and the version of its weights."""
+class UpdateInfo(WeightTransferUpdateInfo):
+    """Transfer request: a safetensors file that the worker can read, or the tensors of a broadcast."""
 
-    path: str
-    version: int
+    version: int  # of the weights
+    path: str = IN_MEMORY
+    tensors: dict[str, Header] | None = None  # that rank 0 of the group broadcasts, in this order
+    scales: dict[str, float] | None = None  # if they are factors of low-rank adapters
 
 
 @dataclass
-class NoInfo(WeightTransferInitInfo):
-    """Empty setup information: a transfer by file needs none."""
+class ConnectInfo(WeightTransferInitInfo):
+    """Setup information: the group of a broadcast and the rank of the server's first worker; a file needs none."""
+
+    address: dict[str, Any] | None = None
+    first_rank: int = 1
 
 
-class FileTransfer(WeightTransferEngine[NoInfo, FileInfo]):
-    """Transfer engine that reads the weights from a file, normally in shared memory."""
+class Transfer(WeightTransferEngine[ConnectInfo, UpdateInfo]):
+    """Transfer engine that reads the weights from a file, normally in shared memory, or receives a broadcast."""
 
-    init_info_cls = NoInfo
-    update_info_cls = FileInfo
+    init_info_cls = ConnectInfo
+    update_info_cls = UpdateInfo
 
     source: str | None = None  # of the last complete transfer
     version: int | None = None
-    _latest: FileInfo | None = None
+    _latest: UpdateInfo | None = None
+    _group: WeightGroup | None = None
 
-    def init_transfer_engine(self, init_info: NoInfo) -> None:
-        """Do nothing: a file needs no connection."""
+    def init_transfer_engine(self, init_info: ConnectInfo) -> None:
+        """Join the group of a broadcast, after leaving the last one; without an address nothing is done."""
+        if init_info.address is not None:
+            self.shutdown()
+            self._group = WeightGroup(GroupAddress(**init_info.address), init_info.first_rank + self._rank())
+
+    def _rank(self) -> int:
+        """Return the number of this worker in its server."""
+        parallel = self.parallel_config
+        return parallel.data_parallel_rank * parallel.world_size + parallel.rank
 
     def start_weight_update(self) -> None:
         initialize_layerwise_reload(self.model)
 
-    def receive_weights(self, update_info: FileInfo) -> None:
-        with Weights(Path(update_info.path), _device_name(self.device)) as weights:
-            self.model.load_weights(rename_for_model(self.model, ((name, weights.tensor(name)) for name in weights)))
+    def receive_weights(self, update_info: UpdateInfo) -> None:
+        if update_info.tensors is None:
+            with Weights(Path(update_info.path), _device_name(self.device)) as weights:
+                self._load(weights)
+        else:
+            if self._group is None:
+                raise RuntimeError("a broadcast of weights was announced, but this worker is in no group")
+            tensors = self._group.receive(update_info.tensors, self.device)
+            if update_info.scales is None:
+                self.model.load_weights(rename_for_model(self.model, tensors.items()))
+            else:
+                base = Path(self._default_model_config.model)
+                with Weights(base, _device_name(self.device), tensors, update_info.scales) as weights:
+                    self._load(weights)
         self._latest = update_info
+
+    def _load(self, weights: Weights) -> None:
+        self.model.load_weights(rename_for_model(self.model, ((name, weights.tensor(name)) for name in weights)))
 
     def receive_tensors(self, tensors: Mapping[str, Tensor], version: int) -> None:
         """Load some of the tensors of a transfer within the process."""
         self.model.load_weights(rename_for_model(self.model, tensors.items()))
-        self._latest = FileInfo(IN_MEMORY, version)
+        self._latest = UpdateInfo(version)
 
     def finish_weight_update(self) -> None:
         finalize_layerwise_reload(self.model, self.model_config)
@@ -98,7 +127,10 @@ class FileTransfer(WeightTransferEngine[NoInfo, FileInfo]):
             self.source, self.version = self._latest.path, self._latest.version
 
     def shutdown(self) -> None:
-        """Do nothing: no resource is held."""
+        """Leave the group of a broadcast."""
+        group, self._group = self._group, None
+        if group is not None:
+            group.close()
 
 
 def _device_name(device: torch.device) -> str:

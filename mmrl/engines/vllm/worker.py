@@ -13,7 +13,8 @@ from torch import Tensor
 
 from mmrl.engines.vllm.factors import Weights
 from mmrl.engines.vllm.fingerprint import fingerprint
-from mmrl.engines.vllm.layout import Layout, headers, layout, model_tensors
+from mmrl.engines.vllm.layout import Layout, headers, headers_of, layout, model_tensors
+from mmrl.engines.vllm.weight_group import Header, build_empty
 
 TRANSFER = "mmrl_file"  # --weight-transfer-config '{"backend": "mmrl_file"}'
 LOADER = "mmrl"  # --load-format mmrl
@@ -28,7 +29,7 @@ def register() -> None:
     from vllm.model_executor import model_loader
 
     if TRANSFER not in WeightTransferEngineFactory._registry:
-        WeightTransferEngineFactory.register_engine(TRANSFER, "mmrl.engines.vllm.transfer", "FileTransfer")
+        WeightTransferEngineFactory.register_engine(TRANSFER, "mmrl.engines.vllm.transfer", "Transfer")
     if LOADER not in model_loader._LOAD_FORMAT_TO_MODEL_LOADER:
         from mmrl.engines.vllm.transfer import CheckpointLoader, EmptyLoader
 
@@ -63,6 +64,24 @@ class Questions:
             self._mmrl_layouts()[IN_MEMORY] = found
         dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in model_tensors(model).values()}
         return {"problems": found.problems, "dtypes": sorted(dtypes)}
+
+    def mmrl_check_broadcast(self, headers: Mapping[str, Header], scales: Mapping[str, float] | None) -> dict[str, Any]:
+        """Answer as `mmrl_check_tensors` for tensors that will be broadcast, and name the device type of the model.
+
+        With scales they are factors, which are merged with the checkpoint that the model was started from.
+        """
+        tensors = build_empty(headers)
+        device = self.weight_transfer_engine.device.type
+        if scales is not None:
+            base = Path(self.model_config.model)
+            if next(base.glob("*.safetensors"), None) is None:
+                problem = f"{base}, from which the server was started, has no weights that factors can be merged with"
+                return {"problems": [problem], "dtypes": [], "device": device}
+            with Weights(base, factors=tensors, scales=scales) as weights:
+                if problems := weights.problems():
+                    return {"problems": problems, "dtypes": [], "device": device}
+                tensors = headers_of(weights)
+        return self.mmrl_check_tensors(tensors) | {"device": device}
 
     def mmrl_load(self, tensors: Mapping[str, Tensor], version: int) -> None:
         """Load some of the tensors of a transfer that has been started."""

@@ -101,7 +101,7 @@ class RemotePolicy(Policy):
         requests = [unpack(row[:n].numpy().tobytes()) for row, n in zip(observation["message"], lengths)]
         self._check(metadata, requests[0])
         if metadata.get("protocol") == PROTOCOL:
-            settings = asdict(sampling)
+            settings = {name: value for name, value in asdict(sampling).items() if value is not None}
             requests = [
                 {**request, SEED: int(seed), SAMPLING: settings} for request, seed in zip(requests, noise.seeds)
             ]

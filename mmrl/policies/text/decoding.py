@@ -68,7 +68,7 @@ def generate(
         token, logprob, support = draw(
             logits,
             uniform[live, t],
-            temperature=sampling.temperature,
+            temperature=sampling.temperature_at(t),
             top_k=sampling.top_k,
             top_p=sampling.top_p,
             min_p=sampling.min_p,

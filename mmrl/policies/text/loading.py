@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from transformers.utils import logging as transformers_logging
 
 from mmrl.policies.quantization import dequantize_linears, quantize_linears
 from mmrl.policies.text.checkpoint import locate_checkpoint, remove_quantization
-from mmrl.policies.weights import check_finite, check_folder
+from mmrl.policies.weights import check_finite, check_folder, fill, read_weights
 
 log = logging.getLogger(__name__)
 
@@ -150,3 +150,20 @@ def merge_lora(model: Any) -> Any:
     if not hasattr(model, "merge_and_unload"):
         return model
     return dequantize_linears(copy.deepcopy(model)).merge_and_unload()
+
+
+def build_value_head(hidden_size: int, path: str | None) -> nn.Linear:
+    """Build a value head that predicts 0, or that of a folder that `save_pretrained` wrote."""
+    head = nn.Linear(hidden_size, 1)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    if path is not None and (saved := Path(path) / "value_head.safetensors").exists():
+        fill(head, read_weights(saved, "save the policy there again"), str(saved))
+    return head
+
+
+def choose_layers(depths: Sequence[float], layers: int) -> list[int]:
+    """Return the numbers of the layers at these depths, from 1 for the first to `layers` for the last."""
+    if not all(0 < depth <= 1 for depth in depths):
+        raise ValueError(f"policy.hidden_layers must be depths in (0, 1], got {list(depths)}")
+    return [max(1, round(depth * layers)) for depth in depths]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from mmrl.batch import Batch, Ragged, pad_stack
@@ -26,13 +26,12 @@ from mmrl.policies.text.decoding import generate, next_logits
 from mmrl.policies.text.generation import ServedPolicy, refuse_mean
 from mmrl.policies.text.packing import plan as packing
 from mmrl.policies.text.packing.output_layer import MAX_LOGITS, OutputLayer
-from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_tokens
+from mmrl.policies.text.packing.packed_inputs import BatchTokens, PackedInputs, score_tokens, scored_states
 from mmrl.policies.text.packing.prefix_attention import enable_prefix_sharing
 from mmrl.policies.text.packing.prefix_sharing import PrefixSharing
-from mmrl.policies.text.statistics import Statistic
+from mmrl.policies.text.statistics import ChoiceStatistic
 from mmrl.policies.text.tiny import character_tokenizer, special_ids
 from mmrl.policies.text.tokenizer import encode_answer, set_pad_token
-from mmrl.policies.weights import fill, read_weights
 from mmrl.rng import Noise
 from mmrl.types import Observation, PolicyOutput, Sampling
 
@@ -55,6 +54,7 @@ class TextPolicy(ServedPolicy):
         attention: transformers attention implementation; architectures without "sdpa" run with "eager", and warn.
         gradient_checkpointing: trade time for memory in the learn step.
         statistics: statistics of each choice's distribution, by the names that terms read.
+        hidden_layers: depths in (0, 1] of the output `hidden_states` [N, T, L, D], the states before each choice.
         template_arguments: further arguments of the chat template, for example {enable_thinking: false}.
     """
 
@@ -71,11 +71,12 @@ class TextPolicy(ServedPolicy):
         dtype: str = "float32",
         attention: str = "sdpa",
         gradient_checkpointing: bool = False,
-        statistics: dict[str, Statistic] | None = None,
+        statistics: dict[str, ChoiceStatistic] | None = None,
         template_arguments: dict[str, Any] | None = None,
         quantization: Literal["nf4", "fp4"] | None = None,
         max_logits: int = MAX_LOGITS,
         pack_prompts: bool = False,
+        hidden_layers: Sequence[float] = (),
     ):
         super().__init__()
         if path is None and config is None:
@@ -99,17 +100,14 @@ class TextPolicy(ServedPolicy):
         enable_prefix_sharing(model.config)
         self.prefix_sharing, self.output_layer = PrefixSharing(model.config, pack_prompts), OutputLayer(max_logits)
         self.model = loading.add_lora(loading.remove_dropout(model), lora, quantization)
-        self.value_head = nn.Linear(self.hidden_size, 1) if value_head else None
-        if self.value_head is not None:
-            nn.init.zeros_(self.value_head.weight)
-            nn.init.zeros_(self.value_head.bias)
-            if path is not None and (head := Path(path) / "value_head.safetensors").exists():
-                fill(self.value_head, read_weights(head, "save the policy there again"), str(head))
+        self.value_head = loading.build_value_head(self.hidden_size, path) if value_head else None
+        self.hidden_layers = loading.choose_layers(hidden_layers, model.config.get_text_config().num_hidden_layers)
 
     @classmethod
     def predicts(cls, init_args: Mapping[str, Any]) -> frozenset[str]:
         # `act` gives no values, since an engine may have only the language model; the annotator `values` writes them
-        return frozenset({"values"} if init_args.get("value_head") else ()).union(init_args.get("statistics") or ())
+        made = {"values": init_args.get("value_head"), "hidden_states": init_args.get("hidden_layers")}
+        return frozenset(name for name, given in made.items() if given).union(init_args.get("statistics") or ())
 
     # ---------------------------------------------------------------- what a vision-language policy overrides
 
@@ -158,8 +156,6 @@ class TextPolicy(ServedPolicy):
     def extra_inputs(self, observation: Mapping[str, Any]) -> dict[str, Tensor]:
         """Return the model's inputs of prompts other than ids, mask and positions."""
         return {}
-
-    # ---------------------------------------------------------------- acting
 
     def act(self, observation: Mapping[str, Any], sampling: Sampling, noise: Noise) -> Action:
         return self.act_groups(observation, torch.arange(len(noise)), sampling, noise)
@@ -245,7 +241,7 @@ class TextPolicy(ServedPolicy):
             part.new_zeros(size.numel(), *part.shape[1:]).index_copy(0, choice_indices, part).unflatten(0, size)
             for part in parts
         )
-        extra = dict(zip(self.statistics, more))
+        extra = dict(zip((*self.statistics, *(["hidden_states"] if self.hidden_layers else ())), more))
         return PolicyOutput(logprobs, entropy, more[-1] if self.value_head is not None else None, extra)
 
     def _score_batches(self, tokens: BatchTokens, batches: list[packing.PackedBatch], batch: Batch) -> list[Tensor]:
@@ -266,14 +262,18 @@ class TextPolicy(ServedPolicy):
         def score(logits: Tensor, at: slice) -> list[Tensor]:
             logits = self._mask_forbidden(logits)
             logprobs, entropy = score_tokens(logits, chosen[at], batch, choice_index[at])
-            extra = (statistic(logits[:, None], temperature[at])[:, 0] for statistic in self.statistics.values())
-            return [logprobs, entropy, *extra]
+            given = logits[:, None], temperature[at], chosen[at][:, None]
+            return [logprobs, entropy, *(each.measure(*given)[:, 0] for each in self.statistics.values())]
 
-        options = {"output_hidden_states": self.value_head is not None}
+        options = {"output_hidden_states": self.value_head is not None or bool(self.hidden_layers)}
         (logprobs, *others), out = self.output_layer.score(self.model, inputs, score, self.text_ids(), **options)
         made = [logprobs.masked_fill(forbidden, 0.0), *others]
+        if self.hidden_layers:
+            made.append(
+                torch.stack([out.hidden_states[k] for k in self.hidden_layers], 2)[:, -inputs.width :].flatten(0, 1)
+            )
         if self.value_head is not None:
-            hidden = out.hidden_states[-1][:, -inputs.width :].flatten(0, 1)
+            hidden = scored_states(out.hidden_states, [-1], inputs.width)[:, 0]
             made.append(self.value_head(hidden.to(self.value_head.weight.dtype)).squeeze(-1).float())
         return [inputs.choice_index, *(part[inputs.logit_index] for part in made)]
 

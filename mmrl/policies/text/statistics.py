@@ -9,12 +9,24 @@ from torch import Tensor
 from mmrl.ops.logprob import precision
 
 
-class Statistic(ABC):
-    """Numbers of each choice, with gradient; terms read them from `extra` under the name in `policy.statistics`.
+class ChoiceStatistic(ABC):
+    """Numbers of each choice from its logits and the chosen id, with gradient.
 
-    The logits [N, T, V] are the largest tensor of a training step. A statistic of one number per choice, [N, T], saves
-    keeping them.
+    Terms and annotators read them from `extra` under the name in `policy.statistics`. The logits [N, T, V] are the
+    largest tensor of a training step. A statistic of one number per choice, [N, T], saves keeping them.
     """
+
+    @abstractmethod
+    def measure(
+        self,
+        logits: Tensor,  # [N, T, V]
+        temperature: Tensor,  # [N]
+        action: Tensor,  # [N, T] ids
+    ) -> Tensor: ...  # [N, T] or [N, T, ...]
+
+
+class Statistic(ChoiceStatistic):
+    """Numbers of each choice from its logits alone, whichever id was chosen."""
 
     @abstractmethod
     def __call__(
@@ -22,6 +34,9 @@ class Statistic(ABC):
         logits: Tensor,  # [N, T, V]
         temperature: Tensor,  # [N]
     ) -> Tensor: ...  # [N, T] or [N, T, ...]
+
+    def measure(self, logits: Tensor, temperature: Tensor, action: Tensor) -> Tensor:
+        return self(logits, temperature)
 
 
 class ChoiceLogprobs(Statistic):

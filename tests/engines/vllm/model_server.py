@@ -2,12 +2,13 @@
 
 `write_python(FOLDER)` writes the interpreter. It names a version of vLLM, and serves a checkpoint at a socket, whose
 name is the server's number, or at a port, which is its number then. Files in the folder make a server fail once:
-`die-NUMBER` with a count kills it at the first prompt after so many, `hang-NUMBER` stops it at the next prompt; with
-`refuse` no server takes weights.
+`die-NUMBER` with a count kills it at the first prompt after so many, `hang-NUMBER` stops it at the next prompt,
+`die-loading-NUMBER` kills it when the next weights come; with `refuse` no server takes weights.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -29,16 +30,27 @@ def write_python(folder: Path) -> Path:
     return path
 
 
+def build(folder: str) -> Any:
+    """Load a checkpoint, or build its model with zeros if the folder has no weights."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    if next(Path(folder).glob("*.safetensors"), None) is not None:
+        return AutoModelForCausalLM.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    return model
+
+
 class Model:
     """A causal language model, the version of its weights, and the answers to vLLM's routes about them."""
 
     def __init__(self, folder: str):
         import torch
-        from transformers import AutoModelForCausalLM
 
         torch.set_num_threads(1)
-        self.model = AutoModelForCausalLM.from_pretrained(folder).eval()
-        self.version, self.loaded = "default", None
+        self.model = build(folder).eval()
+        self.version, self.loaded, self.group, self.folder = "default", None, None, folder
 
     def draw(self, ids: list[int], params: dict[str, Any]) -> tuple[list[int], list[float], str]:
         import torch
@@ -60,10 +72,23 @@ class Model:
                 return drawn, logprobs, "stop"
         return drawn, logprobs, "length"
 
-    def load(self, path: str, version: int) -> None:
+    def join(self, address: dict[str, Any] | None = None, first_rank: int = 1) -> None:
+        from mmrl.engines.vllm.weight_group import GroupAddress, WeightGroup
+
+        if address is not None:
+            self.group = WeightGroup(GroupAddress(**address), first_rank)
+
+    def load(self, version: int, path: str = "", tensors: Any = None, scales: Any = None) -> None:
+        import torch
         from safetensors.torch import load_file
 
-        self.model.load_state_dict(load_file(path))
+        from mmrl.engines.vllm.factors import Weights
+
+        weights = load_file(path) if tensors is None else self.group.receive(tensors, torch.device("cpu"))
+        if scales is not None:
+            with Weights(Path(self.folder), "cpu", weights, scales) as merged:
+                weights = {name: merged.tensor(name) for name in merged}
+        self.model.load_state_dict(weights, strict=tensors is None)  # a broadcast has several blocks
         self.loaded = version
 
     def report_weights(self) -> dict[str, Any]:
@@ -109,15 +134,21 @@ def serve(control: Path, words: list[str]) -> None:
 
     async def call(request: web.Request) -> web.Response:
         body = await request.json()
-        if body["method"] == "mmrl_check":
+        if body["method"] in ("mmrl_check", "mmrl_check_broadcast"):
             problems = ["the test refuses it"] if (control / "refuse").exists() else []
-            return web.json_response({"results": [{"problems": problems}]})
+            dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in model.model.parameters()})
+            return web.json_response({"results": [{"problems": problems, "dtypes": dtypes, "device": "cpu"}]})
         return web.json_response({"results": [model.report_weights()]})
 
     async def other(request: web.Request) -> web.Response:
         body = await request.json() if request.can_read_body else {}
+        if request.path == "/init_weight_transfer_engine":
+            await asyncio.to_thread(model.join, **body["init_info"])
         if request.path == "/update_weights":
-            model.load(**body["update_info"])
+            if (control / f"die-loading-{number}").exists():
+                (control / f"die-loading-{number}").unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
+            await asyncio.to_thread(model.load, **body["update_info"])
         model.version = body.get("new_version", body.get("weight_version", model.version))
         return web.json_response({"success": True, "weight_version": model.version})
 

@@ -6,6 +6,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mmrl.engines.local import LocalEngine
+from mmrl.methods.lp_reg import MinPProbability
 from mmrl.methods.siren import NucleusEntropy
 from mmrl.policies.text import cache
 from mmrl.policies.text.policy import TextPolicy
@@ -283,6 +284,38 @@ def test_statistics_are_those_of_every_choice():
     assert_close(every.gather(-1, batch["action"][..., None])[..., 0][mask], out.logprobs[mask])
     out.extra["some"].sum().backward()
     assert all(p.grad.abs().sum() > 0 for name, p in whole.named_parameters() if "embed" in name)
+
+
+def test_hidden_states_are_those_before_every_choice():
+    """As in a plain pass over the prompt and the completion; the last layer's are what the output layer reads."""
+    torch.manual_seed(0)
+    whole = TextPolicy(config=TINY, hidden_layers=[0.5, 1.0], value_head=True).eval()
+    assert TextPolicy.predicts({"hidden_layers": [0.5]}) == {"hidden_states"}
+    done = completions(whole, PROMPTS[:3], Sampling(max_tokens=6))
+    batch = batch_of(whole, PROMPTS[:3], done)
+    out, depth = whole(batch), TINY["num_hidden_layers"]
+    assert out.extra["hidden_states"].shape == (*batch["action"].shape, 2, whole.hidden_size)
+    assert out.values is not None and out.values.shape == batch["action"].shape
+    for row, prompt in enumerate(PROMPTS[:3]):
+        ids = torch.cat([whole.encode(prompt.observation)["input_ids"], done[row].action])[None]
+        layers = whole.model(input_ids=ids, output_hidden_states=True).hidden_states
+        t = len(done[row].action)
+        for place, number in enumerate((max(1, round(depth / 2)), depth)):
+            expected = layers[number][0, -t - 1 : -1]
+            assert_close(out.extra["hidden_states"][row, :t, place], expected, atol=1e-4, rtol=1e-4)
+    with pytest.raises(ValueError, match=r"hidden_layers must be depths in \(0, 1\]"):
+        TextPolicy(config=TINY, hidden_layers=[0.0])
+
+
+def test_statistics_see_the_chosen_id():
+    """Without a filter the probability of the choice, at the temperature of its row."""
+    torch.manual_seed(0)
+    whole = TextPolicy(config=TINY, statistics={"plain": MinPProbability(0.0), "filtered": MinPProbability(0.9)})
+    batch = batch_of(whole, PROMPTS[:3], completions(whole, PROMPTS[:3], Sampling(temperature=0.7, max_tokens=6)))
+    out, mask = whole(batch), batch["action_mask"]
+    assert_close(out.extra["plain"][mask], out.logprobs.exp()[mask])
+    filtered, plain = out.extra["filtered"][mask], out.extra["plain"][mask]
+    assert ((filtered == 0) | (filtered > plain)).all() and (filtered > 0).any() and (filtered == 0).any()
 
 
 @pytest.mark.parametrize("cut", [{"top_p": 0.6}, {"min_p": 0.3}, {"top_k": 40, "top_p": 0.9}], ids=str)

@@ -215,3 +215,8 @@ def score_tokens(logits: Tensor, action: Tensor, batch: Batch, slot: Tensor) -> 
     ids, sizes = batch["packed_support_ids"].values, batch["support_sizes"].flatten()
     starts = sizes.cumsum(0) - sizes
     return support_logprob_entropy(logits, action, temperature, ids, starts[slot], sizes[slot])
+
+
+def scored_states(hidden_states: Sequence[Tensor], layers: Sequence[int], width: int) -> Tensor:
+    """Stack the states [B * width, L, D] of these layers at the scored tokens, from the model's [B, length, D] each."""
+    return torch.stack([hidden_states[layer][:, -width:] for layer in layers], dim=2).flatten(0, 1)

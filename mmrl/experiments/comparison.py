@@ -1,0 +1,171 @@
+"""Compare many recipes on several tasks: conf/comparison/<name>.yaml, and the stored runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mmrl.config.compose import CONF
+from mmrl.errors import ConfigError
+from mmrl.experiments.content import hash_content
+from mmrl.experiments.effect import measure
+from mmrl.experiments.results import FOLDER as RESULTS
+from mmrl.experiments.runner import RunFailed, SeedRun
+
+FOLDER = CONF / "comparison"
+
+
+@dataclass(frozen=True)
+class ComparedTask:
+    """A task of a comparison.
+
+    Args:
+        about: problems and metric, in words.
+        metric: column of metrics.csv, on held-out problems.
+        overrides: of its runs.
+    """
+
+    about: str
+    metric: str
+    overrides: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods and tasks, each method on each task with the same seeds.
+
+    Args:
+        name: of its file.
+        title: of its page.
+        reference: method that the others are compared with, seed by seed.
+        seeds: number of seeds, counted from 0.
+        overrides: of all runs.
+        tasks: by name.
+        methods: overrides by the method's name, which follow those of the task.
+    """
+
+    name: str
+    title: str
+    reference: str
+    seeds: int
+    overrides: Sequence[str]
+    tasks: Mapping[str, ComparedTask]
+    methods: Mapping[str, Sequence[str]]
+
+    def __post_init__(self) -> None:
+        if self.reference not in self.methods:
+            raise ConfigError(f"conf/comparison/{self.name}.yaml: reference {self.reference!r} is none of the methods")
+
+    def words(self, task: str, method: str) -> list[str]:
+        """Return the overrides of the runs of a method on a task, without the seed."""
+        own = list(self.methods[method])
+        recipe = [word for word in own if word.startswith("recipe=")]
+        return [*recipe, *self.overrides, *self.tasks[task].overrides, *(word for word in own if word not in recipe)]
+
+
+def read_comparison(name: str) -> Comparison:
+    """Read a comparison; raises ConfigError with the names that there are, or with what is wrong in the file."""
+    path = FOLDER / f"{name}.yaml"
+    if not path.exists():
+        raise ConfigError(f"no comparison {name!r}; there are {sorted(file.stem for file in FOLDER.glob('*.yaml'))}")
+    node: dict[str, Any] = yaml.safe_load(path.read_text())
+    try:
+        tasks = {task: ComparedTask(**about) for task, about in node.pop("tasks").items()}
+        return Comparison(name, tasks=tasks, **node)
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"conf/comparison/{name}.yaml: {str(error).split('__init__() ')[-1]}") from error
+
+
+Cells = dict[str, dict[str, dict[str, Any]]]
+"""By task and method: `content`, the hash of its runs, and `seeds`, a row of numbers for each."""
+
+
+def result_path(name: str, folder: Path = RESULTS) -> Path:
+    """Return the file of a comparison's stored runs."""
+    return folder / "comparisons" / f"{name}.json"
+
+
+def read_cells(comparison: Comparison, folder: Path = RESULTS) -> Cells:
+    """Return the stored runs that still are those of today's configuration and code."""
+    path = result_path(comparison.name, folder)
+    stored: Cells = json.loads(path.read_text())["cells"] if path.exists() else {}
+    return {
+        task: {
+            method: stored[task][method]
+            for method in comparison.methods
+            if method in stored.get(task, {})
+            and stored[task][method]["content"] == hash_content(comparison.words(task, method))
+        }
+        for task in comparison.tasks
+    }
+
+
+def write_cells(comparison: Comparison, cells: Cells, machine: str, folder: Path = RESULTS) -> Path:
+    """Write the runs as JSON, those of a cell on a line."""
+    path = result_path(comparison.name, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tasks = (
+        f"    {json.dumps(task)}: {{\n"
+        + ",\n".join(f"      {json.dumps(method)}: {json.dumps(cell)}" for method, cell in row.items())
+        + "\n    }"
+        for task, row in cells.items()
+    )
+    head = json.dumps({"comparison": comparison.name, "machine": machine}, indent=2)[:-2]
+    path.write_text(f'{head},\n  "cells": {{\n' + ",\n".join(tasks) + "\n  }\n}\n")
+    return path
+
+
+def list_missing(comparison: Comparison, cells: Cells, seeds: Sequence[int], runs: Path) -> Iterator[SeedRun]:
+    """Yield the runs that are not stored: all methods and tasks with the first seed, then with the next."""
+    for seed in seeds:
+        for task in comparison.tasks:
+            for method in comparison.methods:
+                words = comparison.words(task, method)
+                cell = cells[task].get(method, {"seeds": []})
+                if seed not in {row["seed"] for row in cell["seeds"]}:
+                    folder = runs / comparison.name / task / f"{method.replace(' ', '_')}-{seed}"
+                    yield SeedRun(f"{task}/{method}", "method", seed, tuple(words), hash_content(words), folder)
+
+
+def run_comparison(
+    comparison: Comparison,
+    missing: Sequence[SeedRun],
+    workers: int,
+    machine: str,
+    out: Path,
+    report: Callable[[SeedRun, str | None], None],
+) -> dict[str, str]:
+    """Run what is missing and store each run when it has ended; return errors by task and method."""
+    cells, errors = read_cells(comparison, out), {}
+    with ThreadPoolExecutor(workers) as pool:
+        futures = {pool.submit(run): run for run in missing}
+        for future in as_completed(futures):
+            run = futures[future]
+            task, method = run.recipe.split("/", 1)
+            try:
+                row = measure_run(future.result(), comparison.tasks[task].metric)
+                cell = cells[task].setdefault(method, {"content": run.content, "seeds": []})
+                cell["seeds"] = sorted([*cell["seeds"], row], key=lambda row: row["seed"])
+                write_cells(comparison, cells, machine, out)
+            except (RunFailed, ConfigError) as error:
+                errors[run.recipe] = str(error)
+            report(run, errors.get(run.recipe))
+    return errors
+
+
+def measure_run(run: Mapping[str, Any], metric: str) -> dict[str, Any]:
+    """Return metric before and after, sampled tokens, and the seconds of the iterations without evaluations."""
+    row = measure(run, metric)
+    sums = {
+        "tokens": sum(float(each.get("engine/tokens") or 0) for each in run["rows"]),
+        "seconds": sum(float(each.get("time/iteration") or 0) for each in run["rows"]),
+    }
+    return {name: row[name] for name in ("seed", "before", "after", "episodes")} | {
+        name: round(number, 1) for name, number in sums.items()
+    }

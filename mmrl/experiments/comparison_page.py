@@ -1,0 +1,129 @@
+"""Write the page and the figure of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from mmrl.evaluation.report.plots import COLOURS
+from mmrl.experiments.comparison import Cells, Comparison
+from mmrl.experiments.effect import student_interval
+
+HEAD = """# {title}
+
+{methods} methods on {tasks} tasks with the same start, problems, completions, iterations and learning rate, seed by
+seed. `python scripts/reproduce.py --table {name}` makes the runs that are missing and writes this page from
+[results/comparisons](../results/comparisons); a test checks that it is current. The settings stand in
+`conf/comparison/{name}.yaml`. They are not tuned for any method: a rank here is one at these settings, on tiny
+policies, and no judgement of a paper.
+
+Start and end are means over the seeds of the share of held-out problems that are solved when actions are sampled.
+Intervals are Student's, 95 %, over seeds; those of the difference to {reference} are paired by seed. They are not
+corrected for the number of comparisons: of {pairs} differences without any effect, about {chance} would exclude zero.
+Tokens are those that were sampled for training, and seconds those of all iterations, without evaluations, on a machine
+that had other work.
+"""
+
+
+def format_page(comparison: Comparison, cells: Cells) -> str:
+    """Return the page as Markdown."""
+    pairs = (len(comparison.methods) - 1) * len(comparison.tasks)
+    parts = [
+        HEAD.format(
+            title=comparison.title,
+            name=comparison.name,
+            methods=len(comparison.methods),
+            tasks=len(comparison.tasks),
+            reference=comparison.reference,
+            pairs=pairs,
+            chance=max(1, round(0.05 * pairs)),
+        )
+    ]
+    if any(cells.values()):
+        parts.append(f"![Intervals of all methods](../results/comparisons/{comparison.name}.png)\n")
+    for task, about in comparison.tasks.items():
+        parts += [
+            f"## {task}\n\n{about.about[:1].upper() + about.about[1:]}.\n",
+            _format_table(comparison, cells, task),
+        ]
+    return "\n".join(parts)
+
+
+def _format_table(comparison: Comparison, cells: Cells, task: str) -> str:
+    lines = [
+        f"| method | start | end | difference to {comparison.reference} | seeds | tokens, thousands | seconds |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    reference = cells[task].get(comparison.reference, {"seeds": []})["seeds"]
+    for method in comparison.methods:
+        seeds = cells[task].get(method, {"seeds": []})["seeds"]
+        if not seeds:
+            lines.append(f"| {method} | not run | | | 0 | | |")
+            continue
+        start, end = mean(row["before"] for row in seeds), [row["after"] for row in seeds]
+        differences = paired_differences(seeds, reference)
+        numbers = (
+            f"{100 * start:.0f}",
+            _format_interval(end),
+            "" if method == comparison.reference else _format_interval(differences, signed=True),
+            str(len(seeds)),
+            f"{mean(row['tokens'] for row in seeds) / 1000:.0f}",
+            f"{mean(row['seconds'] for row in seeds):.0f}",
+        )
+        lines.append(f"| {method} | " + " | ".join(numbers) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def paired_differences(seeds: Sequence[dict[str, Any]], reference: Sequence[dict[str, Any]]) -> list[float]:
+    """Return the differences of the ends on the seeds that both have."""
+    others = {row["seed"]: row["after"] for row in reference}
+    return [row["after"] - others[row["seed"]] for row in seeds if row["seed"] in others]
+
+
+def _format_interval(values: Sequence[float], signed: bool = False) -> str:
+    """Format a mean in percent, with its interval from two values on."""
+    if not values:
+        return ""
+    sign = "+" if signed else ""
+    middle = f"{100 * mean(values):{sign}.0f}"
+    if len(values) < 2:
+        return middle
+    low, high = student_interval(values)
+    return f"{middle} [{100 * low:{sign}.0f}, {100 * high:{sign}.0f}]"
+
+
+def plot_comparison(comparison: Comparison, cells: Cells, path: Path) -> Path:
+    """Draw the ends of all methods with their intervals, a panel per task, and every seed as a dot."""
+    names = list(comparison.methods)
+    figure = Figure(figsize=(3.2 * len(comparison.tasks) + 1.2, 0.3 * len(names) + 1.2), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, len(comparison.tasks), sharey=True, squeeze=False)[0]
+    for axes, task in zip(panels, comparison.tasks):
+        row = cells[task]
+        for y, method in enumerate(names):
+            ends = [seed["after"] for seed in row.get(method, {"seeds": []})["seeds"]]
+            if not ends:
+                continue
+            colour = COLOURS[1] if method == comparison.reference else COLOURS[0]
+            if len(ends) > 1:
+                axes.plot(student_interval(ends), [y, y], color=colour, linewidth=2)
+            axes.plot(ends, [y] * len(ends), ".", color=colour, alpha=0.4, markersize=5)
+            axes.plot([mean(ends)], [y], "o", color=colour, markersize=6)
+        starts = [seed["before"] for cell in row.values() for seed in cell["seeds"]]
+        if starts:
+            axes.axvline(mean(starts), color="#999999", linewidth=1, linestyle=":")
+        axes.set_title(task, loc="left", fontsize=10)
+        axes.set_xlim(0, 1)
+        axes.grid(axis="x", color="#dddddd", linewidth=0.8)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_yticks(range(len(names)), names, fontsize=9)
+    panels[0].set_ylim(len(names) - 0.5, -0.5)
+    figure.supxlabel("share solved (dotted: start)", fontsize=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Software": None})  # equal numbers give equal bytes
+    return path

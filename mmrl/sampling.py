@@ -1,0 +1,78 @@
+"""Sampling parameters of actions, and the annealing of the temperature over a completion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Annealing:
+    """Exploratory annealed decoding (EAD): a temperature that falls from token to token of a completion.
+
+    tau_t = 1 for t < cutoff, else max(1 + max_temperature - exp(t / decay), min_temperature), in units of
+    `sampling.temperature`; t counts the tokens of the completion from 0. Training scores at `sampling.temperature`
+    alone, and `behavior_logprobs` are those of the annealed distribution: importance weights correct for it
+    (`TruncatedImportanceSampling`). A schedule of `decay` lets it grow with the iterations. Source: Let it Calm:
+    Exploratory Annealed Decoding for Verifiable Reinforcement Learning, 2025, arXiv:2510.05251.
+
+    Args:
+        max_temperature: of a first token without a cutoff.
+        min_temperature: lower bound.
+        cutoff: first tokens that are sampled at temperature 1.
+        decay: tokens over which the exponential grows by a factor of e, the paper's d.
+    """
+
+    max_temperature: float = 1.2
+    min_temperature: float = 0.1
+    cutoff: int = 10
+    decay: float = 100.0
+
+    def __post_init__(self) -> None:
+        if not (0 < self.min_temperature <= self.max_temperature < math.inf and self.cutoff >= 0 and self.decay > 0):
+            raise ValueError(
+                "sampling.annealing: need 0 < min_temperature <= max_temperature, cutoff >= 0 and decay > 0, got "
+                f"{self.min_temperature}, {self.max_temperature}, {self.cutoff} and {self.decay}"
+            )
+
+    def __call__(self, position: int) -> float:
+        if position < self.cutoff:
+            return 1.0
+        # beyond e^30 the lower bound holds for every temperature in use, and exp would overflow
+        return max(1 + self.max_temperature - math.exp(min(position / self.decay, 30.0)), self.min_temperature)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Sampling parameters of actions. Recomputed log-probs use the same ones, so that the ratio starts at 1."""
+
+    temperature: float = 1.0  # divides the logits; must be > 0
+    top_k: int = 0  # 0 keeps all
+    top_p: float = 1.0  # smallest set of choices with at least this mass
+    min_p: float = 0.0  # choices at least this likely, as a share of the most likely one; 0 keeps all
+    max_tokens: int = 64  # per completion; policies with a fixed number of choices ignore it
+    stop: tuple[str, ...] = ()  # strings that end a completion, besides the end-of-sequence token
+    decode: Literal["sample", "argmax", "mean"] = "sample"  # "mean": expectation over ordered choices (action bins)
+    annealing: Annealing | None = None  # temperature by the position of a token; training scores without it
+
+    def __post_init__(self) -> None:
+        if isinstance(self.annealing, Mapping):  # plain values, as files and messages give them
+            object.__setattr__(self, "annealing", Annealing(**self.annealing))
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"sampling.temperature must be finite and > 0, got {self.temperature} (decode=argmax: 0)")
+        if self.max_tokens < 1:
+            raise ValueError(f"sampling.max_tokens must be at least 1, got {self.max_tokens}")
+        if not (0 < self.top_p <= 1 and 0 <= self.min_p <= 1 and self.top_k >= 0):
+            limits = f"top_p in (0, 1], sampling.min_p in [0, 1], sampling.top_k >= 0, got {self.top_p}, {self.min_p}"
+            raise ValueError(f"sampling.{limits} and {self.top_k}")
+
+    @property
+    def truncated(self) -> bool:
+        """Whether some choices are cut off before drawing."""
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+
+    def temperature_at(self, position: int) -> float:
+        """Return what the logits of a completion's token are divided by, at a position from 0."""
+        return self.temperature * (1.0 if self.annealing is None else self.annealing(position))

@@ -1,0 +1,114 @@
+"""Comparisons of many recipes on several tasks: which runs are missing, what is stored, and the page."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from mmrl.config.compose import compose
+from mmrl.errors import ConfigError
+from mmrl.experiments import comparison as comparisons
+from mmrl.experiments.comparison import ComparedTask, Comparison, list_missing, read_cells, run_comparison, write_cells
+from mmrl.experiments.comparison_page import format_page, paired_differences, plot_comparison
+from mmrl.experiments.effect import student_interval
+from mmrl.experiments.runner import RunFailed
+
+METRIC = "val/greedy/exact/mean"
+SMALL = Comparison(
+    name="small",
+    title="Two methods",
+    reference="GRPO",
+    seeds=2,
+    overrides=["trainer.max_epochs=2"],
+    tasks={name: ComparedTask(f"Task {name}", METRIC, [f"task={name}"]) for name in ("arithmetic", "digits")},
+    methods={"GRPO": ["recipe=grpo"], "PPO": ["data.num_prompts=64", "recipe=ppo_text"]},
+)
+
+
+def row(seed, after, before=0.25):
+    return {"seed": seed, "before": before, "after": after, "episodes": 8, "tokens": 2000.0, "seconds": 3.0}
+
+
+@dataclass
+class Ended:
+    """A run that has ended, in the place of a SeedRun."""
+
+    recipe: str
+    seed: int
+    content: str
+    rows: list
+
+    def __call__(self):
+        if not self.rows:
+            raise RunFailed("the fit failed; see its log")
+        return {"rows": self.rows, "seconds": 60.0, "seed": self.seed}
+
+
+def test_words_of_the_method_come_last_and_its_recipe_first():
+    words = SMALL.words("digits", "PPO")
+    assert words == ["recipe=ppo_text", "trainer.max_epochs=2", "task=digits", "data.num_prompts=64"]
+
+
+def test_a_reference_that_is_no_method_and_an_unknown_name_are_refused():
+    with pytest.raises(ConfigError, match="reference 'RLOO' is none of the methods"):
+        replace(SMALL, reference="RLOO")
+    with pytest.raises(ConfigError, match=r"no comparison 'none'; there are \[.*'credit'"):
+        comparisons.read_comparison("none")
+
+
+def test_stored_runs_are_missing_when_the_code_has_changed(tmp_path, monkeypatch):
+    monkeypatch.setattr(comparisons, "hash_content", " ".join)
+    cells = {name: {} for name in SMALL.tasks}
+    cells["digits"]["PPO"] = {"content": " ".join(SMALL.words("digits", "PPO")), "seeds": [row(0, 0.5)]}
+    cells["digits"]["GRPO"] = {"content": "older", "seeds": [row(0, 0.5), row(1, 0.5)]}
+    write_cells(SMALL, cells, "2 cores", tmp_path)
+    current = read_cells(SMALL, tmp_path)
+    assert current == {"arithmetic": {}, "digits": {"PPO": cells["digits"]["PPO"]}}
+    missing = [(run.recipe, run.seed) for run in list_missing(SMALL, current, range(2), tmp_path)]
+    every = [(f"{task}/{method}", seed) for seed in range(2) for task in SMALL.tasks for method in SMALL.methods]
+    assert missing == [each for each in every if each != ("digits/PPO", 0)]
+
+
+def test_each_run_is_stored_when_it_has_ended_and_a_failed_one_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(comparisons, "hash_content", " ".join)
+    content = " ".join(SMALL.words("digits", "PPO"))
+    count = METRIC.replace("mean", "n")
+    rows = [{METRIC: "0.25", count: "8"}, {"engine/tokens": "70", "time/iteration": "1.5"}]
+    rows += [{"engine/tokens": "30", "time/iteration": "2"}, {METRIC: "0.75", count: "8"}]
+    runs = [
+        Ended("digits/PPO", 1, content, rows),
+        Ended("digits/PPO", 0, content, rows),
+        Ended("digits/GRPO", 0, "", []),
+    ]
+    said = []
+    errors = run_comparison(SMALL, runs, 1, "2 cores", tmp_path, lambda run, error: said.append(error))
+    assert errors == {"digits/GRPO": "the fit failed; see its log"} and said.count(None) == 2
+    cell = read_cells(SMALL, tmp_path)["digits"]["PPO"]
+    expected = row(0, 0.75) | {"tokens": 100.0, "seconds": 3.5}
+    assert cell["seeds"] == [expected, expected | {"seed": 1}]
+    assert json.loads((tmp_path / "comparisons" / "small.json").read_text())["machine"] == "2 cores"
+
+
+def test_the_page_has_paired_intervals_and_says_what_was_not_run(tmp_path):
+    grpo, ppo = [row(0, 0.5), row(1, 0.7), row(2, 0.6)], [row(1, 0.8), row(2, 0.8)]
+    assert paired_differences(ppo, grpo) == pytest.approx([0.1, 0.2])
+    cells = {"arithmetic": {}, "digits": {"GRPO": {"seeds": grpo}, "PPO": {"seeds": ppo}}}
+    page = format_page(SMALL, cells)
+    low, high = student_interval([0.1, 0.2])
+    assert f"| PPO | 25 | 80 [80, 80] | +15 [{100 * low:+.0f}, {100 * high:+.0f}] | 2 | 2 | 3 |" in page
+    assert "| GRPO | 25 | 60 [" in page and page.count("| PPO | not run |") == 1
+    assert plot_comparison(SMALL, cells, tmp_path / "figure.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in comparisons.FOLDER.glob("*.yaml")))
+def test_a_comparison_gives_every_method_as_many_completions_and_its_page_is_current(name):
+    """Where the page is not: python scripts/reproduce.py --table NAME --only none."""
+    comparison = comparisons.read_comparison(name)
+    task = next(iter(comparison.tasks))
+    configs = [compose(comparison.words(task, method)) for method in comparison.methods]
+    completions = {config.data.num_prompts * config.data.group_size * config.trainer.max_epochs for config in configs}
+    assert len(completions) == 1 and len({config.model.optimizer.lr for config in configs}) == 1
+    assert all(config.trainer.max_epochs % config.trainer.check_val_every_n_epoch == 0 for config in configs)
+    page = Path(comparisons.RESULTS.parent / "comparisons" / f"{name}.md")
+    assert page.read_text() == format_page(comparison, read_cells(comparison))
