@@ -33,10 +33,11 @@ def average_weights(models: Iterable[Mapping[str, Tensor]], weights: Iterable[fl
     if odd := sorted({name for state in states for name in set(state) ^ set(states[0])}):
         raise ValueError(f"average_weights: the models differ in {odd[:3]}; average models of one architecture")
     shares = [weight / sum(given) for weight in given]
-    return {
-        name: sum(share * state[name] for share, state in zip(shares, states)) if first.is_floating_point() else first
-        for name, first in states[0].items()
-    }  # type: ignore[return-value]
+    out = dict(states[0])
+    for name, first in out.items():
+        if first.is_floating_point():
+            out[name] = torch.stack([share * state[name] for share, state in zip(shares, states)]).sum(0)
+    return out
 
 
 class _Frozen(L.Callback):

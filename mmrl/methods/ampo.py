@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -113,7 +114,7 @@ class AddTeacherTraces(EpisodeTransform):
             )
         ids = ctx.policy.encode_demonstration(replaced.prompt.observation, trace)
         zero = torch.zeros(len(ids))
-        choices = {"action": ids, "behavior_logprobs": zero, "action_mask": zero == 0}
+        choices: dict[str, Any] = {"action": ids, "behavior_logprobs": zero, "action_mask": zero == 0}
         done = replace(done, **choices, output=trace, ended="done", value=None)
         return replace(replaced, turns=[Turn(done)], ended="done", source="demo", scores={}, info={})
 
@@ -122,8 +123,7 @@ class AddTeacherTraces(EpisodeTransform):
 class ShapedSurrogate(Term):
     """Policy-gradient loss -A p / (p + gamma) of tokens that a teacher wrote, p the policy's probability.
 
-    No old policy and no clip. Source: AMPO, 2025, arXiv:2510.02227, after LUFFY, 2025, policy
-    shaping, arXiv:2504.14945.
+    No old policy and no clip. Source: AMPO, 2025, arXiv:2510.02227, after LUFFY, 2025, arXiv:2504.14945.
 
     Args:
         gamma: probability at which the shape is one half.

@@ -72,11 +72,11 @@ class BranchAtEntropy(EpisodeTransform):
             ids = episode.turns[0].completion.action
             key = (ctx.seed, ctx.purpose, "branch", ctx.iteration, episode.group, episode.sample_index)
             prefix = ids[: self._draw_place(ids.tolist(), row, ctx, key)]
-            for branch in range(self.branches):
+            for number in range(self.branches):
                 prefixes.append((episode, prefix))
                 kept = prefix if len(prefix) else None
                 raw = episode.prompt.observation
-                requests.append(Request(raw, derive_seed(*key, branch), kept, prompt_id=("branch", episode.group)))
+                requests.append(Request(raw, derive_seed(*key, number), kept, prompt_id=("branch", episode.group)))
         sampled = ctx.engine.sample(requests, ctx.sampling)
         groups, new = group_episodes(episodes), []
         for (episode, prefix), done in zip(prefixes, sampled):

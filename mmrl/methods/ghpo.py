@@ -15,7 +15,7 @@ from mmrl.groups import get_score, group_episodes
 from mmrl.rollouts.text.hints import INSTRUCTION, add_hint, check_fractions
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.transforms.base import EpisodeTransform
-from mmrl.types import Context, Episode
+from mmrl.types import Context, Episode, Prompt
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,11 @@ class HintOnFailure(EpisodeTransform):
             return episodes
         groups = group_episodes(episodes)
         first = {slot: group[0] for slot, group in groups.items()}
+        plain = {slot: self._without_hint(episode.prompt, ctx) for slot, episode in first.items()}
         failed = [slot for slot, group in groups.items() if self._fails(group)]
         further = dict.fromkeys(groups, 0)
         for fraction in self.fractions:
-            sampled = self._sample([(slot, groups[slot]) for slot in failed], fraction, ctx)
+            sampled = self._sample([(plain[slot], groups[slot]) for slot in failed], fraction, ctx)
             further |= {slot: further[slot] + len(group) for slot, group in sampled.items()}
             groups |= sampled
             failed = [slot for slot in failed if self._fails(groups[slot])]
@@ -69,19 +70,22 @@ class HintOnFailure(EpisodeTransform):
     def _fails(self, group: Sequence[Episode]) -> bool:
         return all(get_score(episode, self.score_name) <= 0 for episode in group)
 
+    def _without_hint(self, prompt: Prompt, ctx: Context) -> Prompt:
+        """Return the prompt as the task gives it, where a cold start has added a hint."""
+        return ctx.task[prompt.index] if "hint" in prompt.info else prompt
+
     def _sample(
-        self, groups: Sequence[tuple[int, Sequence[Episode]]], fraction: float, ctx: Context
+        self, groups: Sequence[tuple[Prompt, Sequence[Episode]]], fraction: float, ctx: Context
     ) -> dict[int, list[Episode]]:
         """Sample these groups again with a hint; one whose completions all ended in an error is left out."""
         if not groups:
             return {}
         prompts = []
-        for slot, group in groups:
-            plain = ctx.task[group[0].prompt.index]
+        for plain, group in groups:
             solution = ctx.task.demonstrate(plain.index)
-            prompts.append((slot, add_hint(plain, solution, fraction, self.instruction)))
+            prompts.append((group[0].group, add_hint(plain, solution, fraction, self.instruction)))
         # random streams of its own, and as many completions as the group has
-        sizes = {slot: range(len(group)) for slot, group in groups}
+        sizes = {group[0].group: range(len(group)) for _, group in groups}
         purpose = f"{ctx.purpose}/hint/{fraction}"
         sampled = SingleTurn().collect(prompts, replace(ctx, purpose=purpose, requested_indices=sizes))
         ctx.collector.score(sampled)

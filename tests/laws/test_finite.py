@@ -93,6 +93,7 @@ def sampled(policy: Policy, head: str, sampling: Sampling) -> Batch:
         action_mask=batch["action_mask"] & ~self_reward_mask & ~imitated,
         self_reward_mask=self_reward_mask,
         imitation_mask=imitated,
+        value_mask=batch["action_mask"] & ~self_reward_mask,
     )
     noise = {name: 0.5 * torch.randn(n, t, generator=generator) for name in PER_CHOICE}
     own = batch["behavior_logprobs"]

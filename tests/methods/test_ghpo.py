@@ -14,6 +14,7 @@ from mmrl.methods.ghpo import HintOnFailure
 from mmrl.policies.text.policy import TextPolicy
 from mmrl.rewards.compose import WeightedSum
 from mmrl.rewards.scoring import Scorer
+from mmrl.rollouts.text.hints import add_hint
 from mmrl.rollouts.text.single_turn import SingleTurn
 from mmrl.types import Context, Sampling, Task
 from tasks.arithmetic import Arithmetic
@@ -105,6 +106,17 @@ def test_hinted_completions_are_other_draws_and_iterations_before_the_start_have
     waiting = HintOnFailure(start_iteration=2, instruction="|")
     assert hint_of(guide(policy, [16], waiting, iteration=1)[0][10]) == ""
     assert hint_of(guide(policy, [16], waiting, iteration=2)[0][10]) == "abcdefghijkl"
+
+
+def test_after_a_cold_start_the_hint_is_replaced(policy):
+    """HintedPrompts gave half of the solution; the failed group gets a quarter of it and nothing of the first hint."""
+    _, _, ctx = guide(policy, [1])
+    cold = [(10, add_hint(ctx.task[0], "abcdefghijklmnop", 0.5, "|"))]
+    episodes = SingleTurn().collect(cold, ctx)
+    for episode in episodes:
+        episode.scores = {"exact": 0.0}
+    (group,) = group_episodes(HintOnFailure(instruction="|")(episodes, ctx)).values()
+    assert hint_of(group) == "abcd"
 
 
 def test_refusals():
