@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from mmrl.config.compose import compose
 from mmrl.types import Prompt
 from tasks.calls import Calls
 from tasks.calls.match import match_calls, match_multisets, measure_correctness, name_error, parse_calls
@@ -121,6 +122,16 @@ def test_reward_of_toolrl_adds_the_format():
     assert tool_rl(RIGHT, [GOLD], 1.0) == 4 and tool_rl("?", [GOLD], 0.0) == -3
     assert tool_rl("no call", [], 1.0) == 1 and error_penalty("no call", [], {}) == 1
     assert error_penalty(RIGHT, [], PARAMETERS) == -2
+
+
+@pytest.mark.parametrize(
+    "text", [RIGHT, f"[{RIGHT}, {RIGHT}]", '{"name": "w", "arguments": {"city": "Rome"}}', "no call", "?"]
+)
+def test_the_weights_of_the_recipe_give_the_reward_of_toolrl_plus_three(prompt, text):
+    weights = {name: weight for name, weight in compose(["recipe=grpo_calls"]).data.reward.weights.items() if weight}
+    scores = Calls().score(reply(prompt, text))
+    reward = sum(weight * scores[name] for name, weight in weights.items())
+    assert reward == pytest.approx(tool_rl(text, [GOLD], scores["format"]) + 3)
 
 
 def test_demonstrations_are_right_in_every_style():
