@@ -40,6 +40,7 @@ from mmrl.methods.oreo import PathPolicy, PathValue
 from mmrl.methods.p3o import PairwiseSurrogate
 from mmrl.methods.pacs import PACSLoss
 from mmrl.methods.prime import OutcomeCrossEntropy, ProcessAdvantage
+from mmrl.methods.qwenlong import NegativeMask, TaskScaledAdvantage
 from mmrl.methods.remax import GreedyBaselineAdvantage
 from mmrl.methods.rl100 import DistillationTarget
 from mmrl.methods.rl_plus import MixtureSurrogate
@@ -93,6 +94,8 @@ ANNOTATORS = [
     Example(SignedAdvantage()),
     Example(GreedyBaselineAdvantage()),
     Example(BatchScaledAdvantage()),
+    Example(TaskScaledAdvantage()),
+    Example(NegativeMask(0.5)),
     Example(RoleAdvantage()),
     Example(RoleAdvantage(("group", "is_first"), scale=False)),
     Example(SegmentAdvantage(0.9)),
