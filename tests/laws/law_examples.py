@@ -23,6 +23,7 @@ from mmrl.annotators.statistics import StatisticColumns
 from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.annotators.values import Values
 from mmrl.batch import Batch
+from mmrl.methods.a_lol import OfflinePolicyGradient
 from mmrl.methods.ampo import ShapedSurrogate
 from mmrl.methods.copg import CoPGLoss
 from mmrl.methods.critical_tokens import CertaintyWeightedKL, CertaintyWeights, certainty
@@ -142,6 +143,8 @@ TERMS = [
     Example(PolicyGradient("importance_weights")),
     Example(CISPO()),
     Example(CISPO(0.2, clip_low=0.1, old="old_logprobs")),
+    Example(OfflinePolicyGradient()),
+    Example(OfflinePolicyGradient(None)),
     Example(SAPO()),
     Example(SAPO(2.0, 3.0, old="old_logprobs")),
     *(
