@@ -44,7 +44,8 @@ class BalancedTasks(Curriculum):
             )
         places = range(self.drawn, self.drawn + share)
         self.drawn += share
-        return [self._find(name, place, ctx.seed) for place in places for name in self._problems]
+        # task by task: processes take the prompts in turn, and so get as many of each task
+        return [self._find(name, place, ctx.seed) for name in self._problems for place in places]
 
     def _sort_problems(self, ctx: Context) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}

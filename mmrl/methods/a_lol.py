@@ -1,6 +1,6 @@
 """A-LoL: offline policy gradient with whole answers as single actions, on positive advantages alone.
 
-Improving Language Models with Advantage-based Offline Policy Gradients, 2023, arXiv:2305.14718.
+Leftover Lunch: Advantage-based Offline Reinforcement Learning for Language Models, 2023, arXiv:2305.14718.
 
 - the loss: `OfflinePolicyGradient`; with a ratio per token (A-LoL seq.) it is `CISPO`, without one (A-LoL ref. free)
   `PolicyGradient`

@@ -14,6 +14,8 @@ def test_an_iteration_has_as_many_problems_of_each_task():
     whole = [curriculum.select(4, at(i, task)) for i in range(6)]
     for chosen in whole:
         assert Counter(task[index].info["task"] for index in chosen) == {"push": 2, "reach": 2}
+        for rank in range(2):  # the prompts of two processes
+            assert Counter(task[index].info["task"] for index in chosen[rank::2]) == {"push": 1, "reach": 1}
     count = Counter(index for chosen in whole for index in chosen)
     assert set(count) == set(range(16))  # each reach once and each push in every permutation of four
     assert all(count[index] == (1 if index % 4 else 3) for index in count)
