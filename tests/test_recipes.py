@@ -203,6 +203,7 @@ NEEDED = {
     "dapo": tuple(f"data.transforms.{name}.score_name=reward" for name in ("drop_zero_variance", "dynamic_sampling")),
     "deep_search": (STOPS,),  # an answer that does not end is wrong
     "laser": (STOPS,),  # the self-reward token stands after answers that end
+    "recap": ("data.transforms.objectives.score_names=[reward]",),  # scores of random answers are all 0
     "relift": ("data.transforms.hard.size=2",),  # as many questions as a tiny iteration fails
     "sasr": ("data.rollout.imitation_probability.warmup=1",),
     "trapo": ("data.transforms.trajectory.labelled_fraction=1.0", "data.transforms.trajectory.score_name=reward"),

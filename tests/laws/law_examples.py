@@ -23,6 +23,7 @@ from mmrl.annotators.statistics import StatisticColumns
 from mmrl.annotators.step_advantage import StepAdvantage
 from mmrl.annotators.values import Values
 from mmrl.batch import Batch
+from mmrl.methods.a_lol import OfflinePolicyGradient
 from mmrl.methods.ampo import ShapedSurrogate
 from mmrl.methods.copg import CoPGLoss
 from mmrl.methods.critical_tokens import CertaintyWeightedKL, CertaintyWeights, certainty
@@ -40,6 +41,7 @@ from mmrl.methods.oreo import PathPolicy, PathValue
 from mmrl.methods.p3o import PairwiseSurrogate
 from mmrl.methods.pacs import PACSLoss
 from mmrl.methods.prime import OutcomeCrossEntropy, ProcessAdvantage
+from mmrl.methods.qwenlong import NegativeMask, TaskScaledAdvantage
 from mmrl.methods.remax import GreedyBaselineAdvantage
 from mmrl.methods.rl100 import DistillationTarget
 from mmrl.methods.rl_plus import MixtureSurrogate
@@ -93,6 +95,8 @@ ANNOTATORS = [
     Example(SignedAdvantage()),
     Example(GreedyBaselineAdvantage()),
     Example(BatchScaledAdvantage()),
+    Example(TaskScaledAdvantage()),
+    Example(NegativeMask(0.5)),
     Example(RoleAdvantage()),
     Example(RoleAdvantage(("group", "is_first"), scale=False)),
     Example(SegmentAdvantage(0.9)),
@@ -139,6 +143,8 @@ TERMS = [
     Example(PolicyGradient("importance_weights")),
     Example(CISPO()),
     Example(CISPO(0.2, clip_low=0.1, old="old_logprobs")),
+    Example(OfflinePolicyGradient()),
+    Example(OfflinePolicyGradient(None)),
     Example(SAPO()),
     Example(SAPO(2.0, 3.0, old="old_logprobs")),
     *(
