@@ -207,6 +207,7 @@ NEEDED = {
     "sasr": ("data.rollout.imitation_probability.warmup=1",),
     "trapo": ("data.transforms.trajectory.labelled_fraction=1.0", "data.transforms.trajectory.score_name=reward"),
     "rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
+    "mm_eureka": ("data.transforms.accuracy.score_name=reward",),
     "metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint
 }
 """What a tiny run needs beside its size for every term to have something to do."""
