@@ -117,7 +117,7 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
         *SIM_STAND_INS.get(plain.choices.get("sim"), ()),
         f"run_dir='{folder}'",
     ]
-    if plain.data.group_size > 1:
+    if OmegaConf.is_dict(plain.data.group_size) or plain.data.group_size > 1:  # a schedule, or a number
         words.append("data.group_size=2")
     if plain.data.get("evaluation") is not None:
         words.append("data.evaluation.count=4")
