@@ -117,7 +117,7 @@ def shrink(chosen: tuple[str, ...], folder) -> list[str]:
         *SIM_STAND_INS.get(plain.choices.get("sim"), ()),
         f"run_dir='{folder}'",
     ]
-    if plain.data.group_size > 1:
+    if OmegaConf.is_dict(plain.data.group_size) or plain.data.group_size > 1:  # a schedule, or a number
         words.append("data.group_size=2")
     if plain.data.get("evaluation") is not None:
         words.append("data.evaluation.count=4")
@@ -208,6 +208,7 @@ NEEDED = {
     "sasr": ("data.rollout.imitation_probability.warmup=1",),
     "trapo": ("data.transforms.trajectory.labelled_fraction=1.0", "data.transforms.trajectory.score_name=reward"),
     "rlpr": ("data.num_prompts=64",),  # some completions have a line end, after which the answer stands
+    "mm_eureka": ("data.transforms.accuracy.score_name=reward",),
     "metra": ("model.phases.representation.optimizer.lr=0.3",),  # some steps violate the constraint
 }
 """What a tiny run needs beside its size for every term to have something to do."""

@@ -40,6 +40,7 @@ from mmrl.methods.nsr import SignedAdvantage
 from mmrl.methods.oreo import PathPolicy, PathValue
 from mmrl.methods.p3o import PairwiseSurrogate
 from mmrl.methods.pacs import PACSLoss
+from mmrl.methods.perfrl import RRHFLoss
 from mmrl.methods.prime import OutcomeCrossEntropy, ProcessAdvantage
 from mmrl.methods.qwenlong import NegativeMask, TaskScaledAdvantage
 from mmrl.methods.remax import GreedyBaselineAdvantage
@@ -194,6 +195,7 @@ TERMS = [
     *(Example(MirrorDescentLoss(0.5, baseline)) for baseline in ("mean", "log_mean_exp")),
     Example(CoPGLoss(0.5)),
     *(Example(PairwiseSurrogate(0.2, clipping)) for clipping in ("separate", "joint")),
+    *(Example(RRHFLoss(coef)) for coef in (0.0, 1.0)),
     *(Example(PACSLoss(0.5, balanced)) for balanced in (True, False)),
     Example(RepresentationLoss()),
     Example(ConstraintPenalty()),
