@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -126,7 +127,7 @@ def _action(episode: Episode) -> torch.Tensor:
 def _continue(episode: Episode, start: int, done: Completion, ctx: Context) -> Episode:
     """The first choices of an episode and a continuation, no longer than a completion may be."""
     first, left = episode.turns[0].completion, ctx.sampling.max_tokens - start
-    parts = {
+    parts: dict[str, Any] = {
         name: torch.cat([getattr(first, name)[:start], getattr(done, name)[:left]])
         for name in ("action", "behavior_logprobs", "action_mask")
     }

@@ -101,7 +101,7 @@ class WeightedObjectives(StatefulTransform):
             return episodes
         group = torch.tensor([episode.group for episode in episodes])
         each = [group_advantage(scores, group) for scores in torch.tensor(own, dtype=torch.float64).unbind(1)]
-        total = sum(weight * advantage for weight, advantage in zip(weights, each)) / len(weights)
+        total = torch.stack([weight * advantage for weight, advantage in zip(weights, each)]).mean(0)
         return [replace(episode, reward=reward) for episode, reward in zip(episodes, total.tolist())]
 
     def _extend_histories(self, scores: np.ndarray) -> None:
